@@ -1,0 +1,79 @@
+"""selectroute: route every message to every subscription whose topic filter and selector it satisfies.
+
+The stages, one folder each: ``selector`` (text → checked expression), ``clauses`` (expression → clauses), ``topics``
+(filters → the same clauses), ``index`` (clauses → index → snapshot), ``match`` (snapshot × Arrow columns → matches),
+``spark`` (the same as columns and streams of Spark).
+
+Importing the package loads the selector language only, which needs nothing but the standard library; `Index`, `Snapshot` and
+`publish` load NumPy and Arrow when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from selectroute.selector import (
+    Byte,
+    Double,
+    Float,
+    Int,
+    InvalidSelectorError,
+    Long,
+    Message,
+    MessageError,
+    Selector,
+    SelectRouteError,
+    Short,
+    Truth,
+)
+
+if TYPE_CHECKING:
+    from selectroute.index.errors import SnapshotError
+    from selectroute.index.file_format import publish
+    from selectroute.index.index import Index
+    from selectroute.index.snapshot import Snapshot
+    from selectroute.match.columns import ColumnTypeError
+    from selectroute.match.match import Matches
+
+__version__ = "0.1.0"
+
+_LATER = {
+    "ColumnTypeError": "selectroute.match.columns",
+    "Index": "selectroute.index.index",
+    "Matches": "selectroute.match.match",
+    "Snapshot": "selectroute.index.snapshot",
+    "SnapshotError": "selectroute.index.errors",
+    "publish": "selectroute.index.file_format",
+}
+
+__all__ = [
+    "Byte",
+    "ColumnTypeError",
+    "Double",
+    "Float",
+    "Index",
+    "Int",
+    "InvalidSelectorError",
+    "Long",
+    "Matches",
+    "Message",
+    "MessageError",
+    "SelectRouteError",
+    "Selector",
+    "Short",
+    "Snapshot",
+    "SnapshotError",
+    "Truth",
+    "publish",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

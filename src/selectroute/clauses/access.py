@@ -1,0 +1,146 @@
+"""The equalities of a clause, as keys under which it can be filed.
+
+A *key* stands for a class of values. For one attribute, a message has exactly one key (``message_key``) and a literal
+that is an equality has one or several (``literal_keys``); the literal can hold only if the message's key is among
+them. So a clause filed under several keys of one attribute is found at most once.
+
+Numeric equality is not transitive over Java's types, because the operands are promoted: the float 16777216 equals both
+longs 16777216 and 16777217. The keys are therefore coarser than the values, chosen so that no pair that is equal after
+promotion is told apart:
+
+- a number is the double nearest to it;
+- a *float* property of magnitude 2^24 or more, where floats no longer hold every integer, has a key of a second kind,
+  under which a constant is filed beside its first.
+
+Above 2^53 several longs share a double: there the literal is judged again (``Keys.exact`` is false).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from selectroute.clauses.predicate import Clause, Literal, Missing, OneOf, Test
+from selectroute.selector.values import Double, Float, Value, to_float32
+
+Key = str | float | tuple[str, float] | tuple[str]
+"""A string; a double; ("float", x) for a large float; ("true",), ("false",) and ("null",)."""
+
+NULL: Key = ("null",)
+TRUE: Key = ("true",)
+FALSE: Key = ("false",)
+
+LARGE_FLOAT = 2.0**24
+"""From here on a float does not hold every integer (24 bits of significand)."""
+
+LARGE_LONG = 2**53
+"""From here on a double does not hold every long (53 bits of significand)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one attribute. ``exact``: the literal holds for every message that has one of them."""
+
+    attribute: str
+    keys: frozenset[Key]
+    exact: bool
+
+
+def message_key(value: Value | None) -> Key | None:
+    """The one key of a property's value; ``None`` for NaN, which equals nothing. O(1)."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return TRUE if value else FALSE
+    number = float(value.value)
+    if math.isnan(number):
+        return None
+    if isinstance(value, Float) and abs(number) >= LARGE_FLOAT:
+        return ("float", number)
+    return number + 0.0  # -0.0 equals 0.0
+
+
+def literal_keys(literal: Literal) -> Keys | None:
+    """The keys of a literal that is an equality, ``None`` of any other. O(its constants)."""
+    predicate = literal.predicate
+    if isinstance(predicate, Missing):
+        return Keys(predicate.name, frozenset((NULL,)), True) if literal.wanted else None
+    if isinstance(predicate, Test):
+        if predicate.op != "=" or not literal.wanted:
+            return None
+        return _constant_keys(predicate.name, predicate.constant)
+    if isinstance(predicate, OneOf) and literal.wanted and not predicate.negated:
+        return Keys(predicate.name, frozenset(predicate.values), True)
+    return None
+
+
+def _constant_keys(name: str, constant: Value) -> Keys | None:
+    if isinstance(constant, str):
+        return Keys(name, frozenset((constant,)), True)
+    if isinstance(constant, bool):
+        return Keys(name, frozenset((TRUE if constant else FALSE,)), True)
+    number = float(constant.value) + 0.0
+    if isinstance(constant, Float):
+        # `x = 16777216F` holds for two longs: too coarse to be a key of either kind.
+        return Keys(name, frozenset((number,)), True) if abs(number) < LARGE_FLOAT else None
+    keys: set[Key] = {number}
+    if abs(number) >= LARGE_FLOAT:
+        as_float = to_float32(constant.value)
+        if not isinstance(constant, Double) or as_float == number:
+            keys.add(("float", as_float))
+    exact = isinstance(constant, Double) or abs(constant.value) < LARGE_LONG
+    return Keys(name, frozenset(keys), exact)
+
+
+@dataclass(frozen=True, slots=True)
+class Equalities:
+    """What a clause can be filed under.
+
+    ``keys`` by attribute; several equalities of one attribute are intersected. ``covered`` are the literals that need
+    not be judged again when the clause is found by their attribute. ``satisfiable`` is false when an intersection is
+    empty: then no message satisfies the clause.
+    """
+
+    keys: dict[str, frozenset[Key]]
+    covered: dict[str, tuple[Literal, ...]]
+    satisfiable: bool
+
+
+def equalities(clause: Clause) -> Equalities:
+    """Read the equalities off a clause. O(size of the clause)."""
+    keys: dict[str, frozenset[Key]] = {}
+    covered: dict[str, tuple[Literal, ...]] = {}
+    for literal in clause.literals:
+        found = literal_keys(literal)
+        if found is not None:
+            name = found.attribute
+            keys[name] = keys[name] & found.keys if name in keys else found.keys
+            if found.exact:
+                covered[name] = (*covered.get(name, ()), literal)
+    return Equalities(keys, covered, all(keys.values()))
+
+
+NO_EQUALITY = "it has no equality"
+
+
+def scan_reason(clause: Clause) -> str:
+    """Why a clause without any equality is on the scan list, for ``explain`` and the statistics."""
+    if not clause.literals:
+        return "it matches every message"
+    conditions = [literal.predicate for literal in clause.literals if hasattr(literal.predicate, "reason")]
+    if conditions:
+        return f"{NO_EQUALITY}: {conditions[0].reason}"
+    kinds = sorted({type(literal.predicate).__name__ for literal in clause.literals})
+    return f"{NO_EQUALITY}, only {', '.join(_KIND_NAMES[kind] for kind in kinds)}"
+
+
+_KIND_NAMES = {
+    "Test": "ranges or <>",
+    "OneOf": "NOT IN",
+    "Matches": "LIKE",
+    "Missing": "IS NOT NULL",
+    "Condition": "other conditions",
+    "Levels": "a topic filter with several #",
+}

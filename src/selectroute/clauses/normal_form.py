@@ -1,0 +1,303 @@
+"""Expression to clauses: a bounded OR of ANDs with the polarity on the leaves.
+
+Three passes, each linear and without recursion. ``_reduce`` turns the expression into a tree of a few connectives over
+predicates. ``_measure`` estimates how many clauses and literals each node expands to, and makes *opaque* what would
+exceed the bound: it stays whole, as one ``Condition``. ``_expand`` builds the clauses that are left.
+
+What a node contributes when it is wanted TRUE (·T) or FALSE (·F), in Kleene's logic:
+
+======================  ==============================  ==============================
+node                    ·T                              ·F
+======================  ==============================  ==============================
+``ALL`` (AND)           every child·T                   one child·F
+``ANY`` (OR)            one child·T                     every child·F
+``NOT``                 child·F                         child·T
+``EITHER(x, yes, no)``  x·T and yes·T, x·F and no·T     x·T and yes·F, x·F and no·F
+======================  ==============================  ==============================
+
+``EITHER`` is a comparison of conditions: ``(a > 1) = b`` is "if a > 1 then b = TRUE, else b = FALSE", and UNKNOWN when
+``a > 1`` is. BETWEEN is ALL and NOT BETWEEN is ANY of its two comparisons (seed 004, "is equivalent to").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from selectroute.clauses.predicate import Clause, Condition, Literal, Matches, Missing, OneOf, Predicate, Test
+from selectroute.selector import ast
+from selectroute.selector.ast import Expr
+from selectroute.selector.dialect import Dialect
+from selectroute.selector.evaluate import evaluate
+from selectroute.selector.truth import Truth
+
+MAX_CLAUSES = 1_024
+"""With more clauses than this, a part of the selector stays whole. One OR of 1,000 branches still fits."""
+
+MAX_LITERALS = 8_192
+"""The bound on the literals of all the clauses of one selector together."""
+
+TOO_LARGE = f"its normal form exceeds {MAX_CLAUSES} clauses or {MAX_LITERALS} literals"
+NOT_ONE_PROPERTY = "it does not compare one property with a constant"
+
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CONDITIONAL = ast.CONDITIONS
+_POLARITIES = (True, False)
+
+_Conjunction = tuple[Literal, ...]
+
+
+class _Kind(Enum):
+    LEAF = "a predicate"
+    FIXED = "the same truth on every message"
+    ALL = "AND"
+    ANY = "OR"
+    NOT = "NOT"
+    EITHER = "a condition compared with another"
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    kind: _Kind
+    source: Expr
+    children: Sequence[_Node] = ()
+    predicate: Predicate | None = None
+    fixed: Truth = Truth.UNKNOWN
+    clauses: dict[bool, int] = field(default_factory=dict)
+    literals: dict[bool, int] = field(default_factory=dict)
+    opaque: set[bool] = field(default_factory=set)
+
+    def alternatives(self, wanted: bool) -> list[list[tuple[_Node, bool]]]:
+        """The table of the module docstring: a disjunction of conjunctions of (child, wanted)."""
+        match self.kind:
+            case _Kind.ALL | _Kind.ANY if (self.kind is _Kind.ALL) is wanted:
+                return [[(child, wanted) for child in self.children]]
+            case _Kind.ALL | _Kind.ANY:
+                return [[(child, wanted)] for child in self.children]
+            case _Kind.NOT:
+                return [[(self.children[0], not wanted)]]
+            case _:
+                condition, yes, no = self.children
+                return [[(condition, True), (yes, wanted)], [(condition, False), (no, wanted)]]
+
+    def make_opaque(self, wanted: bool) -> None:
+        self.opaque.add(wanted)
+        self.clauses[wanted] = self.literals[wanted] = 1
+
+
+def clauses_of(expr: Expr | None, dialect: Dialect) -> tuple[Clause, ...]:
+    """The clauses of a selector: it is TRUE on a message exactly when one of them holds.
+
+    ``None`` (no selector) has the one clause without literals. A selector that is never true may have none at all.
+    O(size of the selector + size of the result), and the result is bounded.
+    """
+    if expr is None:
+        return (Clause(()),)
+    nodes = _reduce(expr, dialect)
+    for node in nodes:
+        _measure(node)
+    return tuple(Clause(literals) for literals in _expand(nodes, dialect))
+
+
+# ---- 1. expression to connectives over predicates
+
+
+def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
+    """The nodes in postorder, the root last."""
+    order: list[_Node] = []
+    made: dict[int, _Node] = {}
+
+    def add(node: _Node) -> _Node:
+        order.append(node)
+        return node
+
+    def leaf(source: Expr, predicate: Predicate) -> _Node:
+        return add(_Node(_Kind.LEAF, source, predicate=predicate))
+
+    def comparison(node: ast.Comparison) -> _Node:
+        left, right = node.left, node.right
+        if isinstance(left, _CONDITIONAL) or isinstance(right, _CONDITIONAL):
+            return either(node)
+        if isinstance(left, ast.Identifier) and isinstance(right, ast.Literal):
+            return leaf(node, Test(left.name, node.op, right.value))
+        if isinstance(left, ast.Literal) and isinstance(right, ast.Identifier):
+            return leaf(node, Test(right.name, _MIRRORED[node.op], left.value))
+        if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
+            return leaf(node, Condition(node, NOT_ONE_PROPERTY, dialect))
+        return add(_Node(_Kind.FIXED, node, fixed=evaluate(node, lambda name: None, dialect)))
+
+    def either(node: ast.Comparison) -> _Node:
+        left, right = node.left, node.right
+        if not isinstance(left, _CONDITIONAL):
+            left, right = right, left
+        equal = node.op == "="
+        if isinstance(right, _CONDITIONAL):
+            same = made[id(right)]
+            other = add(_Node(_Kind.NOT, ast.Not(right, span=node.span), (same,)))
+            yes, no = (same, other) if equal else (other, same)
+        else:
+            yes, no = (
+                comparison(ast.Comparison(node.op, right, ast.Literal(value, span=node.span), span=node.span))
+                for value in (True, False)
+            )
+        return add(_Node(_Kind.EITHER, node, (made[id(left)], yes, no)))
+
+    def condition(node: Expr) -> _Node:
+        """The node of an operand of AND, OR or NOT, where a bare identifier or TRUE / FALSE may stand."""
+        if isinstance(node, ast.Identifier):
+            return leaf(node, Test(node.name, "=", True))
+        if isinstance(node, ast.Literal):
+            return add(_Node(_Kind.FIXED, node, fixed=Truth.of(node.value is True)))
+        return made[id(node)]
+
+    for node in ast.postorder(expr):
+        match node:
+            case ast.And():
+                made[id(node)] = add(_Node(_Kind.ALL, node, [condition(child) for child in node.operands]))
+            case ast.Or():
+                children = _merge_equalities([condition(child) for child in node.operands], leaf)
+                made[id(node)] = add(_Node(_Kind.ANY, node, children))
+            case ast.Not():
+                made[id(node)] = add(_Node(_Kind.NOT, node, (condition(node.operand),)))
+            case ast.Between():
+                ops = ("<", ">") if node.negated else (">=", "<=")
+                bounds = (node.low, node.high)
+                parts = [
+                    comparison(ast.Comparison(op, node.operand, bound, span=node.span))
+                    for op, bound in zip(ops, bounds, strict=True)
+                ]
+                made[id(node)] = add(_Node(_Kind.ANY if node.negated else _Kind.ALL, node, parts))
+            case ast.Comparison():
+                made[id(node)] = comparison(node)
+            case ast.In():
+                values = tuple(sorted(set(node.values)))
+                made[id(node)] = leaf(node, OneOf(node.identifier.name, values, node.negated))
+            case ast.Like():
+                name = node.identifier.name
+                made[id(node)] = leaf(node, Matches(name, node.pattern, node.escape, node.negated))
+            case ast.IsNull():
+                test = leaf(node, Missing(node.identifier.name))
+                made[id(node)] = add(_Node(_Kind.NOT, node, (test,))) if node.negated else test
+            case _:
+                pass  # arithmetic and operands belong to the comparison above them
+    condition(expr)  # adds the root where it is a bare identifier or TRUE / FALSE
+    return order
+
+
+def _merge_equalities(children: list[_Node], leaf: Callable[[Expr, Predicate], _Node]) -> list[_Node]:
+    """``c = 'a' OR c = 'b'`` is ``c IN ('a', 'b')`` (seed 004): one literal with two keys instead of two clauses."""
+    groups: dict[str, list[_Node]] = {}
+    for child in children:
+        name = _string_equality(child)
+        if name is not None:
+            groups.setdefault(name, []).append(child)
+    merged = {id(child): name for name, group in groups.items() if len(group) > 1 for child in group}
+    result: dict[str | int, _Node] = {}
+    for child in children:
+        name = merged.get(id(child))
+        if name is None:
+            result[id(child)] = child
+        elif name not in result:
+            values = {value for other in groups[name] for value in _strings(other)}
+            result[name] = leaf(child.source, OneOf(name, tuple(sorted(values)), False))
+    return list(result.values())
+
+
+def _string_equality(node: _Node) -> str | None:
+    match node.predicate:
+        case Test(name=name, op="=", constant=str()) | OneOf(name=name, negated=False):
+            return name
+        case _:
+            return None
+
+
+def _strings(node: _Node) -> tuple[str, ...]:
+    match node.predicate:
+        case OneOf(values=values):
+            return values
+        case Test(constant=str() as value):
+            return (value,)
+        case _:  # pragma: no cover - only string equalities are merged
+            raise AssertionError(node)
+
+
+# ---- 2. how large each node would be
+
+
+def _measure(node: _Node) -> None:
+    """Set the sizes of a node whose children are measured, and make opaque what exceeds the bound."""
+    for wanted in _POLARITIES:
+        if node.kind is _Kind.LEAF:
+            node.clauses[wanted] = node.literals[wanted] = 1
+            continue
+        if node.kind is _Kind.FIXED:
+            node.clauses[wanted] = int(node.fixed is Truth.of(wanted))
+            node.literals[wanted] = 0
+            continue
+        sizes = [_product(factors) for factors in node.alternatives(wanted)]
+        node.clauses[wanted] = sum(clauses for clauses, _ in sizes)
+        node.literals[wanted] = sum(literals for _, literals in sizes)
+        if not _fits(node.clauses[wanted], node.literals[wanted]):
+            node.make_opaque(wanted)
+
+
+def _product(factors: list[tuple[_Node, bool]]) -> tuple[int, int]:
+    """The size of a conjunction. Where it would not fit, its largest factors are made opaque until it does."""
+    clauses, literals = _size(factors)
+    if not _fits(clauses, literals):
+        for child, wanted in sorted(factors, key=lambda factor: factor[0].clauses[factor[1]], reverse=True):
+            if child.clauses[wanted] <= 1:
+                break
+            child.make_opaque(wanted)
+        clauses, literals = _size(factors)
+    return clauses, literals
+
+
+def _size(factors: list[tuple[_Node, bool]]) -> tuple[int, int]:
+    clauses = 1
+    for child, wanted in factors:
+        clauses = min(clauses * child.clauses[wanted], MAX_CLAUSES + 1)
+    each = sum(child.literals[wanted] / max(child.clauses[wanted], 1) for child, wanted in factors)
+    return clauses, int(clauses * each)
+
+
+def _fits(clauses: int, literals: int) -> bool:
+    return clauses <= MAX_CLAUSES and literals <= MAX_LITERALS
+
+
+# ---- 3. the clauses
+
+
+def _expand(nodes: list[_Node], dialect: Dialect) -> list[_Conjunction]:
+    root = nodes[-1]
+    needed = {(id(root), True)}
+    for node in reversed(nodes):
+        if node.children:
+            for wanted in _POLARITIES:
+                if (id(node), wanted) in needed and wanted not in node.opaque:
+                    needed |= {(id(n), w) for factors in node.alternatives(wanted) for n, w in factors}
+    built: dict[tuple[int, bool], list[_Conjunction]] = {}
+    for node in nodes:
+        for wanted in _POLARITIES:
+            if (id(node), wanted) in needed:
+                built[id(node), wanted] = _build(node, wanted, built, dialect)
+    return built[id(root), True]
+
+
+def _build(
+    node: _Node, wanted: bool, built: dict[tuple[int, bool], list[_Conjunction]], dialect: Dialect
+) -> list[_Conjunction]:
+    if node.predicate is not None:
+        return [(Literal(node.predicate, wanted),)]
+    if node.kind is _Kind.FIXED:
+        return [()] if node.fixed is Truth.of(wanted) else []
+    if wanted in node.opaque:
+        return [(Literal(Condition(node.source, TOO_LARGE, dialect), wanted),)]
+    result: dict[_Conjunction, None] = {}
+    for factors in node.alternatives(wanted):
+        product: list[_Conjunction] = [()]
+        for child, polarity in factors:
+            product = [left + right for left in product for right in built[id(child), polarity]]
+        result.update(dict.fromkeys(tuple(dict.fromkeys(literals)) for literals in product))
+    return list(result)

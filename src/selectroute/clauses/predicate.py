@@ -1,0 +1,160 @@
+"""Predicates about one message, and literals: a predicate with the truth value wanted of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from selectroute.selector.ast import Expr
+from selectroute.selector.dialect import Dialect
+from selectroute.selector.evaluate import evaluate
+from selectroute.selector.like import compile_like, like
+from selectroute.selector.truth import Truth
+from selectroute.selector.values import Value, compare
+
+Lookup = Callable[[str], Value | None]
+"""Gives the value of an identifier on a message, ``None`` for NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """``name op constant``: an identifier compared with a literal.
+
+    A bare boolean identifier ``b`` is ``b = TRUE``: both are TRUE for true, UNKNOWN for NULL and FALSE for anything else.
+    """
+
+    __test__ = False  # the name is the field's word; pytest must not collect it
+
+    name: str
+    op: str
+    constant: Value
+
+    def truth(self, lookup: Lookup) -> Truth:
+        return compare(self.op, lookup(self.name), self.constant)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """``name [NOT] IN (…)``. ``values`` are sorted and distinct."""
+
+    name: str
+    values: tuple[str, ...]
+    negated: bool
+
+    def truth(self, lookup: Lookup) -> Truth:
+        value = lookup(self.name)
+        if value is None:
+            return Truth.UNKNOWN
+        if not isinstance(value, str):
+            return Truth.FALSE
+        return Truth.of((value in self.values) is not self.negated)
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """``name [NOT] LIKE pattern [ESCAPE escape]``."""
+
+    name: str
+    pattern: str
+    escape: str | None
+    negated: bool
+
+    def truth(self, lookup: Lookup) -> Truth:
+        value = lookup(self.name)
+        if value is None:
+            return Truth.UNKNOWN
+        if not isinstance(value, str):
+            return Truth.FALSE
+        return Truth.of(like(value, compile_like(self.pattern, self.escape)) is not self.negated)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """``name IS NULL``. IS NOT NULL is this one, wanted FALSE: the test is two-valued."""
+
+    name: str
+
+    def truth(self, lookup: Lookup) -> Truth:
+        return Truth.of(lookup(self.name) is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Any other condition, judged as a whole: arithmetic, two identifiers, or a part too large to be expanded.
+
+    ``reason`` says why it is not one of the predicates above.
+    """
+
+    expr: Expr
+    reason: str
+    dialect: Dialect
+
+    def truth(self, lookup: Lookup) -> Truth:
+        return evaluate(self.expr, lookup, self.dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The topic string has these levels: ``+`` is any one level, ``#`` any number of them, also none.
+
+    Only filters with two or more ``#`` need this predicate; all others are equalities of single levels.
+    """
+
+    name: str
+    pattern: tuple[str, ...]
+
+    def truth(self, lookup: Lookup) -> Truth:
+        value = lookup(self.name)
+        if value is None:
+            return Truth.UNKNOWN
+        if not isinstance(value, str):
+            return Truth.FALSE
+        return Truth.of(match_levels(value.split("/"), self.pattern))
+
+
+Predicate = Test | OneOf | Matches | Missing | Condition | Levels
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A predicate and the truth value wanted of it. UNKNOWN satisfies neither polarity."""
+
+    predicate: Predicate
+    wanted: bool
+
+    def holds(self, lookup: Lookup) -> bool:
+        """Whether the predicate has the wanted truth value on the message."""
+        return self.predicate.truth(lookup) is (Truth.TRUE if self.wanted else Truth.FALSE)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A conjunction of literals; a selector is TRUE when one of its clauses holds. No literal: always."""
+
+    literals: tuple[Literal, ...]
+
+    def holds(self, lookup: Lookup) -> bool:
+        """Whether every literal holds on the message."""
+        return all(literal.holds(lookup) for literal in self.literals)
+
+
+def match_levels(levels: list[str], pattern: tuple[str, ...]) -> bool:
+    """Whether topic levels match a filter's levels, in O(levels × pattern) at worst.
+
+    The greedy method of wildcard matching: on a mismatch, only the latest ``#`` takes one level more.
+    """
+    at = want = 0
+    resume_at = resume_want = -1
+    while at < len(levels):
+        if want < len(pattern) and pattern[want] == "#":
+            resume_at, resume_want = at, want + 1
+            want += 1
+        elif want < len(pattern) and pattern[want] in ("+", levels[at]):
+            at += 1
+            want += 1
+        elif resume_want >= 0:
+            resume_at += 1
+            at, want = resume_at, resume_want
+        else:
+            return False
+    return all(level == "#" for level in pattern[want:])

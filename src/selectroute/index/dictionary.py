@@ -1,0 +1,132 @@
+"""The constants of a snapshot: a code for each key of each attribute, and hash tables built without a Python loop."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import numpy as np
+
+from selectroute.clauses.access import FALSE, NULL, TRUE, Key
+from selectroute.index.tables import CODE_FALSE, CODE_NULL, CODE_TRUE, FIRST_CODE, Array
+
+_FIXED: dict[Key, int] = {NULL: CODE_NULL, FALSE: CODE_FALSE, TRUE: CODE_TRUE}
+
+# The string hash: 64-bit words, multiplied and folded; the kernel computes the same over the bytes of a column.
+HASH_SEED = 0x9E3779B97F4A7C15
+HASH_MULTIPLIER = 0xD6E8FEB86659FD93
+HASH_SHIFT = 32
+
+
+class Dictionary:
+    """The codes of one attribute's keys, given out in the order in which they are asked for."""
+
+    def __init__(self) -> None:
+        self.codes: dict[Key, int] = dict(_FIXED)
+
+    def code(self, key: Key) -> int:
+        """The code of a key, a new one if it has none yet. O(1)."""
+        return self.codes.setdefault(key, len(self.codes))
+
+
+def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
+    """The arrays ``string_…``, ``number…`` and ``large_float…`` of `Tables` for attributes 0, 1, …"""
+    strings: list[bytes] = []
+    string_codes: list[int] = []
+    counts: list[int] = []
+    numbers: list[dict[float, int]] = []
+    large: list[dict[float, int]] = []
+    for dictionary in dictionaries:
+        before = len(strings)
+        plain: dict[float, int] = {}
+        floats: dict[float, int] = {}
+        for key, code in dictionary.codes.items():
+            if isinstance(key, str):
+                # A lone surrogate cannot occur in a column, which is UTF-8; it gets bytes that no column has.
+                strings.append(key.encode("utf-8", "surrogatepass"))
+                string_codes.append(code)
+            elif isinstance(key, float):
+                plain[key] = code
+            elif len(key) == 2:
+                floats[key[1]] = code
+            elif code >= FIRST_CODE:
+                raise AssertionError(f"key {key!r} has no place")
+        counts.append(len(strings) - before)
+        numbers.append(plain)
+        large.append(floats)
+    lengths = np.fromiter(map(len, strings), np.int64, len(strings))
+    data = np.frombuffer(b"".join(strings), np.uint8)
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+    hashes = hash_strings(data, offsets)
+    slots, slot_first = [], [0]
+    start = 0
+    for count in counts:
+        table = open_addressing(hashes[start : start + count])
+        slots.append(np.where(table >= 0, table + start, -1).astype(np.int32))
+        slot_first.append(slot_first[-1] + len(table))
+        start += count
+    return {
+        "string_slot_first": np.array(slot_first, np.int64),
+        "string_slot": _concatenated(slots, np.int32),
+        "string_code": np.array(string_codes, np.int32),
+        "string_first": offsets,
+        "string_bytes": data,
+        **_sorted_numbers("number", numbers),
+        **_sorted_numbers("large_float", large),
+    }
+
+
+def _sorted_numbers(name: str, tables: list[dict[float, int]]) -> dict[str, Array]:
+    keys = [np.array(sorted(table), np.float64) for table in tables]
+    codes = [np.array([table[key] for key in sorted(table)], np.int32) for table in tables]
+    return {
+        f"{name}_first": np.array([0, *accumulate(map(len, keys))], np.int64),
+        name: _concatenated(keys, np.float64),
+        f"{name}_code": _concatenated(codes, np.int32),
+    }
+
+
+def _concatenated(arrays: list[Array], dtype: type) -> Array:
+    return np.concatenate(arrays).astype(dtype) if arrays else np.zeros(0, dtype)
+
+
+def hash_strings(data: Array, offsets: Array) -> Array:
+    """uint64 hashes of the strings ``data[offsets[i] : offsets[i + 1]]``, a few array operations per distinct length.
+
+    Each word of eight bytes (little-endian, the last one padded with zeros) is xored in, multiplied and folded.
+    """
+    lengths = np.diff(offsets)
+    multiplier, shift = np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)
+    state = (np.uint64(HASH_SEED) ^ lengths.astype(np.uint64)) * multiplier
+    state ^= state >> shift
+    padded = np.concatenate((data, np.zeros(8, np.uint8)))
+    words = (lengths + 7) // 8
+    places = np.arange(8, dtype=np.int64)
+    for word in range(int(words.max(initial=0))):
+        rows = np.flatnonzero(words > word)
+        start = offsets[rows] + 8 * word
+        chunk = padded[np.minimum(start[:, None] + places, len(padded) - 1)]
+        chunk[places >= (lengths[rows] - 8 * word)[:, None]] = 0
+        state[rows] = (state[rows] ^ chunk.view("<u8")[:, 0]) * multiplier
+        state[rows] ^= state[rows] >> shift
+    return state
+
+
+def open_addressing(hashes: Array) -> Array:
+    """A table of a power of two slots, at most half full: slot → position in `hashes` or -1, linear probing.
+
+    Invariant: from the slot ``hash & (size - 1)`` on, no empty slot comes before the entry's own.
+    """
+    size = 1
+    while size < 2 * len(hashes):
+        size *= 2
+    table = np.full(size if len(hashes) else 0, -1, np.int64)
+    waiting = np.arange(len(hashes))
+    slot = hashes.astype(np.uint64) & np.uint64(max(size - 1, 0))
+    while len(waiting):
+        free = table[slot[waiting]] < 0
+        candidates = waiting[free]
+        taken, first = np.unique(slot[candidates], return_index=True)
+        table[taken] = candidates[first]
+        waiting = waiting[table[slot[waiting]] != waiting]
+        slot[waiting] = (slot[waiting] + np.uint64(1)) & np.uint64(size - 1)
+    return table

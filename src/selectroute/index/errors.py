@@ -1,0 +1,31 @@
+"""What the index and its snapshots raise."""
+
+from __future__ import annotations
+
+from selectroute.selector.errors import SelectRouteError
+
+
+class DuplicateSubscriptionError(SelectRouteError):
+    """A subscription of this id is registered already."""
+
+    def __init__(self, subscription: str) -> None:
+        super().__init__(f"subscription {subscription!r} exists already; use replace to change it")
+
+
+class UnknownSubscriptionError(SelectRouteError):
+    """No subscription of this id is registered."""
+
+    def __init__(self, subscription: str) -> None:
+        super().__init__(f"there is no subscription {subscription!r}")
+
+
+class InvalidIdError(SelectRouteError):
+    """An id that is not 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``."""
+
+    def __init__(self, subscription: str) -> None:
+        shown = subscription if len(subscription) <= 40 else f"{subscription[:40]}…"
+        super().__init__(f"{shown!r} is no subscription id: 1 to 128 of A-Z a-z 0-9 . _ - are")
+
+
+class SnapshotError(SelectRouteError):
+    """A snapshot that is missing, damaged, of another format, or in the way. The message says what to do."""

@@ -1,0 +1,82 @@
+"""Why a subscription matched a message or did not, seen from the index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selectroute.clauses.access import Key
+from selectroute.clauses.predicate import Literal
+from selectroute.selector import explain as selector_explain
+from selectroute.selector.truth import Truth
+
+
+@dataclass(frozen=True, slots=True)
+class AccessStep:
+    """One clause: the attributes and keys it is filed under, and what the message has there.
+
+    ``probe`` are the message's keys (``None`` for NaN, which no clause has), ``candidates`` the clauses in the bucket that
+    they lead to if this clause is in it, otherwise 0. ``reason`` says why a clause is on the scan list. ``residual`` are
+    the literals that the keys do not decide, with their truth on the message.
+    """
+
+    attributes: tuple[str, ...]
+    keys: tuple[tuple[Key, ...], ...]
+    probe: tuple[Key | None, ...]
+    candidates: int
+    reason: str | None
+    residual: tuple[tuple[Literal, Truth], ...]
+
+    @property
+    def found(self) -> bool:
+        """Whether the message's keys lead to this clause."""
+        return all(key in keys for key, keys in zip(self.probe, self.keys, strict=True))
+
+    @property
+    def holds(self) -> bool:
+        """Whether the clause is satisfied."""
+        return self.found and all(truth is Truth.of(literal.wanted) for literal, truth in self.residual)
+
+    def __str__(self) -> str:
+        if self.reason is not None:
+            place = f"scan list ({self.reason})"
+        else:
+            parts = (
+                f"{name} = {' | '.join(map(_shown, keys))}"
+                for name, keys in zip(self.attributes, self.keys, strict=True)
+            )
+            place = f"key {', '.join(parts)}"
+        if not self.found:
+            return f"{place}: the message has {', '.join(map(_shown, self.probe))}"
+        return f"{place}: {self.candidates:,} candidates, clause {'holds' if self.holds else 'does not hold'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The verdict on one subscription and message, with its causes. ``str()`` renders it for people."""
+
+    subscription: str
+    matched: bool
+    topic: str | None
+    topic_matches: bool
+    steps: tuple[AccessStep, ...]
+    selector: selector_explain.Explanation
+
+    def __str__(self) -> str:
+        lines = [f"{self.subscription}: {'matched' if self.matched else 'not matched'}"]
+        if self.topic is not None:
+            lines.append(f"  topic filter {self.topic}: {'matches' if self.topic_matches else 'does not match'}")
+        lines += [f"  {step}" for step in self.steps] or ["  it has no clause that any message satisfies"]
+        lines += [f"  {line}" for line in str(self.selector).splitlines()]
+        return "\n".join(lines)
+
+
+def _shown(key: Key | None) -> str:
+    match key:
+        case None:
+            return "NaN"
+        case str():
+            return repr(key)
+        case tuple():
+            return " ".join(str(part) for part in key).upper() if len(key) == 1 else f"{key[1]!r}F"
+        case _:
+            return f"{key:g}"

@@ -1,0 +1,233 @@
+"""Snapshots as files: ``publish`` writes a folder, ``open_snapshot`` maps it.
+
+::
+
+    folder/manifest-<revision>.json     what belongs to the revision, with the SHA-256 of every file; renamed into place
+    folder/segments/<revision>-base.arrow   one row; each array of `Tables` is a column of one list, mapped as it lies
+    folder/ids/<revision>.arrow             ordinal → id, destination, topic, selector, dialect
+
+A revision exists from the moment its manifest does; until then its files are of no consequence. A manifest is never written
+over. Its own SHA-256 stands in it, over the canonical JSON of everything else, so that no bit can change unnoticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import uuid
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from selectroute.index.errors import SnapshotError
+from selectroute.index.snapshot import Attribute, Snapshot
+from selectroute.index.tables import DTYPES, Tables, as_array
+
+FORMAT = 1
+"""The version of the format that is written and read."""
+
+MAX_MANIFEST_BYTES = 16 << 20
+_MANIFEST = re.compile(r"manifest-(\d{1,19})\.json")
+
+
+def publish(snapshot: Snapshot, folder: str | Path) -> int:
+    """Write a snapshot as a revision of a folder, durably, and return the revision.
+
+    A snapshot without a revision becomes the one after the newest there. Raises `SnapshotError` if the revision exists
+    already: nothing published is ever changed. A crash at any instant leaves the revision complete or absent.
+    """
+    folder = Path(folder)
+    try:
+        return _publish(snapshot, folder)
+    except OSError as error:
+        raise SnapshotError(f"the snapshot cannot be written to {folder}: {error.strerror or error}") from error
+
+
+def _publish(snapshot: Snapshot, folder: Path) -> int:
+    for part in ("segments", "ids"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    revision = snapshot.revision if snapshot.revision is not None else (revisions(folder) or [0])[-1] + 1
+    # The names are unique to this call: two publishers of one revision must not write into each other's files.
+    token = uuid.uuid4().hex[:8]
+    segment, ids = f"segments/{revision}-{token}-base.arrow", f"ids/{revision}-{token}.arrow"
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "revision": revision,
+        "segments": [
+            {
+                "file": segment,
+                "sha256": _write(folder / segment, _segment_table(snapshot)),
+                "rows": len(snapshot),
+                "kind": "base",
+            }
+        ],
+        "ids": {"file": ids, "sha256": _write(folder / ids, snapshot.subscriptions)},
+    }
+    manifest["sha256"] = _self_digest(manifest)
+    temporary = folder / f".manifest-{revision}-{token}.tmp"
+    _write_durably(temporary, _canonical(manifest))
+    try:
+        # Unlike a rename, a link fails where the name exists: a published revision is never written over.
+        os.link(temporary, folder / f"manifest-{revision}.json")
+    except FileExistsError:
+        for file in (segment, ids):
+            (folder / file).unlink()
+        raise SnapshotError(
+            f"revision {revision} is already published in {folder}; publish this one under a higher revision"
+        ) from None
+    finally:
+        temporary.unlink()
+    _sync(folder)
+    return revision
+
+
+def open_snapshot(folder: Path, revision: int | None = None) -> Snapshot:
+    """See `Snapshot.open`."""
+    if revision is None:
+        revision = latest_revision(folder)
+    manifest = read_manifest(folder, revision)
+    [segment] = manifest["segments"]
+    table = _read(folder, segment["file"], segment["sha256"])
+    subscriptions = _read(folder, manifest["ids"]["file"], manifest["ids"]["sha256"])
+    header = json.loads(table.schema.metadata[b"selectroute"])
+    tables = Tables(
+        **{
+            name: as_array(name, table[name].chunk(0).values.to_numpy(zero_copy_only=True))
+            for name in Tables._fields
+        }
+    )
+    return Snapshot(
+        tables=tables,
+        attributes=tuple(Attribute(**attribute) for attribute in header["attributes"]),
+        depth=header["depth"],
+        scanned=header["scanned"],
+        subscriptions=subscriptions,
+        revision=revision,
+        digest=manifest["sha256"],
+        folder=folder,
+    )
+
+
+def revisions(folder: Path) -> list[int]:
+    """The revisions published in a folder, ascending; none if there is no such folder."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name)))
+
+
+def latest_revision(folder: str | Path) -> int:
+    """The newest revision published in a folder. Raises `SnapshotError` if there is none."""
+    found = revisions(Path(folder))
+    if not found:
+        raise SnapshotError(
+            f"no snapshot is published in {folder}; make one with `selectroute index build SUBS.jsonl {folder}`"
+        )
+    return found[-1]
+
+
+def published_digest(folder: str | Path, revision: int) -> str:
+    """The digest of a published revision, its segments unread. Raises `SnapshotError` if missing or damaged."""
+    digest: str = read_manifest(Path(folder), revision)["sha256"]
+    return digest
+
+
+def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
+    """The checked manifest of a revision. Raises `SnapshotError`."""
+    path = folder / f"manifest-{revision}.json"
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_MANIFEST_BYTES + 1)
+    except FileNotFoundError:
+        raise SnapshotError(f"revision {revision} is not published in {folder}") from None
+    except OSError as error:
+        raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
+    damaged = SnapshotError(f"{path} is damaged; publish the snapshot again, under a higher revision")
+    try:
+        manifest = json.loads(data)
+        version, digest = manifest["format"], manifest["sha256"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise damaged from None
+    if digest != _self_digest(manifest) or data != _canonical(manifest) or manifest["revision"] != revision:
+        raise damaged
+    if version != FORMAT:
+        raise SnapshotError(f"{path} has format {version}, this version reads format {FORMAT}; build it again")
+    checked: dict[str, Any] = manifest
+    return checked
+
+
+def saved(snapshot: Snapshot, folder: Path) -> Snapshot:
+    """Publish a snapshot and return it as it was published: with its revision, digest and folder."""
+    revision = publish(snapshot, folder)
+    return replace(snapshot, revision=revision, digest=published_digest(folder, revision), folder=folder)
+
+
+def _segment_table(snapshot: Snapshot) -> pa.Table:
+    header = {
+        "attributes": [asdict(attribute) for attribute in snapshot.attributes],
+        "depth": snapshot.depth,
+        "scanned": dict(snapshot.scanned),
+    }
+    columns = {}
+    for name, array in zip(Tables._fields, snapshot.tables, strict=True):
+        values = pa.array(array.reshape(-1), pa.from_numpy_dtype(DTYPES[name]))
+        columns[name] = pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
+    return pa.table(columns).replace_schema_metadata({"selectroute": json.dumps(header)})
+
+
+def _write(path: Path, table: pa.Table) -> str:
+    """Write an Arrow file durably, uncompressed so that it can be mapped, and return its SHA-256."""
+    with path.open("xb") as file:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        file.flush()
+        os.fsync(file.fileno())
+    _sync(path.parent)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(folder: Path, name: str, sha256: str) -> pa.Table:
+    path = folder / name
+    try:
+        mapped = pa.memory_map(str(path))
+    except FileNotFoundError:
+        raise SnapshotError(f"{path} is missing though its manifest names it; publish the snapshot again") from None
+    except OSError as error:
+        raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
+    if hashlib.sha256(mapped.read_buffer()).hexdigest() != sha256:
+        raise SnapshotError(
+            f"{path} is damaged: its SHA-256 is not the one in its manifest; publish the snapshot again, "
+            "under a higher revision"
+        )
+    mapped.seek(0)
+    return pa.ipc.open_file(mapped).read_all()
+
+
+def _canonical(manifest: dict[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=1, sort_keys=True).encode()
+
+
+def _self_digest(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(_canonical({k: v for k, v in manifest.items() if k != "sha256"})).hexdigest()
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Make a folder's entries durable: a rename or a new file is one only when its folder is on disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,262 @@
+"""The mutable index: subscriptions come and go, single messages are matched at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+from selectroute.clauses.access import Equalities, Key, equalities, message_key, scan_reason
+from selectroute.clauses.normal_form import clauses_of
+from selectroute.clauses.predicate import Clause, Literal, Lookup
+from selectroute.index.errors import DuplicateSubscriptionError, InvalidIdError, UnknownSubscriptionError
+from selectroute.index.explain import AccessStep, Explanation
+from selectroute.index.plan import SCAN, Attributes, Plan, Statistics
+from selectroute.selector.dialect import dialect as dialect_named
+from selectroute.selector.message import Message
+from selectroute.selector.selector import Selector
+from selectroute.selector.values import Value
+from selectroute.topics.filter import TopicFilter
+from selectroute.topics.levels import level_value
+
+if TYPE_CHECKING:
+    from selectroute.index.snapshot import Snapshot
+
+MAX_ID = 128
+_ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+class _Keep:
+    """The type of `KEEP`."""
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP: Final = _Keep()
+"""The default of ``Index.replace``: the topic filter stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One registered subscription. ``selector`` is its text, empty for none; ``topic`` its filter, None for all."""
+
+    id: str
+    selector: str
+    dialect: str
+    topic: str | None
+    clauses: tuple[Clause, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Filed:
+    """One clause of one subscription, where it is filed and what is left to judge when it is found there."""
+
+    subscription: str
+    clause: Clause
+    attributes: Attributes
+    keys: tuple[tuple[Key, ...], ...]
+    residual: tuple[Literal, ...]
+
+
+@dataclass(slots=True)
+class Counters:
+    """What matching one message cost."""
+
+    probes: int = 0
+    candidates: int = 0
+
+
+@dataclass(slots=True)
+class Index:
+    """Subscriptions by the equalities that their selectors share.
+
+    A clause of a selector is filed under the tuple of its equality constants, e.g. (JMSType, color) = ('car', 'blue').
+    A message looks up one bucket for each tuple of attributes in use and judges only what it finds there, besides the scan
+    list of clauses without an equality. Not safe for concurrent change.
+
+    >>> index = Index()
+    >>> index.add("sub-1", "JMSType = 'car' AND weight > 2500", topic="cars/+")
+    >>> index.match(Message(headers={"JMSType": "car"}, properties={"weight": 3000}, topic="cars/eu"))
+    ['sub-1']
+    """
+
+    last_match: Counters = field(default_factory=Counters)
+    _subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    _filed: dict[str, tuple[Filed, ...]] = field(default_factory=dict)
+    _buckets: dict[Attributes, dict[tuple[Key, ...], dict[Filed, None]]] = field(default_factory=dict)
+    _statistics: Statistics = field(default_factory=Statistics)
+    _plan: Plan = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._plan = Plan(self._statistics)
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    def __contains__(self, subscription: str) -> bool:
+        return subscription in self._subscriptions
+
+    def __iter__(self) -> Iterator[Subscription]:
+        """The subscriptions in the order in which they were added; it is the order of a snapshot's ordinals."""
+        return iter(self._subscriptions.values())
+
+    def __getitem__(self, subscription: str) -> Subscription:
+        """One subscription. Raises `UnknownSubscriptionError`. O(1)."""
+        try:
+            return self._subscriptions[subscription]
+        except KeyError:
+            raise UnknownSubscriptionError(subscription) from None
+
+    def add(self, subscription: str, selector: Selector | str | None = None, topic: str | None = None) -> None:
+        """Register a subscription: with no selector it takes every message, with no topic every topic.
+
+        Raises `DuplicateSubscriptionError`, `InvalidSelectorError`, `InvalidTopicFilterError` or, for an id that is not
+        1 to 128 of ``A-Z a-z 0-9 . _ -``, `InvalidIdError`; then nothing is changed. O(size of the selector).
+        """
+        if subscription in self._subscriptions:
+            raise DuplicateSubscriptionError(subscription)
+        if not 0 < len(subscription) <= MAX_ID or not _ID_CHARACTERS.issuperset(subscription):
+            raise InvalidIdError(subscription)
+        self._file(_prepare(subscription, selector, topic))
+
+    def replace(self, subscription: str, selector: Selector | str | None, topic: str | _Keep | None = KEEP) -> None:
+        """Change a subscription's selector, and its topic filter if one is given. It keeps its place in the order.
+
+        Raises as `add` does, and `UnknownSubscriptionError`; then nothing is changed. O(size of both selectors).
+        """
+        old = self[subscription]
+        new = _prepare(subscription, selector, old.topic if isinstance(topic, _Keep) else topic)
+        self._unfile(subscription)
+        self._file(new)
+
+    def remove(self, subscription: str) -> None:
+        """Forget a subscription. Raises `UnknownSubscriptionError`. O(size of its selector)."""
+        self[subscription]  # raises
+        self._unfile(subscription)
+        del self._subscriptions[subscription]
+        del self._filed[subscription]
+
+    def match(self, message: Message) -> list[str]:
+        """The subscriptions that the message satisfies, each once, in no promised order.
+
+        O(tuples of attributes in use + candidates); ``last_match`` has the counts.
+        """
+        lookup = _lookup(message)
+        matched: dict[str, None] = {}
+        counters = Counters()
+        for attributes, buckets in self._buckets.items():
+            counters.probes += 1
+            bucket = buckets.get(_probe(attributes, lookup))  # type: ignore[arg-type]  # a key with None is in no bucket
+            if bucket is not None:
+                counters.candidates += len(bucket)
+                for filed in bucket:
+                    if filed.subscription not in matched and all(literal.holds(lookup) for literal in filed.residual):
+                        matched[filed.subscription] = None
+        self.last_match = counters
+        return list(matched)
+
+    def explain(self, subscription: str, message: Message) -> Explanation:
+        """Why a subscription did or did not match: its access paths, the candidates there, the truth of each part.
+
+        Raises `UnknownSubscriptionError`. O(size of the selector).
+        """
+        known = self[subscription]
+        lookup = _lookup(message)
+        steps = []
+        for filed in self._filed[subscription]:
+            probe = _probe(filed.attributes, lookup)
+            found = all(key in keys for key, keys in zip(probe, filed.keys, strict=True))
+            bucket = self._buckets[filed.attributes].get(probe) if found else None  # type: ignore[arg-type]
+            steps.append(
+                AccessStep(
+                    attributes=filed.attributes,
+                    keys=filed.keys,
+                    probe=probe,
+                    candidates=len(bucket) if bucket is not None else 0,
+                    reason=scan_reason(filed.clause) if filed.attributes == SCAN else None,
+                    residual=tuple((literal, literal.predicate.truth(lookup)) for literal in filed.residual),
+                )
+            )
+        selector = Selector(known.selector, dialect=known.dialect)
+        topic_matches = known.topic is None or TopicFilter.parse(known.topic).matches(message.topic)
+        return Explanation(
+            subscription=subscription,
+            matched=topic_matches and selector.matches(message),
+            topic=known.topic,
+            topic_matches=topic_matches,
+            steps=tuple(steps),
+            selector=selector.explain(message),
+        )
+
+    def freeze(self, revision: int | None = None) -> Snapshot:
+        """An immutable, flat copy for the kernel. O(total size of the selectors)."""
+        from selectroute.index.freeze import freeze
+
+        return freeze(self, revision)
+
+    def _file(self, subscription: Subscription) -> None:
+        filed = []
+        for clause in subscription.clauses:
+            found = equalities(clause)
+            if not found.satisfiable:
+                continue
+            self._statistics.add(found)
+            attributes = self._plan.path(found)
+            if len(attributes) == 2:
+                self._plan.pairs[attributes] += 1
+            entry = file_clause(subscription.id, clause, found, attributes)
+            buckets = self._buckets.setdefault(attributes, {})
+            for keys in product(*entry.keys):
+                buckets.setdefault(keys, {})[entry] = None
+            filed.append(entry)
+        self._subscriptions[subscription.id] = subscription
+        self._filed[subscription.id] = tuple(filed)
+
+    def _unfile(self, subscription: str) -> None:
+        for entry in self._filed[subscription]:
+            self._statistics.remove(equalities(entry.clause))
+            buckets = self._buckets[entry.attributes]
+            for keys in product(*entry.keys):
+                del buckets[keys][entry]
+                if not buckets[keys]:
+                    del buckets[keys]
+            if not buckets:
+                del self._buckets[entry.attributes]
+            if len(entry.attributes) == 2:
+                self._plan.pairs[entry.attributes] -= 1
+                if not self._plan.pairs[entry.attributes]:
+                    del self._plan.pairs[entry.attributes]
+
+
+def file_clause(subscription: str, clause: Clause, found: Equalities, attributes: Attributes) -> Filed:
+    """The keys of a clause under the chosen attributes, and the literals that these do not decide."""
+    covered = {id(literal) for name in attributes for literal in found.covered.get(name, ())}
+    return Filed(
+        subscription,
+        clause,
+        attributes,
+        tuple(tuple(found.keys[name]) for name in attributes),
+        tuple(literal for literal in clause.literals if id(literal) not in covered),
+    )
+
+
+def _prepare(subscription: str, selector: Selector | str | None, topic: str | None) -> Subscription:
+    checked = selector if isinstance(selector, Selector) else Selector(selector or "")
+    clauses = clauses_of(checked.expression, dialect_named(checked.dialect))
+    if topic is not None:
+        on_topic = TopicFilter.parse(topic).literals()
+        clauses = tuple(Clause(on_topic + clause.literals) for clause in clauses)
+    return Subscription(subscription, checked.text, checked.dialect, topic, clauses)
+
+
+def _lookup(message: Message) -> Lookup:
+    def value(name: str) -> Value | None:
+        return level_value(name, message.topic) if name.startswith("@") else message.value(name)
+
+    return value
+
+
+def _probe(attributes: Attributes, lookup: Lookup) -> tuple[Key | None, ...]:
+    return tuple([message_key(lookup(name)) for name in attributes])

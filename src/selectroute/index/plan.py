@@ -1,0 +1,110 @@
+"""Which attributes a clause is filed under: access keys on tuples of shared equalities.
+
+One attribute alone is skewed: of clauses with ``JMSType = …`` and ``color = …``, all those with the commonest type would
+be candidates of most messages. Two attributes together divide them by both (measured: 11.6-fold at a million clauses).
+But every tuple of attributes in use is one probe for each message, so their number is bounded, not the clauses'.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from math import prod
+
+from selectroute.clauses.access import Equalities, Key
+
+Attributes = tuple[str, ...]
+"""The attributes of an access key, sorted: none (the scan list), one or two."""
+
+FEW = 8.0
+"""An attribute whose keys have fewer clauses than this on average needs no second one."""
+
+MAX_KEYS = 256
+"""A clause is filed under at most this many pairs of keys (IN lists multiply)."""
+
+MAX_PAIRS = 32
+"""Pairs of attributes in use at a time; clauses with other pairs go under a pair in use or a single attribute."""
+
+SCAN: Attributes = ()
+
+
+class Statistics:
+    """How many clauses have each key of each attribute, kept up to date as clauses come and go."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Counter[Key]] = {}
+        self._totals: Counter[str] = Counter()
+        self._squares: Counter[str] = Counter()
+
+    def add(self, equalities: Equalities, sign: int = 1) -> None:
+        """Count a clause in, or out again with ``sign=-1``. O(its keys)."""
+        for name, keys in equalities.keys.items():
+            counts = self.counts.setdefault(name, Counter())
+            for key in keys:
+                before = counts[key]
+                after = before + sign
+                self._squares[name] += after * after - before * before
+                self._totals[name] += sign
+                if after:
+                    counts[key] = after
+                else:
+                    del counts[key]
+            if not counts:
+                del self.counts[name]
+
+    def remove(self, equalities: Equalities) -> None:
+        """Count a clause out that was counted in before."""
+        self.add(equalities, sign=-1)
+
+    def crowding(self, name: str) -> float:
+        """The number of clauses that share a clause's key of this attribute, on average over the clauses."""
+        total = self._totals[name]
+        return self._squares[name] / total if total else 0.0
+
+
+def preferred(equalities: Equalities, statistics: Statistics) -> Attributes:
+    """The attributes that divide best: the one with the least crowded keys, and a second where that is crowded too."""
+    keys = equalities.keys
+    if not keys:
+        return SCAN
+    if len(keys) == 1:
+        return tuple(keys)
+    ranked = sorted(keys, key=lambda name: (statistics.crowding(name) * len(keys[name]), name))
+    first, second = ranked[:2]
+    if statistics.crowding(first) * len(keys[first]) < FEW:
+        return (first,)
+    if prod(len(keys[name]) for name in (first, second)) > MAX_KEYS:
+        return (first,)
+    return tuple(sorted((first, second)))
+
+
+class Plan:
+    """The tuples of attributes in use. Single attributes are always allowed, pairs up to `MAX_PAIRS`."""
+
+    def __init__(self, statistics: Statistics, pairs: Iterable[Attributes] = ()) -> None:
+        self.statistics = statistics
+        self.pairs: Counter[Attributes] = Counter(pairs)
+
+    @classmethod
+    def for_all(cls, statistics: Statistics, wishes: Counter[Attributes]) -> Plan:
+        """A plan for known clauses: the pairs that most of them prefer."""
+        pairs = {wish: count for wish, count in wishes.items() if len(wish) == 2}
+        plan = cls(statistics)
+        plan.pairs = Counter(dict(Counter(pairs).most_common(MAX_PAIRS)))
+        return plan
+
+    def path(self, equalities: Equalities) -> Attributes:
+        """The attributes to file a clause under: the preferred ones, or the best that are in use."""
+        wish = preferred(equalities, self.statistics)
+        if len(wish) < 2 or wish in self.pairs or len(self.pairs) < MAX_PAIRS:
+            return wish
+        keys = equalities.keys
+        crowding = self.statistics.crowding
+        inside = [
+            pair
+            for pair in self.pairs
+            if all(name in keys for name in pair) and prod(len(keys[name]) for name in pair) <= MAX_KEYS
+        ]
+        if inside:
+            return min(inside, key=lambda pair: (crowding(pair[0]) * crowding(pair[1]), pair))
+        return (min(wish, key=lambda name: (crowding(name) * len(keys[name]), name)),)

@@ -1,0 +1,185 @@
+"""The arrays of a snapshot, and the numbers that its writers and the kernel agree on.
+
+A message finds its matches like this (one leaf is drawn; ``a:b`` is the slice from a to b)::
+
+    codes of the message      tuple t = (attribute 0, attribute 2)       leaf 7
+    attribute 0  →  5   ──┐                                          ┌─ group 11  flags, attribute 4 ─ entries 90:94
+    attribute 2  →  17  ──┴→ slot of (5, 17) in t's hash table → 7 ──┤             sorted by bound, e.g. weight > bound
+                                                                     └─ group 12  flags ─────────────── entries 94:95
+                                                                                   residual program to run
+    entries   90      91      92      93      94
+    bound     100     250     250     9000    0        ← group 11 holds for a prefix of them: one binary search
+    residual  -1      -1      -1      -1      3
+    ordinal   12      7       40      9       12       → copied out
+
+Leaf 0 is the scan list: it has no key and every message visits it.
+
+A *code* numbers the keys of one attribute (see ``clauses.access``): ``ABSENT`` is a value that no clause has, the next
+three are the same for all attributes, the others are given out as constants are met.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# -- type tags of a lane; the `tag` of a mixed-type column
+NULL: Final = 0
+BOOLEAN: Final = 1
+BYTE: Final = 2
+SHORT: Final = 3
+INT: Final = 4
+LONG: Final = 5
+FLOAT: Final = 6
+DOUBLE: Final = 7
+STRING: Final = 8
+MISMATCH: Final = 9  # on the stack of a program only: arithmetic on a non-number
+
+# -- codes
+ABSENT: Final = -1
+CODE_NULL: Final = 0
+CODE_FALSE: Final = 1
+CODE_TRUE: Final = 2
+FIRST_CODE: Final = 3
+
+# -- flags of a group
+SORTED: Final = 1  # the entries are sorted by bound, and the group's range decides how many of them hold
+WANTED: Final = 2  # the range is wanted TRUE; else FALSE
+RESIDUAL: Final = 4  # each entry has a residual to judge
+REPEATED: Final = 8  # the subscription has other clauses, too: emit it once a message
+OPERATOR_SHIFT: Final = 4  # two bits: < <= > >=
+BOUND_SHIFT: Final = 6  # two bits: the bounds are longs, doubles, floats
+RANGE_OPERATORS: Final = ("<", "<=", ">", ">=")
+BOUND_LONG: Final = 0
+BOUND_DOUBLE: Final = 1
+BOUND_FLOAT: Final = 2
+
+# -- operations of a program, a stack machine over (tag, bits) values; UNKNOWN is NULL, TRUE and FALSE are booleans
+LOAD: Final = 0  # push the lane of `attribute`
+CONSTANT: Final = 1  # push `argument` with tag `attribute`
+ADD: Final = 2
+SUBTRACT: Final = 3
+MULTIPLY: Final = 4
+DIVIDE: Final = 5
+NEGATE: Final = 6
+PLUS: Final = 7
+EQUAL: Final = 8
+UNEQUAL: Final = 9
+LESS: Final = 10
+LESS_EQUAL: Final = 11
+GREATER: Final = 12
+GREATER_EQUAL: Final = 13
+AS_TRUTH: Final = 14  # a bare identifier as a condition: what is not boolean or NULL counts as FALSE
+NOT: Final = 15
+AND: Final = 16
+OR: Final = 17
+IS_NULL: Final = 18  # push whether `attribute` is NULL
+IS_KEY: Final = 19  # `attribute` = the constant with code `argument`
+IS_NOT_KEY: Final = 20  # <>, for a string or boolean constant: code in the low 32 bits of `argument`, tag above
+IN: Final = 21  # `attribute` IN the set `argument`
+NOT_IN: Final = 22
+LIKE: Final = 23  # `attribute` LIKE the pattern `argument`
+NOT_LIKE: Final = 24
+LEVELS: Final = 25  # the topic string `attribute` has the levels of the pattern `argument`
+
+# -- symbols of a LIKE pattern (else a code point), and of a levels pattern (else a string of `level_bytes`)
+ANY_ONE: Final = -1
+ANY_MANY: Final = -2
+
+
+class Tables(NamedTuple):
+    """All arrays of one segment. ``x_first[i] : x_first[i + 1]`` is the slice of ``x`` that belongs to i."""
+
+    # the access keys: tuples of at most two attributes (-1: none), each with an open-addressing table of
+    # a power of two slots, at most half full; a slot is the two codes and the leaf, leaf -1 is empty
+    tuple_attributes: Array  # int32[tuples, 2]
+    slot_first: Array  # int64[tuples + 1]
+    slot_codes: Array  # uint64[slots], first code << 32 | second code
+    slot_leaf: Array  # int32[slots]
+
+    # leaves have groups, groups have entries; invariant: every entry belongs to one group of one leaf
+    group_first: Array  # int32[leaves + 1]
+    group_flags: Array  # uint8[groups]
+    group_attribute: Array  # int32[groups], of a SORTED group
+    entry_first: Array  # int64[groups + 1]
+    entry_bound: Array  # int64[entries], a long, or the bits of a double; ascending within a SORTED group
+    entry_residual: Array  # int32[entries], in a RESIDUAL group, else -1
+    entry_ordinal: Array  # int32[entries], the subscription
+
+    # a residual is a conjunction of terms: programs with their wanted truth
+    term_first: Array  # int32[residuals + 1]
+    term_program: Array  # int32[terms]
+    term_wanted: Array  # uint8[terms]
+    step_first: Array  # int32[programs + 1]
+    step: Array  # int64[steps, 3]: operation, attribute, argument
+    item_first: Array  # int32[sets and patterns + 1]
+    item: Array  # int32[items]: codes, ascending within a set, or the symbols of a pattern
+    level_first: Array  # int32[level strings + 1], into level_bytes
+    level_bytes: Array  # uint8[bytes]
+
+    # the constants: for each attribute a hash table of strings, and sorted numbers
+    string_slot_first: Array  # int64[attributes + 1]
+    string_slot: Array  # int32[slots], a string or -1
+    string_code: Array  # int32[strings]
+    string_first: Array  # int64[strings + 1], into string_bytes
+    string_bytes: Array  # uint8[bytes], UTF-8
+    number_first: Array  # int64[attributes + 1]
+    number: Array  # float64[numbers], ascending for each attribute
+    number_code: Array  # int32[numbers]
+    large_float_first: Array  # int64[attributes + 1]
+    large_float: Array  # float64[large floats], ascending for each attribute
+    large_float_code: Array  # int32[large floats]
+
+
+DTYPES: Final[dict[str, np.dtype[Any]]] = {
+    "tuple_attributes": np.dtype(np.int32),
+    "slot_first": np.dtype(np.int64),
+    "slot_codes": np.dtype(np.uint64),
+    "slot_leaf": np.dtype(np.int32),
+    "group_first": np.dtype(np.int32),
+    "group_flags": np.dtype(np.uint8),
+    "group_attribute": np.dtype(np.int32),
+    "entry_first": np.dtype(np.int64),
+    "entry_bound": np.dtype(np.int64),
+    "entry_residual": np.dtype(np.int32),
+    "entry_ordinal": np.dtype(np.int32),
+    "term_first": np.dtype(np.int32),
+    "term_program": np.dtype(np.int32),
+    "term_wanted": np.dtype(np.uint8),
+    "step_first": np.dtype(np.int32),
+    "step": np.dtype(np.int64),
+    "item_first": np.dtype(np.int32),
+    "item": np.dtype(np.int32),
+    "level_first": np.dtype(np.int32),
+    "level_bytes": np.dtype(np.uint8),
+    "string_slot_first": np.dtype(np.int64),
+    "string_slot": np.dtype(np.int32),
+    "string_code": np.dtype(np.int32),
+    "string_first": np.dtype(np.int64),
+    "string_bytes": np.dtype(np.uint8),
+    "number_first": np.dtype(np.int64),
+    "number": np.dtype(np.float64),
+    "number_code": np.dtype(np.int32),
+    "large_float_first": np.dtype(np.int64),
+    "large_float": np.dtype(np.float64),
+    "large_float_code": np.dtype(np.int32),
+}
+"""The element type of each array."""
+
+SHAPES: Final = {"tuple_attributes": (-1, 2), "step": (-1, 3)}
+"""The shapes of the arrays that have more than one dimension."""
+
+
+def as_array(name: str, values: object) -> Array:
+    """`values` as the array `name` of `Tables`: its type and shape, contiguous and read-only.
+
+    A mapped file is read-only, too; the same kind of array everywhere means one compiled kernel.
+    """
+    array = np.ascontiguousarray(np.asarray(values).astype(DTYPES[name], copy=False))
+    array = array.reshape(SHAPES.get(name, (-1,)))
+    array = array.view()
+    array.flags.writeable = False
+    return array

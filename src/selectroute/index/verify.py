@@ -1,0 +1,155 @@
+"""Every invariant of an index and of a snapshot, asserted under a sentence. For stress tests and ``index verify``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+
+from selectroute.clauses.access import equalities
+from selectroute.index import tables as t
+from selectroute.index.dictionary import hash_strings
+from selectroute.index.errors import SnapshotError
+from selectroute.index.freeze import pair_hash
+from selectroute.index.index import Filed, Index
+from selectroute.index.plan import MAX_PAIRS, Statistics
+from selectroute.index.snapshot import Snapshot
+
+
+class InvariantError(SnapshotError):
+    """An invariant that does not hold: damage that a checksum did not show, or an error of this package."""
+
+
+def _require(holds: object, sentence: str) -> None:
+    if not holds:
+        raise InvariantError(f"invariant broken: {sentence}")
+
+
+def verify_index(index: Index) -> None:
+    """Check a mutable index. Raises `InvariantError`. O(its size)."""
+    filed: Counter[Filed] = Counter()
+    for attributes, buckets in index._buckets.items():
+        _require(buckets, f"the tuple {attributes} has a bucket, or is not there")
+        for keys, bucket in buckets.items():
+            _require(bucket, f"the key {keys} has an entry, or is not there")
+            for entry in bucket:
+                _require(entry.attributes == attributes, "an entry lies under its own attributes")
+                _require(keys in set(product(*entry.keys)), "an entry lies under its own keys only")
+                filed[entry] += 1
+    statistics = Statistics()
+    pairs: Counter[tuple[str, ...]] = Counter()
+    for subscription in index:
+        entries = index._filed[subscription.id]
+        satisfiable = [clause for clause in subscription.clauses if equalities(clause).satisfiable]
+        _require([entry.clause for entry in entries] == satisfiable, "each satisfiable clause is filed")
+        for entry in entries:
+            copies = int(np.prod([len(keys) for keys in entry.keys], initial=1))
+            _require(filed.pop(entry, 0) == copies, "an entry lies under each of its keys")
+            statistics.add(equalities(entry.clause))
+            if len(entry.attributes) == 2:
+                pairs[entry.attributes] += 1
+    _require(not filed, "an entry belongs to a subscription")
+    _require(set(index._filed) == set(index._subscriptions), "what is filed is registered, and the other way round")
+    _require(statistics.counts == index._statistics.counts, "the statistics count what is filed")
+    _require(statistics._squares == index._statistics._squares, "the sums of squares belong to the counts")
+    _require(pairs == index._plan.pairs, "the plan counts the entries of each pair")
+    _require(len(pairs) <= MAX_PAIRS, "no more pairs are in use than the plan allows")
+
+
+def verify_snapshot(snapshot: Snapshot) -> None:
+    """Check all arrays of a snapshot. Raises `InvariantError`. O(its size)."""
+    tables = snapshot.tables
+    for name, array in zip(t.Tables._fields, tables, strict=True):
+        _require(array.dtype == t.DTYPES[name], f"{name} is {t.DTYPES[name]}")
+    _verify_slices(tables, len(snapshot.attributes))
+    _verify_entries(snapshot)
+    _verify_slots(tables)
+    _verify_strings(tables, len(snapshot.attributes))
+    for name in ("number", "large_float"):
+        values, firsts = getattr(tables, name), getattr(tables, f"{name}_first")
+        for start, end in zip(firsts[:-1], firsts[1:], strict=True):
+            _require(np.all(np.diff(values[start:end]) > 0), f"{name} ascends within an attribute")
+    ids = snapshot.ids.to_pylist()
+    _require(len(set(ids)) == len(ids), "an id is one subscription's")
+
+
+def _verify_slices(tables: t.Tables, attributes: int) -> None:
+    """Each ``…_first`` begins at 0, never descends and ends with its array."""
+    slices = {
+        "slot_first": tables.slot_leaf,
+        "group_first": tables.group_flags,
+        "entry_first": tables.entry_ordinal,
+        "term_first": tables.term_program,
+        "step_first": tables.step,
+        "item_first": tables.item,
+        "level_first": tables.level_bytes,
+        "string_slot_first": tables.string_slot,
+        "string_first": tables.string_bytes,
+        "number_first": tables.number,
+        "large_float_first": tables.large_float,
+    }
+    for name, target in slices.items():
+        firsts = getattr(tables, name)
+        _require(len(firsts) > 0 and firsts[0] == 0, f"{name} begins at 0")
+        _require(np.all(np.diff(firsts) >= 0), f"{name} never descends")
+        _require(firsts[-1] == len(target), f"{name} ends where its array does")
+    _require(np.all(tables.tuple_attributes < attributes), "a tuple is of known attributes")
+    _require(np.all(tables.tuple_attributes[:, 0] >= 0), "a tuple has a first attribute")
+    _require(np.all((tables.term_program >= 0) & (tables.term_program < len(tables.step_first) - 1)), "a term runs a program")
+
+
+def _verify_entries(snapshot: Snapshot) -> None:
+    tables = snapshot.tables
+    ordinals = tables.entry_ordinal
+    _require(np.all((ordinals >= 0) & (ordinals < len(snapshot))), "an entry is a subscription's")
+    residuals = len(tables.term_first) - 1
+    for group, flags in enumerate(tables.group_flags):
+        entries = slice(tables.entry_first[group], tables.entry_first[group + 1])
+        _require(entries.start < entries.stop, "a group has an entry")
+        residual = tables.entry_residual[entries]
+        if flags & t.RESIDUAL:
+            _require(np.all((residual >= 0) & (residual < residuals)), "a residual group's entries have residuals")
+        else:
+            _require(np.all(residual == -1), "other groups' entries have none")
+        if flags & t.SORTED:
+            bounds = tables.entry_bound[entries]
+            longs = flags >> t.BOUND_SHIFT & 3 == t.BOUND_LONG
+            ordered = bounds if longs else bounds.view(np.float64)
+            _require(np.all(ordered[1:] >= ordered[:-1]), "the bounds of a sorted group ascend")
+
+
+def _verify_slots(tables: t.Tables) -> None:
+    leaves = len(tables.group_first) - 1
+    _require(leaves >= 1, "leaf 0 is the scan list")
+    used = tables.slot_leaf[tables.slot_leaf >= 0]
+    _require(np.array_equal(np.sort(used), np.arange(1, leaves)), "every other leaf has one slot")
+    for first, last in zip(tables.slot_first[:-1], tables.slot_first[1:], strict=True):
+        leaf, codes = tables.slot_leaf[first:last], tables.slot_codes[first:last]
+        _verify_probing(leaf >= 0, pair_hash(codes), "slot table")
+
+
+def _verify_strings(tables: t.Tables, attributes: int) -> None:
+    hashes = hash_strings(tables.string_bytes, tables.string_first)
+    seen = np.zeros(len(tables.string_code), np.int64)
+    for attribute in range(attributes):
+        slots = tables.string_slot[tables.string_slot_first[attribute] : tables.string_slot_first[attribute + 1]]
+        used = slots >= 0
+        seen[slots[used]] += 1
+        _verify_probing(used, hashes[np.where(used, slots, 0)] if len(hashes) else hashes, "string table")
+    _require(np.all(seen == 1), "every string has one slot")
+
+
+def _verify_probing(used: t.Array, hashes: t.Array, what: str) -> None:
+    """From the slot of its hash on, no empty slot comes before an entry's own."""
+    size = len(used)
+    if not size:
+        return
+    _require(size & (size - 1) == 0, f"a {what} has a power of two slots")
+    _require(2 * int(used.sum()) <= size, f"a {what} is at most half full")
+    # Count the used slots up to each slot, around the end too, so that a run without a hole is a difference of counts.
+    before = np.concatenate(([0], np.cumsum(np.concatenate((used, used)))))
+    own = np.flatnonzero(used)
+    home = (hashes[own] & np.uint64(size - 1)).astype(np.int64)
+    end = np.where(own < home, own + size, own)
+    _require(np.all(before[end] - before[home] == end - home), f"every entry of a {what} is reached")

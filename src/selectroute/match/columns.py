@@ -1,0 +1,289 @@
+"""Arrow columns to lanes: for every row a type tag and 64 bits, and of strings where their bytes are.
+
+The Arrow type of a column is the property's type, null is NULL:
+
+==========================  ==========================================================
+int8, int16, int32, int64   byte, short, int, long
+uint8, uint16, uint32       the next signed type: short, int, long
+float32, float64, bool      float, double, boolean
+string, large_string        string, also as the values of a dictionary
+null                        NULL
+`MIXED`                     a type for each row: for properties whose type varies
+==========================  ==========================================================
+
+Any other type is a `ColumnTypeError` that names column and type. Header fields have their type by name; JMSMessageID and
+JMSCorrelationID may also come as the 24 bytes of MsgId and CorrelId, and become ``ID:`` and 48 hex digits.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from selectroute.index import tables as t
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.message import Message
+from selectroute.selector.values import Byte, Double, Float, Int, Short, Value
+from selectroute.topics.levels import Derivation, level_value
+
+MIXED = pa.struct([("tag", pa.int8()), ("bits", pa.int64()), ("text", pa.string())])
+"""A property whose type varies by message. ``tag``: 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double,
+8 string. ``bits``: 0 or 1, an integer, or of a float and a double the IEEE 754 bits of the double; ``text``: the string."""
+
+_TAGS: dict[pa.DataType, int] = {
+    pa.bool_(): t.BOOLEAN,
+    pa.int8(): t.BYTE,
+    pa.int16(): t.SHORT,
+    pa.int32(): t.INT,
+    pa.int64(): t.LONG,
+    pa.uint8(): t.SHORT,
+    pa.uint16(): t.INT,
+    pa.uint32(): t.LONG,
+    pa.float32(): t.FLOAT,
+    pa.float64(): t.DOUBLE,
+    pa.string(): t.STRING,
+    pa.large_string(): t.STRING,
+}
+_INTEGERS = (t.BYTE, t.SHORT, t.INT, t.LONG)
+_HEADER_TAGS = {
+    "JMSType": t.STRING,
+    "JMSMessageID": t.STRING,
+    "JMSCorrelationID": t.STRING,
+    "JMSDeliveryMode": t.STRING,
+    "JMSPriority": t.INT,
+    "JMSTimestamp": t.LONG,
+}
+_HEADER_TYPES = {t.STRING: "string", t.INT: "int", t.LONG: "long"}
+_IDS = ("JMSMessageID", "JMSCorrelationID")
+_ID_BYTES = 24
+
+
+class ColumnTypeError(SelectRouteError):
+    """A column whose Arrow type no property can have."""
+
+    def __init__(self, column: str, type_: object, expected: str | None = None) -> None:
+        self.column = column
+        self.type = str(type_)
+        wanted = expected or (
+            "a property is a boolean, an integer of at most 64 bits, a float, a double or a string; "
+            "cast the column, or leave it out"
+        )
+        super().__init__(f"column {column!r} has type {type_}: {wanted}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One column, unpacked: ``tags`` int8[n] and ``bits`` int64[n]; strings are ``data[bits : bits + sizes]``, int32[n].
+
+    Of a column with few distinct values these are the distinct ones, and row i of the column is ``rows[i]`` of them.
+    """
+
+    tags: t.Array
+    bits: t.Array
+    sizes: t.Array
+    data: t.Array
+    rows: t.Array | None = None
+
+    def spread(self, values: t.Array) -> t.Array:
+        """Values that belong to the lane's entries as one for each row of the column."""
+        return values if self.rows is None else values[self.rows]
+
+
+_NO_BYTES = np.zeros(0, np.uint8)
+
+
+def check_column(name: str, type_: pa.DataType) -> None:
+    """Raise `ColumnTypeError` if a column of this name cannot have this type."""
+    value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
+    tag = t.NULL if pa.types.is_null(type_) else _TAGS.get(value_type)
+    if name in _IDS and type_ in (pa.binary(_ID_BYTES), pa.binary(), pa.large_binary()):
+        return
+    if pa.types.is_dictionary(type_) and tag != t.STRING:
+        tag = None
+    wanted = t.STRING if name.startswith("@") else _HEADER_TAGS.get(name)
+    if type_ == MIXED and not name.startswith("@"):
+        return
+    if tag is None:
+        raise ColumnTypeError(name, type_)
+    if wanted is None or tag in (t.NULL, wanted) or (wanted in (t.INT, t.LONG) and tag in _INTEGERS):
+        return
+    kind = "the topic" if name.startswith("@") else "the header field"
+    raise ColumnTypeError(name, type_, f"{kind} is a {_HEADER_TYPES[wanted]}")
+
+
+def lane(name: str, array: pa.Array) -> Lane:
+    """Unpack a column. O(rows). Raises `ColumnTypeError`."""
+    check_column(name, array.type)
+    if pa.types.is_dictionary(array.type):
+        return _dictionary_lane(name, array)
+    if array.type == MIXED:
+        return _mixed_lane(name, array)
+    if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+        array = _fixed_size(name, array)
+    if pa.types.is_fixed_size_binary(array.type):
+        array = _hex_ids(array)
+    if pa.types.is_null(array.type):
+        return null_lane(len(array))
+    tag = _HEADER_TAGS.get(name, _TAGS[array.type])
+    tags = _tags(array, tag)
+    no_sizes = np.zeros(len(array), np.int32)
+    if tag == t.STRING:
+        starts, sizes, data = _strings(array)
+        return Lane(tags, starts, sizes, data)
+    if tag == t.BOOLEAN:
+        return Lane(tags, _fixed_width(array.cast(pa.int8()), np.int8).astype(np.int64), no_sizes, _NO_BYTES)
+    width = array.type.to_pandas_dtype()
+    values = _fixed_width(array, width)
+    if tag in (t.FLOAT, t.DOUBLE):
+        return Lane(tags, values.astype(np.float64).view(np.int64), no_sizes, _NO_BYTES)
+    if name == "JMSPriority":
+        _check_ints(name, array)
+    return Lane(tags, values.astype(np.int64), no_sizes, _NO_BYTES)
+
+
+def null_lane(rows: int) -> Lane:
+    """The lane of a property that no message of the batch has."""
+    return Lane(np.zeros(1, np.int8), np.zeros(1, np.int64), np.zeros(1, np.int32), _NO_BYTES, np.zeros(rows, np.int64))
+
+
+def derived_lane(topic: pa.Array, derivation: Derivation) -> Lane:
+    """The lane of a level of the topic string, or of the number of its levels; judged once for each distinct topic."""
+    check_column("@topic", topic.type)
+    encoded = topic if pa.types.is_dictionary(topic.type) else pc.dictionary_encode(topic)
+    distinct = encoded.dictionary.to_pylist()
+    values = [None if text is None else derivation.of(text.split("/")) for text in distinct]
+    if derivation.position is None:
+        plain = pa.array([None if value is None else value.value for value in values], pa.int64())
+    else:
+        plain = pa.array(values, pa.string())
+    return _dictionary_lane("", pa.DictionaryArray.from_arrays(encoded.indices, plain))
+
+
+def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.RecordBatch:
+    """Messages as columns: for each name (an identifier or ``@topic``) one of type `MIXED`, or of strings for the topic.
+
+    This is the slow way in, for messages that come one by one and not as columns.
+    """
+    columns = []
+    for name in names:
+        if name.startswith("@"):
+            columns.append(pa.array([level_value(name, message.topic) for message in messages], pa.string()))
+        else:
+            columns.append(mixed_array([message.value(name) for message in messages]))
+    schema = pa.schema([(name, column.type) for name, column in zip(names, columns, strict=True)])
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def mixed_array(values: Sequence[Value | None]) -> pa.Array:
+    """Values of any types as one `MIXED` column."""
+    rows = [_mixed_row(value) for value in values]
+    return pa.StructArray.from_arrays(
+        [
+            pa.array([row[0] for row in rows], pa.int8()),
+            pa.array([row[1] for row in rows], pa.int64()),
+            pa.array([row[2] for row in rows], pa.string()),
+        ],
+        fields=list(MIXED),
+    )
+
+
+_MIXED_TAGS = {Byte: t.BYTE, Short: t.SHORT, Int: t.INT}
+
+
+def _mixed_row(value: Value | None) -> tuple[int, int, str | None]:
+    match value:
+        case None:
+            return t.NULL, 0, None
+        case bool():
+            return t.BOOLEAN, int(value), None
+        case str():
+            return t.STRING, 0, value
+        case Float() | Double():
+            tag = t.FLOAT if isinstance(value, Float) else t.DOUBLE
+            return tag, struct.unpack("<q", struct.pack("<d", value.value))[0], None
+        case _:
+            return _MIXED_TAGS.get(type(value), t.LONG), value.value, None
+
+
+def _tags(array: pa.Array, tag: int) -> t.Array:
+    tags = np.full(len(array), tag, np.int8)
+    if array.null_count:
+        tags[pc.is_null(array).to_numpy(zero_copy_only=False)] = t.NULL
+    return tags
+
+
+def _fixed_width(array: pa.Array, width: type) -> t.Array:
+    """The values buffer as it lies; under a null it may hold anything."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), width)
+    return np.frombuffer(buffer, width)[array.offset : array.offset + len(array)]
+
+
+def _strings(array: pa.Array) -> tuple[t.Array, t.Array, t.Array]:
+    _, offset_buffer, data_buffer = array.buffers()
+    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    if offset_buffer is None or len(array) == 0:
+        return np.zeros(len(array), np.int64), np.zeros(len(array), np.int32), _NO_BYTES
+    offsets = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1]
+    first = np.int64(offsets[0])
+    starts = offsets[:-1].astype(np.int64) - first
+    sizes = (offsets[1:] - offsets[:-1]).astype(np.int32)
+    if offsets[-1] == first:
+        return starts, sizes, _NO_BYTES
+    return starts, sizes, np.frombuffer(data_buffer, np.uint8)[first : offsets[-1]]
+
+
+def _dictionary_lane(name: str, array: pa.DictionaryArray) -> Lane:
+    """The distinct values with a NULL after them, for the rows that are null."""
+    distinct = lane(name, pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)]))
+    rows = pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary))
+    return Lane(distinct.tags, distinct.bits, distinct.sizes, distinct.data, rows.to_numpy(zero_copy_only=False))
+
+
+def _mixed_lane(name: str, array: pa.StructArray) -> Lane:
+    tag_child, bits_child, text_child = array.flatten()
+    tags = pc.fill_null(tag_child, t.NULL).to_numpy(zero_copy_only=False).astype(np.int8)
+    if np.any((tags < t.NULL) | (tags > t.STRING)):
+        raise ColumnTypeError(name, array.type, "a tag is 0 to 8")
+    starts, sizes, data = _strings(text_child)
+    bits = pc.fill_null(bits_child, 0).to_numpy(zero_copy_only=False)
+    tags[(tags == t.STRING) & pc.is_null(text_child).to_numpy(zero_copy_only=False)] = t.NULL
+    wanted = _HEADER_TAGS.get(name)
+    if wanted is not None and np.any((tags != t.NULL) & (tags != wanted)):
+        raise ColumnTypeError(name, array.type, f"the header field is a {_HEADER_TYPES[wanted]}")
+    return Lane(tags, np.where(tags == t.STRING, starts, bits), sizes, data)
+
+
+def _check_ints(name: str, array: pa.Array) -> None:
+    extremes = pc.min_max(array).as_py()
+    if extremes["min"] is not None and not -(2**31) <= extremes["min"] <= extremes["max"] < 2**31:
+        raise ColumnTypeError(name, array.type, "the header field is an int, and a value is outside its range")
+
+
+def _fixed_size(name: str, array: pa.Array) -> pa.Array:
+    lengths = pc.unique(pc.binary_length(array.drop_null())).to_pylist()
+    if lengths not in ([], [_ID_BYTES]):
+        raise ColumnTypeError(name, array.type, f"as bytes, an id has {_ID_BYTES}")
+    return array.cast(pa.binary(_ID_BYTES))
+
+
+def _hex_ids(array: pa.Array) -> pa.Array:
+    """24 bytes → ``ID:`` and 48 hex digits, in capitals as IBM MQ writes them."""
+    digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+    raw = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * _ID_BYTES :][: len(array) * _ID_BYTES]
+    text = np.empty((len(array), 3 + 2 * _ID_BYTES), np.uint8)
+    text[:, :3] = np.frombuffer(b"ID:", np.uint8)
+    rows = raw.reshape(-1, _ID_BYTES)
+    text[:, 3::2], text[:, 4::2] = digits[rows >> 4], digits[rows & 15]
+    offsets = np.arange(len(array) + 1, dtype=np.int32) * text.shape[1]
+    mask = pc.is_null(array)
+    strings = pa.StringArray.from_buffers(len(array), pa.py_buffer(offsets), pa.py_buffer(text.tobytes()))
+    return pc.if_else(mask, None, strings)

@@ -1,0 +1,67 @@
+"""The compiler of the kernel, with its cache in a folder that only this user can write.
+
+numba's cache holds machine code that is run as it is found. So it must lie where nobody else can put a file: a folder of
+mode 0700 of our own, below the user's cache folder or, without one, below the system's temporary folder. Where that cannot be
+had, nothing is cached and each process compiles anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numba
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def _private_folder() -> Path | None:
+    """A folder that exists, is ours and is closed to others; ``None`` if there is none."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    if chosen:
+        return Path(chosen)  # the user's own choice and responsibility
+    roots = [os.environ.get("XDG_CACHE_HOME"), os.path.expanduser("~/.cache"), tempfile.gettempdir()]
+    for root in filter(None, roots):
+        folder = Path(root) / f"selectroute-{os.getuid()}"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = folder.lstat()
+        except OSError:
+            continue
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
+            return folder
+    return None
+
+
+def _cache() -> str | None:
+    """The cache of this version of the code: numba looks at the changes of a function's own file only."""
+    folder = _private_folder()
+    if folder is None:
+        return None
+    sources = [path for stage in ("index", "match") for path in sorted((Path(__file__).parents[1] / stage).glob("*.py"))]
+    version = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    return str(folder / f"kernel-{version}")
+
+
+_CACHE = _cache()
+if _CACHE is not None:
+    numba.config.CACHE_DIR = _CACHE
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile a function of the kernel: no Python objects, floats as IEEE 754 has them, the GIL released."""
+    made: _Function = numba.njit(cache=_CACHE is not None, nogil=True, error_model="numpy")(function)
+    return made
+
+
+def inlined(function: _Function) -> _Function:
+    """Compile a function into its caller: a call with all tables as arguments costs more than what most of them do."""
+    made: _Function = numba.njit(
+        cache=_CACHE is not None, nogil=True, error_model="numpy", forceinline=True
+    )(function)
+    return made

@@ -1,0 +1,124 @@
+"""Matching a batch: the columns a snapshot reads become lanes and codes, and the kernel does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from selectroute.index import tables as t
+from selectroute.index.snapshot import Attribute, Snapshot
+from selectroute.match.columns import ColumnTypeError, Lane, derived_lane, lane, null_lane
+from selectroute.match.encode import encode
+from selectroute.match.kernel import collect, emit
+from selectroute.topics.levels import Derivation
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What matching a batch cost: keys looked up, of these found, and residuals judged."""
+
+    probes: int
+    found: int
+    judged: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The matches of a batch: row i has ``ordinals[offsets[i] : offsets[i + 1]]``, in no promised order, each once.
+
+    ``offsets`` is int64[rows + 1], ``ordinals`` int32[total]. ``len()`` is the number of rows.
+    """
+
+    offsets: t.Array
+    ordinals: t.Array
+    counters: Counters
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> t.Array:
+        """The ordinals of one row, int32."""
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        return self.ordinals[self.offsets[row] : self.offsets[row + 1]]
+
+    def __iter__(self) -> Iterator[t.Array]:
+        return (self[row] for row in range(len(self)))
+
+
+class Columns(NamedTuple):
+    """The batch as the kernel sees it, one row of each array for each attribute of the snapshot."""
+
+    tags: t.Array  # int8[attributes, rows]
+    codes: t.Array  # int32[attributes, rows], of attributes with ``codes``
+    bits: t.Array  # int64[attributes, rows], of attributes with ``values``; of a string, its place in `text`
+    reals: t.Array  # float64, the same bits
+    sizes: t.Array  # int32[attributes, rows], of strings with ``values``
+    text: t.Array  # uint8, the bytes of all strings with ``values``
+    entry_reals: t.Array  # float64, the bits of ``entry_bound``
+
+
+def match(snapshot: Snapshot, messages: pa.RecordBatch | pa.Table) -> Matches:
+    """See `Snapshot.match`."""
+    if isinstance(messages, pa.Table):
+        messages = messages.combine_chunks().to_batches()[0] if messages.num_rows else _no_rows(messages.schema)
+    rows = messages.num_rows
+    columns = _columns(snapshot, messages)
+    depth = max(snapshot.depth, 2)
+    bits = np.zeros(depth, np.int64)
+    stack = (np.zeros(depth, np.int8), bits, bits.view(np.float64), np.zeros(depth, np.int32))
+    # Zeroed pages cost nothing until they are touched, so this is free where no subscription has several clauses.
+    seen = np.zeros(len(snapshot), np.int64)
+    counters = np.zeros(3, np.int64)
+    runs, offsets = collect(rows, snapshot.tables, columns, stack, seen, counters)
+    ordinals = emit(runs, offsets, snapshot.tables.entry_ordinal)
+    return Matches(offsets, ordinals, Counters(*counters.tolist()))
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _columns(snapshot: Snapshot, messages: pa.RecordBatch) -> Columns:
+    rows, count = messages.num_rows, len(snapshot.attributes)
+    tags = np.empty((count, rows), np.int8)
+    codes = np.empty((count, rows), np.int32)
+    bits = np.empty((count, rows), np.int64)
+    sizes = np.empty((count, rows), np.int32)
+    texts: list[t.Array] = []
+    length = 0
+    for number, attribute in enumerate(snapshot.attributes):
+        found = _lane(attribute, messages)
+        tags[number] = found.spread(found.tags)
+        if attribute.codes:
+            distinct = codes[number] if found.rows is None else np.empty(len(found.tags), np.int32)
+            encode(number, found.tags, found.bits, found.sizes, found.data, snapshot.tables, distinct)
+            if found.rows is not None:
+                codes[number] = distinct[found.rows]
+        if attribute.values:
+            # A string's place is from now on one in the text of all columns together.
+            placed = np.where(found.tags == t.STRING, found.bits + length, found.bits) if length else found.bits
+            bits[number] = found.spread(placed)
+            sizes[number] = found.spread(found.sizes)
+            texts.append(found.data)
+            length += len(found.data)
+    text = np.concatenate(texts) if length else np.zeros(0, np.uint8)
+    reals = snapshot.tables.entry_bound.view(np.float64)
+    return Columns(tags, codes, bits, bits.view(np.float64), sizes, text, reals)
+
+
+def _lane(attribute: Attribute, messages: pa.RecordBatch) -> Lane:
+    positions = messages.schema.get_all_field_indices(attribute.source)
+    if not positions:
+        return null_lane(messages.num_rows)
+    column = messages.column(positions[0])
+    if len(positions) > 1:
+        raise ColumnTypeError(attribute.source, column.type, "there are several columns of this name")
+    if attribute.derived:
+        return derived_lane(column, Derivation(attribute.level))
+    return lane(attribute.source, column)
+

@@ -1,0 +1,77 @@
+"""Topic filters: text with wildcards to literals over level properties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from selectroute.clauses.predicate import Levels, Literal, Missing, Test, match_levels
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.values import Long
+from selectroute.topics.levels import LEVELS, TOPIC, level_name
+
+MAX_LENGTH = 10_240
+"""Code points in a topic filter, the limit of selectors."""
+
+
+class InvalidTopicFilterError(SelectRouteError):
+    """A topic filter that is none; the message names the level and says what is expected there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFilter:
+    """A checked topic filter. Levels are ``+``, ``#`` or literal text, also empty (``a//b`` has an empty level)."""
+
+    text: str
+    levels: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> TopicFilter:
+        """Check a filter. Raises `InvalidTopicFilterError`. O(len(text)).
+
+        >>> TopicFilter.parse("flights/+/LAX").matches("flights/JFK/LAX")
+        True
+        """
+        if not text:
+            raise InvalidTopicFilterError("a topic filter is not empty; leave it out to take every topic")
+        if len(text) > MAX_LENGTH:
+            raise InvalidTopicFilterError(f"the topic filter has {len(text):,} characters, at most {MAX_LENGTH:,}")
+        levels = tuple(text.split("/"))
+        for number, level in enumerate(levels, start=1):
+            if len(level) > 1 and ("+" in level or "#" in level):
+                raise InvalidTopicFilterError(
+                    f"level {number} of the topic filter {text!r} is {level!r}: + and # stand for whole levels"
+                )
+        # `#/#` is `#`: one wildcard already takes any number of levels.
+        return cls(text, tuple(lv for i, lv in enumerate(levels) if lv != "#" or i == 0 or levels[i - 1] != "#"))
+
+    def matches(self, topic: str | None) -> bool:
+        """Whether a topic string matches. O(levels of the topic × levels of the filter)."""
+        return topic is not None and match_levels(topic.split("/"), self.levels)
+
+    def literals(self) -> tuple[Literal, ...]:
+        """The literals that together hold exactly for the topics that match."""
+        return _literals(self.levels)
+
+
+@lru_cache(maxsize=65_536)
+def _literals(levels: tuple[str, ...]) -> tuple[Literal, ...]:
+    wildcards = [position for position, level in enumerate(levels) if level == "#"]
+    if not wildcards:
+        depth = Literal(Test(LEVELS, "=", Long(len(levels))), True)
+        return (*_equal_levels(levels, 0), depth)
+    front, back = levels[: wildcards[0]], levels[wildcards[-1] + 1 :]
+    literals = _equal_levels(front, 0) + _equal_levels(back, -len(back))
+    if len(wildcards) > 1:
+        return (*literals, Literal(Levels(TOPIC, levels), True))
+    if not front and not back:
+        return (Literal(Missing(TOPIC), False),)
+    if not back and front[-1] != "+":
+        return literals  # the last level is there, so the topic is long enough
+    return (*literals, Literal(Test(LEVELS, ">=", Long(len(front) + len(back))), True))
+
+
+def _equal_levels(levels: tuple[str, ...], first: int) -> tuple[Literal, ...]:
+    return tuple(
+        Literal(Test(level_name(first + i), "=", level), True) for i, level in enumerate(levels) if level != "+"
+    )
