@@ -1,16 +1,16 @@
 """The equalities of a clause, as keys under which it can be filed.
 
-A *key* stands for a class of values. For one attribute, a message has exactly one key (``message_key``) and a literal
-that is an equality has one or several (``literal_keys``); the literal can hold only if the message's key is among
-them. So a clause filed under several keys of one attribute is found at most once.
+A *key* stands for a class of values. For one attribute, a message has exactly one key (``message_key``) and a
+literal that is an equality has one or several (``literal_keys``); the literal can hold only if the message's
+key is among them. So a clause filed under several keys of one attribute is found at most once.
 
-Numeric equality is not transitive over Java's types, because the operands are promoted: the float 16777216 equals both
-longs 16777216 and 16777217. The keys are therefore coarser than the values, chosen so that no pair that is equal after
-promotion is told apart:
+Numeric equality is not transitive over Java's types, because the operands are promoted: the float 16777216
+equals both longs 16777216 and 16777217. The keys are therefore coarser than the values, chosen so that no
+pair that is equal after promotion is told apart:
 
 - a number is the double nearest to it;
-- a *float* property of magnitude 2^24 or more, where floats no longer hold every integer, has a key of a second kind,
-  under which a constant is filed beside its first.
+- a *float* property of magnitude 2^24 or more, where floats no longer hold every integer, has a key of a
+  second kind, under which a constant is filed beside its first.
 
 Above 2^53 several longs share a double: there the literal is judged again (``Keys.exact`` is false).
 """
@@ -98,9 +98,9 @@ def _constant_keys(name: str, constant: Value) -> Keys | None:
 class Equalities:
     """What a clause can be filed under.
 
-    ``keys`` by attribute; several equalities of one attribute are intersected. ``covered`` are the literals that need
-    not be judged again when the clause is found by their attribute. ``satisfiable`` is false when an intersection is
-    empty: then no message satisfies the clause.
+    ``keys`` by attribute; several equalities of one attribute are intersected. ``covered`` are the literals
+    that need not be judged again when the clause is found by their attribute. ``satisfiable`` is false when
+    an intersection is empty: then no message satisfies the clause.
     """
 
     keys: dict[str, frozenset[Key]]

@@ -1,8 +1,9 @@
 """Expression to clauses: a bounded OR of ANDs with the polarity on the leaves.
 
-Three passes, each linear and without recursion. ``_reduce`` turns the expression into a tree of a few connectives over
-predicates. ``_measure`` estimates how many clauses and literals each node expands to, and makes *opaque* what would
-exceed the bound: it stays whole, as one ``Condition``. ``_expand`` builds the clauses that are left.
+Three passes, each linear and without recursion. ``_reduce`` turns the expression into a tree of a few
+connectives over predicates. ``_measure`` estimates how many clauses and literals each node expands to, and
+makes *opaque* what would exceed the bound: it stays whole, as one ``Condition``. ``_expand`` builds the
+clauses that are left.
 
 What a node contributes when it is wanted TRUE (·T) or FALSE (·F), in Kleene's logic:
 
@@ -15,8 +16,9 @@ node                    ·T                              ·F
 ``EITHER(x, yes, no)``  x·T and yes·T, x·F and no·T     x·T and yes·F, x·F and no·F
 ======================  ==============================  ==============================
 
-``EITHER`` is a comparison of conditions: ``(a > 1) = b`` is "if a > 1 then b = TRUE, else b = FALSE", and UNKNOWN when
-``a > 1`` is. BETWEEN is ALL and NOT BETWEEN is ANY of its two comparisons (seed 004, "is equivalent to").
+``EITHER`` is a comparison of conditions: ``(a > 1) = b`` is "if a > 1 then b = TRUE, else b = FALSE", and
+UNKNOWN when ``a > 1`` is. BETWEEN is ALL and NOT BETWEEN is ANY of its two comparisons (seed 004, "is
+equivalent to").
 """
 
 from __future__ import annotations
@@ -89,8 +91,8 @@ class _Node:
 def clauses_of(expr: Expr | None, dialect: Dialect) -> tuple[Clause, ...]:
     """The clauses of a selector: it is TRUE on a message exactly when one of them holds.
 
-    ``None`` (no selector) has the one clause without literals. A selector that is never true may have none at all.
-    O(size of the selector + size of the result), and the result is bounded.
+    ``None`` (no selector) has the one clause without literals. A selector that is never true may have none at
+    all. O(size of the selector + size of the result), and the result is bounded.
     """
     if expr is None:
         return (Clause(()),)
@@ -161,7 +163,7 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
             case ast.Not():
                 made[id(node)] = add(_Node(_Kind.NOT, node, (condition(node.operand),)))
             case ast.Between():
-                ops = ("<", ">") if node.negated else (">=", "<=")
+                ops: tuple[ast.ComparisonOp, ast.ComparisonOp] = ("<", ">") if node.negated else (">=", "<=")
                 bounds = (node.low, node.high)
                 parts = [
                     comparison(ast.Comparison(op, node.operand, bound, span=node.span))
@@ -186,7 +188,9 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
 
 
 def _merge_equalities(children: list[_Node], leaf: Callable[[Expr, Predicate], _Node]) -> list[_Node]:
-    """``c = 'a' OR c = 'b'`` is ``c IN ('a', 'b')`` (seed 004): one literal with two keys instead of two clauses."""
+    """``c = 'a' OR c = 'b'`` is ``c IN ('a', 'b')`` (seed 004): one literal with two keys instead of two
+    clauses.
+    """
     groups: dict[str, list[_Node]] = {}
     for child in children:
         name = _string_equality(child)
@@ -243,7 +247,7 @@ def _measure(node: _Node) -> None:
 
 
 def _product(factors: list[tuple[_Node, bool]]) -> tuple[int, int]:
-    """The size of a conjunction. Where it would not fit, its largest factors are made opaque until it does."""
+    """The size of a conjunction. Where it would not fit, its large factors are made opaque first."""
     clauses, literals = _size(factors)
     if not _fits(clauses, literals):
         for child, wanted in sorted(factors, key=lambda factor: factor[0].clauses[factor[1]], reverse=True):

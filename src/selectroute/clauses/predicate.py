@@ -20,7 +20,8 @@ Lookup = Callable[[str], Value | None]
 class Test:
     """``name op constant``: an identifier compared with a literal.
 
-    A bare boolean identifier ``b`` is ``b = TRUE``: both are TRUE for true, UNKNOWN for NULL and FALSE for anything else.
+    A bare boolean identifier ``b`` is ``b = TRUE``: both are TRUE for true, UNKNOWN for NULL and FALSE for
+    anything else.
     """
 
     __test__ = False  # the name is the field's word; pytest must not collect it
@@ -30,6 +31,7 @@ class Test:
     constant: Value
 
     def truth(self, lookup: Lookup) -> Truth:
+        """Its truth on the message behind `lookup`."""
         return compare(self.op, lookup(self.name), self.constant)
 
 
@@ -42,6 +44,7 @@ class OneOf:
     negated: bool
 
     def truth(self, lookup: Lookup) -> Truth:
+        """Its truth on the message behind `lookup`."""
         value = lookup(self.name)
         if value is None:
             return Truth.UNKNOWN
@@ -60,6 +63,7 @@ class Matches:
     negated: bool
 
     def truth(self, lookup: Lookup) -> Truth:
+        """Its truth on the message behind `lookup`."""
         value = lookup(self.name)
         if value is None:
             return Truth.UNKNOWN
@@ -75,12 +79,14 @@ class Missing:
     name: str
 
     def truth(self, lookup: Lookup) -> Truth:
+        """Its truth on the message behind `lookup`."""
         return Truth.of(lookup(self.name) is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Any other condition, judged as a whole: arithmetic, two identifiers, or a part too large to be expanded.
+    """Any other condition, judged as a whole: arithmetic, two identifiers, or a part too large to be
+    expanded.
 
     ``reason`` says why it is not one of the predicates above.
     """
@@ -90,6 +96,7 @@ class Condition:
     dialect: Dialect
 
     def truth(self, lookup: Lookup) -> Truth:
+        """Its truth on the message behind `lookup`."""
         return evaluate(self.expr, lookup, self.dialect)
 
 
@@ -104,6 +111,7 @@ class Levels:
     pattern: tuple[str, ...]
 
     def truth(self, lookup: Lookup) -> Truth:
+        """Its truth on the message behind `lookup`."""
         value = lookup(self.name)
         if value is None:
             return Truth.UNKNOWN

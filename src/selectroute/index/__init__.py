@@ -1,14 +1,17 @@
 """Stage 3: clauses become an index, and an index a snapshot.
 
-**Register.** ``Index.add`` files every clause of a selector under an access key: the values of one or two attributes that it
-requires to be equal, e.g. (JMSType, color) = ('car', 'blue'). Which attributes, ``plan`` decides from how crowded their values
-are. A clause without any equality goes to the scan list, with its reason.
+**Register.** ``Index.add`` files every clause of a selector under an access key: the values of one or two
+attributes that it requires to be equal, e.g. (JMSType, color) = ('car', 'blue'). Which attributes, ``plan``
+decides from how crowded their values are. A clause without any equality goes to the scan list, with its
+reason.
 
-**Match.** A message has one value, and so one key, for every tuple of attributes in use. It looks up each and judges what is
-left of the clauses that it finds there. The key only narrows down; the verdict is always exact.
+**Match.** A message has one value, and so one key, for every tuple of attributes in use. It looks up each and
+judges what is left of the clauses that it finds there. The key only narrows down; the verdict is always
+exact.
 
-**Freeze.** ``freeze`` lays the clauses of all subscriptions down as flat arrays (``tables`` draws them): those of one key
-together, in groups of one shape, sorted by the bound of their first range so that ``weight > ?`` is one binary search; what
-remains of a clause is a small program. ``file_format`` writes the arrays to files that are mapped into memory as they lie,
-checked by SHA-256. ``verify`` asserts every invariant of both forms.
+**Freeze.** ``freeze`` lays the clauses of all subscriptions down as flat arrays (``tables`` draws them):
+those of one key together, in groups of one shape, sorted by the bound of their first range so that ``weight >
+?`` is one binary search; what remains of a clause is a small program. ``file_format`` writes the arrays to
+files that are mapped into memory as they lie, checked by SHA-256. ``verify`` asserts every invariant of both
+forms.
 """

@@ -1,4 +1,6 @@
-"""The constants of a snapshot: a code for each key of each attribute, and hash tables built without a Python loop."""
+"""The constants of a snapshot: a code for each key of each attribute, and hash tables built without a Python
+loop.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from selectroute.index.tables import CODE_FALSE, CODE_NULL, CODE_TRUE, FIRST_COD
 
 _FIXED: dict[Key, int] = {NULL: CODE_NULL, FALSE: CODE_FALSE, TRUE: CODE_TRUE}
 
-# The string hash: 64-bit words, multiplied and folded; the kernel computes the same over the bytes of a column.
+# The string hash: 64-bit words, multiplied and folded; the kernel computes the same over the bytes of a
+# column.
 HASH_SEED = 0x9E3779B97F4A7C15
 HASH_MULTIPLIER = 0xD6E8FEB86659FD93
 HASH_SHIFT = 32
@@ -90,9 +93,11 @@ def _concatenated(arrays: list[Array], dtype: type) -> Array:
 
 
 def hash_strings(data: Array, offsets: Array) -> Array:
-    """uint64 hashes of the strings ``data[offsets[i] : offsets[i + 1]]``, a few array operations per distinct length.
+    """uint64 hashes of the strings ``data[offsets[i] : offsets[i + 1]]``, a few array operations per distinct
+    length.
 
-    Each word of eight bytes (little-endian, the last one padded with zeros) is xored in, multiplied and folded.
+    Each word of eight bytes (little-endian, the last one padded with zeros) is xored in, multiplied and
+    folded.
     """
     lengths = np.diff(offsets)
     multiplier, shift = np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)

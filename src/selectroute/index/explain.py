@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from selectroute.clauses.access import Key
 from selectroute.clauses.predicate import Literal
-from selectroute.selector import explain as selector_explain
+from selectroute.selector.explain import Explanation as SelectorExplanation
 from selectroute.selector.truth import Truth
 
 
@@ -14,9 +14,9 @@ from selectroute.selector.truth import Truth
 class AccessStep:
     """One clause: the attributes and keys it is filed under, and what the message has there.
 
-    ``probe`` are the message's keys (``None`` for NaN, which no clause has), ``candidates`` the clauses in the bucket that
-    they lead to if this clause is in it, otherwise 0. ``reason`` says why a clause is on the scan list. ``residual`` are
-    the literals that the keys do not decide, with their truth on the message.
+    ``probe`` are the message's keys (``None`` for NaN, which no clause has), ``candidates`` the clauses in
+    the bucket that they lead to if this clause is in it, otherwise 0. ``reason`` says why a clause is on the
+    scan list. ``residual`` are the literals that the keys do not decide, with their truth on the message.
     """
 
     attributes: tuple[str, ...]
@@ -59,12 +59,14 @@ class Explanation:
     topic: str | None
     topic_matches: bool
     steps: tuple[AccessStep, ...]
-    selector: selector_explain.Explanation
+    selector: SelectorExplanation
 
     def __str__(self) -> str:
         lines = [f"{self.subscription}: {'matched' if self.matched else 'not matched'}"]
         if self.topic is not None:
-            lines.append(f"  topic filter {self.topic}: {'matches' if self.topic_matches else 'does not match'}")
+            lines.append(
+                f"  topic filter {self.topic}: {'matches' if self.topic_matches else 'does not match'}"
+            )
         lines += [f"  {step}" for step in self.steps] or ["  it has no clause that any message satisfies"]
         lines += [f"  {line}" for line in str(self.selector).splitlines()]
         return "\n".join(lines)

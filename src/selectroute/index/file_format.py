@@ -2,12 +2,13 @@
 
 ::
 
-    folder/manifest-<revision>.json     what belongs to the revision, with the SHA-256 of every file; renamed into place
-    folder/segments/<revision>-base.arrow   one row; each array of `Tables` is a column of one list, mapped as it lies
-    folder/ids/<revision>.arrow             ordinal → id, destination, topic, selector, dialect
+    folder/manifest-<revision>.json             what belongs to the revision, with every file's SHA-256
+    folder/segments/<revision>-<x>-base.arrow   one row; each array of `Tables` is a list, mapped as it lies
+    folder/ids/<revision>-<x>.arrow             ordinal → id, destination, topic, selector, dialect
 
-A revision exists from the moment its manifest does; until then its files are of no consequence. A manifest is never written
-over. Its own SHA-256 stands in it, over the canonical JSON of everything else, so that no bit can change unnoticed.
+A revision exists from the moment its manifest does; until then its files are of no consequence. A manifest is
+never written over. Its own SHA-256 stands in it, over the canonical JSON of everything else, so that no bit
+can change unnoticed.
 """
 
 from __future__ import annotations
@@ -37,21 +38,25 @@ _MANIFEST = re.compile(r"manifest-(\d{1,19})\.json")
 def publish(snapshot: Snapshot, folder: str | Path) -> int:
     """Write a snapshot as a revision of a folder, durably, and return the revision.
 
-    A snapshot without a revision becomes the one after the newest there. Raises `SnapshotError` if the revision exists
-    already: nothing published is ever changed. A crash at any instant leaves the revision complete or absent.
+    A snapshot without a revision becomes the one after the newest there. Raises `SnapshotError` if the
+    revision exists already: nothing published is ever changed. A crash at any instant leaves the revision
+    complete or absent.
     """
     folder = Path(folder)
     try:
         return _publish(snapshot, folder)
     except OSError as error:
-        raise SnapshotError(f"the snapshot cannot be written to {folder}: {error.strerror or error}") from error
+        raise SnapshotError(
+            f"the snapshot cannot be written to {folder}: {error.strerror or error}"
+        ) from error
 
 
 def _publish(snapshot: Snapshot, folder: Path) -> int:
     for part in ("segments", "ids"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     revision = snapshot.revision if snapshot.revision is not None else (revisions(folder) or [0])[-1] + 1
-    # The names are unique to this call: two publishers of one revision must not write into each other's files.
+    # The names are unique to this call: two publishers of one revision must not write into each other's
+    # files.
     token = uuid.uuid4().hex[:8]
     segment, ids = f"segments/{revision}-{token}-base.arrow", f"ids/{revision}-{token}.arrow"
     manifest: dict[str, Any] = {
@@ -126,13 +131,14 @@ def latest_revision(folder: str | Path) -> int:
     found = revisions(Path(folder))
     if not found:
         raise SnapshotError(
-            f"no snapshot is published in {folder}; make one with `selectroute index build SUBS.jsonl {folder}`"
+            f"no snapshot is published in {folder}; "
+            f"make one with `selectroute index build SUBS.jsonl {folder}`"
         )
     return found[-1]
 
 
 def published_digest(folder: str | Path, revision: int) -> str:
-    """The digest of a published revision, its segments unread. Raises `SnapshotError` if missing or damaged."""
+    """The digest of a published revision, its segments unread. Raises `SnapshotError`."""
     digest: str = read_manifest(Path(folder), revision)["sha256"]
     return digest
 
@@ -156,7 +162,9 @@ def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
     if digest != _self_digest(manifest) or data != _canonical(manifest) or manifest["revision"] != revision:
         raise damaged
     if version != FORMAT:
-        raise SnapshotError(f"{path} has format {version}, this version reads format {FORMAT}; build it again")
+        raise SnapshotError(
+            f"{path} has format {version}, this version reads format {FORMAT}; build it again"
+        )
     checked: dict[str, Any] = manifest
     return checked
 
@@ -197,7 +205,9 @@ def _read(folder: Path, name: str, sha256: str) -> pa.Table:
     try:
         mapped = pa.memory_map(str(path))
     except FileNotFoundError:
-        raise SnapshotError(f"{path} is missing though its manifest names it; publish the snapshot again") from None
+        raise SnapshotError(
+            f"{path} is missing though its manifest names it; publish the snapshot again"
+        ) from None
     except OSError as error:
         raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
     if hashlib.sha256(mapped.read_buffer()).hexdigest() != sha256:

@@ -1,14 +1,14 @@
 """The mutable index to the flat arrays of a snapshot.
 
-Access keys are planned afresh from the final statistics; entries are sorted once, as columns, so that the entries of a
-leaf are contiguous, within it those of a group, and within that the bounds ascend.
+Access keys are planned afresh from the final statistics; entries are sorted once, as columns, so that the
+entries of a leaf are contiguous, within it those of a group, and within that the bounds ascend.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +42,9 @@ def freeze(index: Index, revision: int | None = None) -> Snapshot:
     plan = Plan.for_all(statistics, wishes)
     writer = _Writer(plan)
     for ordinal, subscription in enumerate(index):
-        entries = [(clause, found) for clause in subscription.clauses if (found := equalities(clause)).satisfiable]
+        entries = [
+            (clause, found) for clause in subscription.clauses if (found := equalities(clause)).satisfiable
+        ]
         for clause, found in entries:
             writer.add(ordinal, clause, found, repeated=len(entries) > 1)
     subscriptions = list(index)
@@ -134,22 +136,21 @@ class _Writer:
 
     def finish(self) -> tuple[t.Tables, tuple[Attribute, ...], int]:
         """Sort the entries into leaves and groups, and lay down all arrays."""
-        columns = (
-            np.array(self.tuple_, np.int64),
-            np.array(self.codes, np.uint64),
-            np.array(self.shape, np.int64),
-            np.array(self.bound, np.int64),
-        )
-        tuple_, codes, shape, bound = columns
+        tuple_ = np.array(self.tuple_, np.int64)
+        codes = np.array(self.codes, np.uint64)
+        shape = np.array(self.shape, np.int64)
+        bound = np.array(self.bound, np.int64)
         order = np.lexsort((_ascending(bound, shape), shape, codes, tuple_))
-        tuple_, codes, shape, bound = (column[order] for column in columns)
+        tuple_, codes, shape, bound = tuple_[order], codes[order], shape[order], bound[order]
         new_leaf = _changes(tuple_, codes)
         new_group = new_leaf | _changes(shape)
         leaf_starts, group_starts = np.flatnonzero(new_leaf), np.flatnonzero(new_group)
         groups_before = np.searchsorted(group_starts, leaf_starts)
         # Leaf 0 is the scan list, with or without entries: tuple 0 sorts first where it has any.
         scan = len(tuple_) > 0 and tuple_[0] == 0
-        group_first = np.concatenate((groups_before if scan else np.r_[0, groups_before], [len(group_starts)]))
+        group_first = np.concatenate(
+            (groups_before if scan else np.r_[0, groups_before], [len(group_starts)])
+        )
         keyed = leaf_starts[1:] if scan else leaf_starts
         names = list(self.attributes)
         used = [[self.attributes[name] for name in path] for path in self.tuples if path]
@@ -217,7 +218,7 @@ def _slots(tuple_: t.Array, codes: t.Array, tuples: int) -> dict[str, t.Array]:
     """The hash tables of all tuples; leaf i + 1 is row i, because leaf 0 is the scan list."""
     first, slot_codes, slot_leaf = [0], [], []
     bounds = np.searchsorted(tuple_, np.arange(1, tuples + 2))
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in pairwise(bounds):
         table = open_addressing(pair_hash(codes[start:end]))
         slot_codes.append(np.where(table >= 0, codes[start:end][table], np.uint64(0)))
         slot_leaf.append(np.where(table >= 0, table + start + 1, -1))

@@ -40,7 +40,9 @@ KEEP: Final = _Keep()
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One registered subscription. ``selector`` is its text, empty for none; ``topic`` its filter, None for all."""
+    """One registered subscription. ``selector`` is its text, empty for none; ``topic`` its filter, None for
+    all.
+    """
 
     id: str
     selector: str
@@ -72,9 +74,9 @@ class Counters:
 class Index:
     """Subscriptions by the equalities that their selectors share.
 
-    A clause of a selector is filed under the tuple of its equality constants, e.g. (JMSType, color) = ('car', 'blue').
-    A message looks up one bucket for each tuple of attributes in use and judges only what it finds there, besides the scan
-    list of clauses without an equality. Not safe for concurrent change.
+    A clause of a selector is filed under the tuple of its equality constants, e.g. (JMSType, color) = ('car',
+    'blue'). A message looks up one bucket for each tuple of attributes in use and judges only what it finds
+    there, besides the scan list of clauses without an equality. Not safe for concurrent change.
 
     >>> index = Index()
     >>> index.add("sub-1", "JMSType = 'car' AND weight > 2500", topic="cars/+")
@@ -99,7 +101,7 @@ class Index:
         return subscription in self._subscriptions
 
     def __iter__(self) -> Iterator[Subscription]:
-        """The subscriptions in the order in which they were added; it is the order of a snapshot's ordinals."""
+        """The subscriptions in the order in which they were added: that of a snapshot's ordinals."""
         return iter(self._subscriptions.values())
 
     def __getitem__(self, subscription: str) -> Subscription:
@@ -109,11 +111,14 @@ class Index:
         except KeyError:
             raise UnknownSubscriptionError(subscription) from None
 
-    def add(self, subscription: str, selector: Selector | str | None = None, topic: str | None = None) -> None:
+    def add(
+        self, subscription: str, selector: Selector | str | None = None, topic: str | None = None
+    ) -> None:
         """Register a subscription: with no selector it takes every message, with no topic every topic.
 
-        Raises `DuplicateSubscriptionError`, `InvalidSelectorError`, `InvalidTopicFilterError` or, for an id that is not
-        1 to 128 of ``A-Z a-z 0-9 . _ -``, `InvalidIdError`; then nothing is changed. O(size of the selector).
+        Raises `DuplicateSubscriptionError`, `InvalidSelectorError`, `InvalidTopicFilterError` or, for an id
+        that is not 1 to 128 of ``A-Z a-z 0-9 . _ -``, `InvalidIdError`; then nothing is changed. O(size of
+        the selector).
         """
         if subscription in self._subscriptions:
             raise DuplicateSubscriptionError(subscription)
@@ -121,10 +126,14 @@ class Index:
             raise InvalidIdError(subscription)
         self._file(_prepare(subscription, selector, topic))
 
-    def replace(self, subscription: str, selector: Selector | str | None, topic: str | _Keep | None = KEEP) -> None:
-        """Change a subscription's selector, and its topic filter if one is given. It keeps its place in the order.
+    def replace(
+        self, subscription: str, selector: Selector | str | None, topic: str | _Keep | None = KEEP
+    ) -> None:
+        """Change a subscription's selector, and its topic filter if one is given. It keeps its place in the
+        order.
 
-        Raises as `add` does, and `UnknownSubscriptionError`; then nothing is changed. O(size of both selectors).
+        Raises as `add` does, and `UnknownSubscriptionError`; then nothing is changed. O(size of both
+        selectors).
         """
         old = self[subscription]
         new = _prepare(subscription, selector, old.topic if isinstance(topic, _Keep) else topic)
@@ -152,13 +161,16 @@ class Index:
             if bucket is not None:
                 counters.candidates += len(bucket)
                 for filed in bucket:
-                    if filed.subscription not in matched and all(literal.holds(lookup) for literal in filed.residual):
+                    if filed.subscription not in matched and all(
+                        literal.holds(lookup) for literal in filed.residual
+                    ):
                         matched[filed.subscription] = None
         self.last_match = counters
         return list(matched)
 
     def explain(self, subscription: str, message: Message) -> Explanation:
-        """Why a subscription did or did not match: its access paths, the candidates there, the truth of each part.
+        """Why a subscription did or did not match: its access paths, the candidates there, the truth of each
+        part.
 
         Raises `UnknownSubscriptionError`. O(size of the selector).
         """

@@ -1,8 +1,9 @@
 """Which attributes a clause is filed under: access keys on tuples of shared equalities.
 
-One attribute alone is skewed: of clauses with ``JMSType = …`` and ``color = …``, all those with the commonest type would
-be candidates of most messages. Two attributes together divide them by both (measured: 11.6-fold at a million clauses).
-But every tuple of attributes in use is one probe for each message, so their number is bounded, not the clauses'.
+One attribute alone is skewed: of clauses with ``JMSType = …`` and ``color = …``, all those with the commonest
+type would be candidates of most messages. Two attributes together divide them by both (measured: 11.6-fold at
+a million clauses). But every tuple of attributes in use is one probe for each message, so their number is
+bounded, not the clauses'.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ MAX_KEYS = 256
 """A clause is filed under at most this many pairs of keys (IN lists multiply)."""
 
 MAX_PAIRS = 32
-"""Pairs of attributes in use at a time; clauses with other pairs go under a pair in use or a single attribute."""
+"""Pairs of attributes in use at a time; clauses with other pairs go under a pair in use or a single
+attribute.
+"""
 
 SCAN: Attributes = ()
 
@@ -63,7 +66,9 @@ class Statistics:
 
 
 def preferred(equalities: Equalities, statistics: Statistics) -> Attributes:
-    """The attributes that divide best: the one with the least crowded keys, and a second where that is crowded too."""
+    """The attributes that divide best: the one with the least crowded keys, and a second where that is
+    crowded too.
+    """
     keys = equalities.keys
     if not keys:
         return SCAN

@@ -1,7 +1,7 @@
 """Predicates to programs: the flat form in which the kernel judges what the access keys do not decide.
 
-A program runs on a stack of (type tag, 64-bit payload) values and leaves one boolean or NULL, which is UNKNOWN. It follows
-the reference evaluator step by step; see ``tables`` for the operations.
+A program runs on a stack of (type tag, 64-bit payload) values and leaves one boolean or NULL, which is
+UNKNOWN. It follows the reference evaluator step by step; see ``tables`` for the operations.
 """
 
 from __future__ import annotations
@@ -31,12 +31,25 @@ _COMPARISONS = {
     ">=": t.GREATER_EQUAL,
 }
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_PUSHES = {t.LOAD, t.CONSTANT, t.IS_NULL, t.IS_KEY, t.IS_NOT_KEY, t.IN, t.NOT_IN, t.LIKE, t.NOT_LIKE, t.LEVELS}
+_PUSHES = {
+    t.LOAD,
+    t.CONSTANT,
+    t.IS_NULL,
+    t.IS_KEY,
+    t.IS_NOT_KEY,
+    t.IN,
+    t.NOT_IN,
+    t.LIKE,
+    t.NOT_LIKE,
+    t.LEVELS,
+}
 _REPLACES = {t.NEGATE, t.PLUS, t.AS_TRUTH, t.NOT}
 
 
 def bits_of(value: bool | Value) -> tuple[int, int]:
-    """The tag and payload of a boolean or a number: an integer itself, a float or double the bits of the double."""
+    """The tag and payload of a boolean or a number: an integer itself, a float or double the bits of the
+    double.
+    """
     if isinstance(value, bool):
         return t.BOOLEAN, int(value)
     if isinstance(value, Float | Double):
@@ -137,7 +150,9 @@ class Programs:
         return self._level_strings.setdefault(level, len(self._level_strings))
 
     def _condition(self, expr: ast.Expr) -> list[Step]:
-        """A whole condition in postorder, as the reference evaluator walks it. O(its size), without recursion."""
+        """A whole condition in postorder, as the reference evaluator walks it. O(its size), without
+        recursion.
+        """
         steps: list[Step] = []
         waiting: list[ast.Expr | Step] = [expr]
         while waiting:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Attribute:
     """One property that the snapshot reads, and what it needs of it.
 
-    ``source`` is the column; a derived one is level ``level`` of the topic string there (``None``: the number of
-    levels). ``codes``: its values are looked up among the constants; ``values``: ranges and programs read them.
+    ``source`` is the column; a derived one is level ``level`` of the topic string there (``None``: the number
+    of levels). ``codes``: its values are looked up among the constants; ``values``: ranges and programs read
+    them.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Snapshot:
     kernel_cache: dict[str, object] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
-        return self.subscriptions.num_rows
+        return int(self.subscriptions.num_rows)
 
     def __repr__(self) -> str:
         return f"Snapshot(revision={self.revision}, {len(self):,} subscriptions, {self.nbytes:,} bytes)"
@@ -60,7 +61,8 @@ class Snapshot:
     def open(cls, folder: str | Path, revision: int | None = None) -> Snapshot:
         """Map a published snapshot: the newest one, or that of a revision.
 
-        Checks the format version and every SHA-256. Raises `SnapshotError`, which says what is missing or damaged.
+        Checks the format version and every SHA-256. Raises `SnapshotError`, which says what is missing or
+        damaged.
         """
         from selectroute.index.file_format import open_snapshot
 
@@ -69,8 +71,8 @@ class Snapshot:
     def match(self, messages: pa.RecordBatch | pa.Table) -> Matches:
         """The subscriptions of each message: ``offsets`` int64[rows + 1], ``ordinals`` int32[total].
 
-        A column named as an identifier is that identifier, its Arrow type the property's type, null is NULL; an
-        identifier without a column is NULL, other columns are not read. Raises `ColumnTypeError`.
+        A column named as an identifier is that identifier, its Arrow type the property's type, null is NULL;
+        an identifier without a column is NULL, other columns are not read. Raises `ColumnTypeError`.
         """
         from selectroute.match.match import match
 

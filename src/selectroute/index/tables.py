@@ -2,20 +2,19 @@
 
 A message finds its matches like this (one leaf is drawn; ``a:b`` is the slice from a to b)::
 
-    codes of the message      tuple t = (attribute 0, attribute 2)       leaf 7
-    attribute 0  →  5   ──┐                                          ┌─ group 11  flags, attribute 4 ─ entries 90:94
-    attribute 2  →  17  ──┴→ slot of (5, 17) in t's hash table → 7 ──┤             sorted by bound, e.g. weight > bound
-                                                                     └─ group 12  flags ─────────────── entries 94:95
-                                                                                   residual program to run
+    codes of the message    tuple t = (attribute 0, attribute 2)   leaf 7
+    attribute 0  →  5   ─┐                                     ┌─ group 11  entries 90:94, sorted by bound:
+    attribute 2  →  17  ─┴→ slot of (5, 17) in t's table → 7 ──┤            e.g. attribute 4 > bound
+                                                               └─ group 12  entries 94:95, with a residual
     entries   90      91      92      93      94
-    bound     100     250     250     9000    0        ← group 11 holds for a prefix of them: one binary search
+    bound     100     250     250     9000    0        ← a prefix of group 11 holds: one binary search
     residual  -1      -1      -1      -1      3
     ordinal   12      7       40      9       12       → copied out
 
 Leaf 0 is the scan list: it has no key and every message visits it.
 
-A *code* numbers the keys of one attribute (see ``clauses.access``): ``ABSENT`` is a value that no clause has, the next
-three are the same for all attributes, the others are given out as constants are met.
+A *code* numbers the keys of one attribute (see ``clauses.access``): ``ABSENT`` is a value that no clause has,
+the next three are the same for all attributes, the others are given out as constants are met.
 """
 
 from __future__ import annotations
@@ -57,7 +56,8 @@ BOUND_LONG: Final = 0
 BOUND_DOUBLE: Final = 1
 BOUND_FLOAT: Final = 2
 
-# -- operations of a program, a stack machine over (tag, bits) values; UNKNOWN is NULL, TRUE and FALSE are booleans
+# -- operations of a program, a stack machine over (tag, bits) values; UNKNOWN is NULL, TRUE and FALSE are
+# booleans
 LOAD: Final = 0  # push the lane of `attribute`
 CONSTANT: Final = 1  # push `argument` with tag `attribute`
 ADD: Final = 2
@@ -78,7 +78,9 @@ AND: Final = 16
 OR: Final = 17
 IS_NULL: Final = 18  # push whether `attribute` is NULL
 IS_KEY: Final = 19  # `attribute` = the constant with code `argument`
-IS_NOT_KEY: Final = 20  # <>, for a string or boolean constant: code in the low 32 bits of `argument`, tag above
+IS_NOT_KEY: Final = (
+    20  # <>, for a string or boolean constant: code in the low 32 bits of `argument`, tag above
+)
 IN: Final = 21  # `attribute` IN the set `argument`
 NOT_IN: Final = 22
 LIKE: Final = 23  # `attribute` LIKE the pattern `argument`

@@ -1,9 +1,11 @@
-"""Every invariant of an index and of a snapshot, asserted under a sentence. For stress tests and ``index verify``."""
+"""Every invariant of an index and of a snapshot, asserted under a sentence. For stress tests and ``index
+verify``.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -50,7 +52,9 @@ def verify_index(index: Index) -> None:
             if len(entry.attributes) == 2:
                 pairs[entry.attributes] += 1
     _require(not filed, "an entry belongs to a subscription")
-    _require(set(index._filed) == set(index._subscriptions), "what is filed is registered, and the other way round")
+    _require(
+        set(index._filed) == set(index._subscriptions), "what is filed is registered, and the other way round"
+    )
     _require(statistics.counts == index._statistics.counts, "the statistics count what is filed")
     _require(statistics._squares == index._statistics._squares, "the sums of squares belong to the counts")
     _require(pairs == index._plan.pairs, "the plan counts the entries of each pair")
@@ -68,7 +72,7 @@ def verify_snapshot(snapshot: Snapshot) -> None:
     _verify_strings(tables, len(snapshot.attributes))
     for name in ("number", "large_float"):
         values, firsts = getattr(tables, name), getattr(tables, f"{name}_first")
-        for start, end in zip(firsts[:-1], firsts[1:], strict=True):
+        for start, end in pairwise(firsts):
             _require(np.all(np.diff(values[start:end]) > 0), f"{name} ascends within an attribute")
     ids = snapshot.ids.to_pylist()
     _require(len(set(ids)) == len(ids), "an id is one subscription's")
@@ -96,7 +100,10 @@ def _verify_slices(tables: t.Tables, attributes: int) -> None:
         _require(firsts[-1] == len(target), f"{name} ends where its array does")
     _require(np.all(tables.tuple_attributes < attributes), "a tuple is of known attributes")
     _require(np.all(tables.tuple_attributes[:, 0] >= 0), "a tuple has a first attribute")
-    _require(np.all((tables.term_program >= 0) & (tables.term_program < len(tables.step_first) - 1)), "a term runs a program")
+    _require(
+        np.all((tables.term_program >= 0) & (tables.term_program < len(tables.step_first) - 1)),
+        "a term runs a program",
+    )
 
 
 def _verify_entries(snapshot: Snapshot) -> None:
@@ -109,7 +116,9 @@ def _verify_entries(snapshot: Snapshot) -> None:
         _require(entries.start < entries.stop, "a group has an entry")
         residual = tables.entry_residual[entries]
         if flags & t.RESIDUAL:
-            _require(np.all((residual >= 0) & (residual < residuals)), "a residual group's entries have residuals")
+            _require(
+                np.all((residual >= 0) & (residual < residuals)), "a residual group's entries have residuals"
+            )
         else:
             _require(np.all(residual == -1), "other groups' entries have none")
         if flags & t.SORTED:
@@ -124,7 +133,7 @@ def _verify_slots(tables: t.Tables) -> None:
     _require(leaves >= 1, "leaf 0 is the scan list")
     used = tables.slot_leaf[tables.slot_leaf >= 0]
     _require(np.array_equal(np.sort(used), np.arange(1, leaves)), "every other leaf has one slot")
-    for first, last in zip(tables.slot_first[:-1], tables.slot_first[1:], strict=True):
+    for first, last in pairwise(tables.slot_first):
         leaf, codes = tables.slot_leaf[first:last], tables.slot_codes[first:last]
         _verify_probing(leaf >= 0, pair_hash(codes), "slot table")
 
@@ -133,7 +142,9 @@ def _verify_strings(tables: t.Tables, attributes: int) -> None:
     hashes = hash_strings(tables.string_bytes, tables.string_first)
     seen = np.zeros(len(tables.string_code), np.int64)
     for attribute in range(attributes):
-        slots = tables.string_slot[tables.string_slot_first[attribute] : tables.string_slot_first[attribute + 1]]
+        slots = tables.string_slot[
+            tables.string_slot_first[attribute] : tables.string_slot_first[attribute + 1]
+        ]
         used = slots >= 0
         seen[slots[used]] += 1
         _verify_probing(used, hashes[np.where(used, slots, 0)] if len(hashes) else hashes, "string table")
@@ -147,7 +158,8 @@ def _verify_probing(used: t.Array, hashes: t.Array, what: str) -> None:
         return
     _require(size & (size - 1) == 0, f"a {what} has a power of two slots")
     _require(2 * int(used.sum()) <= size, f"a {what} is at most half full")
-    # Count the used slots up to each slot, around the end too, so that a run without a hole is a difference of counts.
+    # Count the used slots up to each slot, around the end too, so that a run without a hole is a difference
+    # of counts.
     before = np.concatenate(([0], np.cumsum(np.concatenate((used, used)))))
     own = np.flatnonzero(used)
     home = (hashes[own] & np.uint64(size - 1)).astype(np.int64)

@@ -1,9 +1,11 @@
-"""Stage 4: a snapshot and a batch of messages as Arrow columns become matches, without a Python object per message.
+"""Stage 4: a snapshot and a batch of messages as Arrow columns become matches, without a Python object per
+message.
 
-``columns`` turns each Arrow column into a *lane*: a type tag and 64 bits for every row. ``encode`` looks the values up among
-the snapshot's constants: one code for each row and attribute. ``kernel`` then probes the access keys with these codes, and
-collects for every message the runs of entries that match; a second pass copies their ordinals into one allocation.
-``program`` judges what keys and sorted ranges do not decide. The three are compiled by numba and know no Python object.
+``columns`` turns each Arrow column into a *lane*: a type tag and 64 bits for every row. ``encode`` looks the
+values up among the snapshot's constants: one code for each row and attribute. ``kernel`` then probes the
+access keys with these codes, and collects for every message the runs of entries that match; a second pass
+copies their ordinals into one allocation. ``program`` judges what keys and sorted ranges do not decide. The
+three are compiled by numba and know no Python object.
 """
 
 from selectroute.match.columns import MIXED, ColumnTypeError, from_messages

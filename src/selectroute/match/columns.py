@@ -11,8 +11,9 @@ null                        NULL
 `MIXED`                     a type for each row: for properties whose type varies
 ==========================  ==========================================================
 
-Any other type is a `ColumnTypeError` that names column and type. Header fields have their type by name; JMSMessageID and
-JMSCorrelationID may also come as the 24 bytes of MsgId and CorrelId, and become ``ID:`` and 48 hex digits.
+Any other type is a `ColumnTypeError` that names column and type. Header fields have their type by name;
+JMSMessageID and JMSCorrelationID may also come as the 24 bytes of MsgId and CorrelId, and become ``ID:`` and
+48 hex digits.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ import pyarrow.compute as pc
 from selectroute.index import tables as t
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
-from selectroute.selector.values import Byte, Double, Float, Int, Short, Value
+from selectroute.selector.values import Byte, Double, Float, Int, Long, Number, Short, Value
 from selectroute.topics.levels import Derivation, level_value
 
 MIXED = pa.struct([("tag", pa.int8()), ("bits", pa.int64()), ("text", pa.string())])
-"""A property whose type varies by message. ``tag``: 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double,
-8 string. ``bits``: 0 or 1, an integer, or of a float and a double the IEEE 754 bits of the double; ``text``: the string."""
+"""A property whose type varies by message.
+
+``tag`` is 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double, 8 string; ``bits`` is 0 or 1, an
+integer, or of a float and a double the IEEE 754 bits of the double; ``text`` is the string.
+"""
 
 _TAGS: dict[pa.DataType, int] = {
     pa.bool_(): t.BOOLEAN,
@@ -78,9 +82,11 @@ class ColumnTypeError(SelectRouteError):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One column, unpacked: ``tags`` int8[n] and ``bits`` int64[n]; strings are ``data[bits : bits + sizes]``, int32[n].
+    """One column, unpacked: ``tags`` int8[n] and ``bits`` int64[n]; strings are ``data[bits : bits +
+    sizes]``, int32[n].
 
-    Of a column with few distinct values these are the distinct ones, and row i of the column is ``rows[i]`` of them.
+    Of a column with few distinct values these are the distinct ones, and row i of the column is ``rows[i]``
+    of them.
     """
 
     tags: t.Array
@@ -148,24 +154,33 @@ def lane(name: str, array: pa.Array) -> Lane:
 
 def null_lane(rows: int) -> Lane:
     """The lane of a property that no message of the batch has."""
-    return Lane(np.zeros(1, np.int8), np.zeros(1, np.int64), np.zeros(1, np.int32), _NO_BYTES, np.zeros(rows, np.int64))
+    return Lane(
+        np.zeros(1, np.int8),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int32),
+        _NO_BYTES,
+        np.zeros(rows, np.int64),
+    )
 
 
 def derived_lane(topic: pa.Array, derivation: Derivation) -> Lane:
-    """The lane of a level of the topic string, or of the number of its levels; judged once for each distinct topic."""
+    """The lane of a level of the topic string, or of the number of its levels; judged once for each distinct
+    topic.
+    """
     check_column("@topic", topic.type)
     encoded = topic if pa.types.is_dictionary(topic.type) else pc.dictionary_encode(topic)
     distinct = encoded.dictionary.to_pylist()
     values = [None if text is None else derivation.of(text.split("/")) for text in distinct]
     if derivation.position is None:
-        plain = pa.array([None if value is None else value.value for value in values], pa.int64())
+        plain = pa.array([value.value if isinstance(value, Long) else None for value in values], pa.int64())
     else:
         plain = pa.array(values, pa.string())
     return _dictionary_lane("", pa.DictionaryArray.from_arrays(encoded.indices, plain))
 
 
 def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.RecordBatch:
-    """Messages as columns: for each name (an identifier or ``@topic``) one of type `MIXED`, or of strings for the topic.
+    """Messages as columns: for each name (an identifier or ``@topic``) one of type `MIXED`, or of strings for
+    the topic.
 
     This is the slow way in, for messages that come one by one and not as columns.
     """
@@ -209,7 +224,8 @@ def _mixed_row(value: Value | None) -> tuple[int, int, str | None]:
             tag = t.FLOAT if isinstance(value, Float) else t.DOUBLE
             return tag, struct.unpack("<q", struct.pack("<d", value.value))[0], None
         case _:
-            return _MIXED_TAGS.get(type(value), t.LONG), value.value, None
+            assert isinstance(value, Number)
+            return _MIXED_TAGS.get(type(value), t.LONG), int(value.value), None
 
 
 def _tags(array: pa.Array, tag: int) -> t.Array:
@@ -232,7 +248,7 @@ def _strings(array: pa.Array) -> tuple[t.Array, t.Array, t.Array]:
     width = np.int64 if pa.types.is_large_string(array.type) else np.int32
     if offset_buffer is None or len(array) == 0:
         return np.zeros(len(array), np.int64), np.zeros(len(array), np.int32), _NO_BYTES
-    offsets = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1]
+    offsets: t.Array = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1]
     first = np.int64(offsets[0])
     starts = offsets[:-1].astype(np.int64) - first
     sizes = (offsets[1:] - offsets[:-1]).astype(np.int32)
@@ -245,7 +261,9 @@ def _dictionary_lane(name: str, array: pa.DictionaryArray) -> Lane:
     """The distinct values with a NULL after them, for the rows that are null."""
     distinct = lane(name, pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)]))
     rows = pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary))
-    return Lane(distinct.tags, distinct.bits, distinct.sizes, distinct.data, rows.to_numpy(zero_copy_only=False))
+    return Lane(
+        distinct.tags, distinct.bits, distinct.sizes, distinct.data, rows.to_numpy(zero_copy_only=False)
+    )
 
 
 def _mixed_lane(name: str, array: pa.StructArray) -> Lane:
@@ -265,7 +283,9 @@ def _mixed_lane(name: str, array: pa.StructArray) -> Lane:
 def _check_ints(name: str, array: pa.Array) -> None:
     extremes = pc.min_max(array).as_py()
     if extremes["min"] is not None and not -(2**31) <= extremes["min"] <= extremes["max"] < 2**31:
-        raise ColumnTypeError(name, array.type, "the header field is an int, and a value is outside its range")
+        raise ColumnTypeError(
+            name, array.type, "the header field is an int, and a value is outside its range"
+        )
 
 
 def _fixed_size(name: str, array: pa.Array) -> pa.Array:

@@ -1,8 +1,8 @@
 """The compiler of the kernel, with its cache in a folder that only this user can write.
 
-numba's cache holds machine code that is run as it is found. So it must lie where nobody else can put a file: a folder of
-mode 0700 of our own, below the user's cache folder or, without one, below the system's temporary folder. Where that cannot be
-had, nothing is cached and each process compiles anew.
+numba's cache holds machine code that is run as it is found. So it must lie where nobody else can put a file:
+a folder of mode 0700 of our own, below the user's cache folder or, without one, below the system's temporary
+folder. Where that cannot be had, nothing is cached and each process compiles anew.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ def _cache() -> str | None:
     folder = _private_folder()
     if folder is None:
         return None
-    sources = [path for stage in ("index", "match") for path in sorted((Path(__file__).parents[1] / stage).glob("*.py"))]
+    sources = [
+        path
+        for stage in ("index", "match")
+        for path in sorted((Path(__file__).parents[1] / stage).glob("*.py"))
+    ]
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     return str(folder / f"kernel-{version}")
 
@@ -60,8 +64,10 @@ def compiled(function: _Function) -> _Function:
 
 
 def inlined(function: _Function) -> _Function:
-    """Compile a function into its caller: a call with all tables as arguments costs more than what most of them do."""
-    made: _Function = numba.njit(
-        cache=_CACHE is not None, nogil=True, error_model="numpy", forceinline=True
-    )(function)
+    """Compile a function into its caller: a call with all tables as arguments costs more than what most of
+    them do.
+    """
+    made: _Function = numba.njit(cache=_CACHE is not None, nogil=True, error_model="numpy", forceinline=True)(
+        function
+    )
     return made

@@ -13,7 +13,7 @@ _SEED, _MULTIPLIER, _SHIFT = np.uint64(HASH_SEED), np.uint64(HASH_MULTIPLIER), n
 
 
 @compiled
-def encode(attribute, tags, bits, sizes, data, tables, codes):  # type: ignore[no-untyped-def]
+def encode(attribute, tags, bits, sizes, data, tables, codes):
     """Write the code of each entry of a lane into `codes`."""
     values = bits.view(np.float64)
     slot_first = tables.string_slot_first[attribute]
@@ -42,7 +42,7 @@ def encode(attribute, tags, bits, sizes, data, tables, codes):  # type: ignore[n
 
 
 @compiled
-def _number_code(value, keys, codes):  # type: ignore[no-untyped-def]
+def _number_code(value, keys, codes):
     """The code of the key equal to `value`; NaN and what is not there have none."""
     low, high = 0, len(keys)
     while low < high:
@@ -55,7 +55,7 @@ def _number_code(value, keys, codes):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _string_code(data, start, size, slots, firsts, constants, string_code):  # type: ignore[no-untyped-def]
+def _string_code(data, start, size, slots, firsts, constants, string_code):
     if len(slots) == 0:
         return np.int32(t.ABSENT)
     mask = np.uint64(len(slots) - 1)
@@ -71,15 +71,15 @@ def _string_code(data, start, size, slots, firsts, constants, string_code):  # t
 
 
 @compiled
-def _same(left, left_start, right, right_start, size):  # type: ignore[no-untyped-def]
-    for k in range(size):
+def _same(left, left_start, right, right_start, size):
+    for k in range(size):  # noqa: SIM110  # numba has no generators
         if left[left_start + k] != right[right_start + k]:
             return False
     return True
 
 
 @compiled
-def _hash(data, start, size):  # type: ignore[no-untyped-def]
+def _hash(data, start, size):
     """The hash of ``dictionary.hash_strings``, word by word."""
     state = (_SEED ^ np.uint64(size)) * _MULTIPLIER
     state ^= state >> _SHIFT

@@ -1,4 +1,4 @@
-"""The match kernel: codes in, runs of matching entries out, then their ordinals copied into one allocation."""
+"""The match kernel: codes in, runs of matching entries out, then their ordinals into one allocation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PROBES, FOUND, JUDGED = 0, 1, 2
 
 
 @compiled
-def collect(rows, tables, columns, stack, seen, counters):  # type: ignore[no-untyped-def]
+def collect(rows, tables, columns, stack, seen, counters):
     """First pass: the runs of matching entries.
 
-    Returns ``runs`` int64[r, 2], slices of the entries in the order of the rows, and ``offsets`` int64[rows + 1]: where
-    the matches of each row begin.
+    Returns ``runs`` int64[r, 2], slices of the entries in the order of the rows, and ``offsets`` int64[rows +
+    1]: where the matches of each row begin.
     """
     # All arrays are taken out of their tuples once, see `program`.
     tuple_attributes, slot_first = tables.tuple_attributes, tables.slot_first
@@ -109,7 +109,7 @@ def collect(rows, tables, columns, stack, seen, counters):  # type: ignore[no-un
 
 
 @compiled
-def _larger(runs, used, room):  # type: ignore[no-untyped-def]
+def _larger(runs, used, room):
     """The runs so far, with space for `room` more and as many again."""
     larger = np.empty((2 * len(runs) + room, 2), np.int64)
     larger[:used] = runs[:used]
@@ -117,7 +117,7 @@ def _larger(runs, used, room):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def emit(runs, offsets, entry_ordinal):  # type: ignore[no-untyped-def]
+def emit(runs, offsets, entry_ordinal):
     """Second pass: the ordinals of all runs, in order, int32[offsets[-1]]."""
     ordinals = np.empty(offsets[-1], np.int32)
     position = 0
@@ -129,7 +129,7 @@ def emit(runs, offsets, entry_ordinal):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _probe(key, begin, end, slot_codes, slot_leaf):  # type: ignore[no-untyped-def]
+def _probe(key, begin, end, slot_codes, slot_leaf):
     """The leaf of a pair of codes in the table of one tuple, or -1."""
     mask = np.uint64(end - begin - 1)
     slot = key * _MULTIPLIER
@@ -145,7 +145,7 @@ def _probe(key, begin, end, slot_codes, slot_leaf):  # type: ignore[no-untyped-d
 
 
 @compiled
-def _range(flags, start, end, tag, value, real, bounds, real_bounds):  # type: ignore[no-untyped-def]
+def _range(flags, start, end, tag, value, real, bounds, real_bounds):
     """The slice of a sorted group whose ranges have the wanted truth for the row's value."""
     wanted = flags & t.WANTED
     if tag == t.NULL:
@@ -155,7 +155,8 @@ def _range(flags, start, end, tag, value, real, bounds, real_bounds):  # type: i
     operator = (flags >> t.OPERATOR_SHIFT) & 3
     kind = (flags >> t.BOUND_SHIFT) & 3
     suffix = operator < 2  # value < bound: the larger bounds hold
-    # Bounds below `middle` are less than the value, or not greater than it where the equal ones belong to them.
+    # Bounds below `middle` are less than the value, or not greater than it where the equal ones belong to
+    # them.
     with_equal = operator == 0 or operator == 3
     if tag < t.FLOAT and kind == t.BOUND_LONG:
         middle = _search(value, start, end, with_equal, bounds)
@@ -174,7 +175,7 @@ def _range(flags, start, end, tag, value, real, bounds, real_bounds):  # type: i
 
 
 @compiled
-def _search(value, low, high, with_equal, bounds):  # type: ignore[no-untyped-def]
+def _search(value, low, high, with_equal, bounds):
     """The first bound from `low` on that is not less than the value (or, `with_equal`, greater than it)."""
     while low < high:
         middle = (low + high) >> 1
@@ -187,7 +188,7 @@ def _search(value, low, high, with_equal, bounds):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _search_promoted(value, low, high, with_equal, bounds, to_float):  # type: ignore[no-untyped-def]
+def _search_promoted(value, low, high, with_equal, bounds, to_float):
     """Long bounds against a double or float: promotion is monotonic, so the bounds stay in order."""
     while low < high:
         middle = (low + high) >> 1

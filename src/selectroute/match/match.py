@@ -28,7 +28,8 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The matches of a batch: row i has ``ordinals[offsets[i] : offsets[i + 1]]``, in no promised order, each once.
+    """The matches of a batch: row i has ``ordinals[offsets[i] : offsets[i + 1]]``, in no promised order, each
+    once.
 
     ``offsets`` is int64[rows + 1], ``ordinals`` int32[total]. ``len()`` is the number of rows.
     """
@@ -65,13 +66,16 @@ class Columns(NamedTuple):
 def match(snapshot: Snapshot, messages: pa.RecordBatch | pa.Table) -> Matches:
     """See `Snapshot.match`."""
     if isinstance(messages, pa.Table):
-        messages = messages.combine_chunks().to_batches()[0] if messages.num_rows else _no_rows(messages.schema)
+        messages = (
+            messages.combine_chunks().to_batches()[0] if messages.num_rows else _no_rows(messages.schema)
+        )
     rows = messages.num_rows
     columns = _columns(snapshot, messages)
     depth = max(snapshot.depth, 2)
     bits = np.zeros(depth, np.int64)
     stack = (np.zeros(depth, np.int8), bits, bits.view(np.float64), np.zeros(depth, np.int32))
-    # Zeroed pages cost nothing until they are touched, so this is free where no subscription has several clauses.
+    # Zeroed pages cost nothing until they are touched, so this is free where no subscription has several
+    # clauses.
     seen = np.zeros(len(snapshot), np.int64)
     counters = np.zeros(3, np.int64)
     runs, offsets = collect(rows, snapshot.tables, columns, stack, seen, counters)
@@ -101,7 +105,9 @@ def _columns(snapshot: Snapshot, messages: pa.RecordBatch) -> Columns:
                 codes[number] = distinct[found.rows]
         if attribute.values:
             # A string's place is from now on one in the text of all columns together.
-            placed = np.where(found.tags == t.STRING, found.bits + length, found.bits) if length else found.bits
+            placed = (
+                np.where(found.tags == t.STRING, found.bits + length, found.bits) if length else found.bits
+            )
             bits[number] = found.spread(placed)
             sizes[number] = found.spread(found.sizes)
             texts.append(found.data)
@@ -121,4 +127,3 @@ def _lane(attribute: Attribute, messages: pa.RecordBatch) -> Lane:
     if attribute.derived:
         return derived_lane(column, Derivation(attribute.level))
     return lane(attribute.source, column)
-

@@ -2,7 +2,8 @@
 
 Follows the reference evaluator to the letter; the truth values are FALSE 0, TRUE 1 and UNKNOWN 2.
 
-The functions take every array by itself: reading one out of a tuple counts a reference, and that costs more than the step.
+The functions take every array by itself: reading one out of a tuple counts a reference, and that costs more
+than the step.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ FALSE, TRUE, UNKNOWN = 0, 1, 2
 
 
 @inlined
-def run(  # type: ignore[no-untyped-def]
+def run(
     first, last, row, steps, item_first, items, level_first, level_bytes,
     lane_tags, lane_codes, lane_bits, lane_sizes, text, tags, bits, reals, sizes,
 ):  # fmt: skip
@@ -68,24 +69,24 @@ def run(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _set(tags, bits, at, truth):  # type: ignore[no-untyped-def]
+def _set(tags, bits, at, truth):
     tags[at] = t.NULL if truth == UNKNOWN else t.BOOLEAN
     bits[at] = truth & 1
 
 
 @compiled
-def _is_number(tag):  # type: ignore[no-untyped-def]
+def _is_number(tag):
     return t.BYTE <= tag <= t.DOUBLE
 
 
 @compiled
-def _promoted(left, right):  # type: ignore[no-untyped-def]
+def _promoted(left, right):
     """Java's binary numeric promotion: the tags are ordered so that the wider one decides."""
     return max(left, right, t.INT)
 
 
 @compiled
-def _real(tag, bits, real, kind):  # type: ignore[no-untyped-def]
+def _real(tag, bits, real, kind):
     """A number as the double, or the float held in a double, that it is promoted to."""
     if tag == t.FLOAT or tag == t.DOUBLE:
         return real
@@ -95,7 +96,7 @@ def _real(tag, bits, real, kind):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _arithmetic(operation, at, tags, bits, reals):  # type: ignore[no-untyped-def]
+def _arithmetic(operation, at, tags, bits, reals):
     left, right = tags[at], tags[at + 1]
     if (left != t.NULL and not _is_number(left)) or (right != t.NULL and not _is_number(right)):
         tags[at] = t.MISMATCH
@@ -139,7 +140,7 @@ def _arithmetic(operation, at, tags, bits, reals):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _sign(operation, at, tags, bits, reals):  # type: ignore[no-untyped-def]
+def _sign(operation, at, tags, bits, reals):
     tag = tags[at]
     if tag == t.NULL:
         return
@@ -158,7 +159,7 @@ def _sign(operation, at, tags, bits, reals):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _compare(operation, at, tags, bits, reals, sizes, text):  # type: ignore[no-untyped-def]
+def _compare(operation, at, tags, bits, reals, sizes, text):
     left, right = tags[at], tags[at + 1]
     if left == t.MISMATCH or right == t.MISMATCH:
         return FALSE
@@ -186,7 +187,7 @@ def _compare(operation, at, tags, bits, reals, sizes, text):  # type: ignore[no-
 
 
 @compiled
-def _ordered(operation, less, equal, greater):  # type: ignore[no-untyped-def]
+def _ordered(operation, less, equal, greater):
     """Of NaN none of the three holds, and <> does."""
     if operation == t.EQUAL:
         holds = equal
@@ -204,7 +205,7 @@ def _ordered(operation, less, equal, greater):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _predicate(  # type: ignore[no-untyped-def]
+def _predicate(
     operation, argument, tag, code, start, size, text, item_first, items, level_first, level_bytes
 ):
     if operation == t.IS_NULL:
@@ -231,7 +232,7 @@ def _predicate(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _contains(items, first, last, code):  # type: ignore[no-untyped-def]
+def _contains(items, first, last, code):
     low, high = first, last
     while low < high:
         middle = (low + high) >> 1
@@ -243,7 +244,7 @@ def _contains(items, first, last, code):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _width(lead):  # type: ignore[no-untyped-def]
+def _width(lead):
     """Bytes of the UTF-8 sequence that begins with `lead`."""
     if lead < 0x80:
         return 1
@@ -253,7 +254,7 @@ def _width(lead):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _code_point(text, at, width):  # type: ignore[no-untyped-def]
+def _code_point(text, at, width):
     if width == 1:
         return np.int32(text[at])
     point = np.int32(text[at]) & (0x7F >> width)
@@ -263,7 +264,7 @@ def _code_point(text, at, width):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _like(text, start, end, symbols, first, last):  # type: ignore[no-untyped-def]
+def _like(text, start, end, symbols, first, last):
     """LIKE on code points, greedy: on a mismatch only the latest % takes one character more."""
     at, want = start, first
     retry_at, retry_want = start, np.int64(-1)
@@ -272,9 +273,7 @@ def _like(text, start, end, symbols, first, last):  # type: ignore[no-untyped-de
         if want < last and symbols[want] == t.ANY_MANY:
             want += 1
             retry_at, retry_want = at, want
-        elif want < last and (
-            symbols[want] == t.ANY_ONE or symbols[want] == _code_point(text, at, width)
-        ):
+        elif want < last and (symbols[want] == t.ANY_ONE or symbols[want] == _code_point(text, at, width)):
             at += width
             want += 1
         elif retry_want >= 0:
@@ -288,7 +287,7 @@ def _like(text, start, end, symbols, first, last):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _level_end(text, start, end):  # type: ignore[no-untyped-def]
+def _level_end(text, start, end):
     at = start
     while at < end and text[at] != 47:  # "/"
         at += 1
@@ -296,8 +295,8 @@ def _level_end(text, start, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _has_levels(text, start, end, symbols, first, last, level_first, level_bytes):  # type: ignore[no-untyped-def]
-    """Levels of a topic against levels of a filter, greedy as in LIKE. Past the last level, `at` is end + 1."""
+def _has_levels(text, start, end, symbols, first, last, level_first, level_bytes):
+    """Levels of a topic against those of a filter, greedy as in LIKE. Past the last, `at` is end + 1."""
     at, want = start, first
     retry_at, retry_want = start, np.int64(-1)
     while at <= end:
@@ -321,11 +320,11 @@ def _has_levels(text, start, end, symbols, first, last, level_first, level_bytes
 
 
 @compiled
-def _is_level(text, start, stop, level, level_first, level_bytes):  # type: ignore[no-untyped-def]
+def _is_level(text, start, stop, level, level_first, level_bytes):
     first = level_first[level]
     if level_first[level + 1] - first != stop - start:
         return False
-    for k in range(stop - start):
+    for k in range(stop - start):  # noqa: SIM110  # numba has no generators
         if text[start + k] != level_bytes[first + k]:
             return False
     return True

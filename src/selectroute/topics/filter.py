@@ -20,7 +20,9 @@ class InvalidTopicFilterError(SelectRouteError):
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """A checked topic filter. Levels are ``+``, ``#`` or literal text, also empty (``a//b`` has an empty level)."""
+    """A checked topic filter. Levels are ``+``, ``#`` or literal text, also empty (``a//b`` has an empty
+    level).
+    """
 
     text: str
     levels: tuple[str, ...]
@@ -35,15 +37,19 @@ class TopicFilter:
         if not text:
             raise InvalidTopicFilterError("a topic filter is not empty; leave it out to take every topic")
         if len(text) > MAX_LENGTH:
-            raise InvalidTopicFilterError(f"the topic filter has {len(text):,} characters, at most {MAX_LENGTH:,}")
+            raise InvalidTopicFilterError(
+                f"the topic filter has {len(text):,} characters, at most {MAX_LENGTH:,}"
+            )
         levels = tuple(text.split("/"))
         for number, level in enumerate(levels, start=1):
             if len(level) > 1 and ("+" in level or "#" in level):
                 raise InvalidTopicFilterError(
-                    f"level {number} of the topic filter {text!r} is {level!r}: + and # stand for whole levels"
+                    f"level {number} of the topic filter {text!r} is {level!r}: + and # are whole levels"
                 )
         # `#/#` is `#`: one wildcard already takes any number of levels.
-        return cls(text, tuple(lv for i, lv in enumerate(levels) if lv != "#" or i == 0 or levels[i - 1] != "#"))
+        return cls(
+            text, tuple(lv for i, lv in enumerate(levels) if lv != "#" or i == 0 or levels[i - 1] != "#")
+        )
 
     def matches(self, topic: str | None) -> bool:
         """Whether a topic string matches. O(levels of the topic × levels of the filter)."""
@@ -73,5 +79,7 @@ def _literals(levels: tuple[str, ...]) -> tuple[Literal, ...]:
 
 def _equal_levels(levels: tuple[str, ...], first: int) -> tuple[Literal, ...]:
     return tuple(
-        Literal(Test(level_name(first + i), "=", level), True) for i, level in enumerate(levels) if level != "+"
+        Literal(Test(level_name(first + i), "=", level), True)
+        for i, level in enumerate(levels)
+        if level != "+"
     )

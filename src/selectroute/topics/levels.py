@@ -21,7 +21,7 @@ def level_name(position: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """How a derived property comes from the topic string: a level's position, or ``None`` for their number."""
+    """How a property is derived from the topic: a level's position, or ``None`` for their number."""
 
     position: int | None
 
@@ -43,7 +43,8 @@ def derivation(name: str) -> Derivation | None:
 
 
 def level_value(name: str, topic: str | None) -> Value | None:
-    """The value of ``@topic`` or of a property derived from it, ``None`` (NULL) without a topic. O(len(topic)).
+    """The value of ``@topic`` or of a property derived from it, ``None`` (NULL) without a topic.
+    O(len(topic)).
 
     >>> level_value("@topic[1]", "cars/eu")
     'eu'

@@ -1,0 +1,208 @@
+"""Index and kernel agree with the reference evaluator on every selector and message: seed 004 through `evaluate`."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import selectroute as sr
+from selectroute.clauses.normal_form import MAX_CLAUSES, clauses_of
+from selectroute.index.verify import verify_index, verify_snapshot
+from selectroute.match import from_messages
+from selectroute.selector.dialect import JMS
+from selectroute.topics import TopicFilter, level_value
+from tests.strategies import messages, selectors
+
+TOPICS = (
+    "a",
+    "a/b",
+    "+",
+    "#",
+    "a/#",
+    "+/b",
+    "#/b",
+    "a/#/b/#",
+    "#/+",
+    "cars/+/de",
+    "#/eu/#",
+    "cars/eu/de",
+    "/",
+    "a/+/#",
+)
+PAIRS = 24 * 16
+"""Pairs of selector and message in one example."""
+
+registries = st.lists(
+    st.tuples(selectors() | st.just(""), st.none() | st.sampled_from(TOPICS)), min_size=24, max_size=24
+)
+batches = st.lists(messages(), min_size=16, max_size=16)
+thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def expected(registry: list[tuple[str, str | None]], message: sr.Message) -> set[str]:
+    """The ids that the reference evaluator selects, one selector after the other."""
+    return {
+        f"s{number}"
+        for number, (selector, topic) in enumerate(registry)
+        if (topic is None or TopicFilter.parse(topic).matches(message.topic))
+        and sr.Selector(selector).matches(message)
+    }
+
+
+def index_of(registry: list[tuple[str, str | None]]) -> sr.Index:
+    index = sr.Index()
+    for number, (selector, topic) in enumerate(registry):
+        index.add(f"s{number}", selector, topic)
+    return index
+
+
+def kernel_matches(snapshot: sr.Snapshot, batch: pa.RecordBatch) -> list[list[str]]:
+    ids = snapshot.ids.to_pylist()
+    return [[ids[ordinal] for ordinal in row] for row in snapshot.match(batch)]
+
+
+def test_enough_pairs_are_compared():
+    assert thorough.max_examples * PAIRS >= 20_000
+
+
+@thorough
+@given(registries, batches)
+def test_index_and_kernel_agree_with_the_reference(registry, batch):
+    index = index_of(registry)
+    verify_index(index)
+    snapshot = index.freeze()
+    verify_snapshot(snapshot)
+    found = kernel_matches(snapshot, from_messages(batch, snapshot.reads))
+    for message, ids in zip(batch, found, strict=True):
+        wanted = expected(registry, message)
+        matched = index.match(message)
+        assert set(matched) == wanted
+        assert len(matched) == len(set(matched)), "each subscription once"
+        assert set(ids) == wanted
+        assert len(ids) == len(set(ids)), "each subscription once"
+
+
+@thorough
+@given(selectors(max_leaves=12), batches)
+def test_a_selector_is_true_exactly_when_a_clause_holds(text, batch):
+    selector = sr.Selector(text)
+    clauses = clauses_of(selector.expression, JMS)
+    assert len(clauses) <= MAX_CLAUSES
+    for message in batch:
+        assert any(clause.holds(message.value) for clause in clauses) is selector.matches(message)
+
+
+@pytest.mark.parametrize("bound", [1, 3])
+def test_clauses_beyond_the_bound_keep_the_meaning(bound, monkeypatch):
+    """With a tiny bound nearly every selector has an opaque part, so that path is compared, too."""
+    monkeypatch.setattr("selectroute.clauses.normal_form.MAX_CLAUSES", bound)
+
+    @settings(thorough, max_examples=30)
+    @given(registries, batches)
+    def agree(registry, batch):
+        index = index_of(registry)
+        snapshot = index.freeze()
+        found = kernel_matches(snapshot, from_messages(batch, snapshot.reads))
+        for message, ids in zip(batch, found, strict=True):
+            assert set(index.match(message)) == set(ids) == expected(registry, message)
+
+    agree()
+
+
+@settings(thorough, max_examples=25)
+@given(st.data())
+def test_index_stays_right_under_random_changes(data):
+    """Adds, replacements and removals in any order, every invariant checked after each."""
+    index, registry = sr.Index(), {}
+    names = [f"s{number}" for number in range(8)]
+    for _ in range(data.draw(st.integers(1, 25))):
+        name = data.draw(st.sampled_from(names))
+        selector, topic = data.draw(selectors(4)), data.draw(st.none() | st.sampled_from(TOPICS))
+        if name not in registry:
+            index.add(name, selector, topic)
+            registry[name] = (selector, topic)
+        elif data.draw(st.booleans()):
+            index.replace(name, selector)
+            registry[name] = (selector, registry[name][1])
+        else:
+            index.remove(name)
+            del registry[name]
+        verify_index(index)
+    for message in data.draw(st.lists(messages(), min_size=4, max_size=4)):
+        wanted = {
+            name
+            for name, (selector, topic) in registry.items()
+            if (topic is None or TopicFilter.parse(topic).matches(message.topic))
+            and sr.Selector(selector).matches(message)
+        }
+        assert set(index.match(message)) == wanted
+        for name in registry:
+            assert index.explain(name, message).matched is (name in wanted)
+            assert any(step.holds for step in index.explain(name, message).steps) is (name in wanted)
+
+
+@given(st.text("ab+#/", min_size=1, max_size=8), st.text("ab/", max_size=8))
+def test_literals_of_a_topic_filter_hold_exactly_where_it_matches(filter_text, topic):
+    levels = ["#" if "#" in level else "+" if "+" in level else level for level in filter_text.split("/")]
+    topic_filter = TopicFilter.parse("/".join(levels) or "a")
+
+    def lookup(name):
+        return level_value(name, topic)
+
+    assert all(literal.holds(lookup) for literal in topic_filter.literals()) is topic_filter.matches(topic)
+
+
+def test_many_subscriptions_under_crowded_keys_agree_with_the_reference():
+    """Enough clauses that pairs of attributes, sorted groups and splits are really used."""
+    chance = random.Random(7)
+    shapes = (
+        lambda: (
+            f"JMSType = 't{chance.randrange(4)}' AND color = 'c{chance.randrange(5)}' AND weight > {chance.randrange(100)}"
+        ),
+        lambda: (
+            f"color IN ('c1', 'c{chance.randrange(5)}') AND JMSType = 't1' AND NOT (weight <= {chance.randrange(100)}.5)"
+        ),
+        lambda: (
+            f"JMSType = 't{chance.randrange(4)}' AND weight BETWEEN {chance.randrange(50)} AND {chance.randrange(99)}"
+        ),
+        lambda: f"color = 'c{chance.randrange(5)}' OR weight = {chance.randrange(9)} OR JMSType = 't2'",
+        lambda: f"weight < {chance.randrange(100)}F AND urgent",
+        lambda: f"color IS NULL AND weight >= {chance.randrange(100)}",
+        lambda: f"color LIKE '%{chance.randrange(5)}' AND JMSType <> 't1'",
+        lambda: f"weight * 2 > {chance.randrange(200)} AND JMSPriority = {chance.randrange(3)}",
+    )
+    registry = [(chance.choice(shapes)(), chance.choice([None, None, "a/+", "#/b"])) for _ in range(3_000)]
+    index = index_of(registry)
+    snapshot = index.freeze()
+    verify_index(index)
+    verify_snapshot(snapshot)
+    selected = [sr.Selector(selector) for selector, _ in registry]
+    batch = [
+        sr.Message(
+            headers={"JMSType": f"t{chance.randrange(5)}", "JMSPriority": sr.Int(chance.randrange(4))},
+            properties={
+                "color": chance.choice([None, f"c{chance.randrange(6)}"]),
+                "weight": chance.choice(
+                    [chance.randrange(100), sr.Float(chance.randrange(100)), 7.5, "7", None]
+                ),
+                "urgent": chance.choice([True, False, "true"]),
+            },
+            topic=chance.choice([None, "a/b", "a", "x/y/b"]),
+        )
+        for _ in range(60)
+    ]
+    found = kernel_matches(snapshot, from_messages(batch, snapshot.reads))
+    for message, ids in zip(batch, found, strict=True):
+        wanted = {
+            f"s{number}"
+            for number, (selector, (_, topic)) in enumerate(zip(selected, registry, strict=True))
+            if (topic is None or TopicFilter.parse(topic).matches(message.topic))
+            and selector.matches(message)
+        }
+        assert set(index.match(message)) == wanted
+        assert set(ids) == wanted
+        assert len(ids) == len(wanted)
