@@ -33,6 +33,7 @@ FORMAT = 1
 
 MAX_MANIFEST_BYTES = 16 << 20
 _MANIFEST = re.compile(r"manifest-(\d{1,19})\.json")
+_FILE = re.compile(r"(segments|ids)/[0-9A-Za-z-]+\.arrow")
 
 
 def publish(snapshot: Snapshot, folder: str | Path) -> int:
@@ -201,6 +202,8 @@ def _write(path: Path, table: pa.Table) -> str:
 
 
 def _read(folder: Path, name: str, sha256: str) -> pa.Table:
+    if not _FILE.fullmatch(name):
+        raise SnapshotError(f"the manifest in {folder} names {name!r}, which lies outside the snapshot")
     path = folder / name
     try:
         mapped = pa.memory_map(str(path))

@@ -1,0 +1,157 @@
+"""Published snapshots: what is written, what is refused, what damage is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import pyarrow as pa
+import pytest
+
+import selectroute as sr
+from selectroute.index.file_format import published_digest, revisions
+from selectroute.index.verify import InvariantError, verify_snapshot
+
+MESSAGES = pa.record_batch({"JMSType": ["car", "bus", None], "weight": pa.array([3000, 10, None], pa.int32())})
+
+
+def small(revision=None):
+    index = sr.Index()
+    index.add("heavy", "JMSType = 'car' AND weight > 2500")
+    index.add("light", "weight < 100 AND NOT (JMSType = 'car')")
+    index.add("parts", "weight + 1 > 2 OR JMSType LIKE 'b_s' OR JMSType IN ('car', 'bus') OR weight = 10")
+    index.add("topic", topic="a/#/b/#")
+    return index.freeze(revision)
+
+
+def pairs(snapshot):
+    return [sorted(row.tolist()) for row in snapshot.match(MESSAGES)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    sr.publish(small(), tmp_path)
+    return tmp_path
+
+
+def test_a_published_snapshot_matches_as_the_frozen_one(folder):
+    opened = sr.Snapshot.open(folder)
+    verify_snapshot(opened)
+    assert pairs(opened) == pairs(small())
+    assert opened.reads == small().reads
+    assert opened.ids.to_pylist() == ["heavy", "light", "parts", "topic"]
+    assert (opened.revision, opened.digest) == (1, published_digest(folder, 1))
+
+
+def test_an_empty_index_is_a_snapshot_that_matches_nothing(tmp_path):
+    sr.publish(sr.Index().freeze(), tmp_path)
+    opened = sr.Snapshot.open(tmp_path)
+    verify_snapshot(opened)
+    assert pairs(opened) == [[], [], []]
+    assert opened.reads == ()
+
+
+def test_revisions_ascend_and_each_stays_readable(folder):
+    assert sr.publish(sr.Index().freeze(), folder) == 2
+    assert sr.publish(small(10), folder) == 10
+    assert revisions(folder) == [1, 2, 10]
+    assert sr.Snapshot.open(folder).revision == 10
+    assert len(sr.Snapshot.open(folder, 2)) == 0
+    assert pairs(sr.Snapshot.open(folder, 1)) == pairs(small())
+
+
+def test_a_published_revision_is_never_written_over(folder):
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(sr.SnapshotError, match="revision 1 is already published"):
+        sr.publish(small(1), folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_every_flipped_bit_is_a_named_error(folder):
+    chance = random.Random(3)
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        data = path.read_bytes()
+        positions = range(len(data)) if len(data) < 1_000 else chance.sample(range(len(data)), 200)
+        for position in positions:
+            damaged = bytearray(data)
+            damaged[position] ^= 1 << chance.randrange(8)
+            path.write_bytes(damaged)
+            with pytest.raises(sr.SnapshotError) as raised:
+                sr.Snapshot.open(folder)
+            assert path.name in str(raised.value)
+        path.write_bytes(data)
+    sr.Snapshot.open(folder)
+
+
+def test_a_truncated_or_missing_file_is_a_named_error(folder):
+    for part in ("segments", "ids"):
+        [path] = (folder / part).iterdir()
+        data = path.read_bytes()
+        for size in (0, 1, len(data) - 1):
+            path.write_bytes(data[:size])
+            with pytest.raises(sr.SnapshotError, match=path.name):
+                sr.Snapshot.open(folder)
+        path.unlink()
+        with pytest.raises(sr.SnapshotError, match="missing"):
+            sr.Snapshot.open(folder)
+        path.write_bytes(data)
+
+
+def test_a_missing_folder_says_how_to_make_one(tmp_path):
+    with pytest.raises(sr.SnapshotError, match="selectroute index build"):
+        sr.Snapshot.open(tmp_path / "none")
+    with pytest.raises(sr.SnapshotError, match="revision 7 is not published"):
+        sr.Snapshot.open(tmp_path, 7)
+
+
+def test_another_format_version_says_to_build_again(folder, monkeypatch):
+    monkeypatch.setattr("selectroute.index.file_format.FORMAT", 2)
+    with pytest.raises(sr.SnapshotError, match="format 1, this version reads format 2"):
+        sr.Snapshot.open(folder)
+
+
+def test_a_manifest_cannot_lead_out_of_its_folder(folder):
+    """A manifest is data from outside: even a well-formed one may only name files of the snapshot."""
+    from selectroute.index.file_format import _canonical, _self_digest
+
+    path = folder / "manifest-1.json"
+    manifest = json.loads(path.read_bytes())
+    manifest["ids"]["file"] = "../" + manifest["ids"]["file"]
+    manifest["sha256"] = _self_digest(manifest)
+    path.write_bytes(_canonical(manifest))
+    with pytest.raises(sr.SnapshotError, match="outside"):
+        sr.Snapshot.open(folder)
+
+
+def test_a_crash_before_the_manifest_leaves_no_revision(folder, monkeypatch):
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "link", crash)
+    with pytest.raises(KeyboardInterrupt):
+        sr.publish(small(), folder)
+    assert revisions(folder) == [1]
+    monkeypatch.undo()
+    assert sr.publish(small(), folder) == 2
+
+
+def test_an_unwritable_folder_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(sr.SnapshotError, match="cannot be written"):
+        sr.publish(small(), tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize("name", ["entry_ordinal", "entry_bound", "slot_leaf", "group_first", "string_slot", "number"])
+def test_verify_notices_a_changed_array(name):
+    index = sr.Index()
+    for number in range(40):
+        index.add(f"s{number}", f"JMSType = 't{number}' AND weight > {number} AND n = {number}")
+        index.add(f"r{number}", f"weight > {number}")
+    snapshot = index.freeze()
+    array = getattr(snapshot.tables, name).copy()
+    array[len(array) // 2], array[0] = array[0] - 7, array[len(array) // 2] + 7
+    broken = snapshot.tables._replace(**{name: array})
+    object.__setattr__(snapshot, "tables", broken)
+    with pytest.raises((InvariantError, IndexError)):
+        verify_snapshot(snapshot)

@@ -1,0 +1,115 @@
+"""The mutable index: what it files where, what it refuses, what it explains."""
+
+from __future__ import annotations
+
+import pytest
+
+import selectroute as sr
+from selectroute.index.errors import DuplicateSubscriptionError, InvalidIdError, UnknownSubscriptionError
+from selectroute.index.verify import InvariantError, verify_index
+from selectroute.topics import InvalidTopicFilterError
+
+CAR = sr.Message(headers={"JMSType": "car"}, properties={"color": "blue", "weight": 3000}, topic="cars/eu")
+
+
+@pytest.fixture
+def index():
+    index = sr.Index()
+    index.add("blue", "JMSType = 'car' AND color = 'blue' AND weight > 2500", topic="cars/+")
+    index.add("any")
+    return index
+
+
+def test_replace_keeps_the_topic_unless_one_is_given(index):
+    index.replace("blue", "color = 'blue'")
+    assert index["blue"].topic == "cars/+"
+    index.replace("blue", "color = 'blue'", topic=None)
+    assert index["blue"].topic is None
+    assert set(
+        index.match(sr.Message(properties={"color": "blue"}))
+    ) == {"any", "blue"}
+
+
+def test_replace_keeps_the_place_in_the_order(index):
+    index.replace("blue", "color = 'red'")
+    assert [subscription.id for subscription in index] == ["blue", "any"]
+
+
+def test_a_rejected_change_changes_nothing(index):
+    before = index.match(CAR)
+    with pytest.raises(sr.InvalidSelectorError):
+        index.replace("blue", "color = ")
+    with pytest.raises(InvalidTopicFilterError):
+        index.replace("blue", "color = 'blue'", topic="a+")
+    with pytest.raises(DuplicateSubscriptionError, match="exists already"):
+        index.add("blue")
+    with pytest.raises(sr.InvalidSelectorError):
+        index.add("new", "== 1")
+    verify_index(index)
+    assert index.match(CAR) == before
+    assert len(index) == 2
+
+
+@pytest.mark.parametrize("call", [lambda i: i.remove("x"), lambda i: i.replace("x", ""), lambda i: i.explain("x", CAR)])
+def test_unknown_subscription_is_named(index, call):
+    with pytest.raises(UnknownSubscriptionError, match="there is no subscription 'x'"):
+        call(index)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "x" * 129])
+def test_an_id_of_other_characters_is_refused(name):
+    with pytest.raises(InvalidIdError):
+        sr.Index().add(name)
+
+
+def test_a_message_only_judges_the_candidates_of_its_keys():
+    index = sr.Index()
+    for number in range(1_000):
+        index.add(f"s{number}", f"JMSType = 't{number % 50}' AND color = 'c{number // 50}' AND weight > 5")
+    index.match(sr.Message(headers={"JMSType": "t3"}, properties={"color": "c4", "weight": 9}))
+    # The first few were filed before the index knew that one attribute alone is crowded.
+    assert index.last_match.candidates <= 20
+
+
+def test_explain_tells_the_path_the_candidates_and_the_truth_of_the_rest(index):
+    explanation = index.explain("blue", CAR)
+    assert explanation.matched
+    assert "clause holds" in str(explanation)
+    missed = index.explain("blue", sr.Message(properties={"color": "red"}, topic="cars/eu"))
+    assert not missed.matched
+    assert "UNKNOWN" in str(missed)
+    assert "it matches every message" in str(index.explain("any", CAR))
+
+
+def test_explain_names_a_topic_that_does_not_match(index):
+    elsewhere = index.explain("blue", sr.Message(CAR.headers, CAR.properties, topic="boats"))
+    assert not elsewhere.matched
+    assert "topic filter cars/+: does not match" in str(elsewhere)
+
+
+def test_a_clause_without_equality_is_scanned_with_its_reason():
+    index = sr.Index()
+    index.add("range", "weight > 5")
+    index.add("two", "a = b")
+    index.add("like", "s LIKE '%x'")
+    reasons = index.freeze().scanned
+    assert reasons == {
+        "it has no equality, only ranges or <>": 1,
+        "it has no equality: it does not compare one property with a constant": 1,
+        "it has no equality, only LIKE": 1,
+    }
+
+
+def test_a_contradiction_is_filed_nowhere():
+    index = sr.Index()
+    index.add("never", "a = 1 AND a = 2")
+    verify_index(index)
+    assert index.match(sr.Message(properties={"a": 1})) == []
+    assert len(index.freeze().tables.entry_ordinal) == 0
+
+
+def test_verify_notices_a_lost_entry(index):
+    for buckets in index._buckets.values():
+        next(iter(buckets.values())).clear()
+    with pytest.raises(InvariantError, match="invariant broken"):
+        verify_index(index)

@@ -1,0 +1,208 @@
+"""Arrow types to property types, and the columns that no property can have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import selectroute as sr
+from selectroute.match import MIXED, ColumnTypeError, from_messages
+
+BYTE_MAX_PLUS = {"byte": 128, "short": 2**15, "int": 2**31}
+
+
+def matched(selector, column, name="x"):
+    """Which rows of a column a selector selects."""
+    index = sr.Index()
+    index.add("s", selector)
+    batch = pa.record_batch({name: column})
+    return [len(row) == 1 for row in index.freeze().match(batch)]
+
+
+@pytest.mark.parametrize(
+    ("arrow", "wraps_at"),
+    [
+        (pa.int8(), 32),
+        (pa.int16(), 32),
+        (pa.int32(), 32),
+        (pa.uint8(), 32),
+        (pa.uint16(), 32),
+        (pa.int64(), 64),
+        (pa.uint32(), 64),
+    ],
+)
+def test_integer_columns_have_javas_width(arrow, wraps_at):
+    """x * x * … wraps at the width that Java's promotion gives the type; a literal would make it a long."""
+    column = pa.array([100], arrow)
+    product = " * ".join(["x"] * 6)  # 10^12 does not fit 32 bits
+    wrapped = (10**12 + 2**31) % 2**32 - 2**31
+    value = wrapped if wraps_at == 32 else 10**12
+    assert matched(f"{product} = {value}", column) == [True]
+
+
+def test_float_columns_are_no_decimal_twins():
+    assert matched("x = 1.1", pa.array([1.1], pa.float32())) == [False]
+    assert matched("x = 1.1F", pa.array([1.1], pa.float32())) == [True]
+    assert matched("x = 1.1", pa.array([1.1], pa.float64())) == [True]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a", None, "b"]),
+        pa.array(["a", None, "b"], pa.large_string()),
+        pa.array(["a", None, "b"]).dictionary_encode(),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int8()), pa.array(["a", None, "b"])),
+        pa.array(["z", "a", None, "b", "z"]).slice(1, 3),
+        pa.array(["z", "a", None, "b", "z"]).dictionary_encode().slice(1, 3),
+    ],
+)
+@pytest.mark.parametrize(
+    ("selector", "rows"),
+    [
+        ("x = 'a'", [True, False, False]),
+        ("x <> 'a'", [False, False, True]),
+        ("x IS NULL", [False, True, False]),
+        ("x IN ('b', 'c')", [False, False, True]),
+        ("x NOT IN ('b', 'c')", [True, False, False]),
+        ("x LIKE '_'", [True, False, True]),
+        ("NOT (x > 1)", [True, False, True]),
+        ("x = x", [True, False, True]),
+    ],
+)
+def test_string_columns_of_every_form_and_slice(column, selector, rows):
+    assert matched(selector, column) == rows
+
+
+def test_boolean_columns():
+    column = pa.array([True, False, None])
+    assert matched("x", column) == [True, False, False]
+    assert matched("NOT x", column) == [False, True, False]
+    assert matched("x = FALSE", column.slice(1)) == [True, False]
+
+
+def test_null_columns_and_absent_columns_are_null():
+    assert matched("x IS NULL", pa.nulls(2)) == [True, True]
+    assert matched("x IS NULL", pa.nulls(2), name="y") == [True, True]
+
+
+def test_nan_and_infinities_and_negative_zero():
+    column = pa.array([float("nan"), float("inf"), float("-inf"), -0.0])
+    assert matched("x <> x", column) == [True, False, False, False]
+    assert matched("x = 0", column) == [False, False, False, True]
+    assert matched("x > 1e308", column) == [False, True, False, False]
+    assert matched("NOT (x > 1e308)", column) == [True, False, True, True]
+
+
+def test_mixed_columns_have_a_type_in_each_row():
+    values = [None, True, sr.Byte(5), sr.Short(5), sr.Int(5), sr.Long(5), sr.Float(5), sr.Double(5), "5"]
+    batch = from_messages([sr.Message(properties={"x": value}) for value in values], ["x"])
+    assert batch.schema.field("x").type == MIXED
+    assert matched("x = 5", batch.column(0)) == [False, False] + [True] * 6 + [False]
+    assert matched("x = '5'", batch.column(0)) == [False] * 8 + [True]
+    assert matched("x", batch.column(0)) == [False, True] + [False] * 7
+    assert matched("NOT (x > 4)", batch.column(0)) == [False, True] + [False] * 6 + [True]
+    assert matched("x = 5", batch.column(0).slice(4, 2)) == [True, True]
+
+
+def test_a_null_struct_of_a_mixed_column_is_null():
+    column = pa.array([None, {"tag": 5, "bits": 1, "text": None}, {"tag": 8, "bits": 0, "text": None}], MIXED)
+    assert matched("x IS NULL", column) == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1], pa.uint64()),
+        pa.array([1], pa.decimal128(5, 2)),
+        pa.array([[1]]),
+        pa.array([b"x"]),
+        pa.array([0], pa.timestamp("ms")),
+        pa.array([0], pa.date32()),
+        pa.array([np.float16(1)], pa.float16()),
+        pa.array([{"a": 1}]),
+        pa.array([1, 1]).dictionary_encode(),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_a_type_that_no_property_has_names_column_and_type(column):
+    with pytest.raises(ColumnTypeError) as raised:
+        matched("x = 1", column)
+    assert "'x'" in str(raised.value)
+    assert str(column.type).split("<")[0] in str(raised.value)
+
+
+def test_a_column_that_no_selector_reads_may_have_any_type():
+    index = sr.Index()
+    index.add("s", "x = 1")
+    batch = pa.record_batch({"x": [1], "y": pa.array([[1]])})
+    assert [len(row) for row in index.freeze().match(batch)] == [1]
+
+
+def test_two_columns_of_one_name_are_refused():
+    index = sr.Index()
+    index.add("s", "x = 1")
+    batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+    with pytest.raises(ColumnTypeError, match="several columns"):
+        index.freeze().match(batch)
+
+
+def test_names_are_case_sensitive():
+    assert matched("Color = 'blue'", pa.array(["blue"]), name="color") == [False]
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "selector"),
+    [
+        ("JMSPriority", pa.array([4], pa.int64()), "JMSPriority = 4"),
+        ("JMSPriority", pa.array([4], pa.int8()), "JMSPriority BETWEEN 3 AND 5"),
+        ("JMSTimestamp", pa.array([4], pa.int32()), "JMSTimestamp = 4"),
+        ("JMSMessageID", pa.array([bytes(range(24))], pa.binary(24)), f"JMSMessageID = 'ID:{bytes(range(24)).hex().upper()}'"),
+        ("JMSCorrelationID", pa.array([b"\xff" * 24]), f"JMSCorrelationID = 'ID:{'FF' * 24}'"),
+    ],
+)
+def test_header_columns_have_their_type_by_name(name, column, selector):
+    assert matched(selector, column, name) == [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("JMSPriority", pa.array(["4"])),
+        ("JMSPriority", pa.array([2**31])),
+        ("JMSTimestamp", pa.array([1.5])),
+        ("JMSType", pa.array([4])),
+        ("JMSMessageID", pa.array([b"short"])),
+    ],
+)
+def test_a_header_column_of_another_type_is_refused(name, column):
+    with pytest.raises(ColumnTypeError, match=name):
+        matched(f"{name} IS NOT NULL", column, name)
+
+
+def test_tables_of_several_chunks_and_empty_batches():
+    index = sr.Index()
+    index.add("s", "x = 'a'")
+    snapshot = index.freeze()
+    table = pa.concat_tables([pa.table({"x": ["a", "b"]}), pa.table({"x": ["a"]})])
+    assert [len(row) for row in snapshot.match(table)] == [1, 0, 1]
+    assert len(snapshot.match(table.slice(0, 0))) == 0
+    assert snapshot.match(table.slice(0, 0)).offsets.tolist() == [0]
+
+
+def test_more_matches_than_the_first_guess_of_runs():
+    """The buffer of runs grows: many residual subscriptions on many messages."""
+    index = sr.Index()
+    for number in range(3_000):
+        index.add(f"s{number}", f"s <> 'x{number}'")
+    result = index.freeze().match(pa.record_batch({"s": ["x1", "x2", "y"]}))
+    assert np.diff(result.offsets).tolist() == [2_999, 2_999, 3_000]
+
+
+def test_counters_tell_what_was_judged():
+    index = sr.Index()
+    index.add("a", "JMSType = 'x' AND s LIKE 'a%'")
+    index.add("b", "JMSType = 'y' AND s LIKE 'a%'")
+    counters = index.freeze().match(pa.record_batch({"JMSType": ["x", "z"], "s": ["a", "a"]})).counters
+    assert (counters.found, counters.judged) == (1, 1)

@@ -1,0 +1,55 @@
+"""Topic filters: levels, wildcards in any place, and what is no filter."""
+
+from __future__ import annotations
+
+import pytest
+
+from selectroute.selector import Long
+from selectroute.topics import InvalidTopicFilterError, TopicFilter, level_value
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "matching", "others"),
+    [
+        ("a/b", ["a/b"], ["a", "a/b/c", "A/b", "a/b/", None]),
+        ("a/+", ["a/b", "a/"], ["a", "a/b/c"]),
+        ("+", ["a", ""], ["a/b", "/"]),
+        ("#", ["a", "a/b/c", ""], [None]),
+        ("a/#", ["a", "a/b", "a/b/c"], ["b", "ab"]),
+        ("a/+/#", ["a/b", "a/b/c"], ["a"]),
+        ("#/z", ["z", "a/z", "a/b/z"], ["z/a"]),
+        ("a/#/z", ["a/z", "a/b/z"], ["a", "z", "a/z/b"]),
+        ("a/#/a", ["a/a"], ["a"]),
+        ("#/b/#", ["b", "a/b", "b/c", "a/b/c"], ["a/c", "ab"]),
+        ("a/#/b/+/#/c", ["a/b/x/c", "a/q/b/x/y/c"], ["a/b/c", "a/b/x/d"]),
+        ("#/#", ["a", "a/b"], [None]),
+        ("+/+", ["a/b", "/"], ["a"]),
+        ("a//b", ["a//b"], ["a/b", "a/x/b"]),
+    ],
+)
+def test_filter_matches_these_topics(topic_filter, matching, others):
+    parsed = TopicFilter.parse(topic_filter)
+    for topic in matching + others:
+        assert parsed.matches(topic) is (topic in matching), topic
+        held = all(literal.holds(lambda name: level_value(name, topic)) for literal in parsed.literals())
+        assert held is (topic in matching), topic
+
+
+@pytest.mark.parametrize("text", ["", "a+", "a/b#", "#a", "++", "x" * 20_000])
+def test_what_is_no_filter_is_refused(text):
+    with pytest.raises(InvalidTopicFilterError):
+        TopicFilter.parse(text)
+
+
+def test_the_error_names_the_level():
+    with pytest.raises(InvalidTopicFilterError, match=r"level 2 of the topic filter 'a/b\+/c' is 'b\+'"):
+        TopicFilter.parse("a/b+/c")
+
+
+def test_level_properties():
+    assert level_value("@topic", "a/b") == "a/b"
+    assert level_value("@topic[0]", "a/b") == "a"
+    assert level_value("@topic[-1]", "a/b") == "b"
+    assert level_value("@topic[2]", "a/b") is None
+    assert level_value("@topic.levels", "a/b") == Long(2)
+    assert level_value("@topic.levels", None) is None
