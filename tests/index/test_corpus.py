@@ -20,7 +20,9 @@ def test_index_selects_exactly_the_true_rows():
     for row in VALID:
         index = sr.Index()
         index.add("row", row.selector)
-        if index.match(sr.Message.from_json(dict(row.message))) != (["row"] if row.verdict["jms"] == "true" else []):
+        if index.match(sr.Message.from_json(dict(row.message))) != (
+            ["row"] if row.verdict["jms"] == "true" else []
+        ):
             wrong.append(str(row))
     assert not wrong, "\n".join(wrong)
 

@@ -13,7 +13,9 @@ import selectroute as sr
 from selectroute.index.file_format import published_digest, revisions
 from selectroute.index.verify import InvariantError, verify_snapshot
 
-MESSAGES = pa.record_batch({"JMSType": ["car", "bus", None], "weight": pa.array([3000, 10, None], pa.int32())})
+MESSAGES = pa.record_batch(
+    {"JMSType": ["car", "bus", None], "weight": pa.array([3000, 10, None], pa.int32())}
+)
 
 
 def small(revision=None):
@@ -142,7 +144,9 @@ def test_an_unwritable_folder_is_one_sentence(tmp_path):
         sr.publish(small(), tmp_path / "file" / "below")
 
 
-@pytest.mark.parametrize("name", ["entry_ordinal", "entry_bound", "slot_leaf", "group_first", "string_slot", "number"])
+@pytest.mark.parametrize(
+    "name", ["entry_ordinal", "entry_bound", "slot_leaf", "group_first", "string_slot", "number"]
+)
 def test_verify_notices_a_changed_array(name):
     index = sr.Index()
     for number in range(40):

@@ -25,9 +25,7 @@ def test_replace_keeps_the_topic_unless_one_is_given(index):
     assert index["blue"].topic == "cars/+"
     index.replace("blue", "color = 'blue'", topic=None)
     assert index["blue"].topic is None
-    assert set(
-        index.match(sr.Message(properties={"color": "blue"}))
-    ) == {"any", "blue"}
+    assert set(index.match(sr.Message(properties={"color": "blue"}))) == {"any", "blue"}
 
 
 def test_replace_keeps_the_place_in_the_order(index):
@@ -50,7 +48,9 @@ def test_a_rejected_change_changes_nothing(index):
     assert len(index) == 2
 
 
-@pytest.mark.parametrize("call", [lambda i: i.remove("x"), lambda i: i.replace("x", ""), lambda i: i.explain("x", CAR)])
+@pytest.mark.parametrize(
+    "call", [lambda i: i.remove("x"), lambda i: i.replace("x", ""), lambda i: i.explain("x", CAR)]
+)
 def test_unknown_subscription_is_named(index, call):
     with pytest.raises(UnknownSubscriptionError, match="there is no subscription 'x'"):
         call(index)

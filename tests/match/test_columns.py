@@ -158,7 +158,11 @@ def test_names_are_case_sensitive():
         ("JMSPriority", pa.array([4], pa.int64()), "JMSPriority = 4"),
         ("JMSPriority", pa.array([4], pa.int8()), "JMSPriority BETWEEN 3 AND 5"),
         ("JMSTimestamp", pa.array([4], pa.int32()), "JMSTimestamp = 4"),
-        ("JMSMessageID", pa.array([bytes(range(24))], pa.binary(24)), f"JMSMessageID = 'ID:{bytes(range(24)).hex().upper()}'"),
+        (
+            "JMSMessageID",
+            pa.array([bytes(range(24))], pa.binary(24)),
+            f"JMSMessageID = 'ID:{bytes(range(24)).hex().upper()}'",
+        ),
         ("JMSCorrelationID", pa.array([b"\xff" * 24]), f"JMSCorrelationID = 'ID:{'FF' * 24}'"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from selectroute.selector import Long
@@ -31,7 +33,7 @@ def test_filter_matches_these_topics(topic_filter, matching, others):
     parsed = TopicFilter.parse(topic_filter)
     for topic in matching + others:
         assert parsed.matches(topic) is (topic in matching), topic
-        held = all(literal.holds(lambda name: level_value(name, topic)) for literal in parsed.literals())
+        held = all(literal.holds(partial(level_value, topic=topic)) for literal in parsed.literals())
         assert held is (topic in matching), topic
 
 

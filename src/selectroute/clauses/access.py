@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from selectroute.clauses.predicate import Clause, Literal, Missing, OneOf, Test
 from selectroute.selector.values import Double, Float, Value, to_float32
@@ -37,8 +38,7 @@ LARGE_LONG = 2**53
 """From here on a double does not hold every long (53 bits of significand)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(NamedTuple):
     """The keys of one attribute. ``exact``: the literal holds for every message that has one of them."""
 
     attribute: str
@@ -94,7 +94,7 @@ def _constant_keys(name: str, constant: Value) -> Keys | None:
     return Keys(name, frozenset(keys), exact)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Equalities:
     """What a clause can be filed under.
 

@@ -96,6 +96,9 @@ def clauses_of(expr: Expr | None, dialect: Dialect) -> tuple[Clause, ...]:
     """
     if expr is None:
         return (Clause(()),)
+    simple = [_simple(part) for part in (expr.operands if isinstance(expr, ast.And) else (expr,))]
+    if None not in simple and len(simple) <= MAX_LITERALS:  # most selectors: nothing to expand
+        return (Clause(tuple(dict.fromkeys(Literal(*found) for found in simple if found))),)
     nodes = _reduce(expr, dialect)
     for node in nodes:
         _measure(node)
@@ -117,14 +120,16 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
     def leaf(source: Expr, predicate: Predicate) -> _Node:
         return add(_Node(_Kind.LEAF, source, predicate=predicate))
 
+    def simple(node: Expr, predicate: Predicate, holds: bool) -> _Node:
+        only = leaf(node, predicate)
+        return only if holds else add(_Node(_Kind.NOT, node, (only,)))
+
     def comparison(node: ast.Comparison) -> _Node:
-        left, right = node.left, node.right
-        if isinstance(left, _CONDITIONAL) or isinstance(right, _CONDITIONAL):
+        found = _simple(node)
+        if found is not None:
+            return simple(node, *found)
+        if isinstance(node.left, _CONDITIONAL) or isinstance(node.right, _CONDITIONAL):
             return either(node)
-        if isinstance(left, ast.Identifier) and isinstance(right, ast.Literal):
-            return leaf(node, Test(left.name, node.op, right.value))
-        if isinstance(left, ast.Literal) and isinstance(right, ast.Identifier):
-            return leaf(node, Test(right.name, _MIRRORED[node.op], left.value))
         if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
             return leaf(node, Condition(node, NOT_ONE_PROPERTY, dialect))
         return add(_Node(_Kind.FIXED, node, fixed=evaluate(node, lambda name: None, dialect)))
@@ -147,11 +152,10 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
 
     def condition(node: Expr) -> _Node:
         """The node of an operand of AND, OR or NOT, where a bare identifier or TRUE / FALSE may stand."""
-        if isinstance(node, ast.Identifier):
-            return leaf(node, Test(node.name, "=", True))
         if isinstance(node, ast.Literal):
             return add(_Node(_Kind.FIXED, node, fixed=Truth.of(node.value is True)))
-        return made[id(node)]
+        found = _simple(node) if isinstance(node, ast.Identifier) else None
+        return simple(node, *found) if found is not None else made[id(node)]
 
     for node in ast.postorder(expr):
         match node:
@@ -172,19 +176,35 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
                 made[id(node)] = add(_Node(_Kind.ANY if node.negated else _Kind.ALL, node, parts))
             case ast.Comparison():
                 made[id(node)] = comparison(node)
-            case ast.In():
-                values = tuple(sorted(set(node.values)))
-                made[id(node)] = leaf(node, OneOf(node.identifier.name, values, node.negated))
-            case ast.Like():
-                name = node.identifier.name
-                made[id(node)] = leaf(node, Matches(name, node.pattern, node.escape, node.negated))
-            case ast.IsNull():
-                test = leaf(node, Missing(node.identifier.name))
-                made[id(node)] = add(_Node(_Kind.NOT, node, (test,))) if node.negated else test
+            case ast.In() | ast.Like() | ast.IsNull():
+                found = _simple(node)
+                assert found is not None
+                made[id(node)] = simple(node, *found)
             case _:
                 pass  # arithmetic and operands belong to the comparison above them
     condition(expr)  # adds the root where it is a bare identifier or TRUE / FALSE
     return order
+
+
+def _simple(node: Expr) -> tuple[Predicate, bool] | None:
+    """A condition on one property as a predicate and the truth of it that the condition stands for, if it is
+    one.
+    """
+    match node:
+        case ast.Comparison(op, ast.Identifier(name), ast.Literal(value)):
+            return Test(name, op, value), True
+        case ast.Comparison(op, ast.Literal(value), ast.Identifier(name)):
+            return Test(name, _MIRRORED[op], value), True
+        case ast.Identifier(name):
+            return Test(name, "=", True), True
+        case ast.In(ast.Identifier(name), values, negated):
+            return OneOf(name, tuple(sorted(set(values))), negated), True
+        case ast.Like(ast.Identifier(name), pattern, escape, negated):
+            return Matches(name, pattern, escape, negated), True
+        case ast.IsNull(ast.Identifier(name), negated):
+            return Missing(name), not negated
+        case _:
+            return None
 
 
 def _merge_equalities(children: list[_Node], leaf: Callable[[Expr, Predicate], _Node]) -> list[_Node]:

@@ -29,3 +29,15 @@ class InvalidIdError(SelectRouteError):
 
 class SnapshotError(SelectRouteError):
     """A snapshot that is missing, damaged, of another format, or in the way. The message says what to do."""
+
+
+class SnapshotNotFoundError(SnapshotError):
+    """There is no such snapshot."""
+
+
+class RevisionExistsError(SnapshotError):
+    """The revision is published already, and a published one is never changed."""
+
+
+class RegistrationError(SelectRouteError):
+    """A line of subscriptions that cannot be read; the message names the line."""

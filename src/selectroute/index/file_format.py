@@ -24,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from selectroute.index.errors import SnapshotError
+from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
 from selectroute.index.snapshot import Attribute, Snapshot
 from selectroute.index.tables import DTYPES, Tables, as_array
 
@@ -82,7 +82,7 @@ def _publish(snapshot: Snapshot, folder: Path) -> int:
     except FileExistsError:
         for file in (segment, ids):
             (folder / file).unlink()
-        raise SnapshotError(
+        raise RevisionExistsError(
             f"revision {revision} is already published in {folder}; publish this one under a higher revision"
         ) from None
     finally:
@@ -131,7 +131,7 @@ def latest_revision(folder: str | Path) -> int:
     """The newest revision published in a folder. Raises `SnapshotError` if there is none."""
     found = revisions(Path(folder))
     if not found:
-        raise SnapshotError(
+        raise SnapshotNotFoundError(
             f"no snapshot is published in {folder}; "
             f"make one with `selectroute index build SUBS.jsonl {folder}`"
         )
@@ -151,7 +151,7 @@ def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
         with path.open("rb") as file:
             data = file.read(MAX_MANIFEST_BYTES + 1)
     except FileNotFoundError:
-        raise SnapshotError(f"revision {revision} is not published in {folder}") from None
+        raise SnapshotNotFoundError(f"revision {revision} is not published in {folder}") from None
     except OSError as error:
         raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
     damaged = SnapshotError(f"{path} is damaged; publish the snapshot again, under a higher revision")

@@ -18,7 +18,7 @@ from selectroute.clauses.predicate import Clause, Literal, Test
 from selectroute.index import tables as t
 from selectroute.index.dictionary import Dictionary, dictionary_tables, open_addressing
 from selectroute.index.index import Index, file_clause
-from selectroute.index.plan import SCAN, Attributes, Plan, Statistics, preferred
+from selectroute.index.plan import MAX_PAIRS, SCAN, Attributes, Plan
 from selectroute.index.program import Programs, bits_of
 from selectroute.index.snapshot import Attribute, Snapshot
 from selectroute.selector.values import Float, Long, Number
@@ -30,23 +30,10 @@ PAIR_MULTIPLIER = 0x9E3779B97F4A7C15
 
 def freeze(index: Index, revision: int | None = None) -> Snapshot:
     """Flatten an index. Ordinals follow its order. O(total size of the selectors)."""
-    statistics, wishes = Statistics(), Counter[Attributes]()
-    for subscription in index:
-        for clause in subscription.clauses:
-            found = equalities(clause)
-            if found.satisfiable:
-                statistics.add(found)
-    for subscription in index:
-        for clause in subscription.clauses:
-            wishes[preferred(equalities(clause), statistics)] += 1
-    plan = Plan.for_all(statistics, wishes)
-    writer = _Writer(plan)
-    for ordinal, subscription in enumerate(index):
-        entries = [
-            (clause, found) for clause in subscription.clauses if (found := equalities(clause)).satisfiable
-        ]
-        for clause, found in entries:
-            writer.add(ordinal, clause, found, repeated=len(entries) > 1)
+    writer = _write(index, Plan(index.statistics, limit=None))
+    if len(writer.pairs) > MAX_PAIRS:
+        # Rare: so many shapes of selectors that the pairs of the fewest must share those of the others.
+        writer = _write(index, Plan.of_commonest(index.statistics, writer.pairs))
     subscriptions = list(index)
     ids = pa.table(
         {
@@ -61,6 +48,19 @@ def freeze(index: Index, revision: int | None = None) -> Snapshot:
     return Snapshot(tables, attributes, depth, dict(writer.scanned), ids, revision)
 
 
+def _write(index: Index, plan: Plan) -> _Writer:
+    writer = _Writer(plan)
+    for ordinal, subscription in enumerate(index):
+        entries = []
+        for clause in subscription.clauses:
+            found = equalities(clause)
+            if found.satisfiable:
+                entries.append((clause, found))
+        for clause, found in entries:
+            writer.add(ordinal, clause, found, repeated=len(entries) > 1)
+    return writer
+
+
 def _utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -71,6 +71,7 @@ class _Writer:
     attributes: dict[str, int] = field(default_factory=dict)
     dictionaries: list[Dictionary] = field(default_factory=list)
     tuples: dict[Attributes, int] = field(default_factory=lambda: {SCAN: 0})
+    pairs: Counter[Attributes] = field(default_factory=Counter)
     scanned: Counter[str] = field(default_factory=Counter)
     ranged: set[int] = field(default_factory=set)
     coded: set[int] = field(default_factory=set)
@@ -100,6 +101,8 @@ class _Writer:
         """One entry for each combination of the clause's keys; a message finds at most one of them."""
         path = self.plan.path(found)
         filed = file_clause("", clause, found, path)
+        if len(path) == 2:
+            self.pairs[path] += 1
         if path == SCAN:
             self.scanned[scan_reason(clause)] += 1
         attributes = [self.attribute(name) for name in path]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
@@ -70,7 +70,6 @@ class Counters:
     candidates: int = 0
 
 
-@dataclass(slots=True)
 class Index:
     """Subscriptions by the equalities that their selectors share.
 
@@ -84,15 +83,15 @@ class Index:
     ['sub-1']
     """
 
-    last_match: Counters = field(default_factory=Counters)
-    _subscriptions: dict[str, Subscription] = field(default_factory=dict)
-    _filed: dict[str, tuple[Filed, ...]] = field(default_factory=dict)
-    _buckets: dict[Attributes, dict[tuple[Key, ...], dict[Filed, None]]] = field(default_factory=dict)
-    _statistics: Statistics = field(default_factory=Statistics)
-    _plan: Plan = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._plan = Plan(self._statistics)
+    def __init__(self) -> None:
+        self.last_match = Counters()
+        """What the latest `match` cost."""
+        self.statistics = Statistics()
+        """How crowded the keys of each attribute are."""
+        self._plan = Plan(self.statistics)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._filed: dict[str, tuple[Filed, ...]] = {}
+        self._buckets: dict[Attributes, dict[tuple[Key, ...], dict[Filed, None]]] = {}
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -214,7 +213,7 @@ class Index:
             found = equalities(clause)
             if not found.satisfiable:
                 continue
-            self._statistics.add(found)
+            self.statistics.add(found)
             attributes = self._plan.path(found)
             if len(attributes) == 2:
                 self._plan.pairs[attributes] += 1
@@ -228,7 +227,7 @@ class Index:
 
     def _unfile(self, subscription: str) -> None:
         for entry in self._filed[subscription]:
-            self._statistics.remove(equalities(entry.clause))
+            self.statistics.remove(equalities(entry.clause))
             buckets = self._buckets[entry.attributes]
             for keys in product(*entry.keys):
                 del buckets[keys][entry]

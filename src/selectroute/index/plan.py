@@ -9,7 +9,6 @@ bounded, not the clauses'.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from math import prod
 
 from selectroute.clauses.access import Equalities, Key
@@ -74,7 +73,10 @@ def preferred(equalities: Equalities, statistics: Statistics) -> Attributes:
         return SCAN
     if len(keys) == 1:
         return tuple(keys)
-    ranked = sorted(keys, key=lambda name: (statistics.crowding(name) * len(keys[name]), name))
+    # Between equals, what the message says itself: all topics may have the same levels.
+    ranked = sorted(
+        keys, key=lambda name: (statistics.crowding(name) * len(keys[name]), name[0] == "@", name)
+    )
     first, second = ranked[:2]
     if statistics.crowding(first) * len(keys[first]) < FEW:
         return (first,)
@@ -86,22 +88,22 @@ def preferred(equalities: Equalities, statistics: Statistics) -> Attributes:
 class Plan:
     """The tuples of attributes in use. Single attributes are always allowed, pairs up to `MAX_PAIRS`."""
 
-    def __init__(self, statistics: Statistics, pairs: Iterable[Attributes] = ()) -> None:
+    def __init__(self, statistics: Statistics, limit: int | None = MAX_PAIRS) -> None:
         self.statistics = statistics
-        self.pairs: Counter[Attributes] = Counter(pairs)
+        self.limit = limit
+        self.pairs: Counter[Attributes] = Counter()
 
     @classmethod
-    def for_all(cls, statistics: Statistics, wishes: Counter[Attributes]) -> Plan:
-        """A plan for known clauses: the pairs that most of them prefer."""
-        pairs = {wish: count for wish, count in wishes.items() if len(wish) == 2}
+    def of_commonest(cls, statistics: Statistics, wishes: Counter[Attributes]) -> Plan:
+        """A plan with the pairs that most clauses prefer, and no others."""
         plan = cls(statistics)
-        plan.pairs = Counter(dict(Counter(pairs).most_common(MAX_PAIRS)))
+        plan.pairs = Counter(dict(wishes.most_common(MAX_PAIRS)))
         return plan
 
     def path(self, equalities: Equalities) -> Attributes:
         """The attributes to file a clause under: the preferred ones, or the best that are in use."""
         wish = preferred(equalities, self.statistics)
-        if len(wish) < 2 or wish in self.pairs or len(self.pairs) < MAX_PAIRS:
+        if len(wish) < 2 or wish in self.pairs or self.limit is None or len(self.pairs) < self.limit:
             return wish
         keys = equalities.keys
         crowding = self.statistics.crowding

@@ -55,8 +55,8 @@ def verify_index(index: Index) -> None:
     _require(
         set(index._filed) == set(index._subscriptions), "what is filed is registered, and the other way round"
     )
-    _require(statistics.counts == index._statistics.counts, "the statistics count what is filed")
-    _require(statistics._squares == index._statistics._squares, "the sums of squares belong to the counts")
+    _require(statistics.counts == index.statistics.counts, "the statistics count what is filed")
+    _require(statistics._squares == index.statistics._squares, "the sums of squares belong to the counts")
     _require(pairs == index._plan.pairs, "the plan counts the entries of each pair")
     _require(len(pairs) <= MAX_PAIRS, "no more pairs are in use than the plan allows")
 

@@ -1,0 +1,45 @@
+"""The command line: ``selectroute NOUN VERB``. Results on standard output, progress and errors on standard
+error.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from selectroute.cli import index
+from selectroute.cli.demo import demo
+from selectroute.selector import InvalidSelectorError, SelectRouteError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command()(demo)
+app.add_typer(index.app, name="index")
+
+FAILURE, NOT_FOUND, CONFLICT, INVALID_SELECTOR = 1, 3, 4, 5
+"""Exit codes; 2 is wrong usage."""
+
+
+@app.callback()
+def _root() -> None:
+    """Route messages to every subscription whose topic filter and selector they satisfy."""
+
+
+def main() -> None:
+    """Run a command and exit with its code; an error of this package is one message, no traceback."""
+    try:
+        app()
+    except SelectRouteError as error:
+        print("\n".join([f"selectroute: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+        sys.exit(_exit_code(error))
+
+
+def _exit_code(error: SelectRouteError) -> int:
+    if isinstance(error, InvalidSelectorError):
+        return INVALID_SELECTOR
+    # Loaded here because most commands need no index, and this one needs Arrow.
+    from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError
+
+    if isinstance(error, SnapshotNotFoundError):
+        return NOT_FOUND
+    return CONFLICT if isinstance(error, RevisionExistsError) else FAILURE

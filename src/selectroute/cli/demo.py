@@ -1,0 +1,40 @@
+"""``selectroute demo``: the main job on real data, with nothing to set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+
+def demo(
+    messages: Annotated[int, typer.Option(help="Flights to route, 336,776 at most.")] = 336_776,
+    subscriptions: Annotated[int, typer.Option(help="Subscriptions to route them to.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="Seed of the subscriptions and of the check.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A new or empty folder; by default selectroute-demo here.", show_default=False),
+    ] = None,
+    verify: Annotated[
+        int,
+        typer.Option(help="Random messages to judge against every subscription by the reference evaluator."),
+    ] = 10,
+    cores: Annotated[
+        int | None, typer.Option(help="Cores that Spark may use; all of them by default.", show_default=False)
+    ] = None,
+) -> None:
+    """Route a year of real flights to 100,000 subscribers through Spark, and check the result."""
+    # Not at the top: the other commands must not wait for Spark and Arrow to be imported.
+    try:
+        from selectroute.demo.progress import Progress
+        from selectroute.demo.report import show
+        from selectroute.demo.run import Options, run
+    except ModuleNotFoundError as error:
+        typer.echo(f"selectroute: {error.name} is missing: pip install 'selectroute[demo]'", err=True)
+        raise typer.Exit(1) from error
+    outcome = run(Options(messages, subscriptions, seed, out, verify, cores), Progress())
+    show(outcome, Console(highlight=False))
+    if outcome.check.differences:
+        raise typer.Exit(1)

@@ -1,0 +1,159 @@
+"""``selectroute index build | stats | verify``: snapshots from the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from selectroute.selector import SelectRouteError
+
+app = typer.Typer(no_args_is_help=True, help="Build, inspect and verify snapshots of subscriptions.")
+
+
+class Output(StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="As a table for people, or as JSON.")]
+RevisionOption = Annotated[
+    int | None, typer.Option(help="The revision to read; the newest by default.", show_default=False)
+]
+Folder = Annotated[Path, typer.Argument(help="The snapshot folder, as written by `index build`.")]
+
+
+@app.command()
+def build(
+    subscriptions: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUBS.jsonl", help="Subscriptions, one JSON object a line; - reads standard input."
+        ),
+    ],
+    folder: Annotated[Path, typer.Argument(help="The snapshot folder; made if need be.")],
+    revision: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Publish under this revision, with the rows valid at it; by default the next one, "
+            "with the rows that still are.",
+            show_default=False,
+        ),
+    ] = None,
+    output: OutputOption = Output.table,
+) -> None:
+    """Read subscriptions, index them and publish a snapshot.
+
+    A line is {"id": "s1", "topic": "cars/+", "selector": "JMSType = 'car' AND weight > 2500"}; all but "id"
+    may be left out.
+    """
+    from selectroute.index.file_format import publish
+    from selectroute.index.registration import build_index
+
+    started = time.perf_counter()
+    with _opened(subscriptions) as lines, _progress("reading subscriptions") as advance:
+        index = build_index(lines, revision, advance)
+    read = time.perf_counter()
+    with _progress("freezing and publishing"):
+        snapshot = index.freeze(revision)
+        published = publish(snapshot, folder)
+    done = time.perf_counter()
+    result = {
+        "revision": published,
+        "subscriptions": len(snapshot),
+        "bytes": snapshot.nbytes,
+        "scanned": dict(snapshot.scanned),
+        "seconds": {"read": round(read - started, 3), "freeze_and_publish": round(done - read, 3)},
+    }
+    if output is Output.json:
+        print(json.dumps(result))
+        return
+    console = Console(highlight=False)
+    size, seconds = f"{snapshot.nbytes:,} bytes", f"{done - started:.1f} s"
+    console.print(f"revision {published}: {len(snapshot):,} subscriptions, {size}, {seconds}", soft_wrap=True)
+    _print_scanned(console, dict(snapshot.scanned))
+
+
+@app.command()
+def stats(folder: Folder, revision: RevisionOption = None, output: OutputOption = Output.table) -> None:
+    """Show what a snapshot is made of: access keys, how crowded they are, what is scanned and why."""
+    from selectroute.index.snapshot import Snapshot
+    from selectroute.index.statistics import statistics
+
+    found = statistics(Snapshot.open(folder, revision))
+    if output is Output.json:
+        print(json.dumps(asdict(found)))
+        return
+    console = Console(highlight=False)
+    console.print(
+        f"revision {found.revision}: {found.subscriptions:,} subscriptions, {found.entries:,} entries, "
+        f"{found.programs:,} programs, {found.bytes:,} bytes ({found.bytes_per_subscription:.1f} each)",
+        soft_wrap=True,
+    )
+    console.print(f"reads {', '.join(found.reads) or 'no column'}", soft_wrap=True)
+    table = Table("access key", box=None)
+    for name in ("keys", "entries", "under the fullest key"):
+        table.add_column(name, justify="right")
+    for row in found.tuples:
+        name = ", ".join(row.attributes) or "(scan list)"
+        table.add_row(name, f"{row.keys:,}", f"{row.entries:,}", f"{row.largest:,}")
+    console.print(table)
+    _print_scanned(console, found.scanned)
+
+
+@app.command()
+def verify(folder: Folder, revision: RevisionOption = None) -> None:
+    """Check a snapshot: every SHA-256, and every invariant of its arrays."""
+    from selectroute.index.snapshot import Snapshot
+    from selectroute.index.verify import verify_snapshot
+
+    with _progress("verifying"):
+        snapshot = Snapshot.open(folder, revision)
+        verify_snapshot(snapshot)
+    Console(highlight=False).print(f"revision {snapshot.revision}: {len(snapshot):,} subscriptions, sound")
+
+
+def _print_scanned(console: Console, scanned: dict[str, int]) -> None:
+    for reason, count in scanned.items():
+        console.print(f"{count:,} clauses are scanned for every message: {reason}", soft_wrap=True)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[IO[str]]:
+    if name == "-":
+        yield sys.stdin
+        return
+    try:
+        file = open(name, encoding="utf-8")  # noqa: SIM115  # closed below; its errors are not those of reading
+    except OSError as error:
+        print(f"selectroute: {name} cannot be read: {error.strerror}", file=sys.stderr)
+        raise typer.Exit(3) from error
+    with file:
+        try:
+            yield file
+        except UnicodeDecodeError as error:
+            raise SelectRouteError(f"{name} is not UTF-8: {error.reason}") from error
+
+
+@contextmanager
+def _progress(what: str) -> Iterator:  # type: ignore[type-arg]
+    """A line on standard error that shows how far it is, only where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what)
+        yield lambda done: progress.update(task, description=f"{what}: {done:,}")
