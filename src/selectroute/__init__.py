@@ -1,11 +1,11 @@
 """selectroute: route every message to every subscription whose topic filter and selector it satisfies.
 
-The stages, one folder each: ``selector`` (text → checked expression), ``clauses`` (expression → clauses), ``topics``
-(filters → the same clauses), ``index`` (clauses → index → snapshot), ``match`` (snapshot × Arrow columns → matches),
-``spark`` (the same as columns and streams of Spark).
+The stages, one folder each: ``selector`` (text → checked expression), ``clauses`` (expression → clauses),
+``topics`` (filters → the same clauses), ``index`` (clauses → index → snapshot), ``match`` (snapshot × Arrow
+columns → matches), ``spark`` (the same as columns and streams of Spark).
 
-Importing the package loads the selector language only, which needs nothing but the standard library; `Index`, `Snapshot` and
-`publish` load NumPy and Arrow when they are first used.
+Importing the package loads the selector language only, which needs nothing but the standard library; `Index`,
+`Snapshot` and `publish` load NumPy and Arrow when they are first used.
 """
 
 from __future__ import annotations

@@ -1,0 +1,88 @@
+"""Stage 1: from text to a checked expression, and the meaning of that expression.
+
+    str ─tokenize→ Token* ─parse, check→ Expr ─evaluate(message)→ TRUE | FALSE | UNKNOWN
+
+A subscriber writes a selector, such as ``JMSType = 'car' AND color = 'blue' AND weight > 2500``. `tokens`
+cuts the text into words, numbers and symbols with one compiled pattern; `numbers` reads Java's numeric
+literals exactly and `names` knows which characters Java allows in an identifier. `parser` builds an `ast`
+tree by operator precedence with explicit stacks: any depth of nesting is fine, and a million selectors are
+read when a broker starts, so it is quick. Every node keeps its span in the text. `check` rejects on the way
+what no message could make well-typed, such as ``'a' < 'b'``.
+
+What is wrong with a text is an `InvalidSelectorError`: a kind out of one table in `errors`, the exact span,
+what was expected there and a hint. No other exception leaves this stage, whatever the text.
+
+`evaluate` is the meaning. It reads like the standard, rule by rule, and is slow; every faster engine of
+this package must agree with it on every selector and message. Values are Java's (`values`: eight types,
+binary promotion, wrapping integers, floats of two widths), truth is Kleene's (`truth`), and NULL is what a
+message does not have. `like` matches patterns without any regular expression. `explain` shows the same
+evaluation as a tree with each truth, value and type seen.
+
+`printer` writes a tree back as canonical text, and ``parse(to_text(tree)) == tree``. `dialect` is a record
+of all that differs between dialects; nothing else in the package knows which dialect it serves.
+
+`Selector` ties these together for one text, and `Message` holds what selectors read, with its form on the
+wire. The whole stage uses the standard library only.
+
+Read in this order: dialect, tokens, parser, ast, values, evaluate.
+"""
+
+from selectroute.selector.ast import Expr, children, postorder
+from selectroute.selector.dialect import DIALECTS, JMS, Dialect, UnknownDialectError, dialect
+from selectroute.selector.errors import KINDS, InvalidSelectorError, SelectRouteError
+from selectroute.selector.evaluate import evaluate
+from selectroute.selector.explain import Explanation, explain
+from selectroute.selector.like import LikeOp, compile_like, like
+from selectroute.selector.message import Message, MessageError
+from selectroute.selector.parser import parse
+from selectroute.selector.printer import to_text
+from selectroute.selector.selector import Selector
+from selectroute.selector.source import Span
+from selectroute.selector.truth import Truth
+from selectroute.selector.values import (
+    Byte,
+    Double,
+    Float,
+    Int,
+    Long,
+    Short,
+    Value,
+    coerce,
+    type_name,
+)
+
+__all__ = [
+    "DIALECTS",
+    "JMS",
+    "KINDS",
+    "Byte",
+    "Dialect",
+    "Double",
+    "Explanation",
+    "Expr",
+    "Float",
+    "Int",
+    "InvalidSelectorError",
+    "LikeOp",
+    "Long",
+    "Message",
+    "MessageError",
+    "SelectRouteError",
+    "Selector",
+    "Short",
+    "Span",
+    "Truth",
+    "UnknownDialectError",
+    "Value",
+    "children",
+    "coerce",
+    "compile_like",
+    "dialect",
+    "evaluate",
+    "explain",
+    "like",
+    "parse",
+    "postorder",
+    "to_text",
+    "type_name",
+]

@@ -1,0 +1,210 @@
+"""The errors of the package, and every kind of invalid selector with its sentence, an example and a hint.
+
+A raise site names a kind and a span (and what was expected there); everything that people read is written
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from selectroute.selector.source import Span, excerpt, position
+
+MQRC_SELECTION_NOT_AVAILABLE = 2551
+"""The reason code of a selector that is invalid when it is presented."""
+
+
+class SelectRouteError(Exception):
+    """The base of every error that this package raises."""
+
+
+class Kind(NamedTuple):
+    """One way in which a text is no selector."""
+
+    sentence: str
+    example: str
+    hint: str | None = None
+
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        # the text as a whole
+        "too-long": Kind(
+            "the selector is longer than the limit", "a = 1", "the limit is an option of Selector"
+        ),
+        "blank": Kind(
+            "the selector holds nothing but white space",
+            "  ",
+            "the empty string is the selector that matches every message",
+        ),
+        # words and literals
+        "unexpected-character": Kind("no selector has this character outside a string", "a # b"),
+        "not-a-character": Kind("half of a surrogate pair is no character", "a = '\ud800'"),
+        "unterminated-string": Kind(
+            "string literal is never closed",
+            "region = 'EMEA AND price > 10",
+            "write '' for a quote inside a string",
+        ),
+        "double-quotes": Kind(
+            "a string stands in single quotes", 'color = "blue"', "write 'text' with single quotes"
+        ),
+        "unknown-operator": Kind("selectors have no such operator", "a == 1"),
+        "malformed-number": Kind(
+            "this is no number",
+            "a = 1_",
+            "a number must be set apart from what follows; digits may only be joined by _ between them",
+        ),
+        "malformed-octal": Kind(
+            "a leading zero makes a number octal, and 8 and 9 are no octal digits",
+            "a = 09",
+            "leave the zero out",
+        ),
+        "integer-out-of-range": Kind(
+            "the exact number is outside the range of a Java long",
+            "a = 9223372036854775808",
+            "an approximate number such as 1E19 has a wider range",
+        ),
+        "number-too-large": Kind("the approximate number is too large for its type", "a = 1E309"),
+        "number-too-small": Kind(
+            "the approximate number is not zero but would be rounded to it", "a = 1E-400"
+        ),
+        "reserved-word": Kind("a reserved word is no name", "order = 1 AND like = 2"),
+        "null-literal": Kind(
+            "NULL is no value to compare or compute with", "a = NULL", "write IS NULL or IS NOT NULL"
+        ),
+        "unknown-header": Kind(
+            "no selector can read this header",
+            "JMSMessageId = 'ID:1'",
+            "names that begin with JMS are the headers that selectors read, or begin with JMSX or JMS_",
+        ),
+        # grammar
+        "unexpected-token": Kind("this cannot stand here", "a = 1 b"),
+        "unexpected-end": Kind("the selector ends too early", "a = "),
+        "unclosed-parenthesis": Kind("the parenthesis is never closed", "(a = 1"),
+        "unopened-parenthesis": Kind("the parenthesis was never opened", "a = 1)"),
+        "misplaced-not": Kind(
+            "NOT cannot be an operand", "a = NOT b", "put it in parentheses, as in a = (NOT b)"
+        ),
+        "chained-comparison": Kind(
+            "comparisons do not chain", "1 < a < 5", "join two comparisons by AND, or use BETWEEN"
+        ),
+        "empty-list": Kind("a list of IN holds at least one string", "a IN ()"),
+        # types
+        "not-a-condition": Kind(
+            "this is a value, not true or false",
+            "weight + 1",
+            "compare it with something",
+        ),
+        "not-a-number": Kind("this is no number, and can be no operand here", "'a' + 1 = 2"),
+        "not-a-name": Kind("this operator wants a name on its left", "'abc' LIKE 'a%'"),
+        "not-a-string": Kind("a string literal is wanted here", "a IN (1, 2)"),
+        "string-order": Kind("strings can only be compared by = and <>", "name > 'x'"),
+        "boolean-order": Kind("true and false can only be compared by = and <>", "flag > TRUE"),
+        "unlike-types": Kind("values of these types are never comparable", "'a' = 1"),
+        "bad-escape": Kind("the escape is exactly one character", "a LIKE 'x' ESCAPE 'ab'"),
+        "bad-pattern": Kind(
+            "the pattern ends in an escape that escapes nothing",
+            "a LIKE 'x!' ESCAPE '!'",
+            "double the escape character to match it",
+        ),
+    }
+)
+"""Every kind of `InvalidSelectorError`: what it says, an example of it, and the usual hint."""
+
+_PLACE_COLUMN = 64  # where "(dialect …)" begins on the first line of an error, when the sentence leaves room
+
+
+class Fault(Exception):
+    """What a raise site of the parser says: kind, span, what was expected, a hint better than the kind's.
+
+    `parser.parse` adds the text and the dialect and raises it as an InvalidSelectorError.
+    """
+
+    def __init__(
+        self, kind: str, span: Span, expected: tuple[str, ...] = (), hint: str | None = None
+    ) -> None:
+        super().__init__(kind, span, expected, hint)
+        self.kind = kind
+        self.span = span
+        self.expected = expected
+        self.hint = hint
+
+
+class InvalidSelectorError(SelectRouteError):
+    """A text that is no selector: what is wrong (`kind`, see `KINDS`), where (`span`), how to put it right.
+
+    ``str()`` renders it with the place underlined; `to_dict` gives it as data. `expected` names what could
+    stand at the span, if that is known; `hint` is the suggestion to show, the kind's own unless the place
+    has a better one. `reason` is the MQ reason code.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        text: str,
+        span: Span,
+        expected: tuple[str, ...] = (),
+        *,
+        hint: str | None = None,
+        dialect: str = "jms",
+        reason: int = MQRC_SELECTION_NOT_AVAILABLE,
+    ) -> None:
+        super().__init__(kind, text, span)
+        self.kind = kind
+        self.text = text
+        self.span = span
+        self.expected = expected
+        self.hint = hint or KINDS[kind].hint
+        self.dialect = dialect
+        self.reason = reason
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, in one clause."""
+        return KINDS[self.kind].sentence
+
+    @property
+    def underlined(self) -> str:
+        """The part of the text that is at fault."""
+        return self.text[self.span.start : self.span.end]
+
+    def __str__(self) -> str:
+        line, column = position(self.text, self.span.start)
+        place = f"line {line}, column {column}" if line > 1 else f"column {column}"
+        shown, carets = excerpt(self.text, self.span)
+        lines = [
+            f"{f'{self.kind}: {self.sentence}':<{_PLACE_COLUMN - 1}} (dialect {self.dialect}, {place})",
+            f"  {shown}",
+            f"  {carets}",
+        ]
+        if self.expected:
+            lines.append(f"expected: {_either(self.expected)}")
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as plain data; offset and length count code points, line and column start at 1."""
+        line, column = position(self.text, self.span.start)
+        return {
+            "kind": self.kind,
+            "message": self.sentence,
+            "dialect": self.dialect,
+            "offset": self.span.start,
+            "length": self.span.end - self.span.start,
+            "line": line,
+            "column": column,
+            "expected": list(self.expected),
+            "hint": self.hint,
+            "reason": self.reason,
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {"hint": self.hint, "dialect": self.dialect, "reason": self.reason}
+        return type(self), (self.kind, self.text, self.span, self.expected), state
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

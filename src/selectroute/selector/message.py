@@ -1,0 +1,307 @@
+"""Messages: headers and typed properties, a topic and a body that is only carried; their form on the wire.
+
+The wire form is JSON: a plain string, boolean or number is a string, boolean, long (an integer) or double;
+the object ``{"type": "int", "value": 3000}`` gives any other type; ``null`` is NULL. What JSON cannot write
+as a number, the object form writes as "NaN", "Infinity" and "-Infinity".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.source import SURROGATE
+from selectroute.selector.values import (
+    Byte,
+    Double,
+    Float,
+    Int,
+    Long,
+    Short,
+    Value,
+    coerce,
+    type_name,
+)
+
+MAX_PROPERTIES = 1_000
+"""The most properties that one message may have."""
+
+MAX_NAME_LENGTH = 4_095
+"""The longest name of a property, in characters."""
+
+HEADER_TYPES: Final[Mapping[str, type]] = MappingProxyType(
+    {
+        "JMSDeliveryMode": str,
+        "JMSPriority": Int,
+        "JMSMessageID": str,
+        "JMSTimestamp": Long,
+        "JMSCorrelationID": str,
+        "JMSType": str,
+        # Headers that messages have and no `jms` selector reads.
+        "JMSDestination": str,
+        "JMSReplyTo": str,
+        "JMSExpiration": Long,
+        "JMSDeliveryTime": Long,
+        "JMSRedelivered": bool,
+    }
+)
+"""Every header of a message and its type, which the name fixes."""
+
+DELIVERY_MODES = ("PERSISTENT", "NON_PERSISTENT")
+
+_INTEGERS: Final[dict[str, type[Byte | Short | Int | Long]]] = {
+    "byte": Byte,
+    "short": Short,
+    "int": Int,
+    "long": Long,
+}
+_FLOATS: Final[dict[str, type[Float | Double]]] = {"float": Float, "double": Double}
+_NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_TYPES: Final = ("boolean", *_INTEGERS, *_FLOATS, "string")
+_MEMBERS: Final = ("headers", "properties", "topic", "body")
+
+
+class MessageError(SelectRouteError):
+    """Something that is no message. `place` names the part at fault, such as ``properties.weight``."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(place, problem)
+        self.place = place
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}"
+
+
+class Message:
+    """A message: its headers and properties are what selectors read; topic and body are carried.
+
+    Plain Python values stand for their types (an int for a long, a float for a double); ``Int(3000)`` and
+    the like give any other. Headers take the type of their name. Raises MessageError for anything that is
+    no message.
+    """
+
+    __slots__ = ("_values", "body", "headers", "properties", "topic")
+
+    headers: Mapping[str, Value | None]
+    properties: Mapping[str, Value | None]
+    topic: str | None
+    body: bytes | str | None
+
+    def __init__(
+        self,
+        headers: Mapping[str, object] | None = None,
+        properties: Mapping[str, object] | None = None,
+        topic: str | None = None,
+        body: bytes | str | None = None,
+    ) -> None:
+        own_headers = _checked("headers", headers, _header)
+        own_properties = _checked("properties", properties, _property)
+        if len(own_properties) > MAX_PROPERTIES:
+            raise MessageError("properties", f"more than {MAX_PROPERTIES:,} of them")
+        if topic is not None:
+            _text("topic", topic)
+        if body is not None and not isinstance(body, bytes):
+            _text("body", body)
+        self.headers = MappingProxyType(own_headers)
+        self.properties = MappingProxyType(own_properties)
+        self.topic = topic
+        self.body = body
+        self._values = own_properties | own_headers
+
+    def value(self, name: str) -> Value | None:
+        """Return the header or property called `name`; None, NULL, if the message has none. O(1)."""
+        return self._values.get(name)
+
+    @classmethod
+    def from_json(cls, data: object) -> Message:
+        """Return the message that parsed JSON in the wire form describes. The inverse of `to_json`."""
+        if not isinstance(data, Mapping):
+            raise MessageError("message", f"an object is wanted, not {_described(data)}")
+        for member in data:
+            if member not in _MEMBERS:
+                raise MessageError(str(member), f"a message has {', '.join(_MEMBERS)}")
+        body = data.get("body")
+        if isinstance(body, Mapping):
+            body = _bytes("body", body)
+        return cls(
+            headers=_read("headers", data.get("headers")),
+            properties=_read("properties", data.get("properties")),
+            topic=data.get("topic"),
+            body=body,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the wire form, for ``json.dumps``; what is empty is left out."""
+        data: dict[str, Any] = {}
+        if self.headers:
+            # Their names give headers their types.
+            data["headers"] = {name: getattr(value, "value", value) for name, value in self.headers.items()}
+        if self.properties:
+            data["properties"] = {name: to_wire(value) for name, value in self.properties.items()}
+        if self.topic is not None:
+            data["topic"] = self.topic
+        if isinstance(self.body, bytes):
+            data["body"] = {"type": "bytes", "value": self.body.hex()}
+        elif self.body is not None:
+            data["body"] = self.body
+        return data
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self._values.items()), self.topic, self.body))
+
+    def __repr__(self) -> str:
+        parts = zip(_MEMBERS, self._parts(), strict=True)
+        return f"Message({', '.join(f'{name}={part!r}' for name, part in parts if part)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Message, self._parts()
+
+    def _parts(self) -> tuple[dict[str, Value | None], dict[str, Value | None], str | None, Any]:
+        return dict(self.headers), dict(self.properties), self.topic, self.body
+
+
+def to_wire(value: Value | None) -> Any:
+    """Return a value in the wire form: plain if JSON's own types say it all, else an object with its type."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    number = value.value
+    if isinstance(number, float) and not math.isfinite(number):
+        number_text = "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+        return {"type": type_name(value), "value": number_text}
+    if isinstance(value, Long | Double):
+        return number
+    return {"type": type_name(value), "value": number}
+
+
+def from_wire(place: str, data: object) -> Value | None:
+    """Return the value that `data`, parsed JSON, stands for. Raises MessageError at `place`."""
+    if not isinstance(data, Mapping):
+        return _coerced(place, data)
+    if set(data) != {"type", "value"}:
+        raise MessageError(place, 'a typed value is {"type": …, "value": …}')
+    name, plain = data["type"], data["value"]
+    if name not in _TYPES:
+        raise MessageError(place, f"no property has the type {_described(name)}; {_either(_TYPES)}")
+    if plain is None:
+        return None
+    try:
+        return _typed(name, plain)
+    except (TypeError, ValueError, OverflowError):
+        raise MessageError(place, f"{_described(plain)} is no {name}") from None
+
+
+def _typed(name: str, plain: Any) -> Value:
+    if name in _INTEGERS:
+        return _INTEGERS[name](plain)
+    if name in _FLOATS:
+        number: Any = _NON_FINITE.get(plain) if isinstance(plain, str) else plain
+        return _FLOATS[name](number)
+    wanted = bool if name == "boolean" else str
+    if not isinstance(plain, wanted):
+        raise TypeError
+    return plain
+
+
+def _read(place: str, data: object) -> dict[str, Value | None]:
+    if data is None:
+        return {}
+    if not isinstance(data, Mapping):
+        raise MessageError(place, f"an object is wanted, not {_described(data)}")
+    return {name: from_wire(f"{place}.{_shown(name)}", value) for name, value in data.items()}
+
+
+def _checked(
+    place: str, given: Mapping[str, object] | None, check: Callable[[str, str, object], Value | None]
+) -> dict[str, Value | None]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise MessageError(place, f"a mapping is wanted, not {_described(given)}")
+    return {name: check(f"{place}.{_shown(name)}", name, thing) for name, thing in given.items()}
+
+
+def _header(place: str, name: str, thing: object) -> Value | None:
+    kind = HEADER_TYPES.get(name)
+    if kind is None:
+        raise MessageError(place, "no message has this header")
+    value = _coerced(place, thing)
+    if value is None:
+        return None
+    if kind in (Int, Long) and isinstance(value, Byte | Short | Int | Long):
+        try:
+            value = kind(value.value)
+        except ValueError as error:
+            raise MessageError(place, str(error)) from None
+    if type(value) is not kind:
+        raise MessageError(place, f"this header is {_article(kind)}, not {_described(thing)}")
+    if name == "JMSPriority" and not 0 <= value.value <= 9:  # type: ignore[union-attr]
+        raise MessageError(place, f"a priority is 0 to 9, not {value.value}")  # type: ignore[union-attr]
+    if name == "JMSDeliveryMode" and value not in DELIVERY_MODES:
+        raise MessageError(place, f"{_either(DELIVERY_MODES)}, not {_described(value)}")
+    return value
+
+
+def _property(place: str, name: str, thing: object) -> Value | None:
+    _text(place, name)
+    if not name:
+        raise MessageError(place, "a property has a name")
+    if len(name) > MAX_NAME_LENGTH:
+        raise MessageError(place, f"its name is longer than {MAX_NAME_LENGTH:,} characters")
+    if name in HEADER_TYPES:
+        raise MessageError(place, "this is a header, no property")
+    return _coerced(place, thing)
+
+
+def _coerced(place: str, thing: object) -> Value | None:
+    try:
+        value = coerce(thing)
+    except (TypeError, ValueError) as error:
+        raise MessageError(place, str(error)) from None
+    if isinstance(value, str):
+        _text(place, value)
+    return value
+
+
+def _text(place: str, text: object) -> None:
+    """Check a string: half of a surrogate pair is no character and no store or wire could carry it."""
+    if not isinstance(text, str):
+        raise MessageError(place, f"a string is wanted, not {_described(text)}")
+    if not text.isascii() and SURROGATE.search(text):
+        raise MessageError(place, "half of a surrogate pair is no character")
+
+
+def _bytes(place: str, data: Mapping[str, object]) -> bytes:
+    if set(data) != {"type", "value"} or data["type"] != "bytes" or not isinstance(data["value"], str):
+        raise MessageError(place, 'bytes are {"type": "bytes", "value": "<hex>"}')
+    try:
+        return bytes.fromhex(data["value"])
+    except ValueError:
+        raise MessageError(place, "its bytes are pairs of hexadecimal digits") from None
+
+
+def _described(thing: object) -> str:
+    """Show something of the user's in an error: short, and safe to print."""
+    plain = isinstance(thing, str | bool | float) or (isinstance(thing, int) and thing.bit_length() <= 64)
+    shown = ascii(thing) if plain else type(thing).__name__
+    return shown if len(shown) <= 40 else f"{shown[:39]}…"
+
+
+def _shown(name: object) -> str:
+    return name if isinstance(name, str) and name.isprintable() and len(name) <= 80 else _described(name)
+
+
+def _article(kind: type) -> str:
+    return {str: "a string", bool: "a boolean", Int: "an int", Long: "a long"}[kind]
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return f"it is {', '.join(names[:-1])} or {names[-1]}"

@@ -1,0 +1,160 @@
+"""Messages: typed properties, headers whose names fix their types, the wire form, and what is no message."""
+
+import json
+import math
+import pickle
+from typing import Any
+
+import pytest
+
+from selectroute.selector import Byte, Double, Float, Int, Long, Message, MessageError, Short
+from selectroute.selector.message import MAX_NAME_LENGTH, MAX_PROPERTIES
+
+WIRE = {
+    "headers": {"JMSType": "car", "JMSPriority": 4, "JMSTimestamp": 1700000000000, "JMSRedelivered": False},
+    "properties": {
+        "weight": {"type": "int", "value": 3000},
+        "b": {"type": "byte", "value": -1},
+        "s": {"type": "short", "value": 7},
+        "l": 5,
+        "d": 5.0,
+        "f": {"type": "float", "value": 0.5},
+        "nan": {"type": "double", "value": "NaN"},
+        "inf": {"type": "float", "value": "-Infinity"},
+        "color": "blue",
+        "flag": True,
+        "none": None,
+    },
+    "topic": "cars/eu",
+    "body": "text",
+}
+
+
+def test_plain_values_are_string_boolean_long_and_double():
+    message = Message(properties={"a": "x", "b": True, "c": 5, "d": 5.0, "e": None, "f": Int(3)})
+    assert [message.value(name) for name in "abcdefg"] == [
+        "x",
+        True,
+        Long(5),
+        Double(5.0),
+        None,
+        Int(3),
+        None,
+    ]
+
+
+def test_the_wire_form_gives_every_type():
+    message = Message.from_json(WIRE)
+    assert message.value("weight") == Int(3000) and message.value("b") == Byte(-1)
+    assert message.value("s") == Short(7) and message.value("l") == Long(5)
+    assert message.value("d") == Double(5.0) and message.value("f") == Float(0.5)
+    assert message.value("nan") == Double(math.nan) and message.value("inf") == Float(-math.inf)
+    assert message.value("flag") is True and message.value("none") is None
+    assert message.topic == "cars/eu" and message.body == "text"
+
+
+def test_the_wire_form_survives_the_round_trip():
+    message = Message.from_json(WIRE)
+    assert message.to_json() == WIRE
+    assert Message.from_json(json.loads(json.dumps(message.to_json()))) == message
+    assert Message.from_json({}) == Message() and Message().to_json() == {}
+
+
+def test_typed_plain_types_may_be_spelled_out():
+    wire = {"a": {"type": "string", "value": "x"}, "b": {"type": "boolean", "value": True}}
+    wire |= {"c": {"type": "long", "value": 1}, "d": {"type": "double", "value": 1}}
+    wire |= {"e": {"type": "int", "value": None}}
+    message = Message.from_json({"properties": wire})
+    assert [message.value(name) for name in "abcde"] == ["x", True, Long(1), Double(1.0), None]
+
+
+def test_a_body_is_carried_as_text_or_bytes():
+    message = Message.from_json({"body": {"type": "bytes", "value": "00fF"}})
+    assert message.body == b"\x00\xff" and Message.from_json(message.to_json()) == message
+
+
+def test_headers_take_the_type_of_their_name():
+    message = Message(headers={"JMSPriority": 4, "JMSTimestamp": Int(5), "JMSType": None, "JMSExpiration": 0})
+    assert message.value("JMSPriority") == Int(4) and message.value("JMSTimestamp") == Long(5)
+    assert message.value("JMSType") is None and message.value("JMSMessageID") is None
+
+
+@pytest.mark.parametrize(
+    ("wire", "place"),
+    [
+        ([], "message"),
+        ({"property": {}}, "property"),
+        ({"headers": []}, "headers"),
+        ({"headers": {"Type": "x"}}, "headers.Type"),
+        ({"headers": {"JMSType": 5}}, "headers.JMSType"),
+        ({"headers": {"JMSPriority": 10}}, "headers.JMSPriority"),
+        ({"headers": {"JMSPriority": True}}, "headers.JMSPriority"),
+        ({"headers": {"JMSPriority": 4.0}}, "headers.JMSPriority"),
+        ({"headers": {"JMSPriority": 2**40}}, "headers.JMSPriority"),
+        ({"headers": {"JMSDeliveryMode": 2}}, "headers.JMSDeliveryMode"),
+        ({"headers": {"JMSDeliveryMode": "persistent"}}, "headers.JMSDeliveryMode"),
+        ({"headers": {"JMSTimestamp": 2**63}}, "headers.JMSTimestamp"),
+        ({"properties": 5}, "properties"),
+        ({"properties": {"weight": [1]}}, "properties.weight"),
+        ({"properties": {"weight": 2**63}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "int", "value": 2**31}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "int", "value": 1.0}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "int", "value": "1"}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "int", "value": True}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "float", "value": "nan"}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "string", "value": 1}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "boolean", "value": 1}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "bytes", "value": "00"}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": [], "value": "00"}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "int"}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "int", "value": 1, "unit": "kg"}}}, "properties.weight"),
+        ({"properties": {"color": "\ud800"}}, "properties.color"),
+        ({"properties": {"": 1}}, "properties."),
+        ({"properties": {"JMSType": "x"}}, "properties.JMSType"),
+        ({"topic": 5}, "topic"),
+        ({"topic": "\ud800"}, "topic"),
+        ({"body": {"a": 1}}, "body"),
+        ({"body": {"type": "bytes", "value": "0"}}, "body"),
+        ({"body": 5}, "body"),
+    ],
+)
+def test_what_is_no_message_is_an_error_that_names_the_place(wire, place):
+    with pytest.raises(MessageError) as caught:
+        Message.from_json(wire)
+    assert caught.value.place == place
+    assert str(caught.value).startswith(f"{place}: ")
+
+
+def test_names_and_their_number_are_limited():
+    Message(properties={"n" * MAX_NAME_LENGTH: 1})
+    with pytest.raises(MessageError, match="longer than 4,095"):
+        Message(properties={"n" * (MAX_NAME_LENGTH + 1): 1})
+    Message(properties={f"p{i}": i for i in range(MAX_PROPERTIES)})
+    with pytest.raises(MessageError, match="more than 1,000"):
+        Message(properties={f"p{i}": i for i in range(MAX_PROPERTIES + 1)})
+    no_names: list[Any] = ["\ud800", 5]
+    for name in no_names:
+        with pytest.raises(MessageError):
+            Message(properties={name: 1})
+
+
+def test_the_constructor_checks_as_the_wire_does():
+    wrong: list[dict[str, Any]] = [{"properties": [("a", 1)]}, {"headers": 5}]
+    for arguments in (
+        *wrong,
+        {"properties": {"a": b"x"}},
+        {"headers": {"JMSType": 1}},
+        {"topic": 1},
+        {"body": 1},
+    ):
+        with pytest.raises(MessageError):
+            Message(**arguments)
+
+
+def test_messages_are_immutable_values():
+    message = Message.from_json(WIRE)
+    with pytest.raises(TypeError):
+        message.properties["weight"] = Int(1)  # type: ignore[index]
+    assert hash(message) == hash(Message.from_json(WIRE)) and message != Message() and message != 5
+    assert pickle.loads(pickle.dumps(message)) == message  # noqa: S301  # bytes of this very line
+    assert repr(Message(properties={"a": 1}, topic="t")) == "Message(properties={'a': Long(1)}, topic='t')"

@@ -1,0 +1,195 @@
+"""The selector as its users see it, its canonical text and its explanation."""
+
+import copy
+import pickle
+
+import pytest
+
+from selectroute.selector import (
+    JMS,
+    Double,
+    Float,
+    Int,
+    Long,
+    Message,
+    Selector,
+    Truth,
+    UnknownDialectError,
+    compile_like,
+    dialect,
+    like,
+    parse,
+    to_text,
+)
+from selectroute.selector.ast import And, Comparison, Identifier, Literal, Not, Or, Unary
+
+CAR = Selector("JMSType = 'car' AND color = 'blue' AND weight > 2500")
+DEEP = 20_000
+
+
+def test_a_selector_matches_when_it_is_true():
+    message = Message(headers={"JMSType": "car"}, properties={"color": "blue", "weight": Int(3000)})
+    assert CAR.evaluate(message) is Truth.TRUE and CAR.matches(message)
+
+
+def test_unknown_and_false_do_not_match():
+    assert CAR.evaluate(Message()) is Truth.UNKNOWN and not CAR.matches(Message())
+    red = Message(properties={"color": "red"})
+    assert CAR.evaluate(red) is Truth.FALSE and not CAR.matches(red)
+
+
+def test_the_empty_string_is_no_selector_and_matches_all():
+    everything = Selector("")
+    assert everything.expression is None and everything.identifiers == () and everything.canonical == ""
+    assert everything.matches(Message()) and everything.explain(Message()).truth is Truth.TRUE
+    assert str(everything.explain(Message())) == "TRUE    no selector: every message matches"
+
+
+def test_identifiers_are_sorted_and_named_once():
+    assert Selector("b = 1 AND a LIKE 'x' AND (b IN ('y') OR NOT c)").identifiers == ("a", "b", "c")
+
+
+def test_selectors_are_values():
+    again = Selector(CAR.text)
+    assert again == CAR and hash(again) == hash(CAR) and Selector("a") != Selector("(a)") and CAR.text != CAR
+    assert repr(CAR) == f"Selector({CAR.text!r})"
+    assert copy.copy(CAR) == copy.deepcopy(CAR) == pickle.loads(pickle.dumps(CAR)) == CAR  # noqa: S301  # bytes of this very line
+
+
+def test_a_deep_selector_lives_like_any_other():
+    nots = Selector("NOT " * 100_000 + "a", max_length=10**7)
+    assert nots.matches(Message(properties={"a": True}))
+    selector = Selector("a AND (" * DEEP + "- " * DEEP + "b < 1" + ")" * DEEP, max_length=10**7)
+    message = Message(properties={"a": True, "b": 0})
+    assert selector.evaluate(message) is selector.explain(message).truth is Truth.TRUE
+    assert selector.identifiers == ("a", "b")
+    assert copy.deepcopy(selector) == selector == pickle.loads(pickle.dumps(selector))  # noqa: S301  # bytes of this very line
+
+
+def test_an_unknown_dialect_names_the_nearest():
+    with pytest.raises(UnknownDialectError, match="did you mean 'jms'"):
+        Selector("a", dialect="jmss")
+    with pytest.raises(ValueError, match="the dialects are jms"):
+        dialect("sql")
+    assert dialect("jms") is JMS and Selector("a").dialect == "jms"
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("a=1and".replace("1and", "1 and ") + "b<>'it''s'", "a = 1 AND b <> 'it''s'"),
+        ("((a = 1))", "a = 1"),
+        ("(a OR b) and (c and a)", "(a OR b) AND (c AND a)"),
+        ("(a AND b) OR c", "a AND b OR c"),
+        ("not ( not (a = 1))", "NOT NOT a = 1"),
+        ("NOT (a AND b)", "NOT (a AND b)"),
+        ("(a > 1) = true", "(a > 1) = TRUE"),
+        ("a-(b-c) = (a-b)-c", "a - (b - c) = a - b - c"),
+        ("a*(b+c) = -(a+b)", "a * (b + c) = -(a + b)"),
+        ("- -5 = - - a", "-(-5) = - -a"),
+        ("a = 0x10 or a = 1e3 or a = 1.10f or a = 5d", "a = 16 OR a = 1000.0 OR a = 1.1F OR a = 5.0"),
+        ("a = 1.0E-5F or a = 16777216F", "a = 1e-05F OR a = 16777216F"),
+        ("a = -9223372036854775808", "a = -9223372036854775808"),
+        ("a between 1 and 2", "a BETWEEN 1 AND 2"),
+        ("(a) not in('x','y')", "a NOT IN ('x', 'y')"),
+        ("a like'x!%'escape'!'", "a LIKE 'x!%' ESCAPE '!'"),
+        ("(a) is not null", "a IS NOT NULL"),
+        ("(a = 1) = (b between 1 and 2)", "(a = 1) = (b BETWEEN 1 AND 2)"),
+    ],
+)
+def test_canonical_text(text, canonical):
+    selector = Selector(text)
+    assert selector.canonical == canonical
+    assert Selector(canonical).expression == selector.expression
+
+
+def test_no_literal_spells_what_is_not_finite():
+    for value in (Double(float("inf")), Float(float("nan"))):
+        with pytest.raises(ValueError, match="no literal"):
+            to_text(Comparison("=", Identifier("a"), Literal(value)))
+
+
+def test_trees_made_by_hand_print_so_that_they_parse_back():
+    a, five = Identifier("a"), Literal(Long(5))
+    for expression in (
+        Comparison("=", Unary("-", five), a),
+        Comparison("=", Unary("+", Unary("-", five)), a),
+        Or((Or((a, a)), And((a, Or((a, Not(a))))))),
+        Comparison("=", Not(a), And((a, a))),
+    ):
+        assert parse(to_text(expression), JMS) == expression
+
+
+def test_an_explanation_shows_every_truth_value_and_type():
+    selector = Selector("JMSType = 'car' AND (weight * 2 > 5000 OR NOT flag OR color = 1) AND m IS NULL")
+    message = Message(
+        headers={"JMSType": "car"}, properties={"weight": Int(2000), "color": "blue", "flag": "x"}
+    )
+    assert str(selector.explain(message)).splitlines() == [
+        "TRUE    JMSType = 'car' AND (weight * 2 > 5000 OR NOT flag OR color = 1) AND m IS NULL",
+        "TRUE      JMSType = 'car'",
+        "            JMSType is string 'car'",
+        "TRUE      (weight * 2 > 5000 OR NOT flag OR color = 1)",
+        "FALSE       weight * 2 > 5000",
+        "              weight * 2 is long 4000",
+        "                weight is int 2000",
+        "TRUE        NOT flag",
+        "FALSE         flag is string 'x'  (unlike types)",
+        "FALSE       color = 1  (unlike types)",
+        "              color is string 'blue'",
+        "TRUE      m IS NULL",
+        "            m is NULL",
+    ]
+
+
+def test_an_explanation_is_data_too():
+    assert Selector("s + 1 = 2 OR f").explain(Message(properties={"s": "x", "f": Float(0.5)})).to_dict() == {
+        "text": "s + 1 = 2 OR f",
+        "truth": "false",
+        "children": [
+            {
+                "text": "s + 1 = 2",
+                "truth": "false",
+                "unlike": True,
+                "children": [
+                    {
+                        "text": "s + 1",
+                        "type": "mismatch",
+                        "value": None,
+                        "children": [
+                            {"text": "s", "type": "string", "value": "x"},
+                            {"text": "1", "type": "long", "value": 1},
+                        ],
+                    },
+                    {"text": "2", "type": "long", "value": 2},
+                ],
+            },
+            {
+                "text": "f",
+                "truth": "false",
+                "type": "float",
+                "value": {"type": "float", "value": 0.5},
+                "unlike": True,
+            },
+        ],
+    }
+
+
+def test_an_explanation_cuts_long_texts_and_shows_each_kind_of_value():
+    message = Message(properties={"b": True, "d": 0.1, "s": "x\n" * 100})
+    shown = str(Selector("b AND d < 1 AND s <> '" + "y" * 200 + "'").explain(message))
+    assert "b is boolean TRUE" in shown and "d is double 0.1" in shown
+    assert all(len(line) < 400 for line in shown.splitlines()) and "…" in shown
+
+
+def test_like_compiles_to_operations():
+    assert [getattr(op, "name", op) for op in compile_like("a%%_!%!!", "!")] == [
+        "a", "ANY_MANY", "ANY_ONE", "%", "!",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="unpaired"):
+        compile_like("a!", "!")
+
+
+def test_like_never_takes_exponential_time():
+    assert not like("a" * 2_000, compile_like("%a" * 50 + "%b"))
+    assert like("a" * 200_000, compile_like("%" * 50_000 + "a"))

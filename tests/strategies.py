@@ -1,0 +1,216 @@
+"""Hypothesis strategies for selectors and messages, shared by every property test of the project.
+
+Names, strings and numbers come from small pools, so that equalities collide, types clash and properties are
+missing; the pools hold the neighbours of every limit where Java's types round, wrap or overflow.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import strategies as st
+
+from selectroute.selector import Byte, Double, Float, Int, Long, Message, Short, compile_like, to_text
+from selectroute.selector.ast import (
+    And,
+    Arithmetic,
+    Between,
+    Comparison,
+    Expr,
+    Identifier,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Unary,
+)
+
+PROPERTIES = ("a", "b", "c", "color", "weight", "é", "JMSXGroupSeq")
+HEADERS = ("JMSType", "JMSCorrelationID", "JMSMessageID", "JMSPriority", "JMSTimestamp", "JMSDeliveryMode")
+NAMES = PROPERTIES + HEADERS
+
+STRINGS = (
+    "",
+    "a",
+    "b",
+    "ab",
+    "abc",
+    "A",
+    "%",
+    "_",
+    "a%",
+    "a_b",
+    "it's",
+    "1",
+    "TRUE",
+    "car",
+    "\n",
+    "é",
+    "e\u0301",
+    "😀",
+)
+EDGES = (0, 1, 2, 3, 7, 2**7, 2**8, 2**15, 2**16, 2**24, 2**31, 2**32, 2**53, 2**63)
+INTEGERS = tuple(sorted({sign * edge + step for edge in EDGES for step in (-1, 0, 1) for sign in (1, -1)}))
+_POSITIVE = (0.0, 0.1, 0.5, 1.0, 1.1, 1.5, 3.0, 2.0**24, 2.0**24 + 2, 2.0**31, 2.0**53, 2.0**53 + 2, 2.0**63)
+_EXTREME = (5e-324, 1.401298464324817e-45, 1e-40, 3.4028234663852886e38, 1e39, 1.7976931348623157e308)
+FLOATS = tuple(sign * value for value in (*_POSITIVE, *_EXTREME) for sign in (1, -1))
+
+integers = st.sampled_from(INTEGERS) | st.integers(-5, 5) | st.integers(-(2**63), 2**63 - 1)
+longs = integers.filter(lambda value: -(2**63) <= value < 2**63).map(Long)
+doubles = (st.sampled_from(FLOATS) | st.floats(allow_nan=False, allow_infinity=False)).map(Double)
+floats = (
+    (st.sampled_from(FLOATS) | st.floats(width=32, allow_nan=False))
+    .map(Float)
+    .filter(lambda number: math.isfinite(number.value))
+)
+strings = st.sampled_from(STRINGS) | st.text("ab%_'😀", max_size=4)
+
+
+def _fits(kind: type[Any]) -> st.SearchStrategy[Any]:
+    limit = 1 << (kind.BITS - 1)
+    return integers.map(lambda value: kind((value + limit) % (2 * limit) - limit))
+
+
+values: st.SearchStrategy[Any] = st.one_of(
+    st.booleans(),
+    strings,
+    _fits(Byte),
+    _fits(Short),
+    _fits(Int),
+    longs,
+    doubles,
+    floats,
+    st.sampled_from([math.nan, math.inf, -math.inf]).flatmap(
+        lambda value: st.sampled_from([Float(value), Double(value)])
+    ),
+)
+"""Values of every type that a property can have, NaN and infinities included."""
+
+_HEADER_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "JMSType": strings,
+    "JMSCorrelationID": strings,
+    "JMSMessageID": strings,
+    "JMSPriority": st.integers(0, 9).map(Int),
+    "JMSTimestamp": longs,
+    "JMSDeliveryMode": st.sampled_from(["PERSISTENT", "NON_PERSISTENT"]),
+}
+
+
+_ABSENT = object()
+
+
+def _mostly(present: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.integers(0, 5).flatmap(lambda n: present if n else st.sampled_from([_ABSENT, _ABSENT, None]))
+
+
+def _mapping(strategies: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({name: _mostly(value) for name, value in strategies.items()}).map(
+        lambda drawn: {name: value for name, value in drawn.items() if value is not _ABSENT}
+    )
+
+
+def messages() -> st.SearchStrategy[Message]:
+    """Messages with most of the pool's names, of any type; one in six missing or NULL; some with a topic."""
+    return st.builds(
+        Message,
+        headers=_mapping(_HEADER_VALUES),
+        properties=_mapping(dict.fromkeys(PROPERTIES, values)),
+        topic=st.sampled_from([None, "a", "a/b", "cars/eu/de"]),
+    )
+
+
+identifiers = st.sampled_from(NAMES).map(Identifier)
+_numbers = (longs | doubles | floats).map(Literal)
+_booleans = st.booleans().map(Literal)
+
+
+def arithmetic() -> st.SearchStrategy[Expr]:
+    """Expressions that can be numbers."""
+    return st.recursive(
+        identifiers | _numbers,
+        lambda inner: (
+            st.builds(Unary, st.sampled_from("+-"), inner)
+            | st.builds(Arithmetic, st.sampled_from("+-*/"), inner, inner)
+        ),
+        max_leaves=4,
+    )
+
+
+@st.composite
+def _likes(draw: st.DrawFn) -> Like:
+    pattern = draw(st.text("ab%_!'😀", max_size=6) | strings)
+    escape = draw(st.sampled_from([None, "!", "a", "%", "😀"]))
+    try:
+        compile_like(pattern, escape)
+    except ValueError:
+        escape = None
+    return Like(draw(identifiers), pattern, escape, draw(st.booleans()))
+
+
+def _predicates() -> st.SearchStrategy[Expr]:
+    numeric = arithmetic()
+    equal, ordered = st.sampled_from(["=", "<>"]), st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
+    literals = strings.map(Literal) | _booleans | _numbers
+    lists = st.lists(strings, min_size=1, max_size=4).map(tuple)
+    return st.one_of(
+        identifiers,
+        _booleans,
+        st.builds(Comparison, equal, identifiers, literals),
+        st.builds(Comparison, equal, literals, identifiers),
+        st.builds(Comparison, ordered, numeric, numeric),
+        st.builds(Between, numeric, numeric, numeric, st.booleans()),
+        st.builds(In, identifiers, lists, st.booleans()),
+        _likes(),
+        st.builds(IsNull, identifiers, st.booleans()),
+    )
+
+
+def expressions(max_leaves: int = 8) -> st.SearchStrategy[Expr]:
+    """Trees of every selector that the dialect `jms` accepts: all operators, typed literals, nested."""
+
+    def nested(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+        chains = st.lists(inner, min_size=2, max_size=4).map(tuple)
+        # A condition as an operand of = and <>, against what is or may be a boolean.
+        boolean = inner.filter(lambda node: not isinstance(node, Literal) or isinstance(node.value, bool))
+        return st.one_of(
+            st.builds(Not, inner),
+            st.builds(And, chains),
+            st.builds(Or, chains),
+            st.builds(Comparison, st.sampled_from(["=", "<>"]), boolean, boolean),
+        )
+
+    return st.recursive(_predicates(), nested, max_leaves=max_leaves)
+
+
+def selectors(max_leaves: int = 8) -> st.SearchStrategy[str]:
+    """Texts of `expressions`."""
+    return expressions(max_leaves).map(to_text)
+
+
+# fmt: off
+WORDS = (
+    "a", "b", "JMSType", "JMSFoo", "NULL", "TRUE", "false", "NOT", "AND", "or", "BETWEEN", "LIKE",
+    "IN", "IS", "ESCAPE", "(", ")", ",", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "1",
+    "0", "09", "1_", "0x1F", "5.", ".5", "1e400", "1F", "9223372036854775808", "'x'", "'%'", "''",
+    "'", '"', "==", "!=", "%", "&&", ".", "#", "é", "×", "😀", " ", "\t", "\n", "\u00a0",
+)
+# fmt: on
+
+
+def texts() -> st.SearchStrategy[str]:
+    """Texts that mostly are no selectors: any characters, words in any order, damaged selectors."""
+    words = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
+    touching = st.lists(st.sampled_from(WORDS), max_size=8).map("".join)
+    anything = st.text(st.characters(exclude_categories=()), max_size=30)
+    return st.one_of(anything, words, touching, _damaged())
+
+
+@st.composite
+def _damaged(draw: st.DrawFn) -> str:
+    text = draw(selectors(4))
+    at = draw(st.integers(0, len(text)))
+    cut = draw(st.integers(0, 3))
+    return text[:at] + draw(st.sampled_from(["", *WORDS])) + text[at + cut :]
