@@ -1,0 +1,90 @@
+"""Clauses: what expands, what stays whole, and that neither time nor size explodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from selectroute.clauses.normal_form import MAX_CLAUSES, MAX_LITERALS, TOO_LARGE, clauses_of
+from selectroute.clauses.predicate import Condition, Literal, OneOf, Test
+from selectroute.selector import Long, Selector
+from selectroute.selector.dialect import JMS
+
+
+def clauses(text):
+    return clauses_of(Selector(text, max_length=1 << 20).expression, JMS)
+
+
+def test_no_selector_is_one_clause_that_always_holds():
+    assert [clause.literals for clause in clauses("")] == [()]
+
+
+def test_operators_are_never_flipped():
+    [clause] = clauses("NOT (a < 5)")
+    assert clause.literals == (Literal(Test("a", "<", Long(5)), False),)
+
+
+def test_between_is_two_comparisons():
+    [clause] = clauses("a BETWEEN 1 AND 5")
+    assert clause.literals == (
+        Literal(Test("a", ">=", Long(1)), True),
+        Literal(Test("a", "<=", Long(5)), True),
+    )
+    assert len(clauses("a NOT BETWEEN 1 AND 5")) == 2
+
+
+def test_a_literal_on_the_left_is_mirrored():
+    [clause] = clauses("5 < a")
+    assert clause.literals == (Literal(Test("a", ">", Long(5)), True),)
+
+
+def test_equalities_of_one_property_become_one_in_list():
+    [clause] = clauses("c = 'b' OR c IN ('a', 'c') OR c = 'b'")
+    assert clause.literals == (Literal(OneOf("c", ("a", "b", "c"), False), True),)
+
+
+def test_a_selector_that_is_never_true_has_no_clause():
+    assert clauses("FALSE") == ()
+    assert clauses("1 = 2 AND a = 1") == ()
+    assert clauses("1 / 0 = 1") == ()
+    assert clauses("NOT (1 / 0 = 1)") == ()
+
+
+def test_a_comparison_of_conditions_splits_on_the_first():
+    assert len(clauses("(a > 1) = (b > 1)")) == 2
+    assert len(clauses("(a > 1) = TRUE")) == 1
+    assert len(clauses("(a > 1) <> b")) == 2
+
+
+def test_one_or_of_a_thousand_branches_still_expands():
+    branches = [f"p{number} = {number}" for number in range(1_000)]
+    assert len(clauses(" OR ".join(branches))) == 1_000
+
+
+def test_what_would_explode_stays_whole_beside_its_equalities():
+    product = " AND ".join(f"(a{number} > 1 OR b{number} > 1)" for number in range(20))
+    found = clauses(f"JMSType = 'car' AND {product}")
+    assert len(found) <= MAX_CLAUSES
+    assert sum(len(clause.literals) for clause in found) <= MAX_LITERALS
+    assert all(Literal(Test("JMSType", "=", "car"), True) in clause.literals for clause in found)
+    kept = [
+        one.predicate for clause in found for one in clause.literals if isinstance(one.predicate, Condition)
+    ]
+    assert kept
+    assert {condition.reason for condition in kept} == {TOO_LARGE}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NOT " * 50_000 + "a",
+        "(" * 50_000 + "a = 1" + ")" * 50_000,
+        " OR ".join(f"a > {number}" for number in range(5_000)),
+        " AND ".join(f"a <> {number}" for number in range(9_000)),
+        "(" * 2_000 + "(a > 1)" + " = b)" * 2_000 + " = c",
+    ],
+    ids=["nots", "parentheses", "wide or", "wide and", "comparisons of comparisons"],
+)
+def test_deep_and_wide_selectors_stay_within_the_bound(text):
+    found = clauses(text)
+    assert len(found) <= MAX_CLAUSES
+    assert sum(len(clause.literals) for clause in found) <= MAX_LITERALS
