@@ -35,8 +35,8 @@ from selectroute.topics.levels import Derivation, level_value
 MIXED = pa.struct([("tag", pa.int8()), ("bits", pa.int64()), ("text", pa.string())])
 """A property whose type varies by message.
 
-``tag`` is 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double, 8 string; ``bits`` is 0 or 1, an
-integer, or of a float and a double the IEEE 754 bits of the double; ``text`` is the string.
+``tag`` is 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double, 8 string; ``bits`` is 0 or
+1, an integer, or of a float and a double the IEEE 754 bits of the double; ``text`` is the string.
 """
 
 _TAGS: dict[pa.DataType, int] = {

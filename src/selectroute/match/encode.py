@@ -7,7 +7,7 @@ import numpy as np
 from selectroute.clauses.access import LARGE_FLOAT
 from selectroute.index import tables as t
 from selectroute.index.dictionary import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT
-from selectroute.match.compiled import compiled
+from selectroute.match.compiled import compiled, inlined
 
 _SEED, _MULTIPLIER, _SHIFT = np.uint64(HASH_SEED), np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)
 
@@ -25,10 +25,31 @@ def encode(attribute, tags, bits, sizes, data, tables, codes):
         tables.large_float_first[attribute] : tables.large_float_first[attribute + 1]
     ]
     firsts, constants, string_code = tables.string_first, tables.string_bytes, tables.string_code
+    mask = np.uint64(len(slots) - 1)
     for i in range(len(tags)):
         tag = tags[i]
         if tag == t.STRING:
-            codes[i] = _string_code(data, bits[i], sizes[i], slots, firsts, constants, string_code)
+            # The search stands here and not in a function: numba would count references to the five arrays at
+            # every call, which takes four times as long as the search.
+            code = np.int32(t.ABSENT)
+            if len(slots):
+                start, size = bits[i], sizes[i]
+                slot = _hash(data, start, size) & mask
+                string = slots[slot]
+                while string >= 0:
+                    first = firsts[string]
+                    if firsts[string + 1] - first == size:
+                        same = True
+                        for k in range(size):
+                            if data[start + k] != constants[first + k]:
+                                same = False
+                                break
+                        if same:
+                            code = string_code[string]
+                            break
+                    slot = (slot + np.uint64(1)) & mask
+                    string = slots[slot]
+            codes[i] = code
         elif tag == t.NULL:
             codes[i] = t.CODE_NULL
         elif tag == t.BOOLEAN:
@@ -41,7 +62,7 @@ def encode(attribute, tags, bits, sizes, data, tables, codes):
             codes[i] = _number_code(np.float64(bits[i]), numbers, number_code)
 
 
-@compiled
+@inlined
 def _number_code(value, keys, codes):
     """The code of the key equal to `value`; NaN and what is not there have none."""
     low, high = 0, len(keys)
@@ -54,48 +75,44 @@ def _number_code(value, keys, codes):
     return codes[low] if low < len(keys) and keys[low] == value else np.int32(t.ABSENT)
 
 
-@compiled
-def _string_code(data, start, size, slots, firsts, constants, string_code):
-    if len(slots) == 0:
-        return np.int32(t.ABSENT)
-    mask = np.uint64(len(slots) - 1)
-    slot = _hash(data, start, size) & mask
-    while True:
-        string = slots[np.int64(slot)]
-        if string < 0:
-            return np.int32(t.ABSENT)
-        first = firsts[string]
-        if firsts[string + 1] - first == size and _same(data, start, constants, first, size):
-            return string_code[string]
-        slot = (slot + np.uint64(1)) & mask
-
-
-@compiled
-def _same(left, left_start, right, right_start, size):
-    for k in range(size):  # noqa: SIM110  # numba has no generators
-        if left[left_start + k] != right[right_start + k]:
-            return False
-    return True
-
-
-@compiled
+@inlined
 def _hash(data, start, size):
     """The hash of ``dictionary.hash_strings``, word by word."""
     state = (_SEED ^ np.uint64(size)) * _MULTIPLIER
     state ^= state >> _SHIFT
-    position = start
+    position = np.uint64(start)
     for _ in range(size >> 3):
-        word = np.uint64(0)
-        for k in range(8):
-            word |= np.uint64(data[position + k]) << np.uint64(8 * k)
-        state = (state ^ word) * _MULTIPLIER
+        state = (state ^ _word(data, position)) * _MULTIPLIER
         state ^= state >> _SHIFT
-        position += 8
+        position += np.uint64(8)
     rest = size & 7
     if rest:
-        word = np.uint64(0)
-        for k in range(rest):
-            word |= np.uint64(data[position + k]) << np.uint64(8 * k)
-        state = (state ^ word) * _MULTIPLIER
+        state = (state ^ _tail(data, position, rest)) * _MULTIPLIER
         state ^= state >> _SHIFT
     return state
+
+
+@inlined
+def _tail(data, at, rest):
+    """The last one to seven bytes of a string, padded with zeros to a word."""
+    if at + np.uint64(8) <= np.uint64(len(data)):
+        return _word(data, at) & ((np.uint64(1) << np.uint64(rest << 3)) - np.uint64(1))
+    word = np.uint64(0)
+    for k in range(rest):
+        word |= np.uint64(data[at + np.uint64(k)]) << np.uint64(k << 3)
+    return word
+
+
+@inlined
+def _word(data, at):
+    """Eight bytes, little-endian. The index is unsigned, so that the compiler makes one load of them."""
+    return (
+        np.uint64(data[at])
+        | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
+        | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
+        | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
+        | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
+        | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
+        | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
+        | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
+    )

@@ -134,14 +134,13 @@ def _probe(key, begin, end, slot_codes, slot_leaf):
     mask = np.uint64(end - begin - 1)
     slot = key * _MULTIPLIER
     slot = (slot ^ (slot >> np.uint64(32))) & mask
-    while True:
+    place = begin + np.int64(slot)
+    leaf = slot_leaf[place]
+    while leaf >= 0 and slot_codes[place] != key:
+        slot = (slot + np.uint64(1)) & mask
         place = begin + np.int64(slot)
         leaf = slot_leaf[place]
-        if leaf < 0:
-            return np.int64(-1)
-        if slot_codes[place] == key:
-            return np.int64(leaf)
-        slot = (slot + np.uint64(1)) & mask
+    return np.int64(leaf)
 
 
 @compiled
