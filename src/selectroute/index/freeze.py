@@ -143,7 +143,9 @@ class _Writer:
         codes = np.array(self.codes, np.uint64)
         shape = np.array(self.shape, np.int64)
         bound = np.array(self.bound, np.int64)
-        order = np.lexsort((_ascending(bound, shape), shape, codes, tuple_))
+        residual = np.array(self.residual, np.int32)
+        # Equal residuals are neighbours where no bound orders the entries, and are then judged once.
+        order = np.lexsort((residual, _ascending(bound, shape), shape, codes, tuple_))
         tuple_, codes, shape, bound = tuple_[order], codes[order], shape[order], bound[order]
         new_leaf = _changes(tuple_, codes)
         new_group = new_leaf | _changes(shape)
@@ -166,7 +168,7 @@ class _Writer:
             "group_attribute": shape[group_starts] >> 8,
             "entry_first": np.concatenate((group_starts, [len(order)])),
             "entry_bound": bound,
-            "entry_residual": np.array(self.residual, np.int32)[order],
+            "entry_residual": residual[order],
             "entry_ordinal": np.array(self.ordinal, np.int32)[order],
             **self.programs.arrays(),
             **dictionary_tables(self.dictionaries),

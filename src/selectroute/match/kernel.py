@@ -7,7 +7,7 @@ import numpy as np
 from selectroute.index import tables as t
 from selectroute.index.freeze import PAIR_MULTIPLIER
 from selectroute.match.compiled import compiled
-from selectroute.match.program import FALSE, TRUE, run
+from selectroute.match.program import judge
 
 _MULTIPLIER = np.uint64(PAIR_MULTIPLIER)
 
@@ -37,6 +37,7 @@ def collect(rows, tables, columns, stack, seen, counters):
 
     runs = np.empty((max(1024, rows), 2), np.int64)
     used = 0
+    held = np.empty(256, np.bool_)
     offsets = np.zeros(rows + 1, np.int64)
     for row in range(rows):
         total = 0
@@ -76,26 +77,18 @@ def collect(rows, tables, columns, stack, seen, counters):
                     total += end - start
                     continue
                 if flags & t.RESIDUAL:
-                    counters[JUDGED] += end - start
+                    if end - start > len(held):
+                        held = np.empty(2 * (end - start), np.bool_)
+                    counters[JUDGED] += judge(
+                        start, end, row, entry_residual, term_first, term_program, term_wanted, step_first,
+                        steps, item_first, items, level_first, level_bytes, tags, codes, bits, sizes, text,
+                        stack_tags, stack_bits, stack_reals, stack_sizes, held,
+                    )  # fmt: skip
                 for entry in range(start, end):
+                    if flags & t.RESIDUAL and not held[entry - start]:
+                        continue
                     if flags & t.REPEATED and seen[entry_ordinal[entry]] == row + 1:
                         continue
-                    if flags & t.RESIDUAL:
-                        # Every term must have its wanted truth; UNKNOWN satisfies neither.
-                        residual = entry_residual[entry]
-                        holds = True
-                        for term in range(term_first[residual], term_first[residual + 1]):
-                            program = term_program[term]
-                            truth = run(
-                                step_first[program], step_first[program + 1], row, steps, item_first, items,
-                                level_first, level_bytes, tags, codes, bits, sizes, text,
-                                stack_tags, stack_bits, stack_reals, stack_sizes,
-                            )  # fmt: skip
-                            if truth != (TRUE if term_wanted[term] else FALSE):
-                                holds = False
-                                break
-                        if not holds:
-                            continue
                     if flags & t.REPEATED:
                         seen[entry_ordinal[entry]] = row + 1
                     total += 1

@@ -2,8 +2,9 @@
 
 Follows the reference evaluator to the letter; the truth values are FALSE 0, TRUE 1 and UNKNOWN 2.
 
-The functions take every array by itself: reading one out of a tuple counts a reference, and that costs more
-than the step.
+`judge` is one long function on purpose, and takes every array by itself: where an array is passed on or read
+out of a tuple, numba counts a reference, and that costs more than most steps. What it calls takes numbers,
+but for LIKE and topic levels.
 """
 
 from __future__ import annotations
@@ -11,67 +12,144 @@ from __future__ import annotations
 import numpy as np
 
 from selectroute.index import tables as t
-from selectroute.match.compiled import compiled, inlined
+from selectroute.match.compiled import compiled
 
 FALSE, TRUE, UNKNOWN = 0, 1, 2
 
 
-@inlined
-def run(
-    first, last, row, steps, item_first, items, level_first, level_bytes,
-    lane_tags, lane_codes, lane_bits, lane_sizes, text, tags, bits, reals, sizes,
-):  # fmt: skip
-    """The truth of the steps from `first` to `last` on a row; ``tags`` to ``sizes`` are the stack."""
-    top = -1
-    for number in range(first, last):
-        operation, attribute, argument = steps[number, 0], steps[number, 1], steps[number, 2]
-        if operation == t.LOAD:
-            top += 1
-            tags[top] = lane_tags[attribute, row]
-            bits[top] = lane_bits[attribute, row]
-            sizes[top] = lane_sizes[attribute, row]
-        elif operation == t.CONSTANT:
-            top += 1
-            tags[top] = attribute
-            bits[top] = argument
-        elif operation <= t.DIVIDE:
-            top -= 1
-            _arithmetic(operation, top, tags, bits, reals)
-        elif operation <= t.PLUS:
-            _sign(operation, top, tags, bits, reals)
-        elif operation <= t.GREATER_EQUAL:
-            top -= 1
-            _set(tags, bits, top, _compare(operation, top, tags, bits, reals, sizes, text))
-        elif operation == t.AS_TRUTH:
-            if tags[top] != t.BOOLEAN and tags[top] != t.NULL:
-                _set(tags, bits, top, FALSE)
-        elif operation == t.NOT:
-            if tags[top] != t.NULL:
-                bits[top] = 1 - bits[top]
-        elif operation <= t.OR:
-            top -= 1
-            left = bits[top] if tags[top] != t.NULL else UNKNOWN
-            right = bits[top + 1] if tags[top + 1] != t.NULL else UNKNOWN
-            decisive = FALSE if operation == t.AND else TRUE
-            if left == decisive or right == decisive:
-                _set(tags, bits, top, decisive)
-            elif left == UNKNOWN or right == UNKNOWN:
-                _set(tags, bits, top, UNKNOWN)
-        else:
-            top += 1
-            truth = _predicate(
-                operation, argument, lane_tags[attribute, row], lane_codes[attribute, row],
-                lane_bits[attribute, row], lane_sizes[attribute, row], text,
-                item_first, items, level_first, level_bytes,
-            )  # fmt: skip
-            _set(tags, bits, top, truth)
-    return bits[top] if tags[top] != t.NULL else UNKNOWN
-
-
 @compiled
-def _set(tags, bits, at, truth):
-    tags[at] = t.NULL if truth == UNKNOWN else t.BOOLEAN
-    bits[at] = truth & 1
+def judge(
+    start, end, row, entry_residual, term_first, term_program, term_wanted, step_first, steps,
+    item_first, items, level_first, level_bytes, lane_tags, lane_codes, lane_bits, lane_sizes, text,
+    tags, bits, reals, sizes, held,
+):  # fmt: skip
+    """Judge the residuals of the entries from `start` to `end` on a row: ``held[i]`` says whether entry start
+    + i holds.
+
+    A residual holds if every term has its wanted truth; UNKNOWN satisfies neither. ``tags`` to ``sizes`` are
+    the stack. Neighbours with one residual are judged once. Returns how many residuals were judged.
+    """
+    judged = 0
+    before, holds = np.int32(-1), False
+    for entry in range(start, end):
+        residual = entry_residual[entry]
+        if residual != before:
+            before, holds = residual, True
+            judged += 1
+            for term in range(term_first[residual], term_first[residual + 1]):
+                program = term_program[term]
+                top = -1
+                for number in range(step_first[program], step_first[program + 1]):
+                    operation, attribute, argument = steps[number, 0], steps[number, 1], steps[number, 2]
+                    if operation == t.LOAD:
+                        top += 1
+                        tags[top] = lane_tags[attribute, row]
+                        bits[top] = lane_bits[attribute, row]
+                        sizes[top] = lane_sizes[attribute, row]
+                    elif operation == t.CONSTANT:
+                        top += 1
+                        tags[top] = attribute
+                        bits[top] = argument
+                    elif operation <= t.DIVIDE:
+                        top -= 1
+                        tag, whole, real = _arithmetic(
+                            operation,
+                            tags[top],
+                            bits[top],
+                            reals[top],
+                            tags[top + 1],
+                            bits[top + 1],
+                            reals[top + 1],
+                        )
+                        tags[top] = tag
+                        if tag >= t.FLOAT:
+                            reals[top] = real
+                        else:
+                            bits[top] = whole
+                    elif operation <= t.PLUS:
+                        tag, whole, real = _sign(operation, tags[top], bits[top], reals[top])
+                        tags[top] = tag
+                        if tag >= t.FLOAT:
+                            reals[top] = real
+                        else:
+                            bits[top] = whole
+                    elif operation == t.AS_TRUTH:
+                        if tags[top] != t.BOOLEAN and tags[top] != t.NULL:
+                            tags[top], bits[top] = t.BOOLEAN, FALSE
+                    elif operation == t.NOT:
+                        bits[top] = 1 - bits[top]
+                    else:
+                        # What is left gives a truth.
+                        if operation <= t.GREATER_EQUAL:
+                            top -= 1
+                            if tags[top] == t.STRING and tags[top + 1] == t.STRING:
+                                truth = FALSE
+                                if operation <= t.UNEQUAL:
+                                    same = sizes[top] == sizes[top + 1]
+                                    for k in range(sizes[top] if same else 0):
+                                        if text[bits[top] + k] != text[bits[top + 1] + k]:
+                                            same = False
+                                            break
+                                    truth = TRUE if same == (operation == t.EQUAL) else FALSE
+                            else:
+                                truth = _compare(
+                                    operation, tags[top], bits[top], reals[top],
+                                    tags[top + 1], bits[top + 1], reals[top + 1],
+                                )  # fmt: skip
+                        elif operation <= t.OR:
+                            top -= 1
+                            left = bits[top] if tags[top] != t.NULL else UNKNOWN
+                            right = bits[top + 1] if tags[top + 1] != t.NULL else UNKNOWN
+                            decisive = FALSE if operation == t.AND else TRUE
+                            if left == decisive or right == decisive:
+                                truth = decisive
+                            else:
+                                truth = UNKNOWN if left == UNKNOWN or right == UNKNOWN else 1 - decisive
+                        else:
+                            top += 1
+                            tag, code = lane_tags[attribute, row], lane_codes[attribute, row]
+                            if operation == t.IS_NULL:
+                                truth = TRUE if tag == t.NULL else FALSE
+                            elif tag == t.NULL:
+                                truth = UNKNOWN
+                            elif operation == t.IS_KEY:
+                                truth = TRUE if code == argument else FALSE
+                            elif operation == t.IS_NOT_KEY:
+                                truth = (
+                                    TRUE if tag == argument >> 32 and code != argument & 0xFFFFFFFF else FALSE
+                                )
+                            elif tag != t.STRING:
+                                truth = FALSE  # IN, LIKE and LEVELS of what is no string, and their negations
+                            elif operation <= t.NOT_IN:
+                                low, high = item_first[argument], item_first[argument + 1]
+                                last = high
+                                while low < high:
+                                    middle = (low + high) >> 1
+                                    if items[middle] < code:
+                                        low = middle + 1
+                                    else:
+                                        high = middle
+                                found = low < last and items[low] == code
+                                truth = TRUE if found == (operation == t.IN) else FALSE
+                            else:
+                                begin = lane_bits[attribute, row]
+                                stop = begin + lane_sizes[attribute, row]
+                                first, last = item_first[argument], item_first[argument + 1]
+                                if operation == t.LEVELS:
+                                    found = _has_levels(
+                                        text, begin, stop, items, first, last, level_first, level_bytes
+                                    )
+                                else:
+                                    found = _like(text, begin, stop, items, first, last)
+                                truth = TRUE if found == (operation != t.NOT_LIKE) else FALSE
+                        tags[top] = t.NULL if truth == UNKNOWN else t.BOOLEAN
+                        bits[top] = truth & 1
+                wanted = TRUE if term_wanted[term] else FALSE
+                if tags[top] == t.NULL or bits[top] != wanted:
+                    holds = False
+                    break
+        held[entry - start] = holds
+    return judged
 
 
 @compiled
@@ -96,18 +174,17 @@ def _real(tag, bits, real, kind):
 
 
 @compiled
-def _arithmetic(operation, at, tags, bits, reals):
-    left, right = tags[at], tags[at + 1]
+def _arithmetic(operation, left, a, left_real, right, b, right_real):
+    """The tag of the result, and the result: as a whole number, or as a real one if the tag is FLOAT or
+    DOUBLE.
+    """
     if (left != t.NULL and not _is_number(left)) or (right != t.NULL and not _is_number(right)):
-        tags[at] = t.MISMATCH
-        return
+        return t.MISMATCH, 0, 0.0
     if left == t.NULL or right == t.NULL:
-        tags[at] = t.NULL
-        return
+        return t.NULL, 0, 0.0
     kind = _promoted(left, right)
     if kind >= t.FLOAT:
-        x = _real(left, bits[at], reals[at], kind)
-        y = _real(right, bits[at + 1], reals[at + 1], kind)
+        x, y = _real(left, a, left_real, kind), _real(right, b, right_real, kind)
         if operation == t.ADD:
             result = x + y
         elif operation == t.SUBTRACT:
@@ -117,50 +194,42 @@ def _arithmetic(operation, at, tags, bits, reals):
         else:
             result = x / y
         # Two floats' result as a double and then rounded to float is the float operation's: 53 >= 2 * 24 + 2.
-        reals[at] = np.float64(np.float32(result)) if kind == t.FLOAT else result
+        return kind, 0, np.float64(np.float32(result)) if kind == t.FLOAT else result
+    if operation == t.ADD:
+        whole = a + b
+    elif operation == t.SUBTRACT:
+        whole = a - b
+    elif operation == t.MULTIPLY:
+        whole = a * b
+    elif b == 0:
+        return t.NULL, 0, 0.0
+    elif b == -1:
+        whole = -a  # the smallest long divided by -1 wraps
     else:
-        a, b = bits[at], bits[at + 1]
-        if operation == t.ADD:
-            whole = a + b
-        elif operation == t.SUBTRACT:
-            whole = a - b
-        elif operation == t.MULTIPLY:
-            whole = a * b
-        elif b == 0:
-            tags[at] = t.NULL
-            return
-        elif b == -1:
-            whole = -a  # the smallest long divided by -1 wraps
-        else:
-            whole = a // b
-            if whole < 0 and whole * b != a:
-                whole += 1  # truncate towards zero
-        bits[at] = np.int64(np.int32(whole)) if kind == t.INT else whole
-    tags[at] = kind
+        whole = a // b
+        if whole < 0 and whole * b != a:
+            whole += 1  # truncate towards zero
+    return kind, np.int64(np.int32(whole)) if kind == t.INT else whole, 0.0
 
 
 @compiled
-def _sign(operation, at, tags, bits, reals):
-    tag = tags[at]
+def _sign(operation, tag, whole, real):
+    """As `_arithmetic`, of one operand."""
     if tag == t.NULL:
-        return
+        return t.NULL, 0, 0.0
     if not _is_number(tag):
-        tags[at] = t.MISMATCH
-        return
-    if tag < t.INT:
-        tags[at] = t.INT
-    if operation == t.NEGATE:
-        if tag >= t.FLOAT:
-            reals[at] = -reals[at]
-        elif tag == t.LONG:
-            bits[at] = -bits[at]
-        else:
-            bits[at] = np.int64(np.int32(-bits[at]))
+        return t.MISMATCH, 0, 0.0
+    kind = max(tag, t.INT)
+    if operation == t.PLUS:
+        return kind, whole, real
+    if kind >= t.FLOAT:
+        return kind, 0, -real
+    return kind, -whole if kind == t.LONG else np.int64(np.int32(-whole)), 0.0
 
 
 @compiled
-def _compare(operation, at, tags, bits, reals, sizes, text):
-    left, right = tags[at], tags[at + 1]
+def _compare(operation, left, a, left_real, right, b, right_real):
+    """The truth of a comparison, of anything but two strings."""
     if left == t.MISMATCH or right == t.MISMATCH:
         return FALSE
     if left == t.NULL or right == t.NULL:
@@ -168,22 +237,12 @@ def _compare(operation, at, tags, bits, reals, sizes, text):
     if _is_number(left) and _is_number(right):
         kind = _promoted(left, right)
         if kind >= t.FLOAT:
-            x = _real(left, bits[at], reals[at], kind)
-            y = _real(right, bits[at + 1], reals[at + 1], kind)
+            x, y = _real(left, a, left_real, kind), _real(right, b, right_real, kind)
             return _ordered(operation, x < y, x == y, x > y)
-        a, b = bits[at], bits[at + 1]
         return _ordered(operation, a < b, a == b, a > b)
-    if left != right or (operation != t.EQUAL and operation != t.UNEQUAL):
+    if left != right or operation > t.UNEQUAL:
         return FALSE
-    if left == t.STRING:
-        equal = sizes[at] == sizes[at + 1]
-        for k in range(sizes[at] if equal else 0):
-            if text[bits[at] + k] != text[bits[at + 1] + k]:
-                equal = False
-                break
-    else:
-        equal = bits[at] == bits[at + 1]
-    return TRUE if equal == (operation == t.EQUAL) else FALSE
+    return TRUE if (a == b) == (operation == t.EQUAL) else FALSE
 
 
 @compiled
@@ -202,45 +261,6 @@ def _ordered(operation, less, equal, greater):
     else:
         holds = greater or equal
     return TRUE if holds else FALSE
-
-
-@inlined
-def _predicate(
-    operation, argument, tag, code, start, size, text, item_first, items, level_first, level_bytes
-):
-    if operation == t.IS_NULL:
-        return TRUE if tag == t.NULL else FALSE
-    if tag == t.NULL:
-        return UNKNOWN
-    if operation == t.IS_KEY:
-        return TRUE if code == argument else FALSE
-    if operation == t.IS_NOT_KEY:
-        if tag != argument >> 32:
-            return FALSE
-        return TRUE if code != argument & 0xFFFFFFFF else FALSE
-    if tag != t.STRING:
-        return FALSE  # IN, LIKE and LEVELS of what is no string, and their negations
-    first, last = item_first[argument], item_first[argument + 1]
-    if operation == t.IN or operation == t.NOT_IN:
-        found = _contains(items, first, last, code)
-        return TRUE if found == (operation == t.IN) else FALSE
-    if operation == t.LEVELS:
-        found = _has_levels(text, start, start + size, items, first, last, level_first, level_bytes)
-        return TRUE if found else FALSE
-    found = _like(text, start, start + size, items, first, last)
-    return TRUE if found == (operation == t.LIKE) else FALSE
-
-
-@compiled
-def _contains(items, first, last, code):
-    low, high = first, last
-    while low < high:
-        middle = (low + high) >> 1
-        if items[middle] < code:
-            low = middle + 1
-        else:
-            high = middle
-    return low < last and items[low] == code
 
 
 @compiled
