@@ -1,0 +1,123 @@
+"""``selectroute index``: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from selectroute.cli import main
+
+LINES = (
+    '{"id": "heavy", "topic": "cars/+", "selector": "JMSType = \'car\' AND weight > 2500", "note": "kept"}\n'
+    "\n"
+    '{"id": "like", "selector": "x LIKE \'a%\'", "dialect": "jms", "from": 3, "to": null}\n'
+    '{"id": "old", "selector": "x = 1", "from": 1, "to": 3}\n'
+    '{"id": "all", "selector": null}\n'
+)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*arguments, stdin=""):
+        monkeypatch.setattr(sys, "argv", ["selectroute", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        captured = capsys.readouterr()
+        return exit_.value.code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def built(run, tmp_path):
+    code, out, _ = run("index", "build", "-", tmp_path / "snapshots", "-o", "json", stdin=LINES)
+    assert code == 0
+    assert json.loads(out)["subscriptions"] == 3
+    return tmp_path / "snapshots"
+
+
+def test_build_takes_the_rows_that_still_are_valid(run, built):
+    code, out, _ = run("index", "stats", built, "-o", "json")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["revision"], found["subscriptions"]) == (1, 3)
+    assert found["reads"] == ["@topic", "JMSType", "weight", "x"]
+    assert found["scanned"] == {"it has no equality, only LIKE": 1, "it matches every message": 1}
+
+
+def test_build_of_a_revision_takes_the_rows_that_were_valid_then(run, tmp_path):
+    code, out, _ = run("index", "build", "-", tmp_path, "--revision", 2, "-o", "json", stdin=LINES)
+    assert code == 0
+    assert json.loads(out)["subscriptions"] == 3
+    code, out, _ = run("index", "build", "-", tmp_path, "--revision", 3, "-o", "json", stdin=LINES)
+    assert json.loads(out)["revision"] == 3
+
+
+def test_tables_are_for_people(run, built):
+    _, out, err = run("index", "stats", built)
+    assert "3 subscriptions" in out
+    assert "(scan list)" in out
+    assert err == ""
+    code, out, _ = run("index", "verify", built)
+    assert code == 0
+    assert "sound" in out
+
+
+def test_an_invalid_selector_is_underlined_and_its_line_named(run, tmp_path):
+    code, out, err = run("index", "build", "-", tmp_path / "s", stdin='{"id": "a", "selector": "x = \'b"}\n')
+    assert code == 5
+    assert out == ""
+    assert "unterminated-string" in err
+    assert "^^" in err
+    assert "in line 1, subscription 'a'" in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("{", "line 1: this is no JSON"),
+        ("[" * 100_000, "line 1: this is no JSON"),
+        ("[]", 'an object with at least an "id"'),
+        ('{"id": 5}', 'an object with at least an "id"'),
+        ('{"id": "a", "selector": 5}', '"selector" is a string, not 5'),
+        ('{"id": "a", "from": true}', '"from" is a revision'),
+        ('{"id": "a b"}', "is no subscription id"),
+        ('{"id": "a", "topic": "x+"}', "+ and # are whole levels"),
+        ('{"id": "a", "dialect": "jsm"}', "did you mean 'jms'?"),
+        ('{"id": "a"}\n{"id": "a"}', "line 2: subscription 'a' exists already"),
+    ],
+)
+def test_a_line_that_is_no_subscription_is_named(run, tmp_path, line, sentence):
+    code, out, err = run("index", "build", "-", tmp_path / "s", stdin=line + "\n")
+    assert code == 1
+    assert sentence in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "s").exists()
+
+
+def test_exit_codes_tell_missing_from_conflict_from_damage(run, built, tmp_path):
+    assert run("index", "stats", tmp_path / "none")[0] == 3
+    assert run("index", "stats", built, "--revision", 9)[0] == 3
+    assert run("index", "build", tmp_path / "none.jsonl", tmp_path)[0] == 3
+    assert run("index", "build", "-", built, "--revision", 1, stdin=LINES)[0] == 4
+    [segment] = (built / "segments").iterdir()
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 4
+    segment.write_bytes(data)
+    code, _, err = run("index", "verify", built)
+    assert code == 1
+    assert "is damaged" in err
+    assert run("index", "frobnicate")[0] == 2
+
+
+def test_input_that_is_not_utf_8_is_one_sentence(run, tmp_path):
+    (tmp_path / "s.jsonl").write_bytes(b'{"id": "\xff"}\n')
+    code, _, err = run("index", "build", tmp_path / "s.jsonl", tmp_path / "s")
+    assert code == 1
+    assert "is not UTF-8" in err
