@@ -94,7 +94,7 @@ def test_an_invalid_selector_is_underlined_and_its_line_named(run, tmp_path):
     ],
 )
 def test_a_line_that_is_no_subscription_is_named(run, tmp_path, line, sentence):
-    code, out, err = run("index", "build", "-", tmp_path / "s", stdin=line + "\n")
+    code, _, err = run("index", "build", "-", tmp_path / "s", stdin=line + "\n")
     assert code == 1
     assert sentence in err
     assert "Traceback" not in err
