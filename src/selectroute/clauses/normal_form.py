@@ -96,9 +96,9 @@ def clauses_of(expr: Expr | None, dialect: Dialect) -> tuple[Clause, ...]:
     """
     if expr is None:
         return (Clause(()),)
-    simple = [_simple(part) for part in (expr.operands if isinstance(expr, ast.And) else (expr,))]
-    if None not in simple and len(simple) <= MAX_LITERALS:  # most selectors: nothing to expand
-        return (Clause(tuple(dict.fromkeys(Literal(*found) for found in simple if found))),)
+    conjunction = _conjunction(expr)
+    if conjunction is not None and len(conjunction) <= MAX_LITERALS:  # most selectors: nothing to expand
+        return (Clause(tuple(dict.fromkeys(conjunction))),)
     nodes = _reduce(expr, dialect)
     for node in nodes:
         _measure(node)
@@ -167,12 +167,7 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
             case ast.Not():
                 made[id(node)] = add(_Node(_Kind.NOT, node, (condition(node.operand),)))
             case ast.Between():
-                ops: tuple[ast.ComparisonOp, ast.ComparisonOp] = ("<", ">") if node.negated else (">=", "<=")
-                bounds = (node.low, node.high)
-                parts = [
-                    comparison(ast.Comparison(op, node.operand, bound, span=node.span))
-                    for op, bound in zip(ops, bounds, strict=True)
-                ]
+                parts = [comparison(part) for part in _comparisons(node)]
                 made[id(node)] = add(_Node(_Kind.ANY if node.negated else _Kind.ALL, node, parts))
             case ast.Comparison():
                 made[id(node)] = comparison(node)
@@ -184,6 +179,34 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
                 pass  # arithmetic and operands belong to the comparison above them
     condition(expr)  # adds the root where it is a bare identifier or TRUE / FALSE
     return order
+
+
+def _comparisons(node: ast.Between) -> tuple[ast.Comparison, ast.Comparison]:
+    """The two comparisons that [NOT] BETWEEN is equivalent to (seed 004)."""
+    ops: tuple[ast.ComparisonOp, ast.ComparisonOp] = ("<", ">") if node.negated else (">=", "<=")
+    lower, upper = ops
+    return (
+        ast.Comparison(lower, node.operand, node.low, span=node.span),
+        ast.Comparison(upper, node.operand, node.high, span=node.span),
+    )
+
+
+def _conjunction(expr: Expr) -> list[Literal] | None:
+    """The literals of a plain AND of predicates, their negations and BETWEEN; ``None`` of anything else."""
+    literals: list[Literal] = []
+    for node in expr.operands if isinstance(expr, ast.And) else (expr,):
+        negated = isinstance(node, ast.Not)
+        part = node.operand if isinstance(node, ast.Not) else node
+        if isinstance(part, ast.Between) and not part.negated and not negated:
+            found = [_simple(comparison) for comparison in _comparisons(part)]
+        else:
+            found = [_simple(part)]
+        for one in found:
+            if one is None:
+                return None
+            predicate, holds = one
+            literals.append(Literal(predicate, holds is not negated))
+    return literals
 
 
 def _simple(node: Expr) -> tuple[Predicate, bool] | None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from selectroute.clauses.access import Equalities, Key, equalities, scan_reason
 from selectroute.clauses.predicate import Clause, Literal, Test
 from selectroute.index import tables as t
+from selectroute.index.collector import paused_collector
 from selectroute.index.dictionary import Dictionary, dictionary_tables, open_addressing
 from selectroute.index.index import Index, file_clause
 from selectroute.index.plan import MAX_PAIRS, SCAN, Attributes, Plan
@@ -30,6 +31,11 @@ PAIR_MULTIPLIER = 0x9E3779B97F4A7C15
 
 def freeze(index: Index, revision: int | None = None) -> Snapshot:
     """Flatten an index. Ordinals follow its order. O(total size of the selectors)."""
+    with paused_collector():
+        return _freeze(index, revision)
+
+
+def _freeze(index: Index, revision: int | None) -> Snapshot:
     writer = _write(index, Plan(index.statistics, limit=None))
     if len(writer.pairs) > MAX_PAIRS:
         # Rare: so many shapes of selectors that the pairs of the fewest must share those of the others.

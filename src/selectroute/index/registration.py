@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from selectroute.index.collector import paused_collector
 from selectroute.index.errors import RegistrationError
 from selectroute.index.index import Index
 from selectroute.selector.errors import InvalidSelectorError, SelectRouteError
@@ -34,22 +35,26 @@ def build_index(
     lines read so far.
     """
     index = Index()
-    for number, line in enumerate(lines, start=1):
-        if number % 10_000 == 0:
-            progress(number)
-        if not line.strip():
-            continue
-        try:
-            row = _row(line)
-            if _valid(row, revision):
-                selector = Selector(row.get("selector") or "", row.get("dialect") or "jms")
-                index.add(row["id"], selector, row.get("topic"))
-        except InvalidSelectorError as error:
-            error.add_note(f"in line {number:,}, subscription {row['id']!r}")
-            raise
-        except SelectRouteError as error:
-            raise RegistrationError(f"line {number:,}: {error}") from error
+    with paused_collector():
+        for number, line in enumerate(lines, start=1):
+            if number % 10_000 == 0:
+                progress(number)
+            if line.strip():
+                _add(index, number, line, revision)
     return index
+
+
+def _add(index: Index, number: int, line: str, revision: int | None) -> None:
+    try:
+        row = _row(line)
+        if _valid(row, revision):
+            selector = Selector(row.get("selector") or "", row.get("dialect") or "jms")
+            index.add(row["id"], selector, row.get("topic"))
+    except InvalidSelectorError as error:
+        error.add_note(f"in line {number:,}, subscription {row['id']!r}")
+        raise
+    except SelectRouteError as error:
+        raise RegistrationError(f"line {number:,}: {error}") from error
 
 
 def _row(line: str) -> dict[str, Any]:
