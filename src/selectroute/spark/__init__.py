@@ -1,0 +1,35 @@
+"""Spark: messages in columns or files, batch or stream, routed to their subscriptions.
+
+``route`` and ``deliveries`` take a DataFrame. For files there is a faster way, the *fan-out*: the workers
+read the files themselves, so that only what selectors read is decoded and nothing crosses between the JVM
+and Python. ``start_fanout`` is that as a stream with exactly-once output, ``match_files`` the same reading
+path without a stream or output.
+
+Read `batches` first: one batch from pin to commit. Then `plan` (files → splits), `worker` with `readers` and
+`sinks` (what a task does), `pins` and `commits` (what survives a crash). This is the only folder that
+imports pyspark.
+"""
+
+from selectroute.spark.batches import BatchReport
+from selectroute.spark.binding import Binding, BindingError
+from selectroute.spark.java import JavaError
+from selectroute.spark.job import Job, JobError
+from selectroute.spark.query import FanOut, check, start_fanout
+from selectroute.spark.route import deliveries, match_files, route
+from selectroute.spark.session import local_session
+
+__all__ = [
+    "BatchReport",
+    "Binding",
+    "BindingError",
+    "FanOut",
+    "JavaError",
+    "Job",
+    "JobError",
+    "check",
+    "deliveries",
+    "local_session",
+    "match_files",
+    "route",
+    "start_fanout",
+]

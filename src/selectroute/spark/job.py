@@ -1,0 +1,215 @@
+"""What a fan-out job is, and whose its output folder is.
+
+The output folder, the checkpoint and the input belong together for life: batch numbers come from the
+checkpoint, and a number that the output folder has committed is never routed again. With another checkpoint
+the numbers would start anew and new messages be taken for old ones. ``_job.json`` in the output folder holds
+the three together; whatever does not fit is refused before anything is touched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.spark import durable
+from selectroute.spark.sources import FORMATS, local_folder
+
+_FORMAT = 1
+UNROUTED_POLICIES = ("keep", "drop", "fail")
+MAX_MESSAGE_BYTES = 4 << 20
+"""The longest JSON line that is read: IBM MQ's own limit for a message."""
+
+
+class JobError(SelectRouteError):
+    """The folders of a job do not belong together, or an option is out of range. Nothing was touched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A fan-out as data.
+
+    Attributes:
+        input: folder in which message files arrive, whole and for good.
+        snapshots: folder in which revisions are published.
+        output: folder for deliveries, unrouted messages and dead letters; this job's alone.
+        checkpoint: Spark's memory of what it has read; ``_checkpoint`` in the output folder unless given.
+        file_format: ``parquet``, ``json`` (JSON lines), or ``auto``: by the ending of each file's name.
+        max_files: files a batch takes at most.
+        unrouted: what becomes of messages that nobody wants: ``keep`` lists them, ``drop`` only counts them,
+            ``fail``
+            stops the job before the batch is committed.
+        max_message_bytes: a longer JSON line is a dead letter. The default is IBM MQ's own limit for a
+            message.
+    """
+
+    input: Path
+    snapshots: Path
+    output: Path
+    checkpoint: Path
+    file_format: str = "auto"
+    max_files: int = 16
+    unrouted: str = "keep"
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+
+    @classmethod
+    def of(
+        cls,
+        input: str | os.PathLike[str],
+        snapshots: str | os.PathLike[str],
+        output: str | os.PathLike[str],
+        checkpoint: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> Job:
+        """Return a job, its folders as absolute paths, its options checked.
+
+        Raises:
+            JobError: an option is out of range, or a folder lies in another where it must not.
+            SourceError: a folder is not on a mounted file system.
+        """
+        out = local_folder(output)
+        at = out / "_checkpoint" if checkpoint is None else local_folder(checkpoint)
+        job = cls(local_folder(input), local_folder(snapshots), out, at, **options)
+        if job.file_format not in FORMATS:
+            raise JobError(f"the format is one of {', '.join(FORMATS)}, not {job.file_format!r}")
+        if job.unrouted not in UNROUTED_POLICIES:
+            raise JobError(
+                f"unrouted messages are one of {', '.join(UNROUTED_POLICIES)}, not {job.unrouted!r}"
+            )
+        if job.max_files < 1 or job.max_message_bytes < 1:
+            raise JobError("a batch takes at least one file, a message at least one byte")
+        if job.output.is_relative_to(job.input):
+            raise JobError(f"the output folder {job.output} lies in the input folder, which would read it")
+        return job
+
+
+class OutputFolder:
+    """The output folder in this process's hands: from `claim` to `release` no other process may run a job on
+    it."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._record = job.output / "_job.json"
+        self._lock: int | None = None
+
+    def check(self) -> None:
+        """Refuse, touching nothing, what `claim` would refuse; needs no Spark.
+
+        Raises:
+            JobError: it is another job's or no job's, or its checkpoint is gone or another's.
+        """
+        output = self.job.output
+        if output.exists() and not output.is_dir():
+            raise JobError(f"the output {output} is no folder")
+        record = durable.read_json(self._record) if output.is_dir() else None
+        if record is None:
+            self._refuse_foreign()
+        else:
+            self._refuse_other(record)
+
+    def claim(self) -> None:
+        """Take the folder for this job, or refuse without touching anything.
+
+        Raises:
+            JobError: as `check`, or another process runs a job on it.
+        """
+        self.check()
+        durable.make_folder(self.job.output)
+        self._take_lock()
+        if not self._record.exists():
+            durable.write_json(self._record, self._own(query=None))
+
+    def bind(self) -> str:
+        """Write down, before the first batch is routed, whose checkpoint this is; return the query's id."""
+        query = self._checkpoint_query()
+        if query is None:
+            raise JobError(f"Spark made no checkpoint in {self.job.checkpoint}")
+        record = durable.read_json(self._record)
+        if record is None:
+            raise JobError(f"{self._record} is gone: the job can't know whose folder this is")
+        if record["query"] is None:
+            durable.write_json(self._record, self._own(query))
+        elif record["query"] != query:
+            raise JobError(self._other_checkpoint())
+        return query
+
+    def release(self) -> None:
+        """Let other processes use the folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _own(self, query: str | None) -> dict[str, Any]:
+        job = self.job
+        return {
+            "format": _FORMAT,
+            "input": str(job.input),
+            "snapshots": str(job.snapshots),
+            "checkpoint": str(job.checkpoint),
+            "query": query,
+        }
+
+    def _refuse_foreign(self) -> None:
+        job = self.job
+        held = sorted(os.listdir(job.output)) if job.output.is_dir() else []
+        if held:
+            raise JobError(
+                f"the output folder {job.output} is not empty and no job's (it holds {held[0]!r}): "
+                "choose another"
+            )
+        if self._has_run():
+            raise JobError(
+                f"the checkpoint {job.checkpoint} has run batches, but the output folder {job.output} "
+                "is new: what those "
+                "batches delivered would be missing; name the output folder that belongs to it, or a "
+                "new checkpoint"
+            )
+
+    def _refuse_other(self, record: dict[str, Any]) -> None:
+        job = self.job
+        if record.get("format") != _FORMAT:
+            raise JobError(
+                f"{self._record} has format {record.get('format')!r}; this release knows format {_FORMAT}"
+            )
+        for name, mine in (("input", job.input), ("snapshots", job.snapshots)):
+            if record[name] != str(mine):
+                raise JobError(
+                    f"the output folder {job.output} belongs to another job: its {name} folder is "
+                    f"{record[name]}, not "
+                    f"{mine}; choose another output folder"
+                )
+        query = self._checkpoint_query()
+        if record["query"] is not None and query is None:
+            raise JobError(
+                f"the checkpoint {job.checkpoint} of the output folder {job.output} is gone: batches "
+                "would be numbered from "
+                "0 again and taken for repeats; put the checkpoint back, or choose a new output folder"
+            )
+        if query != record["query"] and (record["query"] is not None or self._has_run()):
+            raise JobError(self._other_checkpoint())
+
+    def _other_checkpoint(self) -> str:
+        return (
+            f"the checkpoint {self.job.checkpoint} is not the one that the output folder "
+            f"{self.job.output} was written "
+            "with: name that one, or choose a new output folder"
+        )
+
+    def _has_run(self) -> bool:
+        commits = self.job.checkpoint / "commits"
+        return commits.is_dir() and any(commits.iterdir())
+
+    def _checkpoint_query(self) -> str | None:
+        metadata = durable.read_json(self.job.checkpoint / "metadata")
+        return None if metadata is None else str(metadata["id"])
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self.job.output / "_lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.release()
+            raise JobError(f"another process runs a job on the output folder {self.job.output}") from error

@@ -1,0 +1,110 @@
+"""Pins and leases: which revision a batch is routed against, decided once and for all.
+
+A batch may run again after a crash, when the registry has moved on. Its pin is written before it is routed
+and read when it comes again, so both runs give the same deliveries. The lease, a file in the snapshot
+folder, tells whoever clears that folder up which revisions are still needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from selectroute.index.errors import SnapshotError
+from selectroute.index.file_format import latest_revision, published_digest
+from selectroute.selector.errors import SelectRouteError
+from selectroute.spark import durable
+from selectroute.spark.snapshots import SnapshotRef
+
+
+class PinError(SelectRouteError):
+    """The revision of a batch can't be used, or the newest one is older than one used before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The revision that a batch is routed against, and the digest of its manifest."""
+
+    batch: int
+    revision: int
+    digest: str
+
+
+def pin(batch: int, pins: Path, snapshots: Path, query: str) -> Pin:
+    """Return the batch's pin: the one it has, or else the newest published revision, written down durably.
+
+    Raises:
+        PinError: the pinned revision is gone or its files are others, or revisions went backwards.
+        SnapshotError: the folder holds no snapshot, or the lease can't be written to it.
+    """
+    path = pins / f"{batch}.json"
+    written = durable.read_json(path)
+    if written is not None:
+        pinned = Pin(**written)
+        _check(pinned, snapshots)
+        return pinned
+    durable.make_folder(pins)
+    previous = _previous(batch, pins)
+    revision = latest_revision(snapshots)
+    if previous is not None and revision < previous.revision:
+        raise PinError(
+            f"the newest revision in {snapshots} is {revision}, but batch {previous.batch} was "
+            "already routed against "
+            f"revision {previous.revision}: revisions only go up; publish the older state again as a "
+            "new revision"
+        )
+    # The lease first: from then on nobody removes the revision, and the digest is read of files that stay.
+    lease(snapshots, query, revision)
+    pinned = Pin(batch, revision, published_digest(snapshots, revision))
+    durable.write_json(path, asdict(pinned))
+    return pinned
+
+
+def lease(snapshots: Path, query: str, revision: int) -> None:
+    """Write down that this query needs this revision and later ones."""
+    path = snapshots / "leases" / f"{query}.json"
+    try:
+        current = durable.read_json(path)
+        if current is None or current.get("revision") != revision:
+            durable.make_folder(path.parent)
+            durable.write_json(path, {"query": query, "revision": revision})
+    except OSError as error:
+        raise SnapshotError(
+            f"the lease {path} can't be written ({error.strerror}); the job needs to write there, so "
+            "that no revision "
+            "is removed while a batch may still need it"
+        ) from error
+
+
+def reference(pinned: Pin, snapshots: Path) -> SnapshotRef:
+    """Return the reference by which workers open the pinned snapshot."""
+    return SnapshotRef(str(snapshots), pinned.revision, pinned.digest)
+
+
+def _previous(batch: int, pins: Path) -> Pin | None:
+    # Batches come one after another, so nearly always the one before has a pin.
+    for number in range(batch - 1, -1, -1):
+        written = durable.read_json(pins / f"{number}.json")
+        if written is not None:
+            return Pin(**written)
+        if number < batch - 2:
+            break
+    return None
+
+
+def _check(pinned: Pin, snapshots: Path) -> None:
+    try:
+        digest = published_digest(snapshots, pinned.revision)
+    except SnapshotError as error:
+        raise PinError(
+            f"batch {pinned.batch} is pinned to revision {pinned.revision} and must be routed against "
+            f"it again: {error}"
+        ) from error
+    if digest != pinned.digest:
+        raise PinError(
+            f"batch {pinned.batch} is pinned to revision {pinned.revision} with digest "
+            f"{pinned.digest[:12]}…, but "
+            f"{snapshots} now holds another revision {pinned.revision} (digest {digest[:12]}…): put "
+            "the files back; "
+            "a published revision must never be replaced"
+        )

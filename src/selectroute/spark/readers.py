@@ -1,0 +1,252 @@
+"""Read one split in a worker: messages as columns, and what can't be read as dead letters.
+
+Only the columns that selectors read, and the message id, are decoded. Every row of the split comes out once,
+as a message or as a dead letter.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from selectroute.match.columns import from_messages
+from selectroute.selector.message import Message, MessageError
+from selectroute.spark.plan import Split
+
+BATCH_ROWS = 65_536
+_JSON_BATCH_ROWS = 16_384
+RAW_BYTES = 65_536
+"""As much of a line that can't be read as its dead letter keeps."""
+
+_ID_COLUMNS = ("@id", "JMSMessageID")
+_ENCODED_BYTES_A_VALUE = 3
+_READ_ERRORS = (pa.ArrowException, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages of one source: their columns, each one's row in the file, and their ids where they have
+    any."""
+
+    columns: pa.RecordBatch
+    rows: npt.NDArray[np.int64]
+    ids: Any | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Inputs of one source that can't be read or judged, all for one reason. ``rows`` None is the file
+    itself."""
+
+    stage: str
+    reason: str
+    message: str
+    rows: npt.NDArray[np.int64] | None
+    raw: bytes | None = None
+
+    @property
+    def count(self) -> int:
+        """How many inputs these are."""
+        return 1 if self.rows is None else len(self.rows)
+
+
+def read(split: Split, names: Sequence[str], max_message_bytes: int) -> Iterator[Messages | Dead]:
+    """Yield everything in a split: ``names`` are the columns that selectors read."""
+    if split.kind == "parquet":
+        return _read_parquet(split, names)
+    if split.kind == "json":
+        return _read_json(split, names, max_message_bytes)
+    return iter([Dead("read", split.reason, split.message, None)])
+
+
+def _read_parquet(split: Split, names: Sequence[str]) -> Iterator[Messages | Dead]:
+    row = split.first_row
+    end = row + split.rows
+    try:
+        with pa.OSFile(split.path, "rb") as file:
+            metadata = pq.read_metadata(file)
+            held = metadata.schema.to_arrow_schema().names
+            twice = next((name for name in names if held.count(name) > 1), None)
+            if twice is not None:
+                message = f"column {twice!r} stands more than once in the file"
+                yield Dead("judge", "ambiguous-column", message, np.arange(row, end))
+                return
+            id_name = next((name for name in _ID_COLUMNS if held.count(name) == 1), None)
+            wanted = [name for name in names if name in held]
+            if id_name is not None and id_name not in wanted:
+                wanted.append(id_name)
+            file.seek(0)
+            parquet = pq.ParquetFile(
+                file,
+                metadata=metadata,
+                read_dictionary=_repeating(metadata, split.row_groups, wanted),
+                pre_buffer=False,
+                page_checksum_verification=True,
+            )
+            for group in split.row_groups:
+                group_end = row + metadata.row_group(group).num_rows
+                try:
+                    # Spark runs a task a core: no threads in here.
+                    for batch in parquet.iter_batches(
+                        BATCH_ROWS, row_groups=[group], columns=wanted, use_threads=False
+                    ):
+                        yield from _checked(batch, np.arange(row, row + batch.num_rows), id_name)
+                        row += batch.num_rows
+                except _READ_ERRORS as error:
+                    # From the first rows on that don't decode: what came before was whole.
+                    yield Dead("read", "corrupt-row-group", str(error), np.arange(row, group_end))
+                row = group_end
+    except _READ_ERRORS as error:
+        # The footer was whole when the batch was planned.
+        yield Dead("read", "unreadable-file", str(error), np.arange(row, end))
+
+
+def _repeating(metadata: Any, row_groups: Sequence[int], wanted: Sequence[str]) -> list[str]:
+    """Return the string columns whose values repeat so much that they are best left dictionary-encoded.
+
+    Then only a code for each value is stored: few bytes a value. Where values hardly repeat, encoding them
+    costs more than it saves.
+    """
+    if not row_groups or metadata.num_columns == 0:
+        return []
+    group = metadata.row_group(row_groups[0])
+    found: list[str] = []
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if (
+            column.path_in_schema in wanted
+            and column.physical_type == "BYTE_ARRAY"
+            and column.has_dictionary_page
+            and column.total_uncompressed_size <= _ENCODED_BYTES_A_VALUE * column.num_values
+        ):
+            found.append(column.path_in_schema)
+    return found
+
+
+def _checked(batch: Any, rows: npt.NDArray[np.int64], id_name: str | None) -> Iterator[Messages | Dead]:
+    """Take the rows out whose strings are not UTF-8: Parquet does not look, and no one could compare them."""
+    bad = np.zeros(batch.num_rows, dtype=np.bool_)
+    for column in batch.columns:
+        try:
+            (column.dictionary if pa.types.is_dictionary(column.type) else column).validate(full=True)
+        except pa.ArrowInvalid:
+            bad |= np.fromiter((not _is_text(value) for value in column), np.bool_, len(column))
+    if bad.any():
+        yield Dead("read", "not-utf-8", "a string column holds bytes that are not UTF-8", rows[bad])
+        batch, rows = batch.filter(pa.array(~bad)), rows[~bad]
+    if len(rows):
+        ids = None if id_name is None else id_text(batch.column(id_name))
+        yield Messages(_with_a_column(batch, len(rows)), rows, ids)
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        value.as_py()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _with_a_column(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+    """A batch without columns would not know how many rows it has."""
+    if batch.num_columns:
+        return batch
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["@none"])
+
+
+def id_text(column: Any) -> Any | None:
+    """Return message ids as strings; 24 bytes become ``ID:`` and their hex. None if the type can be no id."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if pa.types.is_string(kind):
+        return column
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.array(
+            [None if v is None else f"ID:{v.hex().upper()}" for v in column.to_pylist()], pa.string()
+        )
+    try:
+        return pc.cast(column, pa.string())
+    except pa.ArrowException:
+        return None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is out of a double's range")
+    return number
+
+
+_DECODE = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite).decode
+
+
+def _read_json(split: Split, names: Sequence[str], max_message_bytes: int) -> Iterator[Messages | Dead]:
+    messages: list[Message] = []
+    rows: list[int] = []
+    try:
+        with open(split.path, "rb") as file:
+            file.seek(split.start)
+            row = split.first_row - 1
+            while file.tell() < split.stop:
+                row += 1
+                line = file.readline(max_message_bytes + 1)
+                if not line:
+                    yield Dead("read", "unreadable-file", f"it ends before byte {split.stop}", None)
+                    break
+                if len(line) > max_message_bytes and not line.endswith(b"\n"):
+                    while (rest := file.readline(1 << 20)) and not rest.endswith(b"\n"):
+                        pass
+                    text = f"the line is longer than {max_message_bytes} bytes"
+                    yield Dead("read", "too-large", text, np.array([row]), line[:RAW_BYTES])
+                    continue
+                if row == 0:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                if not line.strip():
+                    continue
+                parsed = _parse(line, row)
+                if isinstance(parsed, Dead):
+                    yield parsed
+                    continue
+                messages.append(parsed)
+                rows.append(row)
+                if len(messages) >= _JSON_BATCH_ROWS:
+                    yield from _as_columns(messages, rows, names)
+                    messages, rows = [], []
+    except OSError as error:
+        yield Dead("read", "unreadable-file", str(error), None)
+    yield from _as_columns(messages, rows, names)
+
+
+def _parse(line: bytes, row: int) -> Message | Dead:
+    try:
+        return Message.from_json(_DECODE(line.decode("utf-8").strip()))
+    except UnicodeDecodeError as error:
+        stage, reason, message = "read", "not-utf-8", f"byte {error.start} of the line is not UTF-8"
+    except RecursionError:
+        stage, reason, message = "parse", "too-deep", "the line is nested too deeply"
+    except MessageError as error:
+        stage, reason, message = "parse", "not-a-message", str(error)
+    except ValueError as error:
+        stage, reason, message = "parse", "not-json", str(error)
+    return Dead(stage, reason, message, np.array([row]), line.rstrip(b"\r\n")[:RAW_BYTES])
+
+
+def _as_columns(messages: list[Message], rows: list[int], names: Sequence[str]) -> Iterator[Messages]:
+    if messages:
+        batch = _with_a_column(from_messages(messages, names), len(messages))
+        ids = pa.array([message.value("JMSMessageID") for message in messages], pa.string())
+        yield Messages(batch, np.array(rows, dtype=np.int64), ids)

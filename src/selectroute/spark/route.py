@@ -1,0 +1,225 @@
+"""Route a DataFrame: which subscriptions does each message go to?
+
+`route` adds the ordinals, `deliveries` gives a row for each delivery. Only the columns that selectors read,
+and those of the frame that a delivery names, cross from the JVM to Python; a message's body stays where it
+is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from selectroute.index.snapshot import Snapshot
+from selectroute.spark.binding import Binding, BindingError, bind, by_position, check_types
+from selectroute.spark.explode import Pairs, list_array, list_offsets, pairs
+from selectroute.spark.job import MAX_MESSAGE_BYTES
+from selectroute.spark.plan import plan
+from selectroute.spark.snapshots import SnapshotRef, open_once, refer
+from selectroute.spark.sources import local_folder
+from selectroute.spark.worker import arrays, run_tasks
+
+SUBSCRIPTIONS = "subscriptions"
+"""The column that `route` adds."""
+
+_ORDINALS = ArrayType(IntegerType(), containsNull=False)
+"""Saying that no ordinal is NULL doubles what crosses from Python to the JVM (measured at 88 ordinals a
+message)."""
+
+_PLACE = (StructField("source", StringType()), StructField("offset", LongType()))
+
+_DELIVERY_SCHEMA = pa.schema(
+    [
+        pa.field("subscription", pa.string()),
+        pa.field("batch", pa.int64()),
+        pa.field("revision", pa.int64()),
+        pa.field("source", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("message_id", pa.string()),
+    ]
+)
+
+_FRAME = {
+    "source": ("@source", "string"),
+    "partition": ("@partition", "int"),
+    "offset": ("@offset", "bigint"),
+}
+
+
+def route(df: DataFrame, snapshot: Snapshot, binding: Binding | None = None) -> DataFrame:
+    """Return the messages of ``df`` with a column ``subscriptions array<int>``: the ordinals of those it
+    goes to.
+
+    ``snapshot.ids[ordinal]`` is the subscription's id; ordinals hold within this revision only. Works on
+    batch and streaming frames. Where a filter and an explode both read the column, it is computed once.
+
+    Args:
+        df: one message a row. A column is the identifier of exactly its name, its type the property's type;
+            NULL
+            is NULL, and an identifier without a column is NULL. Names that begin with ``@`` are the frame.
+        snapshot: what to route against; one never saved is published to a temporary folder of this machine.
+        binding: which column holds which identifier, where names differ.
+
+    Raises:
+        ColumnTypeError: a column that selectors read has a type that no property can have.
+        BindingError: a column is missing, ambiguous, or already named ``subscriptions``.
+    """
+    if SUBSCRIPTIONS in df.columns:
+        raise BindingError(
+            f"the frame has a column {SUBSCRIPTIONS!r} already: rename or drop it before routing"
+        )
+    bound = bind(df.schema, snapshot.reads, binding)
+    check_types(df.schema, bound)
+    function: Any = _judge(refer(snapshot), [one.identifier for one in bound])
+    judge: Any = arrow_udf(function, _ORDINALS)  # type: ignore[call-overload]  # wants no kind
+    # Not deterministic, for Spark only: it computes such a column once instead of wherever it is used.
+    judge = judge.asNondeterministic()
+    names = df.columns
+    # An arrow_udf without arguments is refused: a registry that reads no column gets one that says nothing.
+    if len({name.lower() for name in names}) == len(names):
+        arguments = [F.col(_quoted(names[one.position])) for one in bound] or [F.lit(False)]
+        return df.select("*", judge(*arguments).alias(SUBSCRIPTIONS))
+    # `color` beside `Color`: by name Spark would find neither.
+    renamed, columns = by_position(df)
+    arguments = [columns[one.position] for one in bound] or [F.lit(False)]
+    return renamed.select("*", judge(*arguments).alias(SUBSCRIPTIONS)).toDF(*names, SUBSCRIPTIONS)
+
+
+def deliveries(df: DataFrame, snapshot: Snapshot, binding: Binding | None = None) -> DataFrame:
+    """Return one row for each delivery: subscription, batch, revision, source, partition, offset, message_id.
+
+    ``source``, ``partition`` and ``offset`` come from the columns ``@source``, ``@partition``, ``@offset``,
+    ``message_id`` from ``@id``, or ``JMSMessageID`` without it; what the frame does not have is NULL, and so
+    is ``batch``. If ``df`` has the column ``subscriptions`` of `route` (by this same snapshot) it is used as
+    it is; otherwise messages are matched and spelled out in one crossing to Python.
+
+    Raises:
+        ColumnTypeError, BindingError: as `route`.
+    """
+    routed = SUBSCRIPTIONS in df.columns
+    renamed, columns = by_position(df)
+    chosen: list[tuple[str, Column]] = []
+    if routed:
+        position = df.columns.index(SUBSCRIPTIONS)
+        found = df.schema.fields[position].dataType
+        if not (isinstance(found, ArrayType) and isinstance(found.elementType, IntegerType)):
+            raise BindingError(
+                f"column {SUBSCRIPTIONS!r} is {found.simpleString()}, not the array<int> that route "
+                "adds: rename it"
+            )
+        chosen.append((SUBSCRIPTIONS, columns[position]))
+    else:
+        bound = bind(df.schema, snapshot.reads, binding)
+        check_types(df.schema, bound)
+        chosen += [(one.identifier, columns[one.position]) for one in bound]
+    frame: dict[str, int] = {}
+    for name, (identifier, spark_type) in _FRAME.items():
+        for one in bind(df.schema, (identifier,), binding):
+            frame[name] = len(chosen)
+            chosen.append((identifier, columns[one.position].cast(spark_type)))
+    for one in bind(df.schema, ("@id", "JMSMessageID"), binding)[:1]:
+        frame["message_id"] = len(chosen)
+        chosen.append(("@id", _id_text(columns[one.position], df.schema.fields[one.position].dataType)))
+    narrow = renamed.select(
+        *[column.alias(f"c{i}") for i, (_, column) in enumerate(chosen)] or [F.lit(False).alias("c0")]
+    )
+    spell = _spell(refer(snapshot), [name for name, _ in chosen], frame, routed)
+    return narrow.mapInArrow(spell, from_arrow_schema(_DELIVERY_SCHEMA))
+
+
+def match_files(
+    spark: SparkSession,
+    paths: Sequence[str | Path],
+    snapshot: Snapshot,
+    *,
+    file_format: str = "auto",
+    place: bool = True,
+) -> DataFrame:
+    """Return the matches of message files, a message a row, by the fan-out's reading path: ``subscriptions
+    array<int>``.
+
+    The workers read, only the columns that selectors need; nothing but the result crosses to the JVM. With
+    ``place`` also ``source string, offset bigint``: the path and the row. What can't be read or judged is
+    left out.
+    """
+    tasks = plan(
+        [local_folder(path) for path in paths], None, file_format, spark.sparkContext.defaultParallelism
+    )
+    schema = StructType([StructField(SUBSCRIPTIONS, _ORDINALS)])
+    if place:
+        schema = StructType([*_PLACE, *schema])
+    return run_tasks(spark, tasks, arrays(tasks, refer(snapshot), MAX_MESSAGE_BYTES, place), schema)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _id_text(column: Column, spark_type: DataType) -> Column:
+    """JMSMessageID may come as its 24 bytes: ``ID:`` and hex in capitals, as the matcher has it."""
+    if isinstance(spark_type, BinaryType):
+        return F.concat(F.lit("ID:"), F.hex(column))
+    return column.cast("string")
+
+
+def _judge(ref: SnapshotRef, identifiers: list[str]) -> Callable[..., Any]:
+    # Spark reads these hints when the function is wrapped.
+    def judge(*columns: pa.Array) -> pa.Array:
+        names = identifiers or ["@none"]
+        matches = open_once(ref).match(pa.RecordBatch.from_arrays(list(columns), names=names))
+        return list_array(matches.offsets, matches.ordinals)
+
+    return judge
+
+
+def _spell(
+    ref: SnapshotRef, names: list[str], frame: dict[str, int], routed: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def spell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        snapshot = open_once(ref)
+        for batch in batches:
+            if routed:
+                offsets, ordinals = list_offsets(batch.column(0))
+            else:
+                matches = snapshot.match(pa.RecordBatch.from_arrays(batch.columns, names=names or ["@none"]))
+                offsets, ordinals = matches.offsets, matches.ordinals
+            for part in pairs(offsets, ordinals):
+                yield _rows(batch, part, snapshot, ref.revision, frame)
+
+    return spell
+
+
+def _rows(
+    batch: pa.RecordBatch, part: Pairs, snapshot: Snapshot, revision: int, frame: dict[str, int]
+) -> pa.RecordBatch:
+    """Spell out some deliveries of a batch; ``frame`` holds where each column of the frame stands in it."""
+    rows: Any = pa.array(part.rows)
+    columns: list[Any] = []
+    for field in _DELIVERY_SCHEMA:
+        if field.name == "subscription":
+            columns.append(snapshot.ids.take(pa.array(part.ordinals, pa.int32())))
+        elif field.name == "revision":
+            columns.append(pa.repeat(pa.scalar(revision, pa.int64()), len(rows)))
+        elif field.name in frame:
+            columns.append(batch.column(frame[field.name]).take(rows))
+        else:
+            columns.append(pa.repeat(pa.scalar(None, field.type), len(rows)))
+    return pa.RecordBatch.from_arrays(columns, schema=_DELIVERY_SCHEMA)

@@ -1,0 +1,74 @@
+"""The snapshot in a worker: named by a small reference, opened once in each worker process.
+
+What travels with a task is folder, revision and digest. The worker maps the files itself (one physical copy
+a machine), checks that they are the ones the driver meant, and keeps the snapshot for the batches that
+follow.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+
+from selectroute.index.errors import SnapshotError
+from selectroute.index.file_format import publish, published_digest
+from selectroute.index.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRef:
+    """Which snapshot: its folder, its revision, and the SHA-256 of its manifest."""
+
+    folder: str
+    revision: int
+    digest: str
+
+
+_KEPT = 2
+"""The newest revision and the one before, which a batch may still be routed against."""
+
+_opened: dict[SnapshotRef, Snapshot] = {}
+_published: weakref.WeakKeyDictionary[Snapshot, SnapshotRef] = weakref.WeakKeyDictionary()
+
+
+def open_once(ref: SnapshotRef) -> Snapshot:
+    """Return the snapshot, opening it where this process has not done so yet.
+
+    Raises:
+        SnapshotError: it is gone or damaged, or its files are no longer those that the reference was made
+        from.
+    """
+    snapshot = _opened.get(ref)
+    if snapshot is None:
+        snapshot = Snapshot.open(ref.folder, ref.revision)
+        if snapshot.digest != ref.digest:
+            raise SnapshotError(
+                f"revision {ref.revision} in {ref.folder} is not the one that was pinned: its digest is "
+                f"{snapshot.digest[:12]}…, expected {ref.digest[:12]}…; a published revision must "
+                "never be replaced"
+            )
+        while len(_opened) >= _KEPT:
+            del _opened[next(iter(_opened))]
+        _opened[ref] = snapshot
+    return snapshot
+
+
+def refer(snapshot: Snapshot) -> SnapshotRef:
+    """Return the reference to a snapshot; one that was never saved is published to a temporary folder first.
+
+    That folder is on this machine and is removed when the process ends: a cluster needs a published snapshot.
+    """
+    if snapshot.folder is not None and snapshot.revision is not None and snapshot.digest:
+        return SnapshotRef(str(Path(snapshot.folder).resolve()), snapshot.revision, snapshot.digest)
+    ref = _published.get(snapshot)
+    if ref is None:
+        folder = tempfile.mkdtemp(prefix="selectroute-snapshot-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        revision = publish(snapshot, folder)
+        ref = SnapshotRef(folder, revision, published_digest(folder, revision))
+        _published[snapshot] = ref
+    return ref

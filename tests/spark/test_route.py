@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import functions as F
+
+import selectroute as sr
+from selectroute.match.columns import MIXED
+from selectroute.spark import Binding, BindingError, deliveries, match_files, route
+from selectroute.spark.snapshots import open_once, refer
+
+pytestmark = pytest.mark.spark
+
+SELECTORS = {
+    "red": "color = 'red'",
+    "heavy": "weight > 2500",
+    "not-blue": "NOT color = 'blue'",
+    "typed": "weight = 3000 AND price < 1.5",
+    "none": "color IS NULL",
+    "like": "color LIKE '%e%' AND JMSPriority BETWEEN 3 AND 5",
+    "wrong": "weight = 'red' OR NOT (color > 3)",
+    "computed": "weight * 2 >= JMSTimestamp",
+    "all": "",
+}
+SCHEMA = "color string, weight int, price float, JMSPriority tinyint, JMSTimestamp bigint, body string"
+ROWS = [
+    ("red", 3000, 1.1, 4, 6000, "x"),
+    ("blue", 2500, 2.5, 5, 5001, None),
+    (None, None, None, None, None, "y"),
+    ("green", 2501, float("nan"), 0, 0, "z"),
+    ("Red", -1, 0.0, 3, -2, ""),
+]
+
+
+def index_of(selectors):
+    index = sr.Index()
+    for name, selector in selectors.items():
+        index.add(name, selector)
+    return index
+
+
+@pytest.fixture(scope="module")
+def snapshot():
+    return index_of(SELECTORS).freeze()
+
+
+def as_message(color, weight, price, priority, timestamp, body):
+    return sr.Message(
+        headers={"JMSPriority": priority, "JMSTimestamp": timestamp},
+        properties={
+            "color": color,
+            "weight": None if weight is None else sr.Int(weight),
+            "price": None if price is None else sr.Float(price),
+        },
+    )
+
+
+def reference(rows):
+    parsed = {name: sr.Selector(text) for name, text in SELECTORS.items()}
+    return [{name for name, selector in parsed.items() if selector.matches(as_message(*row))} for row in rows]
+
+
+def named(snapshot, ordinals):
+    return {snapshot.ids[ordinal].as_py() for ordinal in ordinals}
+
+
+def test_every_row_goes_where_the_reference_sends_it(spark, snapshot):
+    routed = route(spark.createDataFrame(ROWS, SCHEMA), snapshot)
+    assert routed.schema["subscriptions"].dataType.simpleString() == "array<int>"
+    found = [named(snapshot, row.subscriptions) for row in routed.collect()]
+    assert found == reference(ROWS)
+
+
+def test_deliveries_are_the_same_with_and_without_route(spark, snapshot):
+    df = spark.createDataFrame(ROWS, SCHEMA).withColumn("@offset", F.expr("cast(weight as bigint)"))
+    df = df.withColumn("JMSMessageID", F.expr("unhex(repeat('0a', 24))"))
+    direct = deliveries(df, snapshot)
+    assert direct.columns == [
+        "subscription",
+        "batch",
+        "revision",
+        "source",
+        "partition",
+        "offset",
+        "message_id",
+    ]
+    rows = sorted(map(tuple, direct.collect()), key=str)
+    assert rows == sorted(map(tuple, deliveries(route(df, snapshot), snapshot).collect()), key=str)
+    message_id = "ID:" + "0A" * 24
+    expected = [
+        (name, None, 1, None, None, row[1], message_id)
+        for row, names in zip(ROWS, reference(ROWS), strict=True)
+        for name in names
+    ]
+    assert rows == sorted(expected, key=str)
+
+
+def test_streaming_frames_are_routed_alike(spark, snapshot, tmp_path):
+    spark.createDataFrame(ROWS, SCHEMA).repartition(2).write.parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
+    found: list[object] = []
+    spelled: list[object] = []
+    for frame, rows in ((route(stream, snapshot), found), (deliveries(stream, snapshot), spelled)):
+        query = (
+            frame.writeStream.foreachBatch(lambda df, _, rows=rows: rows.extend(df.collect()))
+            .option("checkpointLocation", str(tmp_path / f"checkpoint-{id(rows)}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    expected = sorted(sorted(names) for names in reference(ROWS))
+    assert sorted(sorted(named(snapshot, row.subscriptions)) for row in found) == expected
+    assert sorted(row.subscription for row in spelled) == sorted(name for names in expected for name in names)
+
+
+def test_names_are_exact_where_spark_itself_is_not(spark):
+    snapshot = index_of({"red": "color = 'red'", "blue": "Color = 'blue'"}).freeze()
+    both = spark.createDataFrame([("red", "red"), ("blue", "blue")], "color string, Color string")
+    routed = route(both, snapshot)
+    assert routed.columns == ["color", "Color", "subscriptions"]
+    assert [named(snapshot, row[2]) for row in routed.collect()] == [{"red"}, {"blue"}]
+    one = spark.createDataFrame([("red",), ("blue",)], "Color string")
+    assert [named(snapshot, row[1]) for row in route(one, snapshot).collect()] == [set(), {"blue"}]
+    assert [row.subscription for row in deliveries(both, snapshot).collect()] == ["red", "blue"]
+
+
+def test_a_snapshot_that_reads_no_column_works_on_any_frame(spark):
+    snapshot = index_of({"all": None}).freeze()
+    df = spark.range(3)
+    assert [row.subscriptions for row in route(df, snapshot).collect()] == [[0]] * 3
+    assert deliveries(df, snapshot).count() == 3
+    nobody = sr.Index().freeze()
+    assert [row.subscriptions for row in route(df, nobody).collect()] == [[]] * 3
+    assert deliveries(df, nobody).count() == 0
+
+
+def test_a_filter_and_an_explode_compute_the_column_once(spark, snapshot, tmp_path, monkeypatch):
+    # Each call of the matcher in a worker leaves a file.
+    from selectroute.spark import explode
+
+    calls = tmp_path / "calls"
+    calls.mkdir()
+    real = explode.list_array
+
+    def counted(offsets, ordinals):
+        import tempfile
+
+        if len(offsets) > 1:
+            tempfile.mkstemp(dir=calls)
+        return real(offsets, ordinals)
+
+    import sys
+
+    monkeypatch.setattr(sys.modules["selectroute.spark.route"], "list_array", counted)
+    # The patched function must travel with the UDF instead of being imported by name in the worker.
+    spark_pickle = pytest.importorskip("pyspark.cloudpickle")
+    module = sys.modules["selectroute.spark.route"]
+    spark_pickle.register_pickle_by_value(module)
+    try:
+        df = spark.createDataFrame(ROWS, SCHEMA).coalesce(1)
+        routed = route(df, snapshot).where(F.size("subscriptions") > 1)
+        exploded = routed.select("weight", F.explode("subscriptions").alias("ordinal"))
+        assert exploded.count() > len(ROWS)
+    finally:
+        spark_pickle.unregister_pickle_by_value(module)
+    assert len(list(calls.iterdir())) == 1
+
+
+def test_mixed_types_and_topics_cross(spark):
+    index = index_of({"int": "v = 3", "text": "v = 'x'"})
+    index.add("topic", None, topic="cars/+")
+    snapshot = index.freeze()
+    schema = "v struct<tag: tinyint, bits: bigint, text: string>, `@topic` string"
+    rows = [((4, 3, None), "cars/eu"), ((8, 0, "x"), None), ((0, 0, None), "cars/eu/de"), (None, "cars/us")]
+    df = spark.createDataFrame(rows, schema)
+    found = [named(snapshot, row.subscriptions) for row in route(df, snapshot).collect()]
+    assert found == [{"int", "topic"}, {"text"}, set(), {"topic"}]
+    assert pa.types.is_struct(MIXED)
+
+
+@pytest.mark.parametrize(
+    ("spark_type", "shown"),
+    [
+        ("timestamp", "timestamp"),
+        ("decimal(10,2)", "decimal(10,2)"),
+        ("array<int>", "array<int>"),
+        ("map<string,int>", "map<string,int>"),
+        ("binary", "binary"),
+        ("interval day to second", "interval"),
+        ("variant", "variant"),
+    ],
+)
+def test_a_type_that_no_property_can_have_is_refused_before_any_job(spark, spark_type, shown):
+    snapshot = index_of({"s": "weight = 1"}).freeze()
+    df = spark.range(1).select(F.lit(None).cast(spark_type).alias("weight"))
+    for function in (route, deliveries):
+        with pytest.raises(sr.ColumnTypeError) as error:
+            function(df, snapshot)
+        assert "'weight'" in str(error.value) and shown in str(error.value) and "\n" not in str(error.value)
+
+
+def test_columns_that_no_selector_reads_may_have_any_type(spark):
+    snapshot = index_of({"s": "weight = 1"}).freeze()
+    df = spark.range(1).select(F.lit(1).alias("weight"), F.current_timestamp().alias("when"))
+    assert [row.subscriptions for row in route(df, snapshot).collect()] == [[0]]
+
+
+def test_a_header_of_another_type_is_refused(spark):
+    snapshot = index_of({"s": "JMSPriority = 1"}).freeze()
+    df = spark.range(1).select(F.lit("1").alias("JMSPriority"))
+    with pytest.raises(sr.ColumnTypeError, match="JMSPriority"):
+        route(df, snapshot)
+
+
+def test_a_binding_renames(spark):
+    snapshot = index_of({"red": "color = 'red'"}).freeze()
+    df = spark.createDataFrame([("red", "blue"), ("blue", "red")], "`the colour` string, color string")
+    binding = Binding.from_dict({"columns": {"color": "the colour", "@id": "color"}})
+    assert [row.subscriptions for row in route(df, snapshot, binding).collect()] == [[0], []]
+    assert [row.message_id for row in deliveries(df, snapshot, binding).collect()] == ["blue"]
+
+
+def test_frames_that_cannot_be_bound_are_one_sentence(spark):
+    snapshot = index_of({"s": "a = 1"}).freeze()
+    df = spark.range(1).select(F.lit(1).alias("a"))
+    with pytest.raises(BindingError, match="no such column"):
+        route(df, snapshot, Binding({"a": "b"}))
+    with pytest.raises(BindingError, match="stands 2 times"):
+        route(df.select("a", "a"), snapshot)
+    with pytest.raises(BindingError, match="already"):
+        route(df.withColumn("subscriptions", F.lit(1)), snapshot)
+    with pytest.raises(BindingError, match="not the array<int>"):
+        deliveries(df.withColumn("subscriptions", F.lit(1)), snapshot)
+    with pytest.raises(BindingError, match="nothing else"):
+        Binding.from_dict({"column": {}})
+
+
+def test_a_published_snapshot_is_opened_once_and_only_as_it_was_pinned(snapshot, tmp_path):
+    sr.publish(snapshot, tmp_path)
+    ref = refer(sr.Snapshot.open(tmp_path))
+    assert open_once(ref) is open_once(ref)
+    assert refer(snapshot) == refer(snapshot)
+    forged = type(ref)(ref.folder, ref.revision, "0" * 64)
+    with pytest.raises(sr.SnapshotError, match="not the one that was pinned"):
+        open_once(forged)
+
+
+def test_match_files_reads_like_the_fan_out(spark, snapshot, tmp_path):
+    spark.createDataFrame(ROWS, SCHEMA).coalesce(1).write.parquet(str(tmp_path / "in"))
+    files = sorted((tmp_path / "in").glob("*.parquet"))
+    rows = match_files(spark, files, snapshot).orderBy("offset").collect()
+    assert [named(snapshot, row.subscriptions) for row in rows] == reference(ROWS)
+    assert [row.offset for row in rows] == list(range(5)) and rows[0].source == str(files[0])
+    assert match_files(spark, files, snapshot, place=False).columns == ["subscriptions"]
+    assert match_files(spark, [], snapshot).count() == 0

@@ -1,0 +1,159 @@
+"""Whose output folder is it? Whatever does not fit is one sentence, and nothing is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+import selectroute as sr
+from selectroute.spark import Job, JobError, check
+from selectroute.spark.job import OutputFolder
+from selectroute.spark.sources import SourceError, local_folder
+
+
+@pytest.fixture
+def ready(world):
+    world.publish(1, red="color = 'red'")
+    return world
+
+
+def contents(folder):
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def made_checkpoint(world, query, ran=False):
+    folder = world.job().checkpoint
+    folder.mkdir(parents=True)
+    (folder / "metadata").write_text(json.dumps({"id": query}))
+    if ran:
+        (folder / "commits").mkdir()
+        (folder / "commits" / "0").write_text("v1\n{}")
+
+
+def claimed(world):
+    folder = OutputFolder(world.job())
+    folder.claim()
+    made_checkpoint(world, "query-1")
+    folder.bind()
+    folder.release()
+
+
+def refused(world, match, **options):
+    before = contents(world.root)
+    with pytest.raises(JobError, match=match) as error:
+        OutputFolder(world.job(**options)).claim()
+    assert "\n" not in str(error.value)
+    assert contents(world.root) == before
+
+
+def test_the_same_job_may_start_again(ready):
+    claimed(ready)
+    again = OutputFolder(ready.job())
+    again.claim()
+    assert again.bind() == "query-1"
+    again.release()
+
+
+def test_a_folder_with_something_else_in_it_is_refused(ready):
+    ready.output.mkdir()
+    (ready.output / "thesis.tex").write_text("mine")
+    refused(ready, "not empty and no job's .*thesis.tex")
+
+
+def test_a_file_is_no_output_folder(ready):
+    ready.output.write_text("mine")
+    refused(ready, "is no folder")
+
+
+def test_the_output_of_a_job_with_another_input_or_snapshots_is_refused(ready):
+    claimed(ready)
+    for name in ("input", "snapshots"):
+        record = ready.output / "_job.json"
+        good = record.read_text()
+        record.write_text(json.dumps(json.loads(good) | {name: "/elsewhere"}))
+        refused(ready, f"belongs to another job: its {name} folder is /elsewhere")
+        record.write_text(good)
+
+
+def test_a_lost_checkpoint_is_refused(ready):
+    claimed(ready)
+    (ready.job().checkpoint / "metadata").unlink()
+    refused(ready, "checkpoint .* is gone: .* put the checkpoint back")
+
+
+def test_another_checkpoint_is_refused(ready):
+    claimed(ready)
+    (ready.job().checkpoint / "metadata").write_text(json.dumps({"id": "query-2"}))
+    refused(ready, "not the one that the output folder")
+
+
+def test_a_used_checkpoint_with_a_new_output_folder_is_refused(ready):
+    job = Job.of(ready.input, ready.snapshots, ready.output, ready.root / "checkpoint")
+    job.checkpoint.mkdir()
+    (job.checkpoint / "commits").mkdir()
+    (job.checkpoint / "commits" / "0").write_text("v1\n{}")
+    with pytest.raises(JobError, match=r"has run batches, but the output folder .* is new"):
+        OutputFolder(job).claim()
+
+
+def test_a_crash_between_claim_and_the_first_batch_leaves_a_folder_that_can_be_claimed(ready):
+    OutputFolder(ready.job()).claim()
+    made_checkpoint(ready, "query-1")
+    again = OutputFolder(ready.job())
+    again.check()
+
+
+def test_a_folder_on_which_a_job_runs_is_refused(ready):
+    running = OutputFolder(ready.job())
+    running.claim()
+    refused(ready, "another process runs a job")
+    running.release()
+    OutputFolder(ready.job()).claim()
+
+
+def test_a_record_of_another_format_is_refused(ready):
+    claimed(ready)
+    record = ready.output / "_job.json"
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"format": 99}))
+    refused(ready, "format 99")
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"file_format": "xml"}, "auto, parquet, json"),
+        ({"unrouted": "burn"}, "keep, drop, fail"),
+        ({"max_files": 0}, "at least one file"),
+        ({"max_message_bytes": 0}, "at least one"),
+    ],
+)
+def test_options_out_of_range_are_refused(ready, options, match):
+    with pytest.raises(JobError, match=match):
+        ready.job(**options)
+
+
+def test_an_output_inside_the_input_is_refused(ready):
+    with pytest.raises(JobError, match="lies in the input folder"):
+        Job.of(ready.input, ready.snapshots, ready.input / "out")
+
+
+def test_check_wants_input_and_snapshot(world):
+    with pytest.raises(sr.SnapshotError, match="no snapshot is published"):
+        check(world.job())
+    world.publish(1)
+    check(world.job())
+    world.input.rmdir()
+    with pytest.raises(SourceError, match="does not exist"):
+        check(world.job())
+    assert not world.output.exists()
+
+
+def test_folders_are_paths_or_file_uris():
+    assert str(local_folder("file:///a%20b/c")) == "/a b/c"
+    assert str(local_folder("file:/a")) == "/a"
+    assert str(local_folder("/a%20b")) == "/a%20b"
+    assert str(local_folder("a")) == os.path.join(os.getcwd(), "a")
+    with pytest.raises(SourceError, match="not on a mounted file system"):
+        local_folder("s3a://bucket/x")

@@ -1,0 +1,132 @@
+"""The whole stream in Spark: batches, restarts, replays."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+import selectroute as sr
+from selectroute.spark import start_fanout
+from selectroute.spark.query import StreamError
+from selectroute.spark.sources import batch_files
+
+pytestmark = pytest.mark.spark
+
+RED = {"properties": {"color": "red"}}
+
+
+def run(spark, world, **options):
+    """Route everything that is there and return the reports of the batches."""
+    reports: list[object] = []
+    start_fanout(spark, world.job(**options), available_now=True, on_batch=reports.append).wait()
+    return reports
+
+
+def forget_last_commit(world, batch):
+    """As if the process had died after the batch and before Spark wrote that down."""
+    commits = world.job().checkpoint / "commits"
+    (commits / str(batch)).unlink()
+    (commits / f".{batch}.crc").unlink()
+
+
+def test_files_of_all_names_and_kinds_are_routed_batch_by_batch(spark, world):
+    world.publish(1, red="color = 'red'", heavy="weight > 2")
+    names = ["a b.jsonl", "p%20q.jsonl", "é#x?y.jsonl", "[q]{r},*.jsonl", "co:lon.jsonl", "sub=3/z+.jsonl"]
+    for name in names:
+        world.drop_json(name, RED, {})
+    table = pa.table({"color": ["red", None], "weight": pa.array([1, 3], pa.int16())})
+    world.drop_parquet("table.parquet", table)
+    world.drop_bytes("torn.parquet", b"PAR1")
+    world.drop_bytes("empty.parquet", b"")
+    reports = run(spark, world, max_files=4)
+    assert [report.files for report in reports] == [4, 4, 1]
+    assert sum(report.counts.messages for report in reports) == 2 * len(names) + 2 + 2
+    expected = Counter((name, 0, "red", 1) for name in [*names, "table.parquet"])
+    expected[("table.parquet", 1, "heavy", 1)] = 1
+    assert world.deliveries() == expected
+    dead = sorted((row["source"], row["offset"], row["reason"]) for row in world.rows("dead-letters"))
+    assert dead == [("empty.parquet", None, "unreadable-file"), ("torn.parquet", None, "unreadable-file")]
+    # Spark reads the outputs as any table.
+    read = spark.read.parquet(str(world.output / "deliveries"))
+    assert read.count() == sum(expected.values()) and "batch" in read.columns
+    # Nothing new: nothing happens.
+    assert run(spark, world) == []
+
+
+def test_a_batch_that_spark_repeats_is_skipped(spark, world):
+    world.publish(1, red="color = 'red'")
+    world.drop_json("a.jsonl", RED)
+    run(spark, world)
+    forget_last_commit(world, 0)
+    world.publish(2, red="color = 'red'", new="color = 'red'")
+    (again,) = run(spark, world)
+    assert again.skipped
+    assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1)])
+
+
+def test_a_replay_after_a_crash_uses_its_pin_and_the_next_batch_the_new_revision(spark, world, monkeypatch):
+    world.publish(1, red="color = 'red'")
+    world.drop_json("a.jsonl", RED)
+
+    def die(*_):
+        raise KeyboardInterrupt("the process dies before the commit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("selectroute.spark.commits.Commits.commit", die)
+        with pytest.raises(StreamError):
+            run(spark, world)
+    assert not world.deliveries()
+    world.publish(2, crimson="color = 'red'")
+    world.drop_json("b.jsonl", RED)
+    reports = run(spark, world)
+    assert [(report.batch, report.revision) for report in reports] == [(0, 1), (1, 2)]
+    assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1), ("b.jsonl", 0, "crimson", 2)])
+
+
+def test_a_revision_published_while_the_stream_runs_is_used_from_the_next_batch_on(spark, world):
+    world.publish(1, red="color = 'red'")
+    world.drop_json("a.jsonl", RED)
+    routed = threading.Semaphore(0)
+    fan = start_fanout(spark, world.job(), on_batch=lambda _: routed.release())
+    assert routed.acquire(timeout=60)
+    world.publish(5, crimson="color = 'red'")
+    world.drop_json("b.jsonl", RED)
+    assert routed.acquire(timeout=60)
+    fan.stop()
+    fan.wait()
+    # The folder is free again. Spark may have been stopped before it wrote down that the batch is done: it
+    # comes again.
+    assert all(report.skipped for report in run(spark, world))
+    assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1), ("b.jsonl", 0, "crimson", 5)])
+
+
+def test_an_error_in_a_worker_is_one_sentence_and_the_job_goes_on_when_it_is_mended(spark, world):
+    world.publish(1, red="color = 'red'")
+    world.drop_json("a.jsonl", RED)
+    (segment,) = (world.snapshots / "segments").iterdir()
+    good = segment.read_bytes()
+    segment.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    with pytest.raises(sr.SelectRouteError) as error:
+        run(spark, world)
+    assert str(segment) in str(error.value) or segment.name in str(error.value)
+    assert "Traceback" not in str(error.value) and "\n" not in str(error.value)
+    segment.write_bytes(good)
+    run(spark, world)
+    assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1)])
+
+
+def test_the_file_list_is_found_behind_compacted_logs(spark, world):
+    world.publish(1, red="color = 'red'")
+    names = [f"{number:02}.jsonl" for number in range(12)]
+    for name in names:
+        world.drop_json(name, RED)
+    reports = run(spark, world, max_files=1)
+    assert len(reports) == 12
+    checkpoint = world.job().checkpoint
+    assert any(path.suffix == ".compact" for path in (checkpoint / "sources" / "0").iterdir())
+    found = [batch_files(checkpoint, batch) for batch in range(12)]
+    assert all(len(files) == 1 for files in found)
+    assert sorted(path.name for files in found for path in files) == names
