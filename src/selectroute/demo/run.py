@@ -1,0 +1,184 @@
+"""The main job from end to end: data, subscriptions, index, snapshot, stream, one change, accounts, check."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import selectroute as sr
+from selectroute.demo import flights, subscriptions
+from selectroute.demo.feed import Feed, Watch
+from selectroute.demo.flights import DemoError
+from selectroute.demo.folder import fresh_folder
+from selectroute.demo.progress import Progress
+from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED, DemoSubscription
+from selectroute.demo.verify import Check, Judge, busiest
+from selectroute.index.collector import paused_collector
+from selectroute.spark import Job, local_session, start_fanout
+
+FILES: Final = 12
+"""Files the messages come in: enough for several batches, each big enough to keep every core busy."""
+
+FILES_A_BATCH: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to run; the defaults are those of ``selectroute demo``."""
+
+    messages: int = flights.FLIGHTS
+    subscriptions: int = 100_000
+    seed: int = 1
+    out: Path | None = None
+    verify: int = 10
+    cores: int | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run gave: the folder, ``summary.json`` as data, the check, and the busiest subscriptions."""
+
+    folder: Path
+    summary: dict[str, Any]
+    check: Check
+    busiest: list[tuple[DemoSubscription, int]]
+
+
+@dataclass(slots=True)
+class _Stages:
+    """Seconds of each stage, in the order in which they came."""
+
+    progress: Progress
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str, doing: str) -> Iterator[None]:
+        started = time.perf_counter()
+        with self.progress.stage(doing):
+            yield
+        self.seconds[name] = round(time.perf_counter() - started, 3)
+
+
+def run(options: Options, progress: Progress) -> Outcome:
+    """Run the whole demo and leave everything in its folder, ``summary.json`` last.
+
+    Raises `SelectRouteError`, one sentence, when it cannot run or its accounts do not add up. A difference
+    between the deliveries and the reference evaluator is no exception: it is in ``Outcome.check``.
+    """
+    if options.subscriptions < 1 or options.verify < 0 or (options.cores is not None and options.cores < 1):
+        raise DemoError("--subscriptions and --cores take 1 or more, --verify 0 or more")
+    started = time.perf_counter()
+    stages = _Stages(progress)
+    data = flights.sample(
+        flights.read_flights(), options.messages
+    )  # before any folder is made: it may refuse
+    folder = fresh_folder(options.out)
+    progress.say(f"everything goes to {folder}")
+    # Java starts on another core while this process makes messages and checks selectors.
+    session = ThreadPoolExecutor(1).submit(local_session, "selectroute demo", options.cores, log_level="OFF")
+    with stages.stage("messages", f"{options.messages:,} flights to messages"):
+        waiting = flights.write_messages(
+            flights.to_messages(data), folder / "waiting", _files(options.messages)
+        )
+    with stages.stage("subscriptions", f"{options.subscriptions:,} subscriptions from seed {options.seed}"):
+        wanted = subscriptions.generate(data, options.subscriptions, options.seed)
+    if session.done():
+        session.result()  # without a Java there is no point in going on
+    with stages.stage("index", "selectors checked and indexed"), paused_collector():
+        index, selectors = _indexed(wanted)
+    with stages.stage("snapshot", "snapshot frozen and published"):
+        first = sr.publish(index.freeze(), folder / "snapshots")
+    subscriptions.write_jsonl(folder / "subscriptions.jsonl", ((one, first, None) for one in wanted))
+    with stages.stage("spark", "waited for Spark, which started meanwhile"):
+        spark = session.result()
+    feed = Feed(waiting, folder / "messages")
+    feed.some(1 / 3)
+    watch = Watch(len(waiting), progress.batch)
+    job = Job.of(folder / "messages", folder / "snapshots", folder / "output", max_files=FILES_A_BATCH)
+    with stages.stage("stream", "messages routed"), progress.stream(options.messages):
+        fan = start_fanout(spark, job, on_batch=watch.batch)
+        try:
+            watch.wait_first(fan)
+            feed.some(1 / 2)
+            second = _change(index, folder)
+            feed.some(1)
+            fan.wait(watch.complete)
+        except BaseException:
+            fan.stop()
+            raise
+    subscriptions.write_jsonl(folder / "subscriptions.jsonl", _history(wanted, first, second))
+    watch.account(options.messages)
+    changed_from = watch.first_batch_of(second)
+    progress.say(f"{WATCHED.id} was changed while the stream ran: it holds from batch {changed_from} on")
+    with stages.stage("verify", f"{options.verify} messages judged against every subscription"):
+        check = Judge(folder, selectors).check(options.verify, options.seed)
+    stages.seconds["total"] = round(time.perf_counter() - started, 3)
+    summary = {
+        "options": {
+            "messages": options.messages,
+            "subscriptions": options.subscriptions,
+            "seed": options.seed,
+        },
+        **watch.totals(),
+        "messages_per_second": round(options.messages / stages.seconds["stream"]),
+        "seconds": stages.seconds,
+        "batch_seconds": watch.step_seconds(),
+        "change": {
+            "subscription": WATCHED.id,
+            "before": WATCHED.selector,
+            "after": WATCHED_CHANGED.selector,
+            "revisions": [first, second],
+            "first_batch": changed_from,
+        },
+        "verified": check.summary(),
+    }
+    _write_json(folder / "summary.json", summary)
+    named = {one.id: one for one in wanted}
+    return Outcome(
+        folder, summary, check, [(named[id], count) for id, count in busiest(folder / "output", 8)]
+    )
+
+
+def _indexed(wanted: list[DemoSubscription]) -> tuple[sr.Index, dict[str, sr.Selector]]:
+    index = sr.Index()
+    selectors: dict[str, sr.Selector] = {}
+    for one in wanted:
+        if one.selector not in selectors:  # many subscribers write the same selector
+            selectors[one.selector] = sr.Selector(one.selector)
+        index.add(one.id, selectors[one.selector], topic=one.topic)
+    return index, selectors
+
+
+def _files(messages: int) -> int:
+    # At least three, so that some can come before the change and some after it.
+    return max(3, min(FILES, messages // 1_000))
+
+
+def _change(index: sr.Index, folder: Path) -> int:
+    """Replace the watched subscription and publish the next revision, while the stream runs."""
+    index.replace(WATCHED_CHANGED.id, WATCHED_CHANGED.selector)
+    return sr.publish(index.freeze(), folder / "snapshots")
+
+
+def _history(
+    wanted: list[DemoSubscription], first: int, second: int
+) -> Iterator[tuple[DemoSubscription, int, int | None]]:
+    for one in wanted:
+        if one.id == WATCHED.id:
+            yield one, first, second
+            yield WATCHED_CHANGED, second, None
+        else:
+            yield one, first, None
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    hidden = path.with_name(f".{path.name}.writing")
+    hidden.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    os.replace(hidden, path)
