@@ -1,0 +1,135 @@
+"""Times and counts. Engines of one benchmark take turns: a slow minute of the machine is everybody's."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import hashlib
+import os
+import platform
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import selectroute as sr
+from bench.engines import Engine
+from bench.oracle import Expected
+
+
+class WrongCountError(Exception):
+    """An engine did not find what it must. Its speed is of no interest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One timed run, a row of the raw record. For `build` the engine is a step, with `bytes_a_rule`."""
+
+    benchmark: str
+    engine: str
+    workload: str
+    rules: int
+    messages: int
+    repetition: int
+    seconds: float
+    bytes_a_rule: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.messages / self.seconds
+
+
+def measure(
+    benchmark: str, workload: str, rules: int, engines: Sequence[Engine], check: Expected, repetitions: int
+) -> list[Sample]:
+    """Check every engine, warm it up, then time all of them in turns.
+
+    Raises `WrongCountError`. An engine that returns its matches must return the same number in every run.
+    """
+    for engine in engines:
+        found = engine.judge()
+        if found != check:
+            raise WrongCountError(
+                f"{benchmark} {workload} {rules}: {engine.name} found {found}, expected {check}"
+            )
+    warm = [engine.run() for engine in engines]
+    samples = []
+    for repetition in range(repetitions):
+        for engine, known in zip(engines, warm, strict=True):
+            gc.collect()
+            started = time.perf_counter()
+            found_now = engine.run()
+            seconds = time.perf_counter() - started
+            if found_now != known:
+                raise WrongCountError(f"{engine.name} found {found_now} matches, before it were {known}")
+            samples.append(
+                Sample(benchmark, engine.name, workload, rules, engine.messages, repetition, seconds)
+            )
+    return samples
+
+
+def write_csv(path: Path, samples: Iterable[Sample]) -> None:
+    """Write the raw record."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Sample)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**asdict(sample), "seconds": f"{sample.seconds:.6f}"} for sample in samples)
+
+
+def read_csv(path: Path) -> list[Sample]:
+    """Read what `write_csv` wrote."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            Sample(
+                row["benchmark"],
+                row["engine"],
+                row["workload"],
+                int(row["rules"]),
+                int(row["messages"]),
+                int(row["repetition"]),
+                float(row["seconds"]),
+                float(row["bytes_a_rule"]),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def machine(cores: int) -> dict[str, Any]:
+    """What the figures were measured on."""
+    parts = ("numba", "numpy", "pyarrow", "pyspark")
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "cores_used_by_spark": cores,
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "load_average_at_start": round(os.getloadavg()[0], 2),
+        "source": source_digest(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        **{name: version(name) for name in parts},
+    }
+
+
+def source_digest() -> str:
+    """SHA-256 over the sources of the package and of the benchmarks: what a record was measured of.
+
+    Spark's workers load the code anew: were it changed during a run, two versions would be compared.
+    """
+    digest = hashlib.sha256()
+    for folder in (Path(sr.__file__).parent, Path(__file__).parent):
+        for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.toml"))):
+            digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")

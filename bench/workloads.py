@@ -1,0 +1,117 @@
+"""Workloads Z and U: seeded rules and messages, exact, so that every engine in every language runs the same.
+
+A splitmix64 stream of seed s adds 0x9E3779B97F4A7C15 for each draw, so that draw k depends on s and k alone
+A splitmix64 stream of seed s adds 0x9E3779B97F4A7C15 for each draw, so draw k depends on s and k alone and
+all draws are computed at once. ``u01 = (out >>> 11) * 2^-53``, ``ranint(n) = floor(u01 * n)``, ``zipf(n)``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+TYPES: Final = 1_000
+COLORS: Final = 100
+WEIGHTS: Final = 10_000
+
+_GAMMA: Final = np.uint64(0x9E3779B97F4A7C15)
+_RULE_SEED, _RULE_DRAWS = 1, 3
+_MESSAGE_SEED, _MESSAGE_DRAWS = 2, 8
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Triples:
+    """Rules or messages reduced to what decides: type, color and weight, int64 each."""
+
+    type: Ints
+    color: Ints
+    weight: Ints
+
+    def __len__(self) -> int:
+        return len(self.type)
+
+
+def splitmix64(seed: int, start: int, count: int) -> npt.NDArray[np.uint64]:
+    """Return draws ``start`` to ``start + count`` of the stream of a seed."""
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is the definition
+        z = np.uint64(seed) + _GAMMA * np.arange(start + 1, start + count + 1, dtype=np.uint64)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def rules(workload: str, count: int) -> Triples:
+    """Return the rules of ``Z`` (skewed) or ``U`` (uniform): each is ``type = t AND color = c AND weight >
+    w``.
+    """
+    t, c, w = splitmix64(_RULE_SEED, 0, count * _RULE_DRAWS).reshape(count, _RULE_DRAWS).T
+    if workload == "Z":
+        return Triples(_zipf(t, TYPES), _zipf(c, COLORS), _ranint(w, WEIGHTS))
+    if workload == "U":
+        return Triples(_ranint(t, TYPES), _ranint(c, COLORS), _ranint(w, WEIGHTS))
+    raise ValueError(f"there is no workload {workload!r}, only Z and U")
+
+
+def selectors(triples: Triples) -> Iterator[str]:
+    """Yield the text of each rule."""
+    for t, c, w in zip(triples.type.tolist(), triples.color.tolist(), triples.weight.tolist(), strict=True):
+        yield f"JMSType = 't{t}' AND color = 'c{c}' AND weight > {w}"
+
+
+def messages(count: int, start: int = 0) -> tuple[Triples, pa.RecordBatch]:
+    """Return messages ``start`` to ``start + count``, the same for every workload: what decides, and all
+    columns.
+    """
+    draws = splitmix64(_MESSAGE_SEED, start * _MESSAGE_DRAWS, count * _MESSAGE_DRAWS)
+    t, c, w, corr, priority, qty, region, urgent = draws.reshape(count, _MESSAGE_DRAWS).T
+    triples = Triples(_zipf(t, TYPES), _zipf(c, COLORS), _ranint(w, WEIGHTS))
+    columns = {
+        "JMSType": _named("t", triples.type, TYPES),
+        "color": _named("c", triples.color, COLORS),
+        "weight": pa.array(triples.weight, pa.int32()),
+        "JMSCorrelationID": pa.array([f"{out:08x}" for out in (corr >> np.uint64(32)).tolist()], pa.string()),
+        "JMSPriority": pa.array(_ranint(priority, 10), pa.int32()),
+        "qty": pa.array(_ranint(qty, 1_000), pa.int32()),
+        "region": _named("r", _ranint(region, 20), 20),
+        "urgent": pa.array(_ranint(urgent, 2) == 1),
+    }
+    return triples, pa.RecordBatch.from_pydict(columns)
+
+
+def with_body(batch: pa.RecordBatch) -> pa.Table:
+    """Return the messages with a body of 107 bytes, as a stream would carry it."""
+    parts = pc.binary_join_element_wise(
+        batch.column("JMSCorrelationID"),
+        batch.column("JMSType"),
+        batch.column("color"),
+        batch.column("region"),
+        "|",
+    )
+    return pa.Table.from_batches([batch]).append_column("@body", pc.utf8_rpad(parts, 107, "."))
+
+
+def _named(prefix: str, numbers: Ints, count: int) -> Any:
+    names = pa.array([f"{prefix}{number}" for number in range(count)], pa.string())
+    return names.take(pa.array(numbers))
+
+
+def _u01(out: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    return (out >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _ranint(out: npt.NDArray[np.uint64], n: int) -> Ints:
+    return np.floor(_u01(out) * n).astype(np.int64)
+
+
+def _zipf(out: npt.NDArray[np.uint64], n: int) -> Ints:
+    cumulated = np.cumsum(1.0 / np.arange(1, n + 1, dtype=np.float64))  # adds in order, as defined
+    found: Ints = np.searchsorted(cumulated, _u01(out) * cumulated[-1], side="right").astype(np.int64)
+    return found
