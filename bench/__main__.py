@@ -27,10 +27,13 @@ KERNEL_BATCH = 50_000
 class Tour:
     """One run over sizes and benchmarks. Rules are built once for each size, Spark starts once."""
 
-    def __init__(self, quick: bool, cores: int, only: Sequence[str], scratch: Path) -> None:
+    def __init__(
+        self, quick: bool, cores: int, only: Sequence[str], sizes: Sequence[Size], scratch: Path
+    ) -> None:
         self.samples: list[Sample] = []
         self._quick = quick
         self._cores = cores
+        self._sizes = sizes
         self._scratch = scratch
         self._benchmarks = [one for one in benchmarks() if not only or one.name in only]
         self._spark: Any = None
@@ -38,7 +41,7 @@ class Tour:
 
     def run(self) -> None:
         """Measure everything. Raises `WrongCountError` at the first wrong count."""
-        for size in sizes():
+        for size in self._sizes:
             chosen = [one for one in self._benchmarks if one.covers(size, self._quick)]
             if chosen:
                 self._size(size, chosen)
@@ -106,15 +109,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--report", action="store_true", help="make the README's tables from bench/record again"
     )
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this benchmark")
+    parser.add_argument("--rules", action="append", default=[], type=int, metavar="N", help="only this size")
     parser.add_argument("--cores", type=int, default=2, help="Spark's cores (default 2)")
     given = parser.parse_args(arguments)
     if given.report:
         report.update_readme(_recorded())
         return 0
     described = machine(given.cores)
+    chosen = [size for size in sizes() if not given.rules or size.rules in given.rules]
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="selectroute-bench-") as scratch:
-        tour = Tour(not given.full, given.cores, given.only, Path(scratch))
+        tour = Tour(not given.full, given.cores, given.only, chosen, Path(scratch))
         try:
             tour.run()
         except WrongCountError as error:
@@ -125,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if source_digest() != described["source"]:
         print("bench: sources changed while they were measured: these figures are no record", file=sys.stderr)
         return 1
-    if given.full and not given.only:
+    if given.full and not given.only and not given.rules:
         RECORD.mkdir(exist_ok=True)
         write_csv(RECORD / "samples.csv", tour.samples)
         (RECORD / "machine.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")

@@ -9,6 +9,6 @@ three are compiled by numba and know no Python object.
 """
 
 from selectroute.match.columns import MIXED, ColumnTypeError, from_messages
-from selectroute.match.match import Counters, Matches
+from selectroute.match.match import Counters, Matches, warm_up
 
-__all__ = ["MIXED", "ColumnTypeError", "Counters", "Matches", "from_messages"]
+__all__ = ["MIXED", "ColumnTypeError", "Counters", "Matches", "from_messages", "warm_up"]

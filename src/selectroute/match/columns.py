@@ -101,6 +101,7 @@ class Lane:
 
 
 _NO_BYTES = np.zeros(0, np.uint8)
+_NO_BYTES.flags.writeable = False  # as Arrow's buffers are: one type of array, one compiled kernel
 
 
 def check_column(name: str, type_: pa.DataType) -> None:
@@ -254,7 +255,9 @@ def _strings(array: pa.Array) -> tuple[t.Array, t.Array, t.Array]:
     sizes = (offsets[1:] - offsets[:-1]).astype(np.int32)
     if offsets[-1] == first:
         return starts, sizes, _NO_BYTES
-    return starts, sizes, np.frombuffer(data_buffer, np.uint8)[first : offsets[-1]]
+    data = np.frombuffer(data_buffer, np.uint8)[first : offsets[-1]]
+    data.flags.writeable = False  # some buffers are mutable
+    return starts, sizes, data
 
 
 def _dictionary_lane(name: str, array: pa.DictionaryArray) -> Lane:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from selectroute.index import tables as t
+from selectroute.index.index import Index
 from selectroute.index.snapshot import Attribute, Snapshot
 from selectroute.match.columns import ColumnTypeError, Lane, derived_lane, lane, null_lane
 from selectroute.match.encode import encode
@@ -81,6 +82,17 @@ def match(snapshot: Snapshot, messages: pa.RecordBatch | pa.Table) -> Matches:
     runs, offsets = collect(rows, snapshot.tables, columns, stack, seen, counters)
     ordinals = emit(runs, offsets, snapshot.tables.entry_ordinal)
     return Matches(offsets, ordinals, Counters(*counters.tolist()))
+
+
+def warm_up() -> None:
+    """Compile the kernel, or load it from the cache: about ten seconds once on a machine, then half a second.
+
+    Where several processes are about to match for the first time, one of them should do this before:
+    otherwise each compiles for itself.
+    """
+    index = Index()
+    index.add("any", "name = 'value' AND number > 0")
+    match(index.freeze(), pa.record_batch({"name": ["value"], "number": [1]}))
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
