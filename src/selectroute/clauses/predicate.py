@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from selectroute.selector.ast import Expr
 from selectroute.selector.dialect import Dialect
@@ -94,6 +94,14 @@ class Condition:
     expr: Expr
     reason: str
     dialect: Dialect
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Once: the expression may be large, and stands in many clauses that are told apart by their hashes.
+        object.__setattr__(self, "_hash", hash(self.expr))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def truth(self, lookup: Lookup) -> Truth:
         """Its truth on the message behind `lookup`."""
