@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -76,12 +78,13 @@ def run(options: Options, progress: Progress) -> Outcome:
         raise DemoError("--subscriptions and --cores take 1 or more, --verify 0 or more")
     started = time.perf_counter()
     stages = _Stages(progress)
-    data = flights.sample(
-        flights.read_flights(), options.messages
-    )  # before any folder is made: it may refuse
+    # Before any folder is made, for this may refuse.
+    data = flights.sample(flights.read_flights(), options.messages)
     folder = fresh_folder(options.out)
     progress.say(f"everything goes to {folder}")
-    # Java starts on another core while this process makes messages and checks selectors.
+    # Java starts and the kernel compiles on another core, while this process makes messages and checks
+    # selectors.
+    kernel = _compile_kernel()
     session = ThreadPoolExecutor(1).submit(local_session, "selectroute demo", options.cores, log_level="OFF")
     with stages.stage("messages", f"{options.messages:,} flights to messages"):
         waiting = flights.write_messages(
@@ -98,6 +101,7 @@ def run(options: Options, progress: Progress) -> Outcome:
     subscriptions.write_jsonl(folder / "subscriptions.jsonl", ((one, first, None) for one in wanted))
     with stages.stage("spark", "waited for Spark, which started meanwhile"):
         spark = session.result()
+        kernel.wait()
     feed = Feed(waiting, folder / "messages")
     feed.some(1 / 3)
     watch = Watch(len(waiting), progress.batch)
@@ -154,6 +158,17 @@ def _indexed(wanted: list[DemoSubscription]) -> tuple[sr.Index, dict[str, sr.Sel
             selectors[one.selector] = sr.Selector(one.selector)
         index.add(one.id, selectors[one.selector], topic=one.topic)
     return index, selectors
+
+
+def _compile_kernel() -> subprocess.Popen[bytes]:
+    """Compile the kernel into its cache, in a process of its own: else every worker would at its start.
+
+    If it fails, so much the worse for the first batch, and for nothing else.
+    """
+    code = "from selectroute.match import warm_up; warm_up()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def _files(messages: int) -> int:
