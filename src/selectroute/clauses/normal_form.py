@@ -98,7 +98,7 @@ def clauses_of(expr: Expr | None, dialect: Dialect) -> tuple[Clause, ...]:
         return (Clause(()),)
     conjunction = _conjunction(expr)
     if conjunction is not None and len(conjunction) <= MAX_LITERALS:  # most selectors: nothing to expand
-        return (Clause(tuple(dict.fromkeys(conjunction))),)
+        return (Clause(tuple(conjunction)),)
     nodes = _reduce(expr, dialect)
     for node in nodes:
         _measure(node)

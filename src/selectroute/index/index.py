@@ -243,14 +243,13 @@ class Index:
 
 def file_clause(subscription: str, clause: Clause, found: Equalities, attributes: Attributes) -> Filed:
     """The keys of a clause under the chosen attributes, and the literals that these do not decide."""
-    covered = {id(literal) for name in attributes for literal in found.covered.get(name, ())}
-    return Filed(
-        subscription,
-        clause,
-        attributes,
-        tuple(tuple(found.keys[name]) for name in attributes),
-        tuple(literal for literal in clause.literals if id(literal) not in covered),
-    )
+    covered = [literal for name in attributes for literal in found.covered.get(name, ())]
+    residual = clause.literals
+    if covered:
+        decided = set(map(id, covered))
+        residual = tuple([literal for literal in residual if id(literal) not in decided])
+    keys = tuple([tuple(found.keys[name]) for name in attributes])
+    return Filed(subscription, clause, attributes, keys, residual)
 
 
 def _prepare(subscription: str, selector: Selector | str | None, topic: str | None) -> Subscription:

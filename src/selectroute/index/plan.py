@@ -34,25 +34,28 @@ class Statistics:
     """How many clauses have each key of each attribute, kept up to date as clauses come and go."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, Counter[Key]] = {}
-        self._totals: Counter[str] = Counter()
-        self._squares: Counter[str] = Counter()
+        self.counts: dict[str, dict[Key, int]] = {}
+        self._totals: dict[str, int] = {}
+        self._squares: dict[str, int] = {}
 
     def add(self, equalities: Equalities, sign: int = 1) -> None:
         """Count a clause in, or out again with ``sign=-1``. O(its keys)."""
         for name, keys in equalities.keys.items():
-            counts = self.counts.setdefault(name, Counter())
+            counts = self.counts.setdefault(name, {})
+            squares = 0
             for key in keys:
-                before = counts[key]
+                before = counts.get(key, 0)
                 after = before + sign
-                self._squares[name] += after * after - before * before
-                self._totals[name] += sign
+                squares += after * after - before * before
                 if after:
                     counts[key] = after
                 else:
                     del counts[key]
-            if not counts:
-                del self.counts[name]
+            if counts:
+                self._squares[name] = self._squares.get(name, 0) + squares
+                self._totals[name] = self._totals.get(name, 0) + sign * len(keys)
+            else:
+                del self.counts[name], self._squares[name], self._totals[name]
 
     def remove(self, equalities: Equalities) -> None:
         """Count a clause out that was counted in before."""
@@ -60,7 +63,7 @@ class Statistics:
 
     def crowding(self, name: str) -> float:
         """The number of clauses that share a clause's key of this attribute, on average over the clauses."""
-        total = self._totals[name]
+        total = self._totals.get(name, 0)
         return self._squares[name] / total if total else 0.0
 
 
