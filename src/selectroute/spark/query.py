@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -69,8 +70,10 @@ class FanOut:
                 writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=pause)
             )
             self.query = trigger.start()
-        except BaseException:
+        except BaseException as error:
             self._folder.release()
+            if isinstance(error, PySparkException | Py4JError):
+                raise _sentence(error) from error
             raise
 
     def wait(self, should_stop: Callable[[], bool] = lambda: False) -> None:
