@@ -160,6 +160,8 @@ def _predicates() -> st.SearchStrategy[Expr]:
         _booleans,
         st.builds(Comparison, equal, identifiers, literals),
         st.builds(Comparison, equal, literals, identifiers),
+        st.builds(Comparison, equal, strings.map(Literal), strings.map(Literal)),
+        st.builds(Comparison, equal, _booleans, _booleans),
         st.builds(Comparison, ordered, numeric, numeric),
         st.builds(Between, numeric, numeric, numeric, st.booleans()),
         st.builds(In, identifiers, lists, st.booleans()),

@@ -88,3 +88,12 @@ def test_deep_and_wide_selectors_stay_within_the_bound(text):
     found = clauses(text)
     assert len(found) <= MAX_CLAUSES
     assert sum(len(clause.literals) for clause in found) <= MAX_LITERALS
+
+
+@pytest.mark.parametrize("never", ["FALSE", "1 = 2", "'a' = 'b'", "NOT TRUE", "(FALSE OR 1 > 2)"])
+def test_a_part_that_is_never_true_is_not_multiplied_out(never):
+    """Forty factors of two alternatives would be 2^40 clauses."""
+    factors = " AND ".join(["(a > 1 OR b > 1)"] * 40)
+    assert clauses(f"{factors} AND {never}") == ()
+    assert clauses(f"{never} AND {factors}") == ()
+    assert len(clauses(f"a = 1 OR ({factors} AND {never})")) == 1

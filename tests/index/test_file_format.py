@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -136,6 +137,32 @@ def test_a_crash_before_the_manifest_leaves_no_revision(folder, monkeypatch):
     assert revisions(folder) == [1]
     monkeypatch.undo()
     assert sr.publish(small(), folder) == 2
+
+
+@pytest.mark.parametrize("revision", [-1, 2**63, True, "1", 1.0])
+def test_what_is_no_revision_is_refused(tmp_path, revision):
+    with pytest.raises(sr.SnapshotError, match="is no revision"):
+        sr.publish(small(revision), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_there_is_no_revision_after_the_largest(tmp_path):
+    sr.publish(small(2**63 - 1), tmp_path)
+    assert sr.Snapshot.open(tmp_path).revision == 2**63 - 1
+    with pytest.raises(sr.SnapshotError, match="none after it"):
+        sr.publish(small(), tmp_path)
+
+
+def test_a_file_that_only_looks_like_a_manifest_hides_nothing(folder):
+    for name in ("manifest-0099.json", "manifest-\u0663.json", "manifest-7.json.tmp"):
+        (folder / name).write_text("{}")
+    assert sr.Snapshot.open(folder).revision == 1
+
+
+def test_publishers_without_a_revision_do_not_get_in_each_others_way(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        published = list(pool.map(lambda _: sr.publish(small(), tmp_path), range(8)))
+    assert sorted(published) == list(range(1, 9))
 
 
 def test_an_unwritable_folder_is_one_sentence(tmp_path):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 import selectroute as sr
 from selectroute.index.errors import DuplicateSubscriptionError, InvalidIdError, UnknownSubscriptionError
+from selectroute.index.plan import MAX_ENTRIES
 from selectroute.index.verify import InvariantError, verify_index
 from selectroute.topics import InvalidTopicFilterError
 
@@ -113,3 +115,30 @@ def test_verify_notices_a_lost_entry(index):
         next(iter(buckets.values())).clear()
     with pytest.raises(InvariantError, match="invariant broken"):
         verify_index(index)
+
+
+def test_two_constants_in_a_part_that_stays_whole_can_be_frozen():
+    """Once, one subscriber's comparison of two strings made every later snapshot fail."""
+    index = sr.Index()
+    index.add("strings", " AND ".join(["(a = 1 OR b = 1 OR 'x' = 'x')"] * 11))
+    index.add("booleans", " AND ".join(["(a = 1 OR b = 1 OR TRUE <> TRUE)"] * 11))
+    batch = pa.record_batch({"a": [1, 2]})
+    assert [row.tolist() for row in index.freeze().match(batch)] == [[0, 1], [0]]
+
+
+def test_an_in_list_times_many_alternatives_stays_bounded():
+    values = ", ".join(f"'{number}'" for number in range(700))
+    branches = " OR ".join(f"b > {number}" for number in range(400))
+    index = sr.Index()
+    index.add("s", f"a IN ({values}) AND ({branches})")
+    snapshot = index.freeze()
+    assert len(snapshot.tables.entry_ordinal) <= MAX_ENTRIES
+    assert snapshot.scanned == {"its equalities have too many values": 400}
+    assert index.match(sr.Message(properties={"a": "7", "b": 9})) == ["s"]
+    assert [len(row) for row in snapshot.match(pa.record_batch({"a": ["7", "x"], "b": [9, 9]}))] == [1, 0]
+
+
+def test_a_long_selector_that_was_accepted_can_be_explained():
+    index = sr.Index()
+    index.add("s", sr.Selector(f"a = '{'x' * 20_000}'", max_length=1 << 20))
+    assert not index.explain("s", CAR).matched

@@ -8,6 +8,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.match import MIXED, ColumnTypeError, from_messages
+from selectroute.match.match import _joined
 
 BYTE_MAX_PLUS = {"byte": 128, "short": 2**15, "int": 2**31}
 
@@ -210,3 +211,29 @@ def test_counters_tell_what_was_judged():
     index.add("b", "JMSType = 'y' AND s LIKE 'a%'")
     counters = index.freeze().match(pa.record_batch({"JMSType": ["x", "z"], "s": ["a", "a"]})).counters
     assert (counters.found, counters.judged) == (1, 1)
+
+
+def test_a_table_too_large_for_one_batch_is_matched_whole():
+    """Arrow splits what exceeds 2 GiB of strings into several batches: all of them count."""
+    index = sr.Index()
+    index.add("s", "x = 'a' OR x = 'b'")
+    snapshot = index.freeze()
+    table = pa.table({"x": ["a", "c", "b", "a"]})
+    whole = snapshot.match(table)
+    parts = [snapshot.match(table.slice(start, 1)) for start in range(4)]
+    joined = _joined(parts)
+    assert joined.offsets.tolist() == whole.offsets.tolist()
+    assert joined.ordinals.tolist() == whole.ordinals.tolist()
+    assert joined.counters.probes == whole.counters.probes
+
+
+@pytest.mark.parametrize("data", [b"\xf0", b"a\xe2\x82", b"\xff\xff"])
+def test_strings_that_are_no_utf_8_are_not_read_beyond_their_end(data):
+    offsets = pa.py_buffer(np.array([0, len(data), len(data) + 3], np.int32))
+    column = pa.StringArray.from_buffers(2, offsets, pa.py_buffer(data + b"a\xf0\x9f"))
+    matched("x LIKE '%\U0001f600_'", column)  # under NUMBA_BOUNDSCHECK=1 this once failed
+    assert matched("x LIKE '%'", column) == [True, True]
+    with pytest.raises(ColumnTypeError, match="not UTF-8"):
+        index = sr.Index()
+        index.add("s", topic="a/+")
+        index.freeze().match(pa.record_batch({"@topic": column}))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+import pyarrow as pa
 import pytest
 
+import selectroute as sr
 from selectroute.selector import Long
 from selectroute.topics import InvalidTopicFilterError, TopicFilter, level_value
+from selectroute.topics.filter import INDEXED_LEVELS
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,30 @@ def test_filter_matches_these_topics(topic_filter, matching, others):
         assert held is (topic in matching), topic
 
 
-@pytest.mark.parametrize("text", ["", "a+", "a/b#", "#a", "++", "x" * 20_000])
+DEEP = "/".join("abcdefghijkl")
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "matching", "others"),
+    [
+        (DEEP, [DEEP], [DEEP[:-2], DEEP + "/m", DEEP.replace("k", "x")]),
+        (DEEP + "/#", [DEEP, DEEP + "/m/n"], [DEEP[:-2], DEEP.replace("k", "x")]),
+        ("#/" + DEEP, [DEEP, "z/" + DEEP], [DEEP + "/m", DEEP.replace("b", "x")]),
+        (DEEP + "/#/" + DEEP, [DEEP + "/" + DEEP, DEEP + "/x/" + DEEP], [DEEP, DEEP + "/" + DEEP[2:]]),
+    ],
+)
+def test_a_filter_of_many_levels_needs_few_attributes_and_is_exact(topic_filter, matching, others):
+    literals = TopicFilter.parse(topic_filter).literals()
+    assert len(literals) <= 2 * INDEXED_LEVELS + 2
+    index = sr.Index()
+    index.add("s", topic=topic_filter)
+    found = index.freeze().match(pa.record_batch({"@topic": matching + others}))
+    assert [len(row) == 1 for row in found] == [topic in matching for topic in matching + others]
+    for topic in matching + others:
+        assert index.match(sr.Message(topic=topic)) == (["s"] if topic in matching else [])
+
+
+@pytest.mark.parametrize("text", ["", "a+", "a/b#", "#a", "++", "x" * 20_000, "a/\ud800", "a/" * 200])
 def test_what_is_no_filter_is_refused(text):
     with pytest.raises(InvalidTopicFilterError):
         TopicFilter.parse(text)

@@ -123,12 +123,15 @@ def equalities(clause: Clause) -> Equalities:
 
 
 NO_EQUALITY = "it has no equality"
+TOO_MANY_KEYS = "its equalities have too many values"
 
 
 def scan_reason(clause: Clause) -> str:
     """Why a clause without any equality is on the scan list, for ``explain`` and the statistics."""
     if not clause.literals:
         return "it matches every message"
+    if equalities(clause).keys:
+        return TOO_MANY_KEYS
     conditions = [literal.predicate for literal in clause.literals if hasattr(literal.predicate, "reason")]
     if conditions:
         return f"{NO_EQUALITY}: {conditions[0].reason}"

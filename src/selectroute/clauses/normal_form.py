@@ -343,6 +343,8 @@ def _build(
         return [(Literal(Condition(node.source, TOO_LARGE, dialect), wanted),)]
     result: dict[_Conjunction, None] = {}
     for factors in node.alternatives(wanted):
+        if not all(built[id(child), polarity] for child, polarity in factors):
+            continue  # one factor is never satisfied: multiplying out the others would be unbounded
         product: list[_Conjunction] = [()]
         for child, polarity in factors:
             product = [left + right for left in product for right in built[id(child), polarity]]

@@ -32,7 +32,8 @@ FORMAT = 1
 """The version of the format that is written and read."""
 
 MAX_MANIFEST_BYTES = 16 << 20
-_MANIFEST = re.compile(r"manifest-(\d{1,19})\.json")
+MAX_REVISION = 2**63 - 1
+_MANIFEST = re.compile(r"manifest-(0|[1-9][0-9]{0,18})\.json")
 _FILE = re.compile(r"(segments|ids)/[0-9A-Za-z-]+\.arrow")
 
 
@@ -44,18 +45,28 @@ def publish(snapshot: Snapshot, folder: str | Path) -> int:
     complete or absent.
     """
     folder = Path(folder)
+    revision = snapshot.revision
+    if revision is not None and (type(revision) is not int or not 0 <= revision <= MAX_REVISION):
+        raise SnapshotError(f"{revision!r} is no revision: an integer from 0 to {MAX_REVISION}")
     try:
-        return _publish(snapshot, folder)
+        while True:
+            newest = (revisions(folder) or [0])[-1]
+            if revision is None and newest == MAX_REVISION:
+                raise SnapshotError(f"{folder} holds revision {newest}, and there is none after it")
+            try:
+                return _publish(snapshot, folder, newest + 1 if revision is None else revision)
+            except RevisionExistsError:
+                if revision is not None:
+                    raise  # otherwise somebody else took the next one: take the one after
     except OSError as error:
         raise SnapshotError(
             f"the snapshot cannot be written to {folder}: {error.strerror or error}"
         ) from error
 
 
-def _publish(snapshot: Snapshot, folder: Path) -> int:
+def _publish(snapshot: Snapshot, folder: Path, revision: int) -> int:
     for part in ("segments", "ids"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    revision = snapshot.revision if snapshot.revision is not None else (revisions(folder) or [0])[-1] + 1
     # The names are unique to this call: two publishers of one revision must not write into each other's
     # files.
     token = uuid.uuid4().hex[:8]
@@ -96,9 +107,12 @@ def open_snapshot(folder: Path, revision: int | None = None) -> Snapshot:
     if revision is None:
         revision = latest_revision(folder)
     manifest = read_manifest(folder, revision)
-    [segment] = manifest["segments"]
-    table = _read(folder, segment["file"], segment["sha256"])
-    subscriptions = _read(folder, manifest["ids"]["file"], manifest["ids"]["sha256"])
+    try:
+        [segment] = manifest["segments"]
+        files = [(part["file"], part["sha256"]) for part in (segment, manifest["ids"])]
+    except (KeyError, TypeError, ValueError):
+        raise SnapshotError(f"manifest-{revision}.json in {folder} names no segment and ids") from None
+    table, subscriptions = (_read(folder, *file) for file in files)
     header = json.loads(table.schema.metadata[b"selectroute"])
     tables = Tables(
         **{
@@ -160,12 +174,14 @@ def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
         version, digest = manifest["format"], manifest["sha256"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise damaged from None
-    if digest != _self_digest(manifest) or data != _canonical(manifest) or manifest["revision"] != revision:
+    if digest != _self_digest(manifest) or data != _canonical(manifest):
         raise damaged
     if version != FORMAT:
         raise SnapshotError(
             f"{path} has format {version}, this version reads format {FORMAT}; build it again"
         )
+    if manifest.get("revision") != revision:
+        raise damaged
     checked: dict[str, Any] = manifest
     return checked
 

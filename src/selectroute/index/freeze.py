@@ -63,7 +63,7 @@ def _write(index: Index, plan: Plan) -> _Writer:
             if found.satisfiable:
                 entries.append((clause, found))
         for clause, found in entries:
-            writer.add(ordinal, clause, found, repeated=len(entries) > 1)
+            writer.add(ordinal, clause, found, len(entries))
     return writer
 
 
@@ -103,9 +103,9 @@ class _Writer:
         self.coded.add(attribute)
         return self.dictionaries[attribute].code(key)
 
-    def add(self, ordinal: int, clause: Clause, found: Equalities, repeated: bool) -> None:
+    def add(self, ordinal: int, clause: Clause, found: Equalities, clauses: int) -> None:
         """One entry for each combination of the clause's keys; a message finds at most one of them."""
-        path = self.plan.path(found)
+        path = self.plan.path(found, clauses)
         filed = file_clause("", clause, found, path)
         if len(path) == 2:
             self.pairs[path] += 1
@@ -116,7 +116,7 @@ class _Writer:
             [self.code(attribute, key) for key in keys]
             for attribute, keys in zip(attributes, filed.keys, strict=True)
         ]
-        flags = t.REPEATED if repeated else 0
+        flags = t.REPEATED if clauses > 1 else 0
         attribute, bound, rest = 0, 0, filed.residual
         ranged = next((literal for literal in rest if _is_range(literal)), None)
         if ranged is not None:

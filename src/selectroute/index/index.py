@@ -190,7 +190,7 @@ class Index:
                     residual=tuple((literal, literal.predicate.truth(lookup)) for literal in filed.residual),
                 )
             )
-        selector = Selector(known.selector, dialect=known.dialect)
+        selector = Selector(known.selector, dialect=known.dialect, max_length=len(known.selector))
         topic_matches = known.topic is None or TopicFilter.parse(known.topic).matches(message.topic)
         return Explanation(
             subscription=subscription,
@@ -214,7 +214,7 @@ class Index:
             if not found.satisfiable:
                 continue
             self.statistics.add(found)
-            attributes = self._plan.path(found)
+            attributes = self._plan.path(found, len(subscription.clauses))
             if len(attributes) == 2:
                 self._plan.pairs[attributes] += 1
             entry = file_clause(subscription.id, clause, found, attributes)

@@ -22,6 +22,9 @@ FEW = 8.0
 MAX_KEYS = 256
 """A clause is filed under at most this many pairs of keys (IN lists multiply)."""
 
+MAX_ENTRIES = 16_384
+"""Keys times clauses of one subscription; an attribute with more keys than that is no place to file it."""
+
 MAX_PAIRS = 32
 """Pairs of attributes in use at a time; clauses with other pairs go under a pair in use or a single
 attribute.
@@ -67,11 +70,11 @@ class Statistics:
         return self._squares[name] / total if total else 0.0
 
 
-def preferred(equalities: Equalities, statistics: Statistics) -> Attributes:
+def preferred(equalities: Equalities, statistics: Statistics, most: int = MAX_ENTRIES) -> Attributes:
     """The attributes that divide best: the one with the least crowded keys, and a second where that is
-    crowded too.
+    crowded too. ``most`` keys at most.
     """
-    keys = equalities.keys
+    keys = {name: found for name, found in equalities.keys.items() if len(found) <= most}
     if not keys:
         return SCAN
     if len(keys) == 1:
@@ -83,7 +86,7 @@ def preferred(equalities: Equalities, statistics: Statistics) -> Attributes:
     first, second = ranked[:2]
     if statistics.crowding(first) * len(keys[first]) < FEW:
         return (first,)
-    if prod(len(keys[name]) for name in (first, second)) > MAX_KEYS:
+    if prod(len(keys[name]) for name in (first, second)) > min(MAX_KEYS, most):
         return (first,)
     return tuple(sorted((first, second)))
 
@@ -103,9 +106,13 @@ class Plan:
         plan.pairs = Counter(dict(wishes.most_common(MAX_PAIRS)))
         return plan
 
-    def path(self, equalities: Equalities) -> Attributes:
-        """The attributes to file a clause under: the preferred ones, or the best that are in use."""
-        wish = preferred(equalities, self.statistics)
+    def path(self, equalities: Equalities, clauses: int) -> Attributes:
+        """The attributes to file a clause under: the preferred ones, or the best that are in use.
+
+        ``clauses`` is how many the subscription has: together their keys are bounded.
+        """
+        most = MAX_ENTRIES // clauses
+        wish = preferred(equalities, self.statistics, most)
         if len(wish) < 2 or wish in self.pairs or self.limit is None or len(self.pairs) < self.limit:
             return wish
         keys = equalities.keys
@@ -113,7 +120,8 @@ class Plan:
         inside = [
             pair
             for pair in self.pairs
-            if all(name in keys for name in pair) and prod(len(keys[name]) for name in pair) <= MAX_KEYS
+            if all(name in keys for name in pair)
+            and prod(len(keys[name]) for name in pair) <= min(MAX_KEYS, most)
         ]
         if inside:
             return min(inside, key=lambda pair: (crowding(pair[0]) * crowding(pair[1]), pair))

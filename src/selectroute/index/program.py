@@ -15,7 +15,8 @@ from selectroute.clauses.predicate import Condition, Levels, Literal, Matches, M
 from selectroute.index import tables as t
 from selectroute.selector import ast
 from selectroute.selector.like import LikeOp, compile_like
-from selectroute.selector.values import Double, Float, Value
+from selectroute.selector.truth import Truth
+from selectroute.selector.values import Double, Float, Value, compare
 
 Step = tuple[int, int, int]
 """Operation, attribute (or type tag), argument."""
@@ -203,6 +204,10 @@ class Programs:
                         yield connective, 0, 0
 
     def _comparison(self, op: str, left: ast.Expr, right: ast.Expr) -> Iterable[ast.Expr | Step]:
+        if isinstance(left, ast.Literal) and isinstance(right, ast.Literal):
+            # Two constants, perhaps strings, have the same truth on every message, and never UNKNOWN.
+            yield t.CONSTANT, t.BOOLEAN, int(compare(op, left.value, right.value) is Truth.TRUE)
+            return
         if isinstance(left, ast.Literal) and isinstance(right, ast.Identifier):
             left, right, op = right, left, _MIRRORED[op]
         if isinstance(left, ast.Identifier) and isinstance(right, ast.Literal):

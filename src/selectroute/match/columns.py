@@ -164,19 +164,30 @@ def null_lane(rows: int) -> Lane:
     )
 
 
-def derived_lane(topic: pa.Array, derivation: Derivation) -> Lane:
-    """The lane of a level of the topic string, or of the number of its levels; judged once for each distinct
-    topic.
+class TopicLevels:
+    """The topic strings of a batch, each distinct one split into its levels once.
+
+    Raises `ColumnTypeError`, also for a string that is no UTF-8.
     """
-    check_column("@topic", topic.type)
-    encoded = topic if pa.types.is_dictionary(topic.type) else pc.dictionary_encode(topic)
-    distinct = encoded.dictionary.to_pylist()
-    values = [None if text is None else derivation.of(text.split("/")) for text in distinct]
-    if derivation.position is None:
-        plain = pa.array([value.value if isinstance(value, Long) else None for value in values], pa.int64())
-    else:
-        plain = pa.array(values, pa.string())
-    return _dictionary_lane("", pa.DictionaryArray.from_arrays(encoded.indices, plain))
+
+    def __init__(self, topic: pa.Array) -> None:
+        check_column("@topic", topic.type)
+        encoded = topic if pa.types.is_dictionary(topic.type) else pc.dictionary_encode(topic)
+        self._indices = encoded.indices
+        try:
+            distinct = encoded.dictionary.to_pylist()
+        except UnicodeDecodeError:
+            raise ColumnTypeError("@topic", topic.type, "a topic is not UTF-8") from None
+        self._levels = [None if text is None else text.split("/") for text in distinct]
+
+    def lane(self, derivation: Derivation) -> Lane:
+        """The lane of one level, or of the number of levels."""
+        values = [None if levels is None else derivation.of(levels) for levels in self._levels]
+        if derivation.position is None:
+            plain = pa.array([one.value if isinstance(one, Long) else None for one in values], pa.int64())
+        else:
+            plain = pa.array(values, pa.string())
+        return _dictionary_lane("", pa.DictionaryArray.from_arrays(self._indices, plain))
 
 
 def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from selectroute.index import tables as t
 from selectroute.index.index import Index
 from selectroute.index.snapshot import Attribute, Snapshot
-from selectroute.match.columns import ColumnTypeError, Lane, derived_lane, lane, null_lane
+from selectroute.match.columns import ColumnTypeError, TopicLevels, lane
 from selectroute.match.encode import encode
 from selectroute.match.kernel import collect, emit
 from selectroute.topics.levels import Derivation
@@ -67,9 +67,8 @@ class Columns(NamedTuple):
 def match(snapshot: Snapshot, messages: pa.RecordBatch | pa.Table) -> Matches:
     """See `Snapshot.match`."""
     if isinstance(messages, pa.Table):
-        messages = (
-            messages.combine_chunks().to_batches()[0] if messages.num_rows else _no_rows(messages.schema)
-        )
+        # Usually one batch; several where a string column exceeds the 2 GiB of 32-bit offsets.
+        return _joined([match(snapshot, batch) for batch in messages.combine_chunks().to_batches()])
     rows = messages.num_rows
     columns = _columns(snapshot, messages)
     depth = max(snapshot.depth, 2)
@@ -95,20 +94,39 @@ def warm_up() -> None:
     match(index.freeze(), pa.record_batch({"name": ["value"], "number": [1]}))
 
 
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+def _joined(parts: list[Matches]) -> Matches:
+    """The matches of several batches, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    before = np.cumsum([0] + [len(part.ordinals) for part in parts])
+    return Matches(
+        np.concatenate(
+            [np.zeros(1, np.int64)] + [part.offsets[1:] + n for part, n in zip(parts, before, strict=False)]
+        ),
+        np.concatenate([np.zeros(0, np.int32)] + [part.ordinals for part in parts]),
+        Counters(*(sum(getattr(part.counters, name) for part in parts) for name in Counters.__slots__)),
+    )
 
 
 def _columns(snapshot: Snapshot, messages: pa.RecordBatch) -> Columns:
     rows, count = messages.num_rows, len(snapshot.attributes)
-    tags = np.empty((count, rows), np.int8)
-    codes = np.empty((count, rows), np.int32)
-    bits = np.empty((count, rows), np.int64)
-    sizes = np.empty((count, rows), np.int32)
+    # All zeros is NULL, in tags and in codes. What no column fills is never touched, and costs no memory.
+    tags = np.zeros((count, rows), np.int8)
+    codes = np.zeros((count, rows), np.int32)
+    bits = np.zeros((count, rows), np.int64)
+    sizes = np.zeros((count, rows), np.int32)
+    topics: TopicLevels | None = None
     texts: list[t.Array] = []
     length = 0
     for number, attribute in enumerate(snapshot.attributes):
-        found = _lane(attribute, messages)
+        column = _column(attribute, messages)
+        if column is None:
+            continue
+        if attribute.derived:
+            topics = topics or TopicLevels(column)
+            found = topics.lane(Derivation(attribute.level))
+        else:
+            found = lane(attribute.source, column)
         tags[number] = found.spread(found.tags)
         if attribute.codes:
             distinct = codes[number] if found.rows is None else np.empty(len(found.tags), np.int32)
@@ -129,13 +147,11 @@ def _columns(snapshot: Snapshot, messages: pa.RecordBatch) -> Columns:
     return Columns(tags, codes, bits, bits.view(np.float64), sizes, text, reals)
 
 
-def _lane(attribute: Attribute, messages: pa.RecordBatch) -> Lane:
+def _column(attribute: Attribute, messages: pa.RecordBatch) -> pa.Array | None:
     positions = messages.schema.get_all_field_indices(attribute.source)
     if not positions:
-        return null_lane(messages.num_rows)
+        return None
     column = messages.column(positions[0])
     if len(positions) > 1:
         raise ColumnTypeError(attribute.source, column.type, "there are several columns of this name")
-    if attribute.derived:
-        return derived_lane(column, Derivation(attribute.level))
-    return lane(attribute.source, column)
+    return column

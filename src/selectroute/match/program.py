@@ -289,7 +289,7 @@ def _like(text, start, end, symbols, first, last):
     at, want = start, first
     retry_at, retry_want = start, np.int64(-1)
     while at < end:
-        width = _width(text[at])
+        width = min(_width(text[at]), end - at)  # a column may hold what is no UTF-8
         if want < last and symbols[want] == t.ANY_MANY:
             want += 1
             retry_at, retry_want = at, want
@@ -297,7 +297,7 @@ def _like(text, start, end, symbols, first, last):
             at += width
             want += 1
         elif retry_want >= 0:
-            retry_at += _width(text[retry_at])
+            retry_at = min(retry_at + _width(text[retry_at]), end)
             at, want = retry_at, retry_want
         else:
             return False

@@ -13,6 +13,15 @@ from selectroute.topics.levels import LEVELS, TOPIC, level_name
 MAX_LENGTH = 10_240
 """Code points in a topic filter, the limit of selectors."""
 
+MAX_LEVELS = 128
+"""Levels of a topic filter."""
+
+INDEXED_LEVELS = 8
+"""As many levels from the front, and from the back, are equalities; each is an attribute of the index.
+
+A filter that has more of them is judged as a whole besides.
+"""
+
 
 class InvalidTopicFilterError(SelectRouteError):
     """A topic filter that is none; the message names the level and says what is expected there."""
@@ -40,7 +49,15 @@ class TopicFilter:
             raise InvalidTopicFilterError(
                 f"the topic filter has {len(text):,} characters, at most {MAX_LENGTH:,}"
             )
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            raise InvalidTopicFilterError(
+                "a topic filter has half of a surrogate pair, which is no character"
+            )
         levels = tuple(text.split("/"))
+        if len(levels) > MAX_LEVELS:
+            raise InvalidTopicFilterError(
+                f"the topic filter has {len(levels):,} levels, at most {MAX_LEVELS}"
+            )
         for number, level in enumerate(levels, start=1):
             if len(level) > 1 and ("+" in level or "#" in level):
                 raise InvalidTopicFilterError(
@@ -65,16 +82,25 @@ def _literals(levels: tuple[str, ...]) -> tuple[Literal, ...]:
     wildcards = [position for position, level in enumerate(levels) if level == "#"]
     if not wildcards:
         depth = Literal(Test(LEVELS, "=", Long(len(levels))), True)
-        return (*_equal_levels(levels, 0), depth)
+        return (
+            *_equal_levels(levels[:INDEXED_LEVELS], 0),
+            depth,
+            *_whole(levels, len(levels) > INDEXED_LEVELS),
+        )
     front, back = levels[: wildcards[0]], levels[wildcards[-1] + 1 :]
-    literals = _equal_levels(front, 0) + _equal_levels(back, -len(back))
-    if len(wildcards) > 1:
-        return (*literals, Literal(Levels(TOPIC, levels), True))
+    literals = _equal_levels(front[:INDEXED_LEVELS], 0)
+    literals += _equal_levels(back[-INDEXED_LEVELS:], -min(len(back), INDEXED_LEVELS))
+    if len(wildcards) > 1 or max(len(front), len(back)) > INDEXED_LEVELS:
+        return (*literals, *_whole(levels, True))
     if not front and not back:
         return (Literal(Missing(TOPIC), False),)
     if not back and front[-1] != "+":
         return literals  # the last level is there, so the topic is long enough
     return (*literals, Literal(Test(LEVELS, ">=", Long(len(front) + len(back))), True))
+
+
+def _whole(levels: tuple[str, ...], needed: bool) -> tuple[Literal, ...]:
+    return (Literal(Levels(TOPIC, levels), True),) if needed else ()
 
 
 def _equal_levels(levels: tuple[str, ...], first: int) -> tuple[Literal, ...]:
