@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +24,12 @@ LINES = (
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    def call(*arguments, stdin=""):
+    def call(*arguments, stdin: str | bytes | io.RawIOBase = ""):
         monkeypatch.setattr(sys, "argv", ["selectroute", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        buffer = io.BytesIO(data) if isinstance(data, bytes) else io.BufferedReader(data)
+        # As in the C locale of old: what the locale says is not asked.
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(buffer, "ascii", "surrogateescape"))
         with pytest.raises(SystemExit) as exit_:
             main()
         captured = capsys.readouterr()
@@ -121,3 +127,75 @@ def test_input_that_is_not_utf_8_is_one_sentence(run, tmp_path):
     code, _, err = run("index", "build", tmp_path / "s.jsonl", tmp_path / "s")
     assert code == 1
     assert "is not UTF-8" in err
+    code, _, err = run("index", "build", "-", tmp_path / "s", stdin=b'{"id": "\xff"}\n')
+    assert code == 1
+    assert err == "selectroute: standard input is not UTF-8: invalid start byte\n"
+    assert not (tmp_path / "s").exists()
+
+
+def test_standard_input_is_utf_8_whatever_the_locale(run, tmp_path):
+    from selectroute import Snapshot
+
+    line = '{"id": "s", "selector": "city = \'Zürich\'"}\n'
+    assert run("index", "build", "-", tmp_path, stdin=line)[0] == 0
+    assert Snapshot.open(tmp_path).subscriptions["selector"].to_pylist() == ["city = 'Zürich'"]
+    assert not sys.stdin.closed and not sys.stdin.buffer.closed
+
+
+class Unreadable(io.RawIOBase):
+    def readable(self):
+        return True
+
+    def readinto(self, _):
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_failing_read_is_one_sentence(run, tmp_path):
+    code, _, err = run("index", "build", "-", tmp_path / "s", stdin=Unreadable())
+    assert code == 1
+    assert err == "selectroute: standard input cannot be read: Input/output error\n"
+
+
+def test_a_closed_standard_input_is_one_sentence(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "argv", ["selectroute", "index", "build", "-", str(tmp_path)])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    assert exit_.value.code == 1
+
+
+COMMAND = [sys.executable, "-c", "from selectroute.cli import main; main()"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("output", ["json", "table"])
+def test_a_full_disk_under_standard_output_is_one_sentence(built, output, unbuffered, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "index", "stats", built, "-o", output], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr == "selectroute: a result cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("output", ["json", "table"])
+def test_a_reader_that_went_away_is_told_nothing(built, output, unbuffered, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    command = subprocess.Popen(
+        [*COMMAND, "index", "stats", built, "-o", output], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert command.stdout is not None and command.stderr is not None
+    command.stdout.close()
+    assert command.stderr.read() == b""
+    assert command.wait() == 1
+    command.stderr.close()
+
+
+@pytest.mark.parametrize("verb", ["build", "stats", "verify"])
+def test_a_revision_is_a_64_bit_integer(run, built, verb):
+    arguments = ["-", built] if verb == "build" else [built]
+    assert run("index", verb, *arguments, "--revision", 2**63)[0] == 2
+    assert run("index", verb, *arguments, "--revision", 2**63 - 1)[0] == (0 if verb == "build" else 3)

@@ -6,11 +6,14 @@ import json
 import os
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import selectroute as sr
+from selectroute.index import tables as t
 from selectroute.index.file_format import published_digest, revisions
 from selectroute.index.verify import InvariantError, verify_snapshot
 
@@ -186,3 +189,94 @@ def test_verify_notices_a_changed_array(name):
     object.__setattr__(snapshot, "tables", broken)
     with pytest.raises((InvariantError, IndexError)):
         verify_snapshot(snapshot)
+
+
+def of_every_operand():
+    """A snapshot with ranges, and with programs that have constants, sets, patterns and levels."""
+    index = sr.Index()
+    index.add("range", "JMSType = 'car' AND weight > 2500")
+    index.add("program", "weight + 1 > 2 AND JMSType LIKE 'b_s' AND color NOT IN ('blue', 'red')")
+    index.add("key", "x LIKE 'a%' AND NOT (weight = 10)")
+    index.add("topic", topic="a/#/b/#")
+    return index.freeze()
+
+
+def with_step(operations, /, **parts):
+    """A change of the first step that has one of these operations."""
+
+    def change(tables):
+        step = tables.step.copy()
+        row = next(i for i, found in enumerate(step[:, 0]) if found in operations)
+        for column, name in enumerate(("operation", "attribute", "argument")):
+            step[row, column] = parts.get(name, step[row, column])
+        return {"step": step}
+
+    return change
+
+
+def with_value(name, position, value):
+    def change(tables):
+        array = getattr(tables, name).copy()
+        array[position] = value
+        return {name: array}
+
+    return change
+
+
+def with_group_attribute(value):
+    def change(tables):
+        return {"group_attribute": np.where(tables.group_flags & t.SORTED, value, 0).astype(np.int32)}
+
+    return change
+
+
+def with_reversed_set(tables):
+    number = next(argument for operation, _, argument in tables.step if operation == t.NOT_IN)
+    item = tables.item.copy()
+    codes = slice(*tables.item_first[number : number + 2])
+    item[codes] = item[codes][::-1]
+    return {"item": item}
+
+
+def with_unknown_level(tables):
+    number = next(argument for operation, _, argument in tables.step if operation == t.LEVELS)
+    return with_value("item", tables.item_first[number], len(tables.level_first) - 1)(tables)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (with_group_attribute(99), "a sorted group is of a known attribute"),
+        (with_group_attribute(-1), "a sorted group is of a known attribute"),
+        (with_step([t.LOAD], operation=99), "every operation of a step is known"),
+        (with_step([t.LOAD], operation=-1), "every operation of a step is known"),
+        (with_step([t.LOAD], attribute=99), "a step reads a known attribute"),
+        (with_step([t.IS_KEY], attribute=-1), "a step reads a known attribute"),
+        (with_step([t.CONSTANT], attribute=t.STRING), "a constant is a boolean or a number"),
+        (with_step([t.CONSTANT], attribute=t.BOOLEAN, argument=2), "a boolean constant is 0 or 1"),
+        (with_step([t.NOT_IN], argument=99), "a step has a known set or pattern"),
+        (with_step([t.LIKE], argument=-1), "a step has a known set or pattern"),
+        (with_reversed_set, "the codes of a set ascend"),
+        (with_unknown_level, "a levels pattern is of known levels"),
+        (with_value("term_program", 0, 99), "a term runs a program"),
+        (with_step([t.ADD], operation=t.NEGATE), "a program leaves one value"),
+        (with_step([t.LOAD], operation=t.AND), "a step has its operands on the stack"),
+        (lambda tables: {"slot_first": np.append(tables.slot_first, tables.slot_first[-1])}, "each tuple"),
+        (lambda tables: {"number_first": np.append(0, tables.number_first)}, "each attribute"),
+        (lambda tables: {"large_float_first": np.append(0, tables.large_float_first)}, "each attribute"),
+        (lambda tables: {"string_slot_first": np.append(0, tables.string_slot_first)}, "each attribute"),
+        (lambda tables: {"term_wanted": tables.term_wanted[1:]}, "term_wanted is as long as term_program"),
+    ],
+)
+def test_verify_notices_what_would_lead_the_kernel_out_of_its_arrays(change, sentence):
+    snapshot = of_every_operand()
+    verify_snapshot(snapshot)
+    broken = replace(snapshot, tables=snapshot.tables._replace(**change(snapshot.tables)))
+    with pytest.raises(InvariantError, match=sentence):
+        verify_snapshot(broken)
+
+
+def test_verify_notices_a_program_that_needs_a_deeper_stack():
+    snapshot = of_every_operand()
+    with pytest.raises(InvariantError, match="deeper stack"):
+        verify_snapshot(replace(snapshot, depth=snapshot.depth - 1))

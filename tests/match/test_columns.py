@@ -112,6 +112,65 @@ def test_a_null_struct_of_a_mixed_column_is_null():
     assert matched("x IS NULL", column) == [True, False, True]
 
 
+def mixed(*rows, type_=MIXED):
+    return pa.array([{"tag": tag, "bits": bits, "text": text} for tag, bits, text in rows], type_)
+
+
+def double_bits(value):
+    return np.float64(value).view(np.int64).item()
+
+
+def test_any_bits_but_0_of_a_mixed_boolean_are_true():
+    column = mixed((1, 0, None), (1, 1, None), (1, 2, None), (1, -1, None), (1, 256, None))
+    assert matched("x", column) == [False, True, True, True, True]
+    assert matched("NOT x", column) == [True, False, False, False, False]
+    assert matched("x = TRUE AND y IS NULL", column) == [False, True, True, True, True]
+    assert matched("x = x", column) == [True] * 5
+
+
+@pytest.mark.parametrize(("tag", "width"), [(2, 8), (3, 16), (4, 32)])
+def test_integers_of_a_mixed_column_are_within_their_type(tag, width):
+    least, greatest = -(2 ** (width - 1)), 2 ** (width - 1) - 1
+    column = mixed((tag, least, None), (tag, greatest, None), (5, 2**63 - 1, None), (0, 2**40, None))
+    assert matched("x < 0", column) == [True, False, False, False]
+    for bits in (least - 1, greatest + 1):
+        with pytest.raises(ColumnTypeError, match=f"outside the range of its type, {width} bits"):
+            matched("x = 5", mixed((tag, 1, None), (tag, bits, None)))
+
+
+def test_floats_of_a_mixed_column_are_floats():
+    values = [0.5, float(np.float32(1.1)), float("inf"), float("-inf"), float("nan"), -0.0]
+    column = mixed(*[(6, double_bits(value), None) for value in values], (7, double_bits(1.1), None))
+    assert matched("x = 1.1F", column) == [False, True] + [False] * 5
+    for value in (1.1, 1e300, 1e-300):
+        with pytest.raises(ColumnTypeError, match="no float equals"):
+            matched("x > 1", mixed((6, double_bits(value), None)))
+
+
+def test_a_mixed_column_may_promise_that_it_has_no_nulls():
+    fields = [pa.field(field.name, field.type, nullable=False) for field in MIXED]
+    column = mixed((5, 1, ""), (8, 0, "a"), type_=pa.struct(fields))
+    assert column.type != MIXED
+    assert matched("x = 1", column) == [True, False]
+    assert matched("x = 'a'", column) == [False, True]
+    with pytest.raises(ColumnTypeError):
+        matched("x = 1", pa.array([{"bits": 1, "tag": 5, "text": ""}]))
+
+
+def test_a_header_in_a_mixed_column_takes_the_type_of_its_name():
+    column = mixed((2, 4, None), (3, 4, None), (4, 4, None), (5, 4, None), (0, 0, None), (5, 5, None))
+    for header in ("JMSPriority", "JMSTimestamp"):
+        assert matched(f"{header} = 4", column, header) == [True] * 4 + [False] * 2
+    # 2^16 * 2^16 wraps to 0 in an int, and not in a long.
+    column = mixed((5, 2**16, None), (4, 2**16, None))
+    assert matched("JMSPriority * JMSPriority = 0", column, "JMSPriority") == [True, True]
+    assert matched("JMSTimestamp * JMSTimestamp = 0", column, "JMSTimestamp") == [False, False]
+    assert matched("JMSTimestamp > 4", mixed((5, 2**40, None)), "JMSTimestamp") == [True]
+    for row in ((5, 2**31, None), (2, 300, None), (7, double_bits(4.0), None), (8, 0, "4"), (1, 1, None)):
+        with pytest.raises(ColumnTypeError, match="JMSPriority"):
+            matched("JMSPriority = 4", mixed(row), "JMSPriority")
+
+
 @pytest.mark.parametrize(
     "column",
     [

@@ -125,6 +125,36 @@ def test_what_is_no_message_is_an_error_that_names_the_place(wire, place):
     assert str(caught.value).startswith(f"{place}: ")
 
 
+@pytest.mark.parametrize(
+    "number",
+    [
+        '{"type": "double", "value": 1%s}' % ("0" * 400),
+        '{"type": "double", "value": -1%s}' % ("0" * 400),
+        '{"type": "double", "value": 1e400}',
+        '{"type": "float", "value": 1%s}' % ("0" * 39),
+        '{"type": "float", "value": -1e39}',
+        '{"type": "float", "value": 1e400}',
+        "1e400",
+        "-1e400",
+    ],
+)
+def test_a_number_beyond_its_types_range_is_an_error_and_no_infinity(number):
+    with pytest.raises(MessageError, match=r"outside the range of a Java (double|float)") as caught:
+        Message.from_json(json.loads(f'{{"properties": {{"weight": {number}}}}}'))
+    assert caught.value.place == "properties.weight"
+
+
+def test_infinities_and_the_largest_numbers_can_be_written():
+    largest = (2 - 2**-23) * 2.0**127
+    for kind, type_ in (("double", Double), ("float", Float)):
+        for text, value in (("Infinity", math.inf), ("-Infinity", -math.inf), ("NaN", math.nan)):
+            message = Message.from_json({"properties": {"x": {"type": kind, "value": text}}})
+            assert message.value("x") == type_(value)
+    for number in (largest, int(largest)):
+        message = Message.from_json({"properties": {"x": {"type": "float", "value": number}}})
+        assert message.value("x") == Float(largest)
+
+
 def test_names_and_their_number_are_limited():
     Message(properties={"n" * MAX_NAME_LENGTH: 1})
     with pytest.raises(MessageError, match="longer than 4,095"):

@@ -4,7 +4,9 @@ error.
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 
 import typer
 
@@ -28,10 +30,26 @@ def _root() -> None:
 def main() -> None:
     """Run a command and exit with its code; an error of this package is one message, no traceback."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # when the interpreter exits, a full disk would be no error of ours
     except SelectRouteError as error:
         print("\n".join([f"selectroute: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         sys.exit(_exit_code(error))
+    except OSError as error:
+        _discard_output()
+        if not isinstance(error, BrokenPipeError):  # a reader that went away wants to know nothing
+            what = error.filename or "a result cannot be written"
+            print(f"selectroute: {what}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(FAILURE)
+
+
+def _discard_output() -> None:
+    """What is still buffered for standard output would fail once more when the interpreter exits."""
+    with suppress(OSError):  # it is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _exit_code(error: SelectRouteError) -> int:

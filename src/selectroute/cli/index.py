@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -22,6 +23,10 @@ from selectroute.selector import SelectRouteError
 app = typer.Typer(no_args_is_help=True, help="Build, inspect and verify snapshots of subscriptions.")
 
 
+MAX_REVISION = 2**63 - 1
+"""A revision is a 64-bit integer."""
+
+
 class Output(StrEnum):
     """How results are printed."""
 
@@ -31,7 +36,8 @@ class Output(StrEnum):
 
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="As a table for people, or as JSON.")]
 RevisionOption = Annotated[
-    int | None, typer.Option(help="The revision to read; the newest by default.", show_default=False)
+    int | None,
+    typer.Option(max=MAX_REVISION, help="The revision to read; the newest by default.", show_default=False),
 ]
 Folder = Annotated[Path, typer.Argument(help="The snapshot folder, as written by `index build`.")]
 
@@ -49,6 +55,7 @@ def build(
         int | None,
         typer.Option(
             min=0,
+            max=MAX_REVISION,
             help="Publish under this revision, with the rows valid at it; by default the next one, "
             "with the rows that still are.",
             show_default=False,
@@ -133,9 +140,16 @@ def _print_scanned(console: Console, scanned: dict[str, int]) -> None:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[IO[str]]:
+def _opened(name: str) -> Iterator[Iterator[str]]:
+    """The lines of a file or of standard input, strict UTF-8 whatever the locale."""
     if name == "-":
-        yield sys.stdin
+        if sys.stdin is None:
+            raise SelectRouteError("standard input is closed")
+        stdin = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
+        try:
+            yield _lines(stdin, "standard input")
+        finally:
+            stdin.detach()  # closing it is the interpreter's
         return
     try:
         file = open(name, encoding="utf-8")  # noqa: SIM115  # closed below; its errors are not those of reading
@@ -143,10 +157,17 @@ def _opened(name: str) -> Iterator[IO[str]]:
         print(f"selectroute: {name} cannot be read: {error.strerror}", file=sys.stderr)
         raise typer.Exit(3) from error
     with file:
-        try:
-            yield file
-        except UnicodeDecodeError as error:
-            raise SelectRouteError(f"{name} is not UTF-8: {error.reason}") from error
+        yield _lines(file, name)
+
+
+def _lines(file: io.TextIOWrapper, name: str) -> Iterator[str]:
+    try:
+        for line in file:  # noqa: UP028  # `yield from` would close the file
+            yield line
+    except UnicodeDecodeError as error:
+        raise SelectRouteError(f"{name} is not UTF-8: {error.reason}") from error
+    except OSError as error:
+        raise SelectRouteError(f"{name} cannot be read: {error.strerror}") from error
 
 
 @contextmanager

@@ -252,10 +252,15 @@ def _symbol(operation: str | LikeOp) -> int:
     return t.ANY_ONE if operation is LikeOp.ANY_ONE else t.ANY_MANY
 
 
+def stack_effect(operation: int) -> int:
+    """By how much an operation changes the height of the stack; one that takes two operands leaves one."""
+    return 1 if operation in _PUSHES else 0 if operation in _REPLACES else -1
+
+
 def _depth(steps: Iterable[Step]) -> int:
     """The stack that a program needs."""
     height = deepest = 0
     for operation, _, _ in steps:
-        height += 1 if operation in _PUSHES else 0 if operation in _REPLACES else -1
+        height += stack_effect(operation)
         deepest = max(deepest, height)
     return deepest

@@ -16,7 +16,25 @@ from selectroute.index.errors import SnapshotError
 from selectroute.index.freeze import pair_hash
 from selectroute.index.index import Filed, Index
 from selectroute.index.plan import MAX_PAIRS, Statistics
+from selectroute.index.program import stack_effect
 from selectroute.index.snapshot import Snapshot
+
+_OPERATIONS = range(t.LEVELS + 1)
+_EFFECTS = np.array([stack_effect(operation) for operation in _OPERATIONS], np.int64)
+_SETS = (t.IN, t.NOT_IN)
+_PATTERNS = (t.LIKE, t.NOT_LIKE, t.LEVELS)
+_READS = (t.LOAD, t.IS_NULL, t.IS_KEY, t.IS_NOT_KEY, *_SETS, *_PATTERNS)
+
+_ALONGSIDE = {
+    "slot_codes": "slot_leaf",
+    "group_attribute": "group_flags",
+    "entry_bound": "entry_ordinal",
+    "entry_residual": "entry_ordinal",
+    "term_wanted": "term_program",
+    "number_code": "number",
+    "large_float_code": "large_float",
+}
+"""Arrays that have an element for each one of another."""
 
 
 class InvariantError(SnapshotError):
@@ -67,6 +85,7 @@ def verify_snapshot(snapshot: Snapshot) -> None:
     for name, array in zip(t.Tables._fields, tables, strict=True):
         _require(array.dtype == t.DTYPES[name], f"{name} is {t.DTYPES[name]}")
     _verify_slices(tables, len(snapshot.attributes))
+    _verify_programs(snapshot)
     _verify_entries(snapshot)
     _verify_slots(tables)
     _verify_strings(tables, len(snapshot.attributes))
@@ -98,6 +117,18 @@ def _verify_slices(tables: t.Tables, attributes: int) -> None:
         _require(len(firsts) > 0 and firsts[0] == 0, f"{name} begins at 0")
         _require(np.all(np.diff(firsts) >= 0), f"{name} never descends")
         _require(firsts[-1] == len(target), f"{name} ends where its array does")
+    for name, other in _ALONGSIDE.items():
+        _require(len(getattr(tables, name)) == len(getattr(tables, other)), f"{name} is as long as {other}")
+    counts = {
+        "slot_first": (len(tables.tuple_attributes), "tuple"),
+        "entry_first": (len(tables.group_flags), "group"),
+        "string_first": (len(tables.string_code), "string"),
+        "string_slot_first": (attributes, "attribute"),
+        "number_first": (attributes, "attribute"),
+        "large_float_first": (attributes, "attribute"),
+    }
+    for name, (count, what) in counts.items():
+        _require(len(getattr(tables, name)) == count + 1, f"{name} has a slice for each {what}")
     _require(np.all(tables.tuple_attributes < attributes), "a tuple is of known attributes")
     _require(np.all(tables.tuple_attributes[:, 0] >= 0), "a tuple has a first attribute")
     _require(
@@ -106,10 +137,47 @@ def _verify_slices(tables: t.Tables, attributes: int) -> None:
     )
 
 
+def _verify_programs(snapshot: Snapshot) -> None:
+    """A program that runs stays within the arrays and its stack, and leaves one value."""
+    tables = snapshot.tables
+    operation, attribute, argument = tables.step.T
+    _require(np.all((operation >= 0) & (operation < len(_OPERATIONS))), "every operation of a step is known")
+    reads = attribute[np.isin(operation, _READS)]
+    _require(np.all((reads >= 0) & (reads < len(snapshot.attributes))), "a step reads a known attribute")
+    constants = operation == t.CONSTANT
+    tags = attribute[constants]
+    _require(np.all((tags >= t.BOOLEAN) & (tags <= t.DOUBLE)), "a constant is a boolean or a number")
+    truths = argument[constants & (attribute == t.BOOLEAN)]
+    _require(np.all((truths == 0) | (truths == 1)), "a boolean constant is 0 or 1")
+
+    items = len(tables.item_first) - 1
+    used = argument[np.isin(operation, (*_SETS, *_PATTERNS))]
+    _require(np.all((used >= 0) & (used < items)), "a step has a known set or pattern")
+    owner = np.repeat(np.arange(items), np.diff(tables.item_first))
+    symbols = tables.item[np.isin(owner, argument[operation == t.LEVELS])]
+    levels = len(tables.level_first) - 1
+    _require(np.all((symbols >= t.ANY_MANY) & (symbols < levels)), "a levels pattern is of known levels")
+    within = (owner[1:] == owner[:-1]) & np.isin(owner[1:], argument[np.isin(operation, _SETS)])
+    _require(np.all(np.diff(tables.item)[within] > 0), "the codes of a set ascend")
+
+    lengths = np.diff(tables.step_first)
+    _require(np.all(lengths > 0), "a program has a step")
+    heights = np.cumsum(_EFFECTS[operation])
+    before = np.concatenate(([0], heights))[tables.step_first[:-1]]
+    heights = heights - np.repeat(before, lengths)
+    _require(np.all(heights >= 1), "a step has its operands on the stack")
+    _require(np.all(heights[tables.step_first[1:] - 1] == 1), "a program leaves one value")
+    _require(np.max(heights, initial=1) <= snapshot.depth, "no program needs a deeper stack than `depth`")
+
+
 def _verify_entries(snapshot: Snapshot) -> None:
     tables = snapshot.tables
     ordinals = tables.entry_ordinal
     _require(np.all((ordinals >= 0) & (ordinals < len(snapshot))), "an entry is a subscription's")
+    ranged = tables.group_attribute[tables.group_flags & t.SORTED != 0]
+    _require(
+        np.all((ranged >= 0) & (ranged < len(snapshot.attributes))), "a sorted group is of a known attribute"
+    )
     residuals = len(tables.term_first) - 1
     for group, flags in enumerate(tables.group_flags):
         entries = slice(tables.entry_first[group], tables.entry_first[group + 1])

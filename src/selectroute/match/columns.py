@@ -36,7 +36,8 @@ MIXED = pa.struct([("tag", pa.int8()), ("bits", pa.int64()), ("text", pa.string(
 """A property whose type varies by message.
 
 ``tag`` is 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double, 8 string; ``bits`` is 0 or
-1, an integer, or of a float and a double the IEEE 754 bits of the double; ``text`` is the string.
+1, an integer, or of a float and a double the IEEE 754 bits of the double; ``text`` is the string. Bits that
+the type of their row does not have are a `ColumnTypeError`; of a boolean, all but 0 are TRUE.
 """
 
 _TAGS: dict[pa.DataType, int] = {
@@ -63,6 +64,7 @@ _HEADER_TAGS = {
     "JMSTimestamp": t.LONG,
 }
 _HEADER_TYPES = {t.STRING: "string", t.INT: "int", t.LONG: "long"}
+_NARROW = {t.BYTE: 8, t.SHORT: 16, t.INT: 32}
 _IDS = ("JMSMessageID", "JMSCorrelationID")
 _ID_BYTES = 24
 
@@ -113,7 +115,7 @@ def check_column(name: str, type_: pa.DataType) -> None:
     if pa.types.is_dictionary(type_) and tag != t.STRING:
         tag = None
     wanted = t.STRING if name.startswith("@") else _HEADER_TAGS.get(name)
-    if type_ == MIXED and not name.startswith("@"):
+    if _is_mixed(type_) and not name.startswith("@"):
         return
     if tag is None:
         raise ColumnTypeError(name, type_)
@@ -128,7 +130,7 @@ def lane(name: str, array: pa.Array) -> Lane:
     check_column(name, array.type)
     if pa.types.is_dictionary(array.type):
         return _dictionary_lane(name, array)
-    if array.type == MIXED:
+    if _is_mixed(array.type):
         return _mixed_lane(name, array)
     if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
         array = _fixed_size(name, array)
@@ -288,10 +290,38 @@ def _mixed_lane(name: str, array: pa.StructArray) -> Lane:
     starts, sizes, data = _strings(text_child)
     bits = pc.fill_null(bits_child, 0).to_numpy(zero_copy_only=False)
     tags[(tags == t.STRING) & pc.is_null(text_child).to_numpy(zero_copy_only=False)] = t.NULL
+    _check_bits(name, array.type, tags, bits)
     wanted = _HEADER_TAGS.get(name)
-    if wanted is not None and np.any((tags != t.NULL) & (tags != wanted)):
-        raise ColumnTypeError(name, array.type, f"the header field is a {_HEADER_TYPES[wanted]}")
+    if wanted is not None:
+        if wanted in (t.INT, t.LONG):
+            # As in a column of integers, the name fixes the type.
+            tags[np.isin(tags, _INTEGERS)] = wanted
+            _check_bits(name, array.type, tags, bits)
+        if np.any((tags != t.NULL) & (tags != wanted)):
+            raise ColumnTypeError(name, array.type, f"the header field is a {_HEADER_TYPES[wanted]}")
+    bits = np.where(tags == t.BOOLEAN, bits != 0, bits)
     return Lane(tags, np.where(tags == t.STRING, starts, bits), sizes, data)
+
+
+def _is_mixed(type_: pa.DataType) -> bool:
+    """Whether a type is `MIXED`, with or without the promise that nothing in it is null."""
+    return pa.types.is_struct(type_) and [(field.name, field.type) for field in type_] == [
+        (field.name, field.type) for field in MIXED
+    ]
+
+
+def _check_bits(name: str, type_: pa.DataType, tags: t.Array, bits: t.Array) -> None:
+    """Raise `ColumnTypeError` for bits that are no value of their row's type."""
+    for tag, width in _NARROW.items():
+        values = bits[tags == tag]
+        if np.any((values < -(1 << width - 1)) | (values >= 1 << width - 1)):
+            problem = f"a value is outside the range of its type, {width} bits"
+            raise ColumnTypeError(name, type_, problem)
+    values = bits[tags == t.FLOAT].view(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = values.astype(np.float32).astype(np.float64)
+    if np.any((rounded != values) & ~np.isnan(values)):
+        raise ColumnTypeError(name, type_, "the bits of a float are those of a double that no float equals")
 
 
 def _check_ints(name: str, array: pa.Array) -> None:

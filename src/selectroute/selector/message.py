@@ -2,7 +2,8 @@
 
 The wire form is JSON: a plain string, boolean or number is a string, boolean, long (an integer) or double;
 the object ``{"type": "int", "value": 3000}`` gives any other type; ``null`` is NULL. What JSON cannot write
-as a number, the object form writes as "NaN", "Infinity" and "-Infinity".
+as a number, the object form writes as "NaN", "Infinity" and "-Infinity"; a number beyond its type's range is
+an error and no infinity.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ _INTEGERS: Final[dict[str, type[Byte | Short | Int | Long]]] = {
 }
 _FLOATS: Final[dict[str, type[Float | Double]]] = {"float": Float, "double": Double}
 _NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_OUT_OF_RANGE: Final = "the number is outside the range of a Java {}"
 _TYPES: Final = ("boolean", *_INTEGERS, *_FLOATS, "string")
 _MEMBERS: Final = ("headers", "properties", "topic", "body")
 
@@ -185,6 +187,8 @@ def to_wire(value: Value | None) -> Any:
 def from_wire(place: str, data: object) -> Value | None:
     """Return the value that `data`, parsed JSON, stands for. Raises MessageError at `place`."""
     if not isinstance(data, Mapping):
+        if isinstance(data, float) and math.isinf(data):
+            raise MessageError(place, _OUT_OF_RANGE.format("double"))  # JSON's 1e400, as Python reads it
         return _coerced(place, data)
     if set(data) != {"type", "value"}:
         raise MessageError(place, 'a typed value is {"type": …, "value": …}')
@@ -195,7 +199,9 @@ def from_wire(place: str, data: object) -> Value | None:
         return None
     try:
         return _typed(name, plain)
-    except (TypeError, ValueError, OverflowError):
+    except OverflowError:
+        raise MessageError(place, _OUT_OF_RANGE.format(name)) from None
+    except (TypeError, ValueError):
         raise MessageError(place, f"{_described(plain)} is no {name}") from None
 
 
@@ -203,8 +209,13 @@ def _typed(name: str, plain: Any) -> Value:
     if name in _INTEGERS:
         return _INTEGERS[name](plain)
     if name in _FLOATS:
-        number: Any = _NON_FINITE.get(plain) if isinstance(plain, str) else plain
-        return _FLOATS[name](number)
+        if isinstance(plain, str):
+            named: Any = _NON_FINITE.get(plain)
+            return _FLOATS[name](named)
+        number = _FLOATS[name](plain)
+        if math.isinf(number.value):
+            raise OverflowError  # no number of JSON is infinite
+        return number
     wanted = bool if name == "boolean" else str
     if not isinstance(plain, wanted):
         raise TypeError
