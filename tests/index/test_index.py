@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pyarrow as pa
 import pytest
 
@@ -33,6 +35,17 @@ def test_replace_keeps_the_topic_unless_one_is_given(index):
 def test_replace_keeps_the_place_in_the_order(index):
     index.replace("blue", "color = 'red'")
     assert [subscription.id for subscription in index] == ["blue", "any"]
+
+
+def test_many_are_added_up_to_the_first_that_is_refused():
+    index = sr.Index()
+    with pytest.raises(sr.InvalidSelectorError):
+        index.add_many(
+            [("a", "x = 1", None), ("b", "x = 2", "t/+"), ("c", "x =", None), ("d", "x = 3", None)]
+        )
+    assert [subscription.id for subscription in index] == ["a", "b"]
+    assert gc.isenabled()
+    verify_index(index)
 
 
 def test_a_rejected_change_changes_nothing(index):

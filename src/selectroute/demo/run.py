@@ -22,7 +22,6 @@ from selectroute.demo.folder import fresh_folder
 from selectroute.demo.progress import Progress
 from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED, DemoSubscription
 from selectroute.demo.verify import Check, Judge, busiest
-from selectroute.index.collector import paused_collector
 from selectroute.spark import Job, local_session, start_fanout
 
 FILES: Final = 12
@@ -94,7 +93,7 @@ def run(options: Options, progress: Progress) -> Outcome:
         wanted = subscriptions.generate(data, options.subscriptions, options.seed)
     if session.done():
         session.result()  # without a Java there is no point in going on
-    with stages.stage("index", "selectors checked and indexed"), paused_collector():
+    with stages.stage("index", "selectors checked and indexed"):
         index, selectors = _indexed(wanted)
     with stages.stage("snapshot", "snapshot frozen and published"):
         first = sr.publish(index.freeze(), folder / "snapshots")
@@ -153,10 +152,13 @@ def run(options: Options, progress: Progress) -> Outcome:
 def _indexed(wanted: list[DemoSubscription]) -> tuple[sr.Index, dict[str, sr.Selector]]:
     index = sr.Index()
     selectors: dict[str, sr.Selector] = {}
-    for one in wanted:
-        if one.selector not in selectors:  # many subscribers write the same selector
-            selectors[one.selector] = sr.Selector(one.selector)
-        index.add(one.id, selectors[one.selector], topic=one.topic)
+
+    def checked(text: str) -> sr.Selector:
+        if text not in selectors:  # many subscribers write the same selector
+            selectors[text] = sr.Selector(text)
+        return selectors[text]
+
+    index.add_many((one.id, checked(one.selector), one.topic) for one in wanted)
     return index, selectors
 
 
