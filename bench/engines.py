@@ -55,8 +55,7 @@ def build(workload: str, count: int, folder: Path | None = None) -> Built:
     texts = list(selectors(rules(workload, count)))
     times = [time.perf_counter()]
     index = sr.Index()
-    for number, text in enumerate(texts):
-        index.add(f"r{number}", text)
+    index.add_many((f"r{number}", text, None) for number, text in enumerate(texts))
     times.append(time.perf_counter())
     snapshot = index.freeze()
     times.append(time.perf_counter())

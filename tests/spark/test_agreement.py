@@ -34,14 +34,14 @@ def routed(spark, index, batch):
 
 # No shrinking: each example is a Spark job, and a failure is shrunk by the same test of the kernel.
 @settings(
-    max_examples=4,
+    max_examples=10,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 @given(
-    st.lists(st.tuples(selectors(), st.sampled_from(TOPICS)), min_size=60, max_size=60),
-    st.lists(messages(), min_size=60, max_size=60),
+    st.lists(st.tuples(selectors(), st.sampled_from(TOPICS)), min_size=24, max_size=24),
+    st.lists(messages(), min_size=16, max_size=16),
 )
 def test_route_agrees_with_the_reference_on_generated_selectors_and_messages(spark, registry, batch):
     index = sr.Index()
@@ -52,7 +52,8 @@ def test_route_agrees_with_the_reference_on_generated_selectors_and_messages(spa
         assert ids == {
             f"s{number}"
             for number, (selector, topic) in enumerate(judged)
-            if (topic is None or TopicFilter.parse(topic).matches(message.topic)) and selector.matches(message)
+            if (topic is None or TopicFilter.parse(topic).matches(message.topic))
+            and selector.matches(message)
         }
 
 
