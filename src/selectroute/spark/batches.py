@@ -113,7 +113,7 @@ class Router:
         """Run the tasks; return what became of the messages and which files were written."""
         work = Work(
             reference(pinned, self.job.snapshots),
-            str(staging / "work"),
+            str(staging / "attempts"),
             self.job.unrouted == "keep",
             self.job.max_message_bytes,
         )

@@ -2,7 +2,7 @@
 
 ::
 
-    _staging/<batch>-<uuid>/work/…                     workers write here, each attempt under names of its own
+    _staging/<batch>-<uuid>/attempts/…                 workers write here, each attempt under names of its own
     _staging/<batch>-<uuid>/publish/<sink>/batch=<n>/  the files that were reported, moved by the driver
     _commits/<batch>.json                              its appearance is the commit
     <sink>/batch=<n>/                                  renamed here afterwards, by whoever comes first
@@ -69,9 +69,9 @@ class Commits:
         return durable.read_json(self._commits / f"{batch}.json")
 
     def stage(self, batch: int) -> Path:
-        """Make a staging folder for a run of this batch and return it; workers write under its ``work``."""
+        """Make a staging folder for a run of this batch and return it; workers write in its ``attempts``."""
         staging = self._staging / f"{batch}-{uuid.uuid4().hex}"
-        durable.make_folder(staging / "work")
+        durable.make_folder(staging / "attempts")
         return staging
 
     def collect(self, batch: int, staging: Path, files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ class Commits:
             durable.make_folder(folder)
             name = f"part-{numbers[sink]:05d}-{staging.name[-8:]}.parquet"
             numbers[sink] += 1
-            work = staging / "work" / file["path"]
+            work = staging / "attempts" / file["path"]
             if work.stat().st_size != file["size"]:
                 raise CommitError(
                     f"{work} has {work.stat().st_size} bytes, and its task reported {file['size']}"
