@@ -130,6 +130,19 @@ def test_a_manifest_cannot_lead_out_of_its_folder(folder):
         sr.Snapshot.open(folder)
 
 
+@pytest.mark.parametrize("field", ["segments", "ids", "revision"])
+def test_a_manifest_with_a_field_missing_is_a_named_error(folder, field):
+    from selectroute.index.file_format import _canonical, _self_digest
+
+    path = folder / "manifest-1.json"
+    manifest = json.loads(path.read_bytes())
+    del manifest[field]
+    manifest["sha256"] = _self_digest(manifest)
+    path.write_bytes(_canonical(manifest))
+    with pytest.raises(sr.SnapshotError, match=path.name):
+        sr.Snapshot.open(folder)
+
+
 def test_a_crash_before_the_manifest_leaves_no_revision(folder, monkeypatch):
     def crash(*_):
         raise KeyboardInterrupt

@@ -125,7 +125,7 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
         return only if holds else add(_Node(_Kind.NOT, node, (only,)))
 
     def comparison(node: ast.Comparison) -> _Node:
-        found = _simple(node)
+        found = simple_predicate(node)
         if found is not None:
             return simple(node, *found)
         if isinstance(node.left, _CONDITIONAL) or isinstance(node.right, _CONDITIONAL):
@@ -154,7 +154,7 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
         """The node of an operand of AND, OR or NOT, where a bare identifier or TRUE / FALSE may stand."""
         if isinstance(node, ast.Literal):
             return add(_Node(_Kind.FIXED, node, fixed=Truth.of(node.value is True)))
-        found = _simple(node) if isinstance(node, ast.Identifier) else None
+        found = simple_predicate(node) if isinstance(node, ast.Identifier) else None
         return simple(node, *found) if found is not None else made[id(node)]
 
     for node in ast.postorder(expr):
@@ -167,12 +167,12 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
             case ast.Not():
                 made[id(node)] = add(_Node(_Kind.NOT, node, (condition(node.operand),)))
             case ast.Between():
-                parts = [comparison(part) for part in _comparisons(node)]
+                parts = [comparison(part) for part in comparisons_of(node)]
                 made[id(node)] = add(_Node(_Kind.ANY if node.negated else _Kind.ALL, node, parts))
             case ast.Comparison():
                 made[id(node)] = comparison(node)
             case ast.In() | ast.Like() | ast.IsNull():
-                found = _simple(node)
+                found = simple_predicate(node)
                 assert found is not None
                 made[id(node)] = simple(node, *found)
             case _:
@@ -181,7 +181,7 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
     return order
 
 
-def _comparisons(node: ast.Between) -> tuple[ast.Comparison, ast.Comparison]:
+def comparisons_of(node: ast.Between) -> tuple[ast.Comparison, ast.Comparison]:
     """The two comparisons that [NOT] BETWEEN is equivalent to (seed 004)."""
     ops: tuple[ast.ComparisonOp, ast.ComparisonOp] = ("<", ">") if node.negated else (">=", "<=")
     lower, upper = ops
@@ -198,9 +198,9 @@ def _conjunction(expr: Expr) -> list[Literal] | None:
         negated = isinstance(node, ast.Not)
         part = node.operand if isinstance(node, ast.Not) else node
         if isinstance(part, ast.Between) and not part.negated and not negated:
-            found = [_simple(comparison) for comparison in _comparisons(part)]
+            found = [simple_predicate(comparison) for comparison in comparisons_of(part)]
         else:
-            found = [_simple(part)]
+            found = [simple_predicate(part)]
         for one in found:
             if one is None:
                 return None
@@ -209,7 +209,7 @@ def _conjunction(expr: Expr) -> list[Literal] | None:
     return literals
 
 
-def _simple(node: Expr) -> tuple[Predicate, bool] | None:
+def simple_predicate(node: Expr) -> tuple[Predicate, bool] | None:
     """A condition on one property as a predicate and the truth of it that the condition stands for, if it is
     one.
     """

@@ -18,7 +18,7 @@ import json
 import os
 import re
 import uuid
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -184,12 +184,6 @@ def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
         raise damaged
     checked: dict[str, Any] = manifest
     return checked
-
-
-def saved(snapshot: Snapshot, folder: Path) -> Snapshot:
-    """Publish a snapshot and return it as it was published: with its revision, digest and folder."""
-    revision = publish(snapshot, folder)
-    return replace(snapshot, revision=revision, digest=published_digest(folder, revision), folder=folder)
 
 
 def _segment_table(snapshot: Snapshot) -> pa.Table:

@@ -46,7 +46,7 @@ def _freeze(index: Index, revision: int | None) -> Snapshot:
             "id": pa.array([s.id for s in subscriptions], pa.string()),
             "destination": pa.nulls(len(subscriptions), pa.string()),
             "topic": pa.array([s.topic for s in subscriptions], pa.string()),
-            "selector": pa.array([_utf8(s.selector) for s in subscriptions], pa.string()),
+            "selector": pa.array([s.selector for s in subscriptions], pa.string()),
             "dialect": pa.array([s.dialect for s in subscriptions], pa.string()),
         }
     )
@@ -65,10 +65,6 @@ def _write(index: Index, plan: Plan) -> _Writer:
         for clause, found in entries:
             writer.add(ordinal, clause, found, len(entries))
     return writer
-
-
-def _utf8(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sized
 from itertools import accumulate, chain
 
 from selectroute.clauses.access import FALSE, TRUE, Key, literal_keys
+from selectroute.clauses.normal_form import comparisons_of, simple_predicate
 from selectroute.clauses.predicate import Condition, Levels, Literal, Matches, Missing, OneOf, Predicate, Test
 from selectroute.index import tables as t
 from selectroute.selector import ast
@@ -31,7 +32,6 @@ _COMPARISONS = {
     ">": t.GREATER,
     ">=": t.GREATER_EQUAL,
 }
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PUSHES = {
     t.LOAD,
     t.CONSTANT,
@@ -178,20 +178,17 @@ class Programs:
                 yield left
                 yield right
                 yield _ARITHMETIC[op], 0, 0
-            case ast.Comparison(op=op, left=left, right=right):
-                yield from self._comparison(op, left, right)
-            case ast.Between(operand=operand, low=low, high=high, negated=negated):
-                lower, upper, connective = ("<", ">", t.OR) if negated else (">=", "<=", t.AND)
-                yield from self._comparison(lower, operand, low)
-                yield from self._comparison(upper, operand, high)
-                yield connective, 0, 0
-            case ast.In(identifier=identifier, values=values, negated=negated):
-                yield self._one_of(identifier.name, values, negated)
-            case ast.Like(identifier=identifier, pattern=pattern, escape=escape, negated=negated):
-                yield self._like(identifier.name, pattern, escape, negated)
-            case ast.IsNull(identifier=identifier, negated=negated):
-                yield t.IS_NULL, self._attribute(identifier.name), 0
-                if negated:
+            case ast.Comparison():
+                yield from self._comparison(node)
+            case ast.Between():
+                yield from comparisons_of(node)
+                yield t.OR if node.negated else t.AND, 0, 0
+            case ast.In() | ast.Like() | ast.IsNull():
+                found = simple_predicate(node)
+                assert found is not None
+                predicate, holds = found
+                yield from self._predicate(predicate)
+                if not holds:
                     yield t.NOT, 0, 0
             case ast.Not(operand=operand):
                 yield from _as_truth(operand)
@@ -203,15 +200,14 @@ class Programs:
                     if number:
                         yield connective, 0, 0
 
-    def _comparison(self, op: str, left: ast.Expr, right: ast.Expr) -> Iterable[ast.Expr | Step]:
-        if isinstance(left, ast.Literal) and isinstance(right, ast.Literal):
+    def _comparison(self, node: ast.Comparison) -> Iterable[ast.Expr | Step]:
+        op, left, right = node.op, node.left, node.right
+        found = simple_predicate(node)
+        if found is not None:
+            yield from self._predicate(found[0])
+        elif isinstance(left, ast.Literal) and isinstance(right, ast.Literal):
             # Two constants, perhaps strings, have the same truth on every message, and never UNKNOWN.
             yield t.CONSTANT, t.BOOLEAN, int(compare(op, left.value, right.value) is Truth.TRUE)
-            return
-        if isinstance(left, ast.Literal) and isinstance(right, ast.Identifier):
-            left, right, op = right, left, _MIRRORED[op]
-        if isinstance(left, ast.Identifier) and isinstance(right, ast.Literal):
-            yield from self._test(left.name, op, right.value)
         else:
             yield left
             yield right

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +49,6 @@ class Snapshot:
     revision: int | None = None
     digest: str = ""
     folder: Path | None = None
-    kernel_cache: dict[str, object] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return int(self.subscriptions.num_rows)
