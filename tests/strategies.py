@@ -11,7 +11,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from selectroute.selector import Byte, Double, Float, Int, Long, Message, Short, compile_like, to_text
+from selectroute.selector import (
+    DIALECTS,
+    Byte,
+    Double,
+    Float,
+    Int,
+    Long,
+    Message,
+    Selector,
+    Short,
+    compile_like,
+    to_text,
+)
 from selectroute.selector.ast import (
     And,
     Arithmetic,
@@ -27,10 +39,25 @@ from selectroute.selector.ast import (
     Or,
     Unary,
 )
+from selectroute.selector.limits import UNLIMITED
 
 PROPERTIES = ("a", "b", "c", "color", "weight", "é", "JMSXGroupSeq")
 HEADERS = ("JMSType", "JMSCorrelationID", "JMSMessageID", "JMSPriority", "JMSTimestamp", "JMSDeliveryMode")
-NAMES = PROPERTIES + HEADERS
+SYNONYMS = (
+    "jms.Pri", "jms.Cid", "jms.Dlv", "mcd.Type", "mcd.Set", "Root.MQMD.MsgId", "Root.MQMD.CorrelId",
+    "Root.MQMD.Priority", "Root.MQMD.PutDate", "Root.MQMD.BackoutCount", "JMSRedelivered", "JMSReplyTo",
+)  # fmt: skip
+DOTTED = ("x.y", "x.1", "mq_usr.a.b")
+NAMES = {
+    "jms": PROPERTIES + HEADERS,
+    "ibm-jms": PROPERTIES + HEADERS,
+    "ibm-mq": PROPERTIES + HEADERS + SYNONYMS + DOTTED,
+    "mqe": (*PROPERTIES, *HEADERS, "JMSExpiration"),
+}
+"""Names that selectors of each dialect may read."""
+
+INVALID = ("JMSFoo", "usr.JMSa", "in", "mq.a.b", "a.", "x.y.z")
+"""Names of properties that break a rule of seed 003, the last one beside ``x.y``."""
 
 STRINGS = (
     "",
@@ -51,7 +78,13 @@ STRINGS = (
     "é",
     "e\u0301",
     "😀",
+    "ID:" + "00" * 24,
+    "ID:" + "aB" * 24,
+    "ID:0A",
+    "mcd://d/s/t?format=f",
+    "queue://QM/Q",
 )
+BYTES = (b"a", b"\0", b"ab", b"\xff", bytes(24), b"\xab" * 24, b"a".ljust(24, b"\0"))
 EDGES = (0, 1, 2, 3, 7, 2**7, 2**8, 2**15, 2**16, 2**24, 2**31, 2**32, 2**53, 2**63)
 INTEGERS = tuple(sorted({sign * edge + step for edge in EDGES for step in (-1, 0, 1) for sign in (1, -1)}))
 _POSITIVE = (0.0, 0.1, 0.5, 1.0, 1.1, 1.5, 3.0, 2.0**24, 2.0**24 + 2, 2.0**31, 2.0**53, 2.0**53 + 2, 2.0**63)
@@ -67,6 +100,7 @@ floats = (
     .filter(lambda number: math.isfinite(number.value))
 )
 strings = st.sampled_from(STRINGS) | st.text("ab%_'😀", max_size=4)
+byte_strings = st.sampled_from(BYTES) | st.binary(min_size=1, max_size=3)
 
 
 def _fits(kind: type[Any]) -> st.SearchStrategy[Any]:
@@ -77,6 +111,7 @@ def _fits(kind: type[Any]) -> st.SearchStrategy[Any]:
 values: st.SearchStrategy[Any] = st.one_of(
     st.booleans(),
     strings,
+    byte_strings,
     _fits(Byte),
     _fits(Short),
     _fits(Int),
@@ -97,6 +132,22 @@ _HEADER_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "JMSTimestamp": longs,
     "JMSDeliveryMode": st.sampled_from(["PERSISTENT", "NON_PERSISTENT"]),
 }
+_RARE_HEADER_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "JMSExpiration": st.sampled_from([0, 1, 2**62]),
+    "JMSRedelivered": st.booleans(),
+    "JMSReplyTo": strings,
+}
+_FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "jms.Pri": st.integers(0, 9).map(Int) | values,
+    "jms.Cid": strings,
+    "jms.Dlv": st.integers(0, 3).map(Int),
+    "mcd.Type": strings | values,
+    "Root.MQMD.MsgId": byte_strings,
+    "Root.MQMD.CorrelId": byte_strings | strings,
+    "Root.MQMD.Priority": st.integers(0, 9).map(Int) | st.integers(0, 9).map(Short),
+    "Root.MQMD.BackoutCount": st.integers(-1, 2).map(Int),
+    "Root.MQMD.ReplyToQ": strings,
+}
 
 
 _ABSENT = object()
@@ -112,25 +163,48 @@ def _mapping(strategies: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy
     )
 
 
+def _rarely(strategies: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    chosen = st.lists(st.sampled_from(list(strategies)), max_size=2, unique=True)
+    return chosen.flatmap(lambda names: st.fixed_dictionaries({name: strategies[name] for name in names}))
+
+
+def _merged(*parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.tuples(*parts).map(lambda drawn: {name: value for one in drawn for name, value in one.items()})
+
+
 def messages() -> st.SearchStrategy[Message]:
-    """Messages with most of the pool's names, of any type; one in six missing or NULL; some with a topic."""
+    """Messages with most of the pool's names, of any type; one in six missing or NULL; some with a topic or
+    with synonyms of header fields, and a few with names that break a rule.
+    """
+    invalid = st.integers(0, 5).flatmap(
+        lambda n: st.just({}) if n else st.sampled_from(INVALID).map(lambda name: {name: Long(1)})
+    )
     return st.builds(
         Message,
-        headers=_mapping(_HEADER_VALUES),
-        properties=_mapping(dict.fromkeys(PROPERTIES, values)),
+        headers=_merged(_mapping(_HEADER_VALUES), _rarely(_RARE_HEADER_VALUES)),
+        properties=_merged(
+            _mapping(dict.fromkeys(PROPERTIES, values)),
+            _rarely(dict.fromkeys(DOTTED, values)),
+            _rarely(_FIELD_VALUES),
+            invalid,
+        ),
         topic=st.sampled_from([None, "a", "a/b", "cars/eu/de"]),
     )
 
 
-identifiers = st.sampled_from(NAMES).map(Identifier)
+def identifiers(dialect: str = "jms") -> st.SearchStrategy[Identifier]:
+    """Names that a selector of the dialect may read."""
+    return st.sampled_from(NAMES[dialect]).map(Identifier)
+
+
 _numbers = (longs | doubles | floats).map(Literal)
 _booleans = st.booleans().map(Literal)
 
 
-def arithmetic() -> st.SearchStrategy[Expr]:
+def arithmetic(dialect: str = "jms") -> st.SearchStrategy[Expr]:
     """Expressions that can be numbers."""
     return st.recursive(
-        identifiers | _numbers,
+        identifiers(dialect) | _numbers,
         lambda inner: (
             st.builds(Unary, st.sampled_from("+-"), inner)
             | st.builds(Arithmetic, st.sampled_from("+-*/"), inner, inner)
@@ -140,38 +214,41 @@ def arithmetic() -> st.SearchStrategy[Expr]:
 
 
 @st.composite
-def _likes(draw: st.DrawFn) -> Like:
+def _likes(draw: st.DrawFn, dialect: str) -> Like:
     pattern = draw(st.text("ab%_!'😀", max_size=6) | strings)
     escape = draw(st.sampled_from([None, "!", "a", "%", "😀"]))
     try:
         compile_like(pattern, escape)
     except ValueError:
         escape = None
-    return Like(draw(identifiers), pattern, escape, draw(st.booleans()))
+    return Like(draw(identifiers(dialect)), pattern, escape, draw(st.booleans()))
 
 
-def _predicates() -> st.SearchStrategy[Expr]:
-    numeric = arithmetic()
+def _predicates(dialect: str) -> st.SearchStrategy[Expr]:
+    numeric, names = arithmetic(dialect), identifiers(dialect)
     equal, ordered = st.sampled_from(["=", "<>"]), st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
     literals = strings.map(Literal) | _booleans | _numbers
+    if dialect == "ibm-mq":
+        literals |= byte_strings.map(Literal)
     lists = st.lists(strings, min_size=1, max_size=4).map(tuple)
     return st.one_of(
-        identifiers,
+        names,
         _booleans,
-        st.builds(Comparison, equal, identifiers, literals),
-        st.builds(Comparison, equal, literals, identifiers),
+        st.builds(Comparison, equal, names, literals),
+        st.builds(Comparison, equal, literals, names),
         st.builds(Comparison, equal, strings.map(Literal), strings.map(Literal)),
         st.builds(Comparison, equal, _booleans, _booleans),
         st.builds(Comparison, ordered, numeric, numeric),
         st.builds(Between, numeric, numeric, numeric, st.booleans()),
-        st.builds(In, identifiers, lists, st.booleans()),
-        _likes(),
-        st.builds(IsNull, identifiers, st.booleans()),
+        st.builds(Between, names, _numbers, _numbers, st.booleans()),
+        st.builds(In, names, lists, st.booleans()),
+        _likes(dialect),
+        st.builds(IsNull, names, st.booleans()),
     )
 
 
-def expressions(max_leaves: int = 8) -> st.SearchStrategy[Expr]:
-    """Trees of every selector that the dialect `jms` accepts: all operators, typed literals, nested."""
+def expressions(max_leaves: int = 8, dialect: str = "jms") -> st.SearchStrategy[Expr]:
+    """Trees of every selector that the dialect accepts: all operators, typed literals, nested."""
 
     def nested(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         chains = st.lists(inner, min_size=2, max_size=4).map(tuple)
@@ -184,12 +261,27 @@ def expressions(max_leaves: int = 8) -> st.SearchStrategy[Expr]:
             st.builds(Comparison, st.sampled_from(["=", "<>"]), boolean, boolean),
         )
 
-    return st.recursive(_predicates(), nested, max_leaves=max_leaves)
+    if dialect == "mqe":
+        one = st.builds(
+            Comparison,
+            st.just("="),
+            identifiers(dialect),
+            (strings | st.booleans() | longs | doubles).map(Literal),
+        ) | st.builds(IsNull, identifiers(dialect))
+        return one | st.lists(one, min_size=2, max_size=3).map(lambda parts: And(tuple(parts)))
+    return st.recursive(_predicates(dialect), nested, max_leaves=max_leaves)
 
 
-def selectors(max_leaves: int = 8) -> st.SearchStrategy[str]:
+def selectors(max_leaves: int = 8, dialect: str = "jms") -> st.SearchStrategy[str]:
     """Texts of `expressions`."""
-    return expressions(max_leaves).map(to_text)
+    return expressions(max_leaves, dialect).map(to_text)
+
+
+def checked_selectors(max_leaves: int = 8) -> st.SearchStrategy[Selector]:
+    """Selectors of all dialects."""
+    return st.sampled_from(list(DIALECTS)).flatmap(
+        lambda name: selectors(max_leaves, name).map(lambda text: Selector(text, name, limits=UNLIMITED))
+    )
 
 
 # fmt: off

@@ -8,10 +8,11 @@ from selectroute.clauses.normal_form import MAX_CLAUSES, MAX_LITERALS, TOO_LARGE
 from selectroute.clauses.predicate import Condition, Literal, OneOf, Test
 from selectroute.selector import Long, Selector
 from selectroute.selector.dialect import JMS
+from selectroute.selector.limits import UNLIMITED
 
 
 def clauses(text):
-    return clauses_of(Selector(text, max_length=1 << 20).expression, JMS)
+    return clauses_of(Selector(text, limits=UNLIMITED).expression, JMS)
 
 
 def test_no_selector_is_one_clause_that_always_holds():

@@ -112,8 +112,8 @@ def test_a_missing_folder_says_how_to_make_one(tmp_path):
 
 
 def test_another_format_version_says_to_build_again(folder, monkeypatch):
-    monkeypatch.setattr("selectroute.index.file_format.FORMAT", 2)
-    with pytest.raises(sr.SnapshotError, match="format 1, this version reads format 2"):
+    monkeypatch.setattr("selectroute.index.file_format.FORMAT", 3)
+    with pytest.raises(sr.SnapshotError, match="format 2, this version reads format 3"):
         sr.Snapshot.open(folder)
 
 

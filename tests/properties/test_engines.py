@@ -13,9 +13,9 @@ import selectroute as sr
 from selectroute.clauses.normal_form import MAX_CLAUSES, clauses_of
 from selectroute.index.verify import verify_index, verify_snapshot
 from selectroute.match import from_messages
-from selectroute.selector.dialect import JMS
+from selectroute.selector.dialect import dialect
 from selectroute.topics import TopicFilter, level_value
-from tests.strategies import messages, selectors
+from tests.strategies import checked_selectors, messages
 
 TOPICS = (
     "a",
@@ -37,23 +37,24 @@ PAIRS = 24 * 16
 """Pairs of selector and message in one example."""
 
 registries = st.lists(
-    st.tuples(selectors() | st.just(""), st.none() | st.sampled_from(TOPICS)), min_size=24, max_size=24
+    st.tuples(checked_selectors() | st.just(sr.Selector("")), st.none() | st.sampled_from(TOPICS)),
+    min_size=24,
+    max_size=24,
 )
 batches = st.lists(messages(), min_size=16, max_size=16)
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def expected(registry: list[tuple[str, str | None]], message: sr.Message) -> set[str]:
+def expected(registry: list[tuple[sr.Selector, str | None]], message: sr.Message) -> set[str]:
     """The ids that the reference evaluator selects, one selector after the other."""
     return {
         f"s{number}"
         for number, (selector, topic) in enumerate(registry)
-        if (topic is None or TopicFilter.parse(topic).matches(message.topic))
-        and sr.Selector(selector).matches(message)
+        if (topic is None or TopicFilter.parse(topic).matches(message.topic)) and selector.matches(message)
     }
 
 
-def index_of(registry: list[tuple[str, str | None]]) -> sr.Index:
+def index_of(registry: list[tuple[sr.Selector, str | None]]) -> sr.Index:
     index = sr.Index()
     for number, (selector, topic) in enumerate(registry):
         index.add(f"s{number}", selector, topic)
@@ -87,10 +88,9 @@ def test_index_and_kernel_agree_with_the_reference(registry, batch):
 
 
 @thorough
-@given(selectors(max_leaves=12), batches)
-def test_a_selector_is_true_exactly_when_a_clause_holds(text, batch):
-    selector = sr.Selector(text)
-    clauses = clauses_of(selector.expression, JMS)
+@given(checked_selectors(max_leaves=12), batches)
+def test_a_selector_is_true_exactly_when_a_clause_holds(selector, batch):
+    clauses = clauses_of(selector.expression, dialect(selector.dialect))
     assert len(clauses) <= MAX_CLAUSES
     for message in batch:
         assert any(clause.holds(message.value) for clause in clauses) is selector.matches(message)
@@ -121,7 +121,7 @@ def test_index_stays_right_under_random_changes(data):
     names = [f"s{number}" for number in range(8)]
     for _ in range(data.draw(st.integers(1, 25))):
         name = data.draw(st.sampled_from(names))
-        selector, topic = data.draw(selectors(4)), data.draw(st.none() | st.sampled_from(TOPICS))
+        selector, topic = data.draw(checked_selectors(4)), data.draw(st.none() | st.sampled_from(TOPICS))
         if name not in registry:
             index.add(name, selector, topic)
             registry[name] = (selector, topic)
@@ -137,7 +137,7 @@ def test_index_stays_right_under_random_changes(data):
             name
             for name, (selector, topic) in registry.items()
             if (topic is None or TopicFilter.parse(topic).matches(message.topic))
-            and sr.Selector(selector).matches(message)
+            and selector.matches(message)
         }
         assert set(index.match(message)) == wanted
         for name in registry:
@@ -175,12 +175,11 @@ def test_many_subscriptions_under_crowded_keys_agree_with_the_reference():
         drawn = {name: chance.randrange(limit) for name, limit in numbers.items()}
         return chance.choice(shapes).format(**drawn)
 
-    registry = [(selector(), chance.choice([None, None, "a/+", "#/b"])) for _ in range(3_000)]
+    registry = [(sr.Selector(selector()), chance.choice([None, None, "a/+", "#/b"])) for _ in range(3_000)]
     index = index_of(registry)
     snapshot = index.freeze()
     verify_index(index)
     verify_snapshot(snapshot)
-    selected = [sr.Selector(selector) for selector, _ in registry]
     batch = [
         sr.Message(
             headers={"JMSType": f"t{chance.randrange(5)}", "JMSPriority": sr.Int(chance.randrange(4))},
@@ -199,7 +198,7 @@ def test_many_subscriptions_under_crowded_keys_agree_with_the_reference():
     for message, ids in zip(batch, found, strict=True):
         wanted = {
             f"s{number}"
-            for number, (selector, (_, topic)) in enumerate(zip(selected, registry, strict=True))
+            for number, (selector, topic) in enumerate(registry)
             if (topic is None or TopicFilter.parse(topic).matches(message.topic))
             and selector.matches(message)
         }

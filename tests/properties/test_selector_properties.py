@@ -20,6 +20,7 @@ from selectroute.selector import (
     to_text,
 )
 from selectroute.selector.ast import CONDITIONS, postorder
+from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.truth import not_
 from tests.strategies import expressions, messages, selectors, strings, texts
 
@@ -48,7 +49,7 @@ def test_any_text_is_a_selector_or_an_error_whose_span_is_inside_it(text):
         json.dumps(error.to_dict())
         assert str(error).count("^") >= 1
     else:
-        assert Selector(selector.canonical, max_length=BIG).expression == selector.expression
+        assert Selector(selector.canonical, limits=UNLIMITED).expression == selector.expression
 
 
 @given(selectors())
@@ -61,7 +62,7 @@ def test_the_span_of_a_condition_is_a_selector_for_it(text):
 
 @given(selectors(), messages())
 def test_explanation_agrees_with_evaluation(text, message):
-    selector = Selector(text, max_length=BIG)
+    selector = Selector(text, limits=UNLIMITED)
     explanation = selector.explain(message)
     assert explanation.truth is selector.evaluate(message)
     str(explanation).encode()
@@ -70,11 +71,11 @@ def test_explanation_agrees_with_evaluation(text, message):
 
 @given(selectors(), messages())
 def test_not_not_changes_nothing_and_not_negates(text, message):
-    truth = Selector(text, max_length=BIG).evaluate(message)
-    assert Selector(f"NOT ({text})", max_length=BIG).evaluate(message) is not_(truth)
-    assert Selector(f"NOT (NOT ({text}))", max_length=BIG).evaluate(message) is truth
-    assert Selector(f"({text}) AND TRUE", max_length=BIG).evaluate(message) is truth
-    assert Selector(f"({text}) OR FALSE", max_length=BIG).evaluate(message) is truth
+    truth = Selector(text, limits=UNLIMITED).evaluate(message)
+    assert Selector(f"NOT ({text})", limits=UNLIMITED).evaluate(message) is not_(truth)
+    assert Selector(f"NOT (NOT ({text}))", limits=UNLIMITED).evaluate(message) is truth
+    assert Selector(f"({text}) AND TRUE", limits=UNLIMITED).evaluate(message) is truth
+    assert Selector(f"({text}) OR FALSE", limits=UNLIMITED).evaluate(message) is truth
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_like_agrees_with_a_regular_expression(text, pattern, escape):
 
 @given(selectors(), messages())
 def test_evaluation_only_depends_on_the_names_the_selector_reads(text, message):
-    selector = Selector(text, max_length=BIG)
+    selector = Selector(text, limits=UNLIMITED)
     reads = set(selector.identifiers)
     fewer = Message(
         {name: value for name, value in message.headers.items() if name in reads},

@@ -2,11 +2,11 @@
 
 import copy
 import pickle
-import sys
 
 import pytest
 
 from selectroute.selector import KINDS, InvalidSelectorError, Selector, SelectRouteError
+from selectroute.selector.limits import UNLIMITED, Limits
 
 
 def error_of(text, **options):
@@ -73,7 +73,7 @@ def test_what_cannot_be_printed_is_replaced():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_example_of_every_kind_is_an_error_of_that_kind(kind):
-    options = {"max_length": 2} if kind == "too-long" else {}
+    options = {"limits": Limits(length=2)} if kind == "too-long" else {}
     assert error_of(KINDS[kind].example, **options).kind == kind
     assert KINDS[kind].sentence
 
@@ -140,8 +140,8 @@ def test_too_long_is_rejected_before_anything_else():
     error = error_of("é\ud800'" * 4000)
     assert error.kind == "too-long" and error.span.start == 10_240
     assert error.hint == "it has 12,000 characters, the limit is 10,240"
-    assert error_of("a = 1", max_length=4).kind == "too-long"
-    assert Selector("a = 1", max_length=5).text == "a = 1"
+    assert error_of("a = 1", limits=Limits(length=4)).kind == "too-long"
+    assert Selector("a = 1", limits=Limits(length=5)).text == "a = 1"
 
 
 @pytest.mark.parametrize("text", [None, 1, b"a = 1", ["a"]])
@@ -174,7 +174,7 @@ HUGE = 200_000
     ],
 )
 def test_huge_nonsense_is_rejected_in_no_time(text):
-    error = error_of(text, max_length=sys.maxsize)
+    error = error_of(text, limits=UNLIMITED)
     assert len(str(error)) < 1_000
 
 
@@ -193,4 +193,4 @@ def test_huge_nonsense_is_rejected_in_no_time(text):
     ],
 )
 def test_huge_literals_are_read_in_no_time(text):
-    assert Selector(text, max_length=sys.maxsize).expression is not None
+    assert Selector(text, limits=UNLIMITED).expression is not None

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 import selectroute as sr
-from selectroute.match.columns import MIXED
+from selectroute.match.mixed import MIXED
 from selectroute.spark.plan import plan
 from selectroute.spark.readers import Dead, read
 from selectroute.spark.worker import judge

@@ -8,7 +8,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 import selectroute as sr
-from selectroute.match.columns import MIXED
+from selectroute.match.mixed import MIXED
 from selectroute.spark import Binding, BindingError, deliveries, match_files, route
 from selectroute.spark.snapshots import open_once, refer
 

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from selectroute.clauses.predicate import Clause, Literal, Missing, OneOf, Test
+from selectroute.selector.check import NUMBER
 from selectroute.selector.values import Double, Float, Value, to_float32
 
-Key = str | float | tuple[str, float] | tuple[str]
-"""A string; a double; ("float", x) for a large float; ("true",), ("false",) and ("null",)."""
+Key = str | bytes | float | tuple[str, float] | tuple[str]
+"""A string; a byte string; a double; ("float", x) for a large float; ("true",), ("false",) and ("null",)."""
 
 NULL: Key = ("null",)
 TRUE: Key = ("true",)
@@ -48,7 +49,7 @@ class Keys(NamedTuple):
 
 def message_key(value: Value | None) -> Key | None:
     """The one key of a property's value; ``None`` for NaN, which equals nothing. O(1)."""
-    if isinstance(value, str):
+    if isinstance(value, str | bytes):
         return value
     if value is None:
         return NULL
@@ -70,14 +71,17 @@ def literal_keys(literal: Literal) -> Keys | None:
     if isinstance(predicate, Test):
         if predicate.op != "=" or not literal.wanted:
             return None
-        return _constant_keys(predicate.name, predicate.constant)
+        keys = _constant_keys(predicate.name, predicate.constant)
+        if keys is None or predicate.dialect.promotes or predicate.kind != NUMBER:
+            return keys
+        return keys._replace(exact=False)  # a key tells no type, and here the type must be equal, too
     if isinstance(predicate, OneOf) and literal.wanted and not predicate.negated:
         return Keys(predicate.name, frozenset(predicate.values), True)
     return None
 
 
 def _constant_keys(name: str, constant: Value) -> Keys | None:
-    if isinstance(constant, str):
+    if isinstance(constant, str | bytes):
         return Keys(name, frozenset((constant,)), True)
     if isinstance(constant, bool):
         return Keys(name, frozenset((TRUE if constant else FALSE,)), True)
@@ -145,5 +149,6 @@ _KIND_NAMES = {
     "Matches": "LIKE",
     "Missing": "IS NOT NULL",
     "Condition": "other conditions",
+    "Sound": "the types of other conditions",
     "Levels": "a topic filter with several #",
 }

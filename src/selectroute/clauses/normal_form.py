@@ -18,7 +18,11 @@ node                    ·T                              ·F
 
 ``EITHER`` is a comparison of conditions: ``(a > 1) = b`` is "if a > 1 then b = TRUE, else b = FALSE", and
 UNKNOWN when ``a > 1`` is. BETWEEN is ALL and NOT BETWEEN is ANY of its two comparisons (seed 004, "is
-equivalent to").
+equivalent to"); where a dialect makes NULL decide it, of "is not NULL" and "is NULL" besides.
+
+Where unlike types make the whole selector false, VOID satisfies neither polarity of a literal. A clause that
+holds has therefore seen none in its own literals, and gets a `Sound` literal for the operations that it does
+not speak of.
 """
 
 from __future__ import annotations
@@ -27,12 +31,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from selectroute.clauses.predicate import Clause, Condition, Literal, Matches, Missing, OneOf, Predicate, Test
+from selectroute.clauses.predicate import (
+    Clause,
+    Condition,
+    Literal,
+    Matches,
+    Missing,
+    OneOf,
+    Predicate,
+    Sound,
+    Test,
+)
 from selectroute.selector import ast
 from selectroute.selector.ast import Expr
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.evaluate import evaluate
-from selectroute.selector.truth import Truth
+from selectroute.selector.evaluate import condition as condition_of
+from selectroute.selector.fields import NO_ID
+from selectroute.selector.truth import VOID, Truth
 
 MAX_CLAUSES = 1_024
 """With more clauses than this, a part of the selector stays whole. One OR of 1,000 branches still fits."""
@@ -48,6 +63,7 @@ _CONDITIONAL = ast.CONDITIONS
 _POLARITIES = (True, False)
 
 _Conjunction = tuple[Literal, ...]
+_Simple = Test | OneOf | Matches | Missing
 
 
 class _Kind(Enum):
@@ -96,22 +112,85 @@ def clauses_of(expr: Expr | None, dialect: Dialect) -> tuple[Clause, ...]:
     """
     if expr is None:
         return (Clause(()),)
-    conjunction = _conjunction(expr)
+    return tuple(Clause(literals, dialect.name_rules) for literals in _conjunctions(expr, dialect))
+
+
+def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
+    if isinstance(expr, ast.MatchId):
+        field = dialect.id_fields[expr.identifier.name]
+        return [() if expr.id == NO_ID else (Literal(Test(field, "=", expr.id, dialect), True),)]
+    conjunction = _conjunction(expr, dialect)
     if conjunction is not None and len(conjunction) <= MAX_LITERALS:  # most selectors: nothing to expand
-        return (Clause(tuple(conjunction)),)
+        return [tuple(conjunction)]
     nodes = _reduce(expr, dialect)
+    if nodes is None:
+        return []
     for node in nodes:
         _measure(node)
-    return tuple(Clause(literals) for literals in _expand(nodes, dialect))
+    conjunctions = _expand(nodes, dialect)
+    if dialect.unlike_types is not VOID:
+        return conjunctions
+    guard = _guard(expr, dialect)
+    return [
+        literals if _implied(guard, literals) else (*literals, Literal(guard, True))
+        for literals in conjunctions
+    ]
+
+
+def _guard(expr: Expr, dialect: Dialect) -> Sound:
+    """What must hold for no operation of the selector to be VOID. O(its size)."""
+    types: dict[str, frozenset[str]] = {}
+    conditions: dict[Expr, None] = {}
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.And | ast.Or | ast.Not):
+            waiting += reversed(ast.children(node))
+            continue
+        found = [simple_predicate(part, dialect) for part in _parts(node)]
+        for one in found:
+            if one is None:
+                conditions[node] = None
+            elif not isinstance(one[0], Missing):
+                kind = frozenset({one[0].kind})
+                types[one[0].name] = types.get(one[0].name, kind) & kind
+    return Sound(tuple(types.items()), tuple(conditions), dialect)
+
+
+def _parts(node: Expr) -> Sequence[Expr]:
+    """A condition as the simpler ones of which each is VOID exactly when the condition is: mostly itself."""
+    if isinstance(node, ast.Literal):
+        return ()
+    if isinstance(node, ast.Between) and _of_one_property(node):
+        return comparisons_of(node)
+    return (node,)
+
+
+def _implied(guard: Sound, literals: _Conjunction) -> bool:
+    """Whether literals that hold show by themselves that no operation is VOID."""
+    judged = {id(literal.predicate.expr) for literal in literals if isinstance(literal.predicate, Condition)}
+    kinds = {}
+    for predicate in (literal.predicate for literal in literals):
+        if isinstance(predicate, Test | OneOf | Matches):
+            kinds[predicate.name] = predicate.kind
+    absent = {
+        literal.predicate.name
+        for literal in literals
+        if isinstance(literal.predicate, Missing) and literal.wanted
+    }
+    return judged.issuperset(map(id, guard.conditions)) and all(
+        name in absent or kinds.get(name) in allowed for name, allowed in guard.types
+    )
 
 
 # ---- 1. expression to connectives over predicates
 
 
-def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
-    """The nodes in postorder, the root last."""
+def _reduce(expr: Expr, dialect: Dialect) -> list[_Node] | None:
+    """The nodes in postorder, the root last; ``None`` if a constant makes the whole selector false."""
     order: list[_Node] = []
     made: dict[int, _Node] = {}
+    void: list[Expr] = []
 
     def add(node: _Node) -> _Node:
         order.append(node)
@@ -125,14 +204,36 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
         return only if holds else add(_Node(_Kind.NOT, node, (only,)))
 
     def comparison(node: ast.Comparison) -> _Node:
-        found = simple_predicate(node)
+        found = simple_predicate(node, dialect)
         if found is not None:
             return simple(node, *found)
         if isinstance(node.left, _CONDITIONAL) or isinstance(node.right, _CONDITIONAL):
             return either(node)
+        return whole(node)
+
+    def whole(node: ast.Comparison | ast.Between) -> _Node:
+        """A condition on several properties, on arithmetic, or on constants alone."""
         if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
             return leaf(node, Condition(node, NOT_ONE_PROPERTY, dialect))
-        return add(_Node(_Kind.FIXED, node, fixed=evaluate(node, lambda name: None, dialect)))
+        truth = condition_of(node, lambda name: None, dialect)
+        if truth is VOID:
+            void.append(node)
+            truth = Truth.FALSE
+        return add(_Node(_Kind.FIXED, node, fixed=truth))
+
+    def between(node: ast.Between) -> _Node:
+        if dialect.between_on_null is None:
+            parts = [comparison(part) for part in comparisons_of(node)]
+        elif not _of_one_property(node):
+            return whole(node)
+        else:
+            parts = [comparison(part) for part in comparisons_of(node)]
+            assert isinstance(node.operand, ast.Identifier)
+            null = ast.IsNull(node.operand, not node.negated, span=node.span)
+            found = simple_predicate(null, dialect)
+            assert found is not None
+            parts.append(simple(null, *found))
+        return add(_Node(_Kind.ANY if node.negated else _Kind.ALL, node, parts))
 
     def either(node: ast.Comparison) -> _Node:
         left, right = node.left, node.right
@@ -154,7 +255,7 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
         """The node of an operand of AND, OR or NOT, where a bare identifier or TRUE / FALSE may stand."""
         if isinstance(node, ast.Literal):
             return add(_Node(_Kind.FIXED, node, fixed=Truth.of(node.value is True)))
-        found = simple_predicate(node) if isinstance(node, ast.Identifier) else None
+        found = simple_predicate(node, dialect) if isinstance(node, ast.Identifier) else None
         return simple(node, *found) if found is not None else made[id(node)]
 
     for node in ast.postorder(expr):
@@ -162,23 +263,22 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node]:
             case ast.And():
                 made[id(node)] = add(_Node(_Kind.ALL, node, [condition(child) for child in node.operands]))
             case ast.Or():
-                children = _merge_equalities([condition(child) for child in node.operands], leaf)
+                children = _merge_equalities([condition(child) for child in node.operands], leaf, dialect)
                 made[id(node)] = add(_Node(_Kind.ANY, node, children))
             case ast.Not():
                 made[id(node)] = add(_Node(_Kind.NOT, node, (condition(node.operand),)))
             case ast.Between():
-                parts = [comparison(part) for part in comparisons_of(node)]
-                made[id(node)] = add(_Node(_Kind.ANY if node.negated else _Kind.ALL, node, parts))
+                made[id(node)] = between(node)
             case ast.Comparison():
                 made[id(node)] = comparison(node)
             case ast.In() | ast.Like() | ast.IsNull():
-                found = simple_predicate(node)
+                found = simple_predicate(node, dialect)
                 assert found is not None
                 made[id(node)] = simple(node, *found)
             case _:
                 pass  # arithmetic and operands belong to the comparison above them
     condition(expr)  # adds the root where it is a bare identifier or TRUE / FALSE
-    return order
+    return None if void else order
 
 
 def comparisons_of(node: ast.Between) -> tuple[ast.Comparison, ast.Comparison]:
@@ -191,16 +291,16 @@ def comparisons_of(node: ast.Between) -> tuple[ast.Comparison, ast.Comparison]:
     )
 
 
-def _conjunction(expr: Expr) -> list[Literal] | None:
+def _conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
     """The literals of a plain AND of predicates, their negations and BETWEEN; ``None`` of anything else."""
     literals: list[Literal] = []
     for node in expr.operands if isinstance(expr, ast.And) else (expr,):
         negated = isinstance(node, ast.Not)
         part = node.operand if isinstance(node, ast.Not) else node
         if isinstance(part, ast.Between) and not part.negated and not negated:
-            found = [simple_predicate(comparison) for comparison in comparisons_of(part)]
+            found = [simple_predicate(comparison, dialect) for comparison in comparisons_of(part)]
         else:
-            found = [simple_predicate(part)]
+            found = [simple_predicate(part, dialect)]
         for one in found:
             if one is None:
                 return None
@@ -209,28 +309,40 @@ def _conjunction(expr: Expr) -> list[Literal] | None:
     return literals
 
 
-def simple_predicate(node: Expr) -> tuple[Predicate, bool] | None:
+def simple_predicate(node: Expr, dialect: Dialect) -> tuple[_Simple, bool] | None:
     """A condition on one property as a predicate and the truth of it that the condition stands for, if it is
     one.
     """
+    fields = dialect.fields
     match node:
         case ast.Comparison(op, ast.Identifier(name), ast.Literal(value)):
-            return Test(name, op, value), True
+            return Test(fields.get(name, name), op, value, dialect), True
         case ast.Comparison(op, ast.Literal(value), ast.Identifier(name)):
-            return Test(name, _MIRRORED[op], value), True
+            return Test(fields.get(name, name), _MIRRORED[op], value, dialect), True
         case ast.Identifier(name):
-            return Test(name, "=", True), True
+            return Test(fields.get(name, name), "=", True, dialect), True
         case ast.In(ast.Identifier(name), values, negated):
-            return OneOf(name, tuple(sorted(set(values))), negated), True
+            return OneOf(fields.get(name, name), tuple(sorted(set(values))), negated, dialect), True
         case ast.Like(ast.Identifier(name), pattern, escape, negated):
-            return Matches(name, pattern, escape, negated), True
+            return Matches(fields.get(name, name), pattern, escape, negated, dialect), True
         case ast.IsNull(ast.Identifier(name), negated):
-            return Missing(name), not negated
+            return Missing(fields.get(name, name)), not negated
         case _:
             return None
 
 
-def _merge_equalities(children: list[_Node], leaf: Callable[[Expr, Predicate], _Node]) -> list[_Node]:
+def _of_one_property(node: ast.Between) -> bool:
+    """Whether a BETWEEN is of an identifier and two literals."""
+    return (
+        isinstance(node.operand, ast.Identifier)
+        and isinstance(node.low, ast.Literal)
+        and isinstance(node.high, ast.Literal)
+    )
+
+
+def _merge_equalities(
+    children: list[_Node], leaf: Callable[[Expr, Predicate], _Node], dialect: Dialect
+) -> list[_Node]:
     """``c = 'a' OR c = 'b'`` is ``c IN ('a', 'b')`` (seed 004): one literal with two keys instead of two
     clauses.
     """
@@ -247,7 +359,7 @@ def _merge_equalities(children: list[_Node], leaf: Callable[[Expr, Predicate], _
             result[id(child)] = child
         elif name not in result:
             values = {value for other in groups[name] for value in _strings(other)}
-            result[name] = leaf(child.source, OneOf(name, tuple(sorted(values)), False))
+            result[name] = leaf(child.source, OneOf(name, tuple(sorted(values)), False, dialect))
     return list(result.values())
 
 

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from selectroute.selector.ast import Expr
-from selectroute.selector.dialect import Dialect
-from selectroute.selector.evaluate import evaluate
+from selectroute.selector.check import BOOLEAN, BYTES, NUMBER, STRING
+from selectroute.selector.dialect import JMS, Dialect
+from selectroute.selector.evaluate import condition
 from selectroute.selector.like import compile_like, like
-from selectroute.selector.truth import Truth
+from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.truth import VOID, Truth, Void
 from selectroute.selector.values import Value, compare
 
 Lookup = Callable[[str], Value | None]
-"""Gives the value of an identifier on a message, ``None`` for NULL."""
+"""Gives the value of an attribute on a message, ``None`` for NULL.
+
+An attribute is an identifier, or the derived field that an identifier stands for in its dialect.
+"""
+
+
+def kind_of(value: Value) -> str:
+    """The kind of types among which the value's can be compared."""
+    return _KINDS.get(type(value), NUMBER)
+
+
+_KINDS: dict[type, str] = {bool: BOOLEAN, str: STRING, bytes: BYTES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +43,17 @@ class Test:
     name: str
     op: str
     constant: Value
+    dialect: Dialect = JMS
 
-    def truth(self, lookup: Lookup) -> Truth:
+    @property
+    def kind(self) -> str:
+        """The kind of types with which it can be judged."""
+        return kind_of(self.constant)
+
+    def truth(self, lookup: Lookup) -> Truth | Void:
         """Its truth on the message behind `lookup`."""
-        return compare(self.op, lookup(self.name), self.constant)
+        unlike, promotes = self.dialect.unlike_types, self.dialect.promotes
+        return compare(self.op, lookup(self.name), self.constant, unlike, promotes=promotes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +63,16 @@ class OneOf:
     name: str
     values: tuple[str, ...]
     negated: bool
+    dialect: Dialect = JMS
+    kind: ClassVar[str] = STRING
 
-    def truth(self, lookup: Lookup) -> Truth:
+    def truth(self, lookup: Lookup) -> Truth | Void:
         """Its truth on the message behind `lookup`."""
         value = lookup(self.name)
         if value is None:
             return Truth.UNKNOWN
         if not isinstance(value, str):
-            return Truth.FALSE
+            return self.dialect.unlike_types
         return Truth.of((value in self.values) is not self.negated)
 
 
@@ -61,14 +84,16 @@ class Matches:
     pattern: str
     escape: str | None
     negated: bool
+    dialect: Dialect = JMS
+    kind: ClassVar[str] = STRING
 
-    def truth(self, lookup: Lookup) -> Truth:
+    def truth(self, lookup: Lookup) -> Truth | Void:
         """Its truth on the message behind `lookup`."""
         value = lookup(self.name)
         if value is None:
             return Truth.UNKNOWN
         if not isinstance(value, str):
-            return Truth.FALSE
+            return self.dialect.unlike_types
         return Truth.of(like(value, compile_like(self.pattern, self.escape)) is not self.negated)
 
 
@@ -103,9 +128,38 @@ class Condition:
     def __hash__(self) -> int:
         return self._hash
 
+    def truth(self, lookup: Lookup) -> Truth | Void:
+        """Its truth on the message behind `lookup`."""
+        return condition(self.expr, lookup, self.dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """No operation of the selector makes it false as a whole: "the selector is always false" (seed 000).
+
+    A clause speaks only of some operations of its selector. This predicate stands for all of them: each
+    attribute of `types` is NULL or of one of the kinds there, and none of the `conditions`, which are judged
+    as a whole, amounts to VOID. It is two-valued.
+    """
+
+    types: tuple[tuple[str, frozenset[str]], ...]
+    conditions: tuple[Expr, ...]
+    dialect: Dialect
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.types, self.conditions)))  # once, as of `Condition`
+
+    def __hash__(self) -> int:
+        return self._hash
+
     def truth(self, lookup: Lookup) -> Truth:
         """Its truth on the message behind `lookup`."""
-        return evaluate(self.expr, lookup, self.dialect)
+        for name, kinds in self.types:
+            value = lookup(name)
+            if value is not None and kind_of(value) not in kinds:
+                return Truth.FALSE
+        return Truth.of(all(condition(expr, lookup, self.dialect) is not VOID for expr in self.conditions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +182,12 @@ class Levels:
         return Truth.of(match_levels(value.split("/"), self.pattern))
 
 
-Predicate = Test | OneOf | Matches | Missing | Condition | Levels
+Predicate = Test | OneOf | Matches | Missing | Condition | Sound | Levels
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A predicate and the truth value wanted of it. UNKNOWN satisfies neither polarity."""
+    """A predicate and the truth value wanted of it. UNKNOWN and VOID satisfy neither polarity."""
 
     predicate: Predicate
     wanted: bool
@@ -145,12 +199,18 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A conjunction of literals; a selector is TRUE when one of its clauses holds. No literal: always."""
+    """A conjunction of literals; a selector is TRUE when one of its clauses holds. No literal: always.
+
+    `valid_names`: besides, the message must not break the rules on property names.
+    """
 
     literals: tuple[Literal, ...]
+    valid_names: bool = False
 
     def holds(self, lookup: Lookup) -> bool:
         """Whether every literal holds on the message."""
+        if self.valid_names and lookup(INVALID_NAMES) is True:
+            return False
         return all(literal.holds(lookup) for literal in self.literals)
 
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 
 from selectroute.clauses.access import FALSE, NULL, TRUE, Key
-from selectroute.index.tables import CODE_FALSE, CODE_NULL, CODE_TRUE, FIRST_CODE, Array
+from selectroute.index.tables import BYTES, CODE_FALSE, CODE_NULL, CODE_TRUE, FIRST_CODE, STRING, Array
 
 _FIXED: dict[Key, int] = {NULL: CODE_NULL, FALSE: CODE_FALSE, TRUE: CODE_TRUE}
 
@@ -18,6 +18,7 @@ _FIXED: dict[Key, int] = {NULL: CODE_NULL, FALSE: CODE_FALSE, TRUE: CODE_TRUE}
 HASH_SEED = 0x9E3779B97F4A7C15
 HASH_MULTIPLIER = 0xD6E8FEB86659FD93
 HASH_SHIFT = 32
+HASH_TAG_SHIFT = 40  # above every length
 
 
 class Dictionary:
@@ -35,6 +36,7 @@ def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
     """The arrays ``string_…``, ``number…`` and ``large_float…`` of `Tables` for attributes 0, 1, …"""
     strings: list[bytes] = []
     string_codes: list[int] = []
+    string_tags: list[int] = []
     counts: list[int] = []
     numbers: list[dict[float, int]] = []
     large: list[dict[float, int]] = []
@@ -47,6 +49,11 @@ def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
                 # A lone surrogate cannot occur in a column, which is UTF-8; it gets bytes that no column has.
                 strings.append(key.encode("utf-8", "surrogatepass"))
                 string_codes.append(code)
+                string_tags.append(STRING)
+            elif isinstance(key, bytes):
+                strings.append(key)
+                string_codes.append(code)
+                string_tags.append(BYTES)
             elif isinstance(key, float):
                 plain[key] = code
             elif len(key) == 2:
@@ -59,7 +66,8 @@ def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
     lengths = np.fromiter(map(len, strings), np.int64, len(strings))
     data = np.frombuffer(b"".join(strings), np.uint8)
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-    hashes = hash_strings(data, offsets)
+    tags = np.array(string_tags, np.uint8)
+    hashes = hash_strings(data, offsets, tags)
     slots, slot_first = [], [0]
     start = 0
     for count in counts:
@@ -71,6 +79,7 @@ def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
         "string_slot_first": np.array(slot_first, np.int64),
         "string_slot": _concatenated(slots, np.int32),
         "string_code": np.array(string_codes, np.int32),
+        "string_tag": tags,
         "string_first": offsets,
         "string_bytes": data,
         **_sorted_numbers("number", numbers),
@@ -92,16 +101,17 @@ def _concatenated(arrays: list[Array], dtype: type) -> Array:
     return np.concatenate(arrays).astype(dtype) if arrays else np.zeros(0, dtype)
 
 
-def hash_strings(data: Array, offsets: Array) -> Array:
-    """uint64 hashes of the strings ``data[offsets[i] : offsets[i + 1]]``, a few array operations per distinct
-    length.
+def hash_strings(data: Array, offsets: Array, tags: Array) -> Array:
+    """uint64 hashes of the strings ``data[offsets[i] : offsets[i + 1]]``; a few array operations per distinct
+    length. The tag tells byte strings from strings.
 
     Each word of eight bytes (little-endian, the last one padded with zeros) is xored in, multiplied and
     folded.
     """
     lengths = np.diff(offsets)
     multiplier, shift = np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)
-    state = (np.uint64(HASH_SEED) ^ lengths.astype(np.uint64)) * multiplier
+    tagged = lengths.astype(np.uint64) | tags.astype(np.uint64) << np.uint64(HASH_TAG_SHIFT)
+    state = (np.uint64(HASH_SEED) ^ tagged) * multiplier
     state ^= state >> shift
     padded = np.concatenate((data, np.zeros(8, np.uint8)))
     words = (lengths + 7) // 8

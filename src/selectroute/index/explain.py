@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from selectroute.clauses.access import Key
 from selectroute.clauses.predicate import Literal
 from selectroute.selector.explain import Explanation as SelectorExplanation
-from selectroute.selector.truth import Truth
+from selectroute.selector.truth import Truth, Void
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class AccessStep:
     ``probe`` are the message's keys (``None`` for NaN, which no clause has), ``candidates`` the clauses in
     the bucket that they lead to if this clause is in it, otherwise 0. ``reason`` says why a clause is on the
     scan list. ``residual`` are the literals that the keys do not decide, with their truth on the message.
+    ``refused``: the message breaks a rule on property names, and the clause takes no such message.
     """
 
     attributes: tuple[str, ...]
@@ -24,7 +25,8 @@ class AccessStep:
     probe: tuple[Key | None, ...]
     candidates: int
     reason: str | None
-    residual: tuple[tuple[Literal, Truth], ...]
+    residual: tuple[tuple[Literal, Truth | Void], ...]
+    refused: bool = False
 
     @property
     def found(self) -> bool:
@@ -34,7 +36,11 @@ class AccessStep:
     @property
     def holds(self) -> bool:
         """Whether the clause is satisfied."""
-        return self.found and all(truth is Truth.of(literal.wanted) for literal, truth in self.residual)
+        return (
+            self.found
+            and not self.refused
+            and all(truth is Truth.of(literal.wanted) for literal, truth in self.residual)
+        )
 
     def __str__(self) -> str:
         if self.reason is not None:
@@ -47,6 +53,8 @@ class AccessStep:
             place = f"key {', '.join(parts)}"
         if not self.found:
             return f"{place}: the message has {', '.join(map(_shown, self.probe))}"
+        if self.refused:
+            return f"{place}: a property name of the message breaks a rule, so the clause does not hold"
         return f"{place}: {self.candidates:,} candidates, clause {'holds' if self.holds else 'does not hold'}"
 
 
@@ -78,6 +86,8 @@ def _shown(key: Key | None) -> str:
             return "NaN"
         case str():
             return repr(key)
+        case bytes():
+            return f'"0x{key.hex().upper()}"'
         case tuple():
             return " ".join(str(part) for part in key).upper() if len(key) == 1 else f"{key[1]!r}F"
         case _:

@@ -4,7 +4,7 @@
 
     folder/manifest-<revision>.json             what belongs to the revision, with every file's SHA-256
     folder/segments/<revision>-<x>-base.arrow   one row; each array of `Tables` is a list, mapped as it lies
-    folder/ids/<revision>-<x>.arrow             ordinal → id, destination, topic, selector, dialect
+    folder/ids/<revision>-<x>.arrow             ordinal → id, destination, topic, selector, dialect, seltype
 
 A revision exists from the moment its manifest does; until then its files are of no consequence. A manifest is
 never written over. Its own SHA-256 stands in it, over the canonical JSON of everything else, so that no bit
@@ -28,7 +28,7 @@ from selectroute.index.errors import RevisionExistsError, SnapshotError, Snapsho
 from selectroute.index.snapshot import Attribute, Snapshot
 from selectroute.index.tables import DTYPES, Tables, as_array
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format that is written and read."""
 
 MAX_MANIFEST_BYTES = 16 << 20
@@ -124,6 +124,7 @@ def open_snapshot(folder: Path, revision: int | None = None) -> Snapshot:
         tables=tables,
         attributes=tuple(Attribute(**attribute) for attribute in header["attributes"]),
         depth=header["depth"],
+        checks_names=header["checks_names"],
         scanned=header["scanned"],
         subscriptions=subscriptions,
         revision=revision,
@@ -190,6 +191,7 @@ def _segment_table(snapshot: Snapshot) -> pa.Table:
     header = {
         "attributes": [asdict(attribute) for attribute in snapshot.attributes],
         "depth": snapshot.depth,
+        "checks_names": snapshot.checks_names,
         "scanned": dict(snapshot.scanned),
     }
     columns = {}

@@ -22,8 +22,9 @@ from selectroute.index.index import Index, file_clause
 from selectroute.index.plan import MAX_PAIRS, SCAN, Attributes, Plan
 from selectroute.index.program import Programs, bits_of
 from selectroute.index.snapshot import Attribute, Snapshot
+from selectroute.selector.dialect import dialect
+from selectroute.selector.truth import VOID
 from selectroute.selector.values import Float, Long, Number
-from selectroute.topics.levels import TOPIC, derivation
 
 PAIR_MULTIPLIER = 0x9E3779B97F4A7C15
 """Spreads a pair of codes over the slots of its hash table; the kernel computes the same."""
@@ -48,15 +49,17 @@ def _freeze(index: Index, revision: int | None) -> Snapshot:
             "topic": pa.array([s.topic for s in subscriptions], pa.string()),
             "selector": pa.array([s.selector for s in subscriptions], pa.string()),
             "dialect": pa.array([s.dialect for s in subscriptions], pa.string()),
+            "seltype": pa.array([s.seltype for s in subscriptions], pa.string()),
         }
     )
     tables, attributes, depth = writer.finish()
-    return Snapshot(tables, attributes, depth, dict(writer.scanned), ids, revision)
+    return Snapshot(tables, attributes, depth, writer.checks_names, dict(writer.scanned), ids, revision)
 
 
 def _write(index: Index, plan: Plan) -> _Writer:
     writer = _Writer(plan)
     for ordinal, subscription in enumerate(index):
+        writer.byte_strings = dialect(subscription.dialect).byte_strings
         entries = []
         for clause in subscription.clauses:
             found = equalities(clause)
@@ -77,6 +80,9 @@ class _Writer:
     scanned: Counter[str] = field(default_factory=Counter)
     ranged: set[int] = field(default_factory=set)
     coded: set[int] = field(default_factory=set)
+    plain: set[int] = field(default_factory=set)  # read by a dialect without byte strings
+    byte_strings: bool = False  # the dialect of the subscription that is being added has them
+    checks_names: bool = False
     programs: Programs = field(init=False)
     # the columns of the entries
     tuple_: list[int] = field(default_factory=list)
@@ -93,6 +99,8 @@ class _Writer:
         number = self.attributes.setdefault(name, len(self.attributes))
         if number == len(self.dictionaries):
             self.dictionaries.append(Dictionary())
+        if not self.byte_strings:
+            self.plain.add(number)
         return number
 
     def code(self, attribute: int, key: Key) -> int:
@@ -102,6 +110,7 @@ class _Writer:
     def add(self, ordinal: int, clause: Clause, found: Equalities, clauses: int) -> None:
         """One entry for each combination of the clause's keys; a message finds at most one of them."""
         path = self.plan.path(found, clauses)
+        self.checks_names = self.checks_names or clause.valid_names
         filed = file_clause("", clause, found, path)
         if len(path) == 2:
             self.pairs[path] += 1
@@ -112,7 +121,7 @@ class _Writer:
             [self.code(attribute, key) for key in keys]
             for attribute, keys in zip(attributes, filed.keys, strict=True)
         ]
-        flags = t.REPEATED if clauses > 1 else 0
+        flags = (t.REPEATED if clauses > 1 else 0) | (t.VALID_NAMES if clause.valid_names else 0)
         attribute, bound, rest = 0, 0, filed.residual
         ranged = next((literal for literal in rest if _is_range(literal)), None)
         if ranged is not None:
@@ -125,6 +134,7 @@ class _Writer:
             flags |= t.SORTED | t.RANGE_OPERATORS.index(predicate.op) << t.OPERATOR_SHIFT
             flags |= _bound_kind(predicate.constant) << t.BOUND_SHIFT
             flags |= t.WANTED if ranged.wanted else 0
+            flags |= t.STRICT if predicate.dialect.unlike_types is VOID else 0
         residual = -1
         if rest:
             flags |= t.RESIDUAL
@@ -134,7 +144,7 @@ class _Writer:
             first, second = (*codes, 0, 0)[:2]
             self.tuple_.append(number)
             self.codes.append(first << 32 | second)
-            self.shape.append(attribute << 8 | flags)
+            self.shape.append(attribute << t.FLAG_BITS | flags)
             self.bound.append(bound)
             self.residual.append(residual)
             self.ordinal.append(ordinal)
@@ -166,8 +176,8 @@ class _Writer:
             "tuple_attributes": [(*attributes, -1, -1)[:2] for attributes in used],
             **slots,
             "group_first": group_first,
-            "group_flags": shape[group_starts] & 0xFF,
-            "group_attribute": shape[group_starts] >> 8,
+            "group_flags": shape[group_starts] & (1 << t.FLAG_BITS) - 1,
+            "group_attribute": shape[group_starts] >> t.FLAG_BITS,
             "entry_first": np.concatenate((group_starts, [len(order)])),
             "entry_bound": bound,
             "entry_residual": residual[order],
@@ -180,11 +190,9 @@ class _Writer:
         attributes = tuple(
             Attribute(
                 name=name,
-                source=TOPIC if name.startswith(TOPIC) else name,
-                level=derived.position if (derived := derivation(name)) else None,
-                derived=derived is not None,
                 codes=number in self.coded,
                 values=number in lanes,
+                byte_strings=number not in self.plain,
             )
             for number, name in enumerate(names)
         )

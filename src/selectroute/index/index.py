@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
@@ -15,11 +15,13 @@ from selectroute.index.errors import DuplicateSubscriptionError, InvalidIdError,
 from selectroute.index.explain import AccessStep, Explanation
 from selectroute.index.plan import SCAN, Attributes, Plan, Statistics
 from selectroute.selector.dialect import dialect as dialect_named
+from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.message import Message
+from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
 from selectroute.selector.values import Value
 from selectroute.topics.filter import TopicFilter
-from selectroute.topics.levels import level_value
+from selectroute.topics.levels import TOPIC, level_value
 
 if TYPE_CHECKING:
     from selectroute.index.snapshot import Snapshot
@@ -50,6 +52,11 @@ class Subscription:
     dialect: str
     topic: str | None
     clauses: tuple[Clause, ...]
+
+    @property
+    def seltype(self) -> str:
+        """NONE, STANDARD or EXTENDED, as IBM MQ's DISPLAY SUB has it."""
+        return "STANDARD" if self.selector else "NONE"
 
 
 @dataclass(slots=True, eq=False)
@@ -164,14 +171,17 @@ class Index:
         lookup = _lookup(message)
         matched: dict[str, None] = {}
         counters = Counters()
+        names_are_valid = lookup(INVALID_NAMES) is not True
         for attributes, buckets in self._buckets.items():
             counters.probes += 1
             bucket = buckets.get(_probe(attributes, lookup))  # type: ignore[arg-type]  # a key with None is in no bucket
             if bucket is not None:
                 counters.candidates += len(bucket)
                 for filed in bucket:
-                    if filed.subscription not in matched and all(
-                        literal.holds(lookup) for literal in filed.residual
+                    if (
+                        filed.subscription not in matched
+                        and (names_are_valid or not filed.clause.valid_names)
+                        and all(literal.holds(lookup) for literal in filed.residual)
                     ):
                         matched[filed.subscription] = None
         self.last_match = counters
@@ -198,9 +208,10 @@ class Index:
                     candidates=len(bucket) if bucket is not None else 0,
                     reason=scan_reason(filed.clause) if filed.attributes == SCAN else None,
                     residual=tuple((literal, literal.predicate.truth(lookup)) for literal in filed.residual),
+                    refused=filed.clause.valid_names and lookup(INVALID_NAMES) is True,
                 )
             )
-        selector = Selector(known.selector, dialect=known.dialect, max_length=len(known.selector))
+        selector = Selector(known.selector, dialect=known.dialect, limits=UNLIMITED)
         topic_matches = known.topic is None or TopicFilter.parse(known.topic).matches(message.topic)
         return Explanation(
             subscription=subscription,
@@ -267,13 +278,13 @@ def _prepare(subscription: str, selector: Selector | str | None, topic: str | No
     clauses = clauses_of(checked.expression, dialect_named(checked.dialect))
     if topic is not None:
         on_topic = TopicFilter.parse(topic).literals()
-        clauses = tuple(Clause(on_topic + clause.literals) for clause in clauses)
+        clauses = tuple(replace(clause, literals=on_topic + clause.literals) for clause in clauses)
     return Subscription(subscription, checked.text, checked.dialect, topic, clauses)
 
 
 def _lookup(message: Message) -> Lookup:
     def value(name: str) -> Value | None:
-        return level_value(name, message.topic) if name.startswith("@") else message.value(name)
+        return level_value(name, message.topic) if name.startswith(TOPIC) else message.value(name)
 
     return value
 

@@ -12,12 +12,24 @@ from itertools import accumulate, chain
 
 from selectroute.clauses.access import FALSE, TRUE, Key, literal_keys
 from selectroute.clauses.normal_form import comparisons_of, simple_predicate
-from selectroute.clauses.predicate import Condition, Levels, Literal, Matches, Missing, OneOf, Predicate, Test
+from selectroute.clauses.predicate import (
+    Condition,
+    Levels,
+    Literal,
+    Matches,
+    Missing,
+    OneOf,
+    Predicate,
+    Sound,
+    Test,
+)
 from selectroute.index import tables as t
 from selectroute.selector import ast
+from selectroute.selector.check import BOOLEAN, BYTES, NUMBER, STRING
+from selectroute.selector.dialect import Dialect
 from selectroute.selector.like import LikeOp, compile_like
-from selectroute.selector.truth import Truth
-from selectroute.selector.values import Double, Float, Value, compare
+from selectroute.selector.truth import VOID, Truth
+from selectroute.selector.values import Double, Float, Int, Value, compare
 
 Step = tuple[int, int, int]
 """Operation, attribute (or type tag), argument."""
@@ -43,8 +55,16 @@ _PUSHES = {
     t.LIKE,
     t.NOT_LIKE,
     t.LEVELS,
+    t.HAS_TYPE,
 }
-_REPLACES = {t.NEGATE, t.PLUS, t.AS_TRUTH, t.NOT}
+_REPLACES = {t.NEGATE, t.PLUS, t.AS_TRUTH, t.NOT, t.CHECK_TYPE, t.IS_SOUND}
+_REDUCE_THREE = {t.BETWEEN, t.NOT_BETWEEN}
+_TYPE_BITS = {
+    NUMBER: sum(1 << tag for tag in range(t.BYTE, t.DOUBLE + 1)),
+    STRING: 1 << t.STRING,
+    BOOLEAN: 1 << t.BOOLEAN,
+    BYTES: 1 << t.BYTES,
+}
 
 
 def bits_of(value: bool | Value) -> tuple[int, int]:
@@ -56,9 +76,18 @@ def bits_of(value: bool | Value) -> tuple[int, int]:
     if isinstance(value, Float | Double):
         tag = t.FLOAT if isinstance(value, Float) else t.DOUBLE
         return tag, struct.unpack("<q", struct.pack("<d", value.value))[0]
-    if isinstance(value, str):
+    if isinstance(value, str | bytes):
         raise AssertionError("a string constant is compared by its code")
-    return t.LONG, value.value
+    return t.INT if isinstance(value, Int) else t.LONG, value.value
+
+
+def _mode(dialect: Dialect) -> int:
+    """How the dialect computes and compares, as a step says it."""
+    return (
+        (t.VOIDS if dialect.unlike_types is VOID else 0)
+        | (0 if dialect.negative_zero else t.POSITIVE_ZERO)
+        | (0 if dialect.promotes else t.SAME_TYPE)
+    )
 
 
 class Programs:
@@ -85,6 +114,8 @@ class Programs:
     def _program(self, literal: Literal) -> int:
         predicate = literal.predicate
         number = self._programs.get(predicate)
+        if isinstance(predicate, Missing):
+            self._attribute(predicate.name)  # one program for all dialects, each of which reads the attribute
         if number is None:
             steps = list(self._predicate(predicate))
             self.depth = max(self.depth, _depth(steps))
@@ -94,44 +125,73 @@ class Programs:
 
     def _predicate(self, predicate: Predicate) -> Iterable[Step]:
         match predicate:
-            case Test(name=name, op=op, constant=constant):
-                return self._test(name, op, constant)
-            case OneOf(name=name, values=values, negated=negated):
-                return [self._one_of(name, values, negated)]
-            case Matches(name=name, pattern=pattern, escape=escape, negated=negated):
-                return [self._like(name, pattern, escape, negated)]
+            case Test():
+                return self._test(predicate)
+            case OneOf(name=name, values=values, negated=negated, dialect=dialect):
+                return [self._one_of(name, values, negated), *self._check(name, STRING, dialect)]
+            case Matches(name=name, pattern=pattern, escape=escape, negated=negated, dialect=dialect):
+                return [self._like(name, pattern, escape, negated), *self._check(name, STRING, dialect)]
             case Missing(name=name):
                 return [(t.IS_NULL, self._attribute(name), 0)]
             case Levels(name=name, pattern=levels):
                 attribute = self._lane(name)
                 symbols = tuple(self._level(level) for level in levels)
                 return [(t.LEVELS, attribute, self._items.setdefault(symbols, len(self._items)))]
-            case Condition(expr=expr):
-                return self._condition(expr)
+            case Condition(expr=expr, dialect=dialect):
+                return self._condition(expr, dialect)
+            case Sound():
+                return self._sound(predicate)
+
+    def _sound(self, predicate: Sound) -> list[Step]:
+        checks: list[list[Step]] = []
+        for name, kinds in predicate.types:
+            bits = 1 << t.NULL | sum(_TYPE_BITS[kind] for kind in kinds)
+            checks.append([(t.HAS_TYPE, self._attribute(name), bits)])
+        for expr in predicate.conditions:
+            checks.append([*self._condition(expr, predicate.dialect), (t.IS_SOUND, 0, 0)])
+        steps = checks[0]  # a selector without any operation has no guard
+        for check in checks[1:]:
+            steps += [*check, (t.AND, 0, 0)]
+        return steps
+
+    def _check(self, name: str, kind: str, dialect: Dialect) -> list[Step]:
+        """The step after a truth that was found by a code: of another type, the code said nothing."""
+        if dialect.unlike_types is not VOID:
+            return []
+        return [(t.CHECK_TYPE, self._attribute(name), 1 << t.NULL | _TYPE_BITS[kind])]
 
     def _lane(self, name: str) -> int:
         attribute = self._attribute(name)
         self.lanes.add(attribute)
         return attribute
 
-    def _test(self, name: str, op: str, constant: Value) -> list[Step]:
-        by_code = self._by_code(name, op, constant)
+    def _test(self, test: Test) -> list[Step]:
+        by_code = self._by_code(test)
         if by_code is not None:
-            return [by_code]
-        return [(t.LOAD, self._lane(name), 0), (t.CONSTANT, *bits_of(constant)), (_COMPARISONS[op], 0, 0)]
+            return [by_code, *self._check(test.name, test.kind, test.dialect)]
+        constant = (t.CONSTANT, *bits_of(test.constant))
+        return [
+            (t.LOAD, self._lane(test.name), 0),
+            constant,
+            (_COMPARISONS[test.op], _mode(test.dialect), 0),
+        ]
 
-    def _by_code(self, name: str, op: str, constant: Value) -> Step | None:
-        """``=`` and ``<>`` with a string or boolean, and ``=`` with a number that has one exact key."""
-        if op == "=":
-            keys = literal_keys(Literal(Test(name, op, constant), True))
+    def _by_code(self, test: Test) -> Step | None:
+        """``=`` and ``<>`` with a constant that is no number, ``=`` with a number that has one exact key."""
+        constant = test.constant
+        if test.op == "=":
+            keys = literal_keys(Literal(test, True))
             if keys is None or not keys.exact or len(keys.keys) != 1:
                 return None
-            attribute = self._attribute(name)
+            attribute = self._attribute(test.name)
             return t.IS_KEY, attribute, self._code(attribute, next(iter(keys.keys)))
-        if op == "<>" and isinstance(constant, bool | str):
-            attribute = self._attribute(name)
-            tag = t.STRING if isinstance(constant, str) else t.BOOLEAN
-            key = constant if isinstance(constant, str) else TRUE if constant else FALSE
+        if test.op == "<>" and isinstance(constant, bool | str | bytes):
+            attribute = self._attribute(test.name)
+            key: Key
+            if isinstance(constant, bool):
+                tag, key = t.BOOLEAN, TRUE if constant else FALSE
+            else:
+                tag, key = t.STRING if isinstance(constant, str) else t.BYTES, constant
             return t.IS_NOT_KEY, attribute, tag << 32 | self._code(attribute, key)
         return None
 
@@ -150,68 +210,79 @@ class Programs:
             return t.ANY_ONE if level == "+" else t.ANY_MANY
         return self._level_strings.setdefault(level, len(self._level_strings))
 
-    def _condition(self, expr: ast.Expr) -> list[Step]:
+    def _condition(self, expr: ast.Expr, dialect: Dialect) -> list[Step]:
         """A whole condition in postorder, as the reference evaluator walks it. O(its size), without
         recursion.
         """
         steps: list[Step] = []
-        waiting: list[ast.Expr | Step] = [expr]
+        waiting: list[ast.Expr | Step] = [*reversed(list(_as_truth(expr, dialect)))]
         while waiting:
             item = waiting.pop()
             if isinstance(item, tuple):
                 steps.append(item)
             else:
-                waiting += reversed(list(self._parts(item)))
+                waiting += reversed(list(self._parts(item, dialect)))
         return steps
 
-    def _parts(self, node: ast.Expr) -> Iterable[ast.Expr | Step]:
+    def _parts(self, node: ast.Expr, dialect: Dialect) -> Iterable[ast.Expr | Step]:
         """A node as steps and smaller nodes, in the order in which they run."""
+        mode = _mode(dialect)
         match node:
             case ast.Literal(value=value):
                 yield (t.CONSTANT, *bits_of(value))
             case ast.Identifier(name=name):
-                yield t.LOAD, self._lane(name), 0
+                yield t.LOAD, self._lane(dialect.fields.get(name, name)), 0
             case ast.Unary(op=op, operand=operand):
                 yield operand
-                yield _SIGNS[op], 0, 0
+                yield _SIGNS[op], mode, 0
             case ast.Arithmetic(op=op, left=left, right=right):
                 yield left
                 yield right
-                yield _ARITHMETIC[op], 0, 0
+                yield _ARITHMETIC[op], mode, 0
             case ast.Comparison():
-                yield from self._comparison(node)
-            case ast.Between():
-                yield from comparisons_of(node)
-                yield t.OR if node.negated else t.AND, 0, 0
+                yield from self._comparison(node, dialect)
+            case ast.Between(operand=operand, low=low, high=high, negated=negated):
+                if dialect.between_on_null is None:
+                    yield from comparisons_of(node)
+                    yield t.OR if negated else t.AND, 0, 0
+                else:
+                    yield operand
+                    yield low
+                    yield high
+                    yield t.NOT_BETWEEN if negated else t.BETWEEN, 0, 0
             case ast.In() | ast.Like() | ast.IsNull():
-                found = simple_predicate(node)
+                found = simple_predicate(node, dialect)
                 assert found is not None
                 predicate, holds = found
                 yield from self._predicate(predicate)
                 if not holds:
                     yield t.NOT, 0, 0
             case ast.Not(operand=operand):
-                yield from _as_truth(operand)
+                yield from _as_truth(operand, dialect)
                 yield t.NOT, 0, 0
             case ast.And(operands=operands) | ast.Or(operands=operands):
                 connective = t.AND if isinstance(node, ast.And) else t.OR
                 for number, operand in enumerate(operands):
-                    yield from _as_truth(operand)
+                    yield from _as_truth(operand, dialect)
                     if number:
                         yield connective, 0, 0
+            case ast.MatchId():
+                raise AssertionError("a match of ids is a whole selector, and a simple predicate")
 
-    def _comparison(self, node: ast.Comparison) -> Iterable[ast.Expr | Step]:
+    def _comparison(self, node: ast.Comparison, dialect: Dialect) -> Iterable[ast.Expr | Step]:
         op, left, right = node.op, node.left, node.right
-        found = simple_predicate(node)
+        found = simple_predicate(node, dialect)
         if found is not None:
             yield from self._predicate(found[0])
         elif isinstance(left, ast.Literal) and isinstance(right, ast.Literal):
-            # Two constants, perhaps strings, have the same truth on every message, and never UNKNOWN.
-            yield t.CONSTANT, t.BOOLEAN, int(compare(op, left.value, right.value) is Truth.TRUE)
+            # Two constants, perhaps strings, have the same truth on every message, and never UNKNOWN: unlike
+            # ones were refused.
+            truth = compare(op, left.value, right.value, Truth.FALSE)
+            yield t.CONSTANT, t.BOOLEAN, int(truth is Truth.TRUE)
         else:
             yield left
             yield right
-            yield _COMPARISONS[op], 0, 0
+            yield _COMPARISONS[op], _mode(dialect), 0
 
     def arrays(self) -> dict[str, t.Array]:
         """The arrays ``term_…``, ``step…``, ``item…`` and ``level_…`` of `Tables`."""
@@ -236,10 +307,10 @@ def _firsts(rows: Iterable[Sized]) -> list[int]:
     return [0, *accumulate(map(len, rows))]
 
 
-def _as_truth(operand: ast.Expr) -> Iterable[ast.Expr | Step]:
+def _as_truth(operand: ast.Expr, dialect: Dialect) -> Iterable[ast.Expr | Step]:
     yield operand
     if isinstance(operand, ast.Identifier):
-        yield t.AS_TRUTH, 0, 0
+        yield t.AS_TRUTH, _mode(dialect), 0
 
 
 def _symbol(operation: str | LikeOp) -> int:
@@ -249,8 +320,12 @@ def _symbol(operation: str | LikeOp) -> int:
 
 
 def stack_effect(operation: int) -> int:
-    """By how much an operation changes the height of the stack; one that takes two operands leaves one."""
-    return 1 if operation in _PUSHES else 0 if operation in _REPLACES else -1
+    """By how much an operation changes the height of the stack; one that takes operands leaves one value."""
+    if operation in _PUSHES:
+        return 1
+    if operation in _REPLACES:
+        return 0
+    return -2 if operation in _REDUCE_THREE else -1
 
 
 def _depth(steps: Iterable[Step]) -> int:

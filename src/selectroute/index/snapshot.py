@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from selectroute.index.tables import Tables
+from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
+from selectroute.selector.names import INVALID_NAMES
+from selectroute.topics.levels import TOPIC
 
 if TYPE_CHECKING:
     from selectroute.match.match import Matches
@@ -18,19 +21,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One property that the snapshot reads, and what it needs of it.
+    """One property or derived field that the snapshot reads, and what it needs of it.
 
-    ``source`` is the column; a derived one is level ``level`` of the topic string there (``None``: the number
-    of levels). ``codes``: its values are looked up among the constants; ``values``: ranges and programs read
-    them.
+    ``codes``: its values are looked up among the constants; ``values``: ranges and programs read them;
+    ``byte_strings``: all who read it have byte strings in their dialect, so that a column of bytes is one.
     """
 
     name: str
-    source: str
-    level: int | None
-    derived: bool
     codes: bool
     values: bool
+    byte_strings: bool
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns from which it comes: the topic string, or the names of a field that has several."""
+        if self.name.startswith(TOPIC):
+            return (TOPIC,)
+        if not self.name.startswith(PREFIX):
+            return (self.name,)
+        own = self.name.removeprefix(PREFIX)
+        others = dict.fromkeys(name for source in DERIVED[own] for name in source.names)
+        return (own, *others) if own in SYNONYMS else tuple(others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +49,14 @@ class Snapshot:
     """All subscriptions of one revision, flat: arrays that executors map into memory, nothing to unpickle.
 
     Made by ``Index.freeze()``; ``publish`` writes it to a folder and ``Snapshot.open`` maps it from there.
-    ``subscriptions`` has the columns id, destination, topic, selector, dialect, one row for each ordinal.
+    ``subscriptions`` has the columns id, destination, topic, selector, dialect, seltype, one row for each
+    ordinal. ``checks_names``: some selectors take no message whose property names break a rule.
     """
 
     tables: Tables
     attributes: tuple[Attribute, ...]
     depth: int
+    checks_names: bool
     scanned: Mapping[str, int]
     subscriptions: pa.Table
     revision: int | None = None
@@ -80,7 +93,8 @@ class Snapshot:
     @cached_property
     def reads(self) -> tuple[str, ...]:
         """The columns that selectors and topic filters read, sorted."""
-        return tuple(sorted({attribute.source for attribute in self.attributes}))
+        names = {name for attribute in self.attributes for name in attribute.sources}
+        return tuple(sorted(names | ({INVALID_NAMES} if self.checks_names else set())))
 
     @cached_property
     def ids(self) -> pa.Array:

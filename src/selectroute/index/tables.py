@@ -35,7 +35,9 @@ LONG: Final = 5
 FLOAT: Final = 6
 DOUBLE: Final = 7
 STRING: Final = 8
-MISMATCH: Final = 9  # on the stack of a program only: arithmetic on a non-number
+BYTES: Final = 9
+MISMATCH: Final = 10  # on the stack of a program only: arithmetic on a non-number
+VOID: Final = 11  # on the stack of a program only: what makes the whole selector false
 
 # -- codes
 ABSENT: Final = -1
@@ -51,6 +53,9 @@ RESIDUAL: Final = 4  # each entry has a residual to judge
 REPEATED: Final = 8  # the subscription has other clauses, too: emit it once a message
 OPERATOR_SHIFT: Final = 4  # two bits: < <= > >=
 BOUND_SHIFT: Final = 6  # two bits: the bounds are longs, doubles, floats
+STRICT: Final = 256  # unlike types make the whole selector false: no range holds then, wanted TRUE or FALSE
+VALID_NAMES: Final = 512  # only for messages whose property names break no rule
+FLAG_BITS: Final = 16
 RANGE_OPERATORS: Final = ("<", "<=", ">", ">=")
 BOUND_LONG: Final = 0
 BOUND_DOUBLE: Final = 1
@@ -79,13 +84,23 @@ OR: Final = 17
 IS_NULL: Final = 18  # push whether `attribute` is NULL
 IS_KEY: Final = 19  # `attribute` = the constant with code `argument`
 IS_NOT_KEY: Final = (
-    20  # <>, for a string or boolean constant: code in the low 32 bits of `argument`, tag above
+    20  # <>, of no number: the constant's code in the low 32 bits of `argument`, its tag above
 )
 IN: Final = 21  # `attribute` IN the set `argument`
 NOT_IN: Final = 22
 LIKE: Final = 23  # `attribute` LIKE the pattern `argument`
 NOT_LIKE: Final = 24
 LEVELS: Final = 25  # the topic string `attribute` has the levels of the pattern `argument`
+BETWEEN: Final = 26  # of three operands: FALSE where one is NULL, VOID where the others are no numbers
+NOT_BETWEEN: Final = 27  # the opposite
+CHECK_TYPE: Final = 28  # make the truth on top VOID unless the tag of `attribute` is in the bits `argument`
+HAS_TYPE: Final = 29  # push whether the tag of `attribute` is in the bits `argument`
+IS_SOUND: Final = 30  # push whether the truth on top is not VOID, in its place
+
+# -- how arithmetic, comparisons and AS_TRUTH are done in the dialect, in their step's `attribute`
+VOIDS: Final = 1  # unlike types, and arithmetic on NULL, are VOID
+POSITIVE_ZERO: Final = 2  # negative zero is zero in arithmetic
+SAME_TYPE: Final = 4  # numbers compare with those of their own type only
 
 # -- symbols of a LIKE pattern (else a code point), and of a levels pattern (else a string of `level_bytes`)
 ANY_ONE: Final = -1
@@ -104,7 +119,7 @@ class Tables(NamedTuple):
 
     # leaves have groups, groups have entries; invariant: every entry belongs to one group of one leaf
     group_first: Array  # int32[leaves + 1]
-    group_flags: Array  # uint8[groups]
+    group_flags: Array  # uint16[groups]
     group_attribute: Array  # int32[groups], of a SORTED group
     entry_first: Array  # int64[groups + 1]
     entry_bound: Array  # int64[entries], a long, or the bits of a double; ascending within a SORTED group
@@ -126,8 +141,9 @@ class Tables(NamedTuple):
     string_slot_first: Array  # int64[attributes + 1]
     string_slot: Array  # int32[slots], a string or -1
     string_code: Array  # int32[strings]
+    string_tag: Array  # uint8[strings], STRING or BYTES
     string_first: Array  # int64[strings + 1], into string_bytes
-    string_bytes: Array  # uint8[bytes], UTF-8
+    string_bytes: Array  # uint8[bytes], UTF-8 or a byte string's own
     number_first: Array  # int64[attributes + 1]
     number: Array  # float64[numbers], ascending for each attribute
     number_code: Array  # int32[numbers]
@@ -142,7 +158,7 @@ DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "slot_codes": np.dtype(np.uint64),
     "slot_leaf": np.dtype(np.int32),
     "group_first": np.dtype(np.int32),
-    "group_flags": np.dtype(np.uint8),
+    "group_flags": np.dtype(np.uint16),
     "group_attribute": np.dtype(np.int32),
     "entry_first": np.dtype(np.int64),
     "entry_bound": np.dtype(np.int64),
@@ -160,6 +176,7 @@ DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "string_slot_first": np.dtype(np.int64),
     "string_slot": np.dtype(np.int32),
     "string_code": np.dtype(np.int32),
+    "string_tag": np.dtype(np.uint8),
     "string_first": np.dtype(np.int64),
     "string_bytes": np.dtype(np.uint8),
     "number_first": np.dtype(np.int64),

@@ -19,11 +19,11 @@ from selectroute.index.plan import MAX_PAIRS, Statistics
 from selectroute.index.program import stack_effect
 from selectroute.index.snapshot import Snapshot
 
-_OPERATIONS = range(t.LEVELS + 1)
+_OPERATIONS = range(t.IS_SOUND + 1)
 _EFFECTS = np.array([stack_effect(operation) for operation in _OPERATIONS], np.int64)
 _SETS = (t.IN, t.NOT_IN)
 _PATTERNS = (t.LIKE, t.NOT_LIKE, t.LEVELS)
-_READS = (t.LOAD, t.IS_NULL, t.IS_KEY, t.IS_NOT_KEY, *_SETS, *_PATTERNS)
+_READS = (t.LOAD, t.IS_NULL, t.IS_KEY, t.IS_NOT_KEY, t.CHECK_TYPE, t.HAS_TYPE, *_SETS, *_PATTERNS)
 
 _ALONGSIDE = {
     "slot_codes": "slot_leaf",
@@ -31,6 +31,7 @@ _ALONGSIDE = {
     "entry_bound": "entry_ordinal",
     "entry_residual": "entry_ordinal",
     "term_wanted": "term_program",
+    "string_tag": "string_code",
     "number_code": "number",
     "large_float_code": "large_float",
 }
@@ -155,6 +156,10 @@ def _verify_programs(snapshot: Snapshot) -> None:
     _require(np.all((used >= 0) & (used < items)), "a step has a known set or pattern")
     owner = np.repeat(np.arange(items), np.diff(tables.item_first))
     symbols = tables.item[np.isin(owner, argument[operation == t.LEVELS])]
+    characters = tables.item[np.isin(owner, argument[np.isin(operation, (t.LIKE, t.NOT_LIKE))])]
+    _require(
+        np.all((characters >= t.ANY_MANY) & (characters <= 0x10FFFF)), "a LIKE pattern is of code points"
+    )
     levels = len(tables.level_first) - 1
     _require(np.all((symbols >= t.ANY_MANY) & (symbols < levels)), "a levels pattern is of known levels")
     within = (owner[1:] == owner[:-1]) & np.isin(owner[1:], argument[np.isin(operation, _SETS)])
@@ -207,7 +212,8 @@ def _verify_slots(tables: t.Tables) -> None:
 
 
 def _verify_strings(tables: t.Tables, attributes: int) -> None:
-    hashes = hash_strings(tables.string_bytes, tables.string_first)
+    _require(np.all(np.isin(tables.string_tag, (t.STRING, t.BYTES))), "a string is a string or a byte string")
+    hashes = hash_strings(tables.string_bytes, tables.string_first, tables.string_tag)
     seen = np.zeros(len(tables.string_code), np.int64)
     for attribute in range(attributes):
         slots = tables.string_slot[

@@ -7,6 +7,8 @@ int8, int16, int32, int64   byte, short, int, long
 uint8, uint16, uint32       the next signed type: short, int, long
 float32, float64, bool      float, double, boolean
 string, large_string        string, also as the values of a dictionary
+binary, large_binary,       byte string, for selectors of a dialect that has them
+fixed_size_binary
 null                        NULL
 `MIXED`                     a type for each row: for properties whose type varies
 ==========================  ==========================================================
@@ -18,8 +20,6 @@ JMSMessageID and JMSCorrelationID may also come as the 24 bytes of MsgId and Cor
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,18 +27,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.index import tables as t
+from selectroute.match.mixed import is_mixed
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.message import Message
-from selectroute.selector.values import Byte, Double, Float, Int, Long, Number, Short, Value
-from selectroute.topics.levels import Derivation, level_value
-
-MIXED = pa.struct([("tag", pa.int8()), ("bits", pa.int64()), ("text", pa.string())])
-"""A property whose type varies by message.
-
-``tag`` is 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double, 8 string; ``bits`` is 0 or
-1, an integer, or of a float and a double the IEEE 754 bits of the double; ``text`` is the string. Bits that
-the type of their row does not have are a `ColumnTypeError`; of a boolean, all but 0 are TRUE.
-"""
+from selectroute.selector.values import Long
+from selectroute.topics.levels import Derivation
 
 _TAGS: dict[pa.DataType, int] = {
     pa.bool_(): t.BOOLEAN,
@@ -62,8 +54,12 @@ _HEADER_TAGS = {
     "JMSDeliveryMode": t.STRING,
     "JMSPriority": t.INT,
     "JMSTimestamp": t.LONG,
+    "JMSExpiration": t.LONG,
+    "JMSDestination": t.STRING,
+    "JMSReplyTo": t.STRING,
+    "JMSRedelivered": t.BOOLEAN,
 }
-_HEADER_TYPES = {t.STRING: "string", t.INT: "int", t.LONG: "long"}
+_HEADER_TYPES = {t.STRING: "string", t.INT: "int", t.LONG: "long", t.BOOLEAN: "boolean"}
 _NARROW = {t.BYTE: 8, t.SHORT: 16, t.INT: 32}
 _IDS = ("JMSMessageID", "JMSCorrelationID")
 _ID_BYTES = 24
@@ -76,8 +72,8 @@ class ColumnTypeError(SelectRouteError):
         self.column = column
         self.type = str(type_)
         wanted = expected or (
-            "a property is a boolean, an integer of at most 64 bits, a float, a double or a string; "
-            "cast the column, or leave it out"
+            "a property is a boolean, an integer of at most 64 bits, a float, a double, a string or, in a "
+            "dialect that has them, a byte string; cast the column, or leave it out"
         )
         super().__init__(f"column {column!r} has type {type_}: {wanted}")
 
@@ -106,16 +102,21 @@ _NO_BYTES = np.zeros(0, np.uint8)
 _NO_BYTES.flags.writeable = False  # as Arrow's buffers are: one type of array, one compiled kernel
 
 
-def check_column(name: str, type_: pa.DataType) -> None:
-    """Raise `ColumnTypeError` if a column of this name cannot have this type."""
+def check_column(name: str, type_: pa.DataType, byte_strings: bool = False) -> None:
+    """Raise `ColumnTypeError` if a column of this name cannot have this type.
+
+    ``byte_strings``: a column of bytes may be a property of byte strings.
+    """
     value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
     tag = t.NULL if pa.types.is_null(type_) else _TAGS.get(value_type)
     if name in _IDS and type_ in (pa.binary(_ID_BYTES), pa.binary(), pa.large_binary()):
         return
+    if byte_strings and name not in _HEADER_TAGS and _is_binary(type_):
+        return
     if pa.types.is_dictionary(type_) and tag != t.STRING:
         tag = None
     wanted = t.STRING if name.startswith("@") else _HEADER_TAGS.get(name)
-    if _is_mixed(type_) and not name.startswith("@"):
+    if is_mixed(type_) and not name.startswith("@"):
         return
     if tag is None:
         raise ColumnTypeError(name, type_)
@@ -125,17 +126,23 @@ def check_column(name: str, type_: pa.DataType) -> None:
     raise ColumnTypeError(name, type_, f"{kind} is a {_HEADER_TYPES[wanted]}")
 
 
-def lane(name: str, array: pa.Array) -> Lane:
+def _is_binary(type_: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_)
+    )
+
+
+def lane(name: str, array: pa.Array, byte_strings: bool = False) -> Lane:
     """Unpack a column. O(rows). Raises `ColumnTypeError`."""
-    check_column(name, array.type)
+    check_column(name, array.type, byte_strings)
     if pa.types.is_dictionary(array.type):
         return _dictionary_lane(name, array)
-    if _is_mixed(array.type):
+    if is_mixed(array.type):
         return _mixed_lane(name, array)
-    if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
-        array = _fixed_size(name, array)
-    if pa.types.is_fixed_size_binary(array.type):
-        array = _hex_ids(array)
+    if _is_binary(array.type):
+        if name not in _IDS:
+            return bytes_lane(array)
+        array = _hex_ids(_fixed_size(name, array))
     if pa.types.is_null(array.type):
         return null_lane(len(array))
     tag = _HEADER_TAGS.get(name, _TAGS[array.type])
@@ -153,6 +160,14 @@ def lane(name: str, array: pa.Array) -> Lane:
     if name == "JMSPriority":
         _check_ints(name, array)
     return Lane(tags, values.astype(np.int64), no_sizes, _NO_BYTES)
+
+
+def bytes_lane(array: pa.Array) -> Lane:
+    """The lane of a column of byte strings."""
+    if pa.types.is_fixed_size_binary(array.type):
+        array = array.cast(pa.large_binary())
+    starts, sizes, data = _strings(array)
+    return Lane(_tags(array, t.BYTES), starts, sizes, data)
 
 
 def null_lane(rows: int) -> Lane:
@@ -192,56 +207,6 @@ class TopicLevels:
         return _dictionary_lane("", pa.DictionaryArray.from_arrays(self._indices, plain))
 
 
-def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.RecordBatch:
-    """Messages as columns: for each name (an identifier or ``@topic``) one of type `MIXED`, or of strings for
-    the topic.
-
-    This is the slow way in, for messages that come one by one and not as columns.
-    """
-    columns = []
-    for name in names:
-        if name.startswith("@"):
-            columns.append(pa.array([level_value(name, message.topic) for message in messages], pa.string()))
-        else:
-            columns.append(mixed_array([message.value(name) for message in messages]))
-    schema = pa.schema([(name, column.type) for name, column in zip(names, columns, strict=True)])
-    if not columns:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def mixed_array(values: Sequence[Value | None]) -> pa.Array:
-    """Values of any types as one `MIXED` column."""
-    rows = [_mixed_row(value) for value in values]
-    return pa.StructArray.from_arrays(
-        [
-            pa.array([row[0] for row in rows], pa.int8()),
-            pa.array([row[1] for row in rows], pa.int64()),
-            pa.array([row[2] for row in rows], pa.string()),
-        ],
-        fields=list(MIXED),
-    )
-
-
-_MIXED_TAGS = {Byte: t.BYTE, Short: t.SHORT, Int: t.INT}
-
-
-def _mixed_row(value: Value | None) -> tuple[int, int, str | None]:
-    match value:
-        case None:
-            return t.NULL, 0, None
-        case bool():
-            return t.BOOLEAN, int(value), None
-        case str():
-            return t.STRING, 0, value
-        case Float() | Double():
-            tag = t.FLOAT if isinstance(value, Float) else t.DOUBLE
-            return tag, struct.unpack("<q", struct.pack("<d", value.value))[0], None
-        case _:
-            assert isinstance(value, Number)
-            return _MIXED_TAGS.get(type(value), t.LONG), int(value.value), None
-
-
 def _tags(array: pa.Array, tag: int) -> t.Array:
     tags = np.full(len(array), tag, np.int8)
     if array.null_count:
@@ -259,7 +224,8 @@ def _fixed_width(array: pa.Array, width: type) -> t.Array:
 
 def _strings(array: pa.Array) -> tuple[t.Array, t.Array, t.Array]:
     _, offset_buffer, data_buffer = array.buffers()
-    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    width = np.int64 if large else np.int32
     if offset_buffer is None or len(array) == 0:
         return np.zeros(len(array), np.int64), np.zeros(len(array), np.int32), _NO_BYTES
     offsets: t.Array = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1]
@@ -285,11 +251,13 @@ def _dictionary_lane(name: str, array: pa.DictionaryArray) -> Lane:
 def _mixed_lane(name: str, array: pa.StructArray) -> Lane:
     tag_child, bits_child, text_child = array.flatten()
     tags = pc.fill_null(tag_child, t.NULL).to_numpy(zero_copy_only=False).astype(np.int8)
-    if np.any((tags < t.NULL) | (tags > t.STRING)):
-        raise ColumnTypeError(name, array.type, "a tag is 0 to 8")
+    if np.any((tags < t.NULL) | (tags > t.BYTES)):
+        raise ColumnTypeError(name, array.type, "a tag is 0 to 9")
     starts, sizes, data = _strings(text_child)
     bits = pc.fill_null(bits_child, 0).to_numpy(zero_copy_only=False)
-    tags[(tags == t.STRING) & pc.is_null(text_child).to_numpy(zero_copy_only=False)] = t.NULL
+    tags[(tags >= t.STRING) & pc.is_null(text_child).to_numpy(zero_copy_only=False)] = t.NULL
+    if np.any(tags == t.BYTES):
+        starts, sizes, data = _decoded(name, array.type, tags, starts, sizes, data)
     _check_bits(name, array.type, tags, bits)
     wanted = _HEADER_TAGS.get(name)
     if wanted is not None:
@@ -300,14 +268,28 @@ def _mixed_lane(name: str, array: pa.StructArray) -> Lane:
         if np.any((tags != t.NULL) & (tags != wanted)):
             raise ColumnTypeError(name, array.type, f"the header field is a {_HEADER_TYPES[wanted]}")
     bits = np.where(tags == t.BOOLEAN, bits != 0, bits)
-    return Lane(tags, np.where(tags == t.STRING, starts, bits), sizes, data)
+    return Lane(tags, np.where(tags >= t.STRING, starts, bits), sizes, data)
 
 
-def _is_mixed(type_: pa.DataType) -> bool:
-    """Whether a type is `MIXED`, with or without the promise that nothing in it is null."""
-    return pa.types.is_struct(type_) and [(field.name, field.type) for field in type_] == [
-        (field.name, field.type) for field in MIXED
-    ]
+def _decoded(
+    name: str, type_: pa.DataType, tags: t.Array, starts: t.Array, sizes: t.Array, data: t.Array
+) -> tuple[t.Array, t.Array, t.Array]:
+    """The strings with byte strings behind them, made of their hexadecimal digits."""
+    rows = np.flatnonzero(tags == t.BYTES)
+    starts, sizes = starts.copy(), sizes.copy()
+    octets: list[bytes] = []
+    end = len(data)
+    for row in rows:
+        try:
+            octets.append(bytes.fromhex(data[starts[row] : starts[row] + sizes[row]].tobytes().decode()))
+        except ValueError:
+            problem = "the text of a byte string is pairs of hexadecimal digits"
+            raise ColumnTypeError(name, type_, problem) from None
+        starts[row], sizes[row] = end, len(octets[-1])
+        end += len(octets[-1])
+    joined = np.concatenate((data, np.frombuffer(b"".join(octets), np.uint8)))
+    joined.flags.writeable = False
+    return starts, sizes, joined
 
 
 def _check_bits(name: str, type_: pa.DataType, tags: t.Array, bits: t.Array) -> None:

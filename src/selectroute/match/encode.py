@@ -6,10 +6,11 @@ import numpy as np
 
 from selectroute.clauses.access import LARGE_FLOAT
 from selectroute.index import tables as t
-from selectroute.index.dictionary import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT
+from selectroute.index.dictionary import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT, HASH_TAG_SHIFT
 from selectroute.match.compiled import compiled, inlined
 
 _SEED, _MULTIPLIER, _SHIFT = np.uint64(HASH_SEED), np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)
+_TAG_SHIFT = np.uint64(HASH_TAG_SHIFT)
 
 
 @compiled
@@ -24,21 +25,22 @@ def encode(attribute, tags, bits, sizes, data, tables, codes):
     large_code = tables.large_float_code[
         tables.large_float_first[attribute] : tables.large_float_first[attribute + 1]
     ]
-    firsts, constants, string_code = tables.string_first, tables.string_bytes, tables.string_code
+    firsts, constants = tables.string_first, tables.string_bytes
+    string_code, string_tag = tables.string_code, tables.string_tag
     mask = np.uint64(len(slots) - 1)
     for i in range(len(tags)):
         tag = tags[i]
-        if tag == t.STRING:
-            # The search stands here and not in a function: numba would count references to the five arrays at
+        if tag >= t.STRING:
+            # The search stands here and not in a function: numba would count references to the arrays at
             # every call, which takes four times as long as the search.
             code = np.int32(t.ABSENT)
             if len(slots):
                 start, size = bits[i], sizes[i]
-                slot = _hash(data, start, size) & mask
+                slot = _hash(data, start, size, tag) & mask
                 string = slots[slot]
                 while string >= 0:
                     first = firsts[string]
-                    if firsts[string + 1] - first == size:
+                    if firsts[string + 1] - first == size and string_tag[string] == tag:
                         same = True
                         for k in range(size):
                             if data[start + k] != constants[first + k]:
@@ -76,9 +78,9 @@ def _number_code(value, keys, codes):
 
 
 @inlined
-def _hash(data, start, size):
+def _hash(data, start, size, tag):
     """The hash of ``dictionary.hash_strings``, word by word."""
-    state = (_SEED ^ np.uint64(size)) * _MULTIPLIER
+    state = (_SEED ^ (np.uint64(size) | np.uint64(tag) << _TAG_SHIFT)) * _MULTIPLIER
     state ^= state >> _SHIFT
     position = np.uint64(start)
     for _ in range(size >> 3):

@@ -32,7 +32,7 @@ def collect(rows, tables, columns, stack, seen, counters):
     step_first, steps, item_first, items = tables.step_first, tables.step, tables.item_first, tables.item
     level_first, level_bytes = tables.level_first, tables.level_bytes
     tags, codes, bits, reals = columns.tags, columns.codes, columns.bits, columns.reals
-    sizes, text = columns.sizes, columns.text
+    sizes, text, invalid_names = columns.sizes, columns.text, columns.invalid_names
     stack_tags, stack_bits, stack_reals, stack_sizes = stack
 
     runs = np.empty((max(1024, rows), 2), np.int64)
@@ -57,7 +57,9 @@ def collect(rows, tables, columns, stack, seen, counters):
                     continue
                 counters[FOUND] += 1
             for group in range(group_first[leaf], group_first[leaf + 1]):
-                flags = group_flags[group]
+                flags = np.int64(group_flags[group])
+                if flags & t.VALID_NAMES and invalid_names[row]:
+                    continue
                 start, end = entry_first[group], entry_first[group + 1]
                 if flags & t.SORTED:
                     attribute = group_attribute[group]
@@ -143,7 +145,8 @@ def _range(flags, start, end, tag, value, real, bounds, real_bounds):
     if tag == t.NULL:
         return start, start  # UNKNOWN
     if tag < t.BYTE or tag > t.DOUBLE:
-        return (start, start) if wanted else (start, end)  # unlike types: FALSE
+        # Unlike types are FALSE, unless they make the whole selector false.
+        return (start, start) if wanted or flags & t.STRICT else (start, end)
     operator = (flags >> t.OPERATOR_SHIFT) & 3
     kind = (flags >> t.BOUND_SHIFT) & 3
     suffix = operator < 2  # value < bound: the larger bounds hold

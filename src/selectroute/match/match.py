@@ -11,11 +11,14 @@ import pyarrow as pa
 
 from selectroute.index import tables as t
 from selectroute.index.index import Index
-from selectroute.index.snapshot import Attribute, Snapshot
-from selectroute.match.columns import ColumnTypeError, TopicLevels, lane
+from selectroute.index.snapshot import Snapshot
+from selectroute.match.batch import Batch
+from selectroute.match.columns import TopicLevels, lane
 from selectroute.match.encode import encode
+from selectroute.match.fields import field_lane
 from selectroute.match.kernel import collect, emit
-from selectroute.topics.levels import Derivation
+from selectroute.selector.fields import PREFIX
+from selectroute.topics.levels import TOPIC, derivation
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Columns(NamedTuple):
     sizes: t.Array  # int32[attributes, rows], of strings with ``values``
     text: t.Array  # uint8, the bytes of all strings with ``values``
     entry_reals: t.Array  # float64, the bits of ``entry_bound``
+    invalid_names: t.Array  # bool[rows], messages whose property names break a rule
 
 
 def match(snapshot: Snapshot, messages: pa.RecordBatch | pa.Table) -> Matches:
@@ -109,7 +113,8 @@ def _joined(parts: list[Matches]) -> Matches:
 
 
 def _columns(snapshot: Snapshot, messages: pa.RecordBatch) -> Columns:
-    rows, count = messages.num_rows, len(snapshot.attributes)
+    batch = Batch(messages)
+    rows, count = batch.rows, len(snapshot.attributes)
     # All zeros is NULL, in tags and in codes. What no column fills is never touched, and costs no memory.
     tags = np.zeros((count, rows), np.int8)
     codes = np.zeros((count, rows), np.int32)
@@ -119,14 +124,20 @@ def _columns(snapshot: Snapshot, messages: pa.RecordBatch) -> Columns:
     texts: list[t.Array] = []
     length = 0
     for number, attribute in enumerate(snapshot.attributes):
-        column = _column(attribute, messages)
-        if column is None:
-            continue
-        if attribute.derived:
+        derived = derivation(attribute.name)
+        if derived is not None:
+            column = batch.column(TOPIC)
+            if column is None:
+                continue
             topics = topics or TopicLevels(column)
-            found = topics.lane(Derivation(attribute.level))
+            found = topics.lane(derived)
+        elif attribute.name.startswith(PREFIX) and attribute.name != TOPIC:
+            found = field_lane(attribute.name.removeprefix(PREFIX), batch)
         else:
-            found = lane(attribute.source, column)
+            column = batch.column(attribute.name)
+            if column is None:
+                continue
+            found = lane(attribute.name, column, attribute.byte_strings)
         tags[number] = found.spread(found.tags)
         if attribute.codes:
             distinct = codes[number] if found.rows is None else np.empty(len(found.tags), np.int32)
@@ -136,7 +147,7 @@ def _columns(snapshot: Snapshot, messages: pa.RecordBatch) -> Columns:
         if attribute.values:
             # A string's place is from now on one in the text of all columns together.
             placed = (
-                np.where(found.tags == t.STRING, found.bits + length, found.bits) if length else found.bits
+                np.where(found.tags >= t.STRING, found.bits + length, found.bits) if length else found.bits
             )
             bits[number] = found.spread(placed)
             sizes[number] = found.spread(found.sizes)
@@ -144,14 +155,5 @@ def _columns(snapshot: Snapshot, messages: pa.RecordBatch) -> Columns:
             length += len(found.data)
     text = np.concatenate(texts) if length else np.zeros(0, np.uint8)
     reals = snapshot.tables.entry_bound.view(np.float64)
-    return Columns(tags, codes, bits, bits.view(np.float64), sizes, text, reals)
-
-
-def _column(attribute: Attribute, messages: pa.RecordBatch) -> pa.Array | None:
-    positions = messages.schema.get_all_field_indices(attribute.source)
-    if not positions:
-        return None
-    column = messages.column(positions[0])
-    if len(positions) > 1:
-        raise ColumnTypeError(attribute.source, column.type, "there are several columns of this name")
-    return column
+    invalid = batch.invalid_names() if snapshot.checks_names else np.zeros(rows, np.bool_)
+    return Columns(tags, codes, bits, bits.view(np.float64), sizes, text, reals, invalid)

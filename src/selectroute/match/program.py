@@ -1,6 +1,6 @@
 """Runs the programs of ``index.program`` on one row: a stack of (tag, 64 bits), and of a string its size.
 
-Follows the reference evaluator to the letter; the truth values are FALSE 0, TRUE 1 and UNKNOWN 2.
+Follows the reference evaluator to the letter; the truth values are FALSE 0, TRUE 1, UNKNOWN 2 and VOID 3.
 
 `judge` is one long function on purpose, and takes every array by itself: where an array is passed on or read
 out of a tuple, numba counts a reference, and that costs more than most steps. What it calls takes numbers,
@@ -13,8 +13,9 @@ import numpy as np
 
 from selectroute.index import tables as t
 from selectroute.match.compiled import compiled
+from selectroute.match.like import has_levels, like
 
-FALSE, TRUE, UNKNOWN = 0, 1, 2
+FALSE, TRUE, UNKNOWN, VOID = 0, 1, 2, 3
 
 
 @compiled
@@ -54,6 +55,7 @@ def judge(
                         top -= 1
                         tag, whole, real = _arithmetic(
                             operation,
+                            attribute,
                             tags[top],
                             bits[top],
                             reals[top],
@@ -62,28 +64,33 @@ def judge(
                             reals[top + 1],
                         )
                         tags[top] = tag
-                        if tag >= t.FLOAT:
+                        if tag == t.FLOAT or tag == t.DOUBLE:
                             reals[top] = real
                         else:
                             bits[top] = whole
                     elif operation <= t.PLUS:
-                        tag, whole, real = _sign(operation, tags[top], bits[top], reals[top])
+                        tag, whole, real = _sign(operation, attribute, tags[top], bits[top], reals[top])
                         tags[top] = tag
-                        if tag >= t.FLOAT:
+                        if tag == t.FLOAT or tag == t.DOUBLE:
                             reals[top] = real
                         else:
                             bits[top] = whole
                     elif operation == t.AS_TRUTH:
                         if tags[top] != t.BOOLEAN and tags[top] != t.NULL:
-                            tags[top], bits[top] = t.BOOLEAN, FALSE
+                            tags[top], bits[top] = t.VOID if attribute & t.VOIDS else t.BOOLEAN, FALSE
                     elif operation == t.NOT:
                         bits[top] = 1 - bits[top]
+                    elif operation == t.CHECK_TYPE:
+                        if not argument >> lane_tags[attribute, row] & 1:
+                            tags[top] = t.VOID
+                    elif operation == t.IS_SOUND:
+                        tags[top], bits[top] = t.BOOLEAN, tags[top] != t.VOID
                     else:
                         # What is left gives a truth.
                         if operation <= t.GREATER_EQUAL:
                             top -= 1
-                            if tags[top] == t.STRING and tags[top + 1] == t.STRING:
-                                truth = FALSE
+                            if tags[top] == tags[top + 1] and (tags[top] == t.STRING or tags[top] == t.BYTES):
+                                truth = VOID if attribute & t.VOIDS else FALSE
                                 if operation <= t.UNEQUAL:
                                     same = sizes[top] == sizes[top + 1]
                                     for k in range(sizes[top] if same else 0):
@@ -93,7 +100,7 @@ def judge(
                                     truth = TRUE if same == (operation == t.EQUAL) else FALSE
                             else:
                                 truth = _compare(
-                                    operation, tags[top], bits[top], reals[top],
+                                    operation, attribute, tags[top], bits[top], reals[top],
                                     tags[top + 1], bits[top + 1], reals[top + 1],
                                 )  # fmt: skip
                         elif operation <= t.OR:
@@ -101,15 +108,26 @@ def judge(
                             left = bits[top] if tags[top] != t.NULL else UNKNOWN
                             right = bits[top + 1] if tags[top + 1] != t.NULL else UNKNOWN
                             decisive = FALSE if operation == t.AND else TRUE
-                            if left == decisive or right == decisive:
+                            if tags[top] == t.VOID or tags[top + 1] == t.VOID:
+                                truth = VOID
+                            elif left == decisive or right == decisive:
                                 truth = decisive
                             else:
                                 truth = UNKNOWN if left == UNKNOWN or right == UNKNOWN else 1 - decisive
+                        elif operation == t.BETWEEN or operation == t.NOT_BETWEEN:
+                            top -= 2
+                            truth = _between(
+                                operation, tags[top], bits[top], reals[top],
+                                tags[top + 1], bits[top + 1], reals[top + 1],
+                                tags[top + 2], bits[top + 2], reals[top + 2],
+                            )  # fmt: skip
                         else:
                             top += 1
                             tag, code = lane_tags[attribute, row], lane_codes[attribute, row]
                             if operation == t.IS_NULL:
                                 truth = TRUE if tag == t.NULL else FALSE
+                            elif operation == t.HAS_TYPE:
+                                truth = TRUE if argument >> tag & 1 else FALSE
                             elif tag == t.NULL:
                                 truth = UNKNOWN
                             elif operation == t.IS_KEY:
@@ -136,16 +154,16 @@ def judge(
                                 stop = begin + lane_sizes[attribute, row]
                                 first, last = item_first[argument], item_first[argument + 1]
                                 if operation == t.LEVELS:
-                                    found = _has_levels(
+                                    found = has_levels(
                                         text, begin, stop, items, first, last, level_first, level_bytes
                                     )
                                 else:
-                                    found = _like(text, begin, stop, items, first, last)
+                                    found = like(text, begin, stop, items, first, last)
                                 truth = TRUE if found == (operation != t.NOT_LIKE) else FALSE
-                        tags[top] = t.NULL if truth == UNKNOWN else t.BOOLEAN
+                        tags[top] = t.NULL if truth == UNKNOWN else t.VOID if truth == VOID else t.BOOLEAN
                         bits[top] = truth & 1
                 wanted = TRUE if term_wanted[term] else FALSE
-                if tags[top] == t.NULL or bits[top] != wanted:
+                if tags[top] != t.BOOLEAN or bits[top] != wanted:
                     holds = False
                     break
         held[entry - start] = holds
@@ -174,10 +192,14 @@ def _real(tag, bits, real, kind):
 
 
 @compiled
-def _arithmetic(operation, left, a, left_real, right, b, right_real):
+def _arithmetic(operation, mode, left, a, left_real, right, b, right_real):
     """The tag of the result, and the result: as a whole number, or as a real one if the tag is FLOAT or
     DOUBLE.
     """
+    if mode & t.VOIDS and not (_is_number(left) and _is_number(right)):
+        return t.VOID, 0, 0.0
+    if mode & t.POSITIVE_ZERO:
+        left_real, right_real = left_real + 0.0, right_real + 0.0
     if (left != t.NULL and not _is_number(left)) or (right != t.NULL and not _is_number(right)):
         return t.MISMATCH, 0, 0.0
     if left == t.NULL or right == t.NULL:
@@ -213,8 +235,12 @@ def _arithmetic(operation, left, a, left_real, right, b, right_real):
 
 
 @compiled
-def _sign(operation, tag, whole, real):
+def _sign(operation, mode, tag, whole, real):
     """As `_arithmetic`, of one operand."""
+    if mode & t.VOIDS and not _is_number(tag):
+        return t.VOID, 0, 0.0
+    if mode & t.POSITIVE_ZERO:
+        real += 0.0
     if tag == t.NULL:
         return t.NULL, 0, 0.0
     if not _is_number(tag):
@@ -228,21 +254,41 @@ def _sign(operation, tag, whole, real):
 
 
 @compiled
-def _compare(operation, left, a, left_real, right, b, right_real):
-    """The truth of a comparison, of anything but two strings."""
-    if left == t.MISMATCH or right == t.MISMATCH:
-        return FALSE
+def _compare(operation, mode, left, a, left_real, right, b, right_real):
+    """The truth of a comparison, of anything but two strings or byte strings."""
+    unlike = VOID if mode & t.VOIDS else FALSE
+    if left >= t.MISMATCH or right >= t.MISMATCH:
+        return unlike
     if left == t.NULL or right == t.NULL:
         return UNKNOWN
     if _is_number(left) and _is_number(right):
+        if mode & t.SAME_TYPE and left != right:
+            return unlike
         kind = _promoted(left, right)
         if kind >= t.FLOAT:
             x, y = _real(left, a, left_real, kind), _real(right, b, right_real, kind)
             return _ordered(operation, x < y, x == y, x > y)
         return _ordered(operation, a < b, a == b, a > b)
     if left != right or operation > t.UNEQUAL:
-        return FALSE
+        return unlike
     return TRUE if (a == b) == (operation == t.EQUAL) else FALSE
+
+
+@compiled
+def _between(operation, tag, a, real, low_tag, low, low_real, high_tag, high, high_real):
+    """[NOT] BETWEEN where NULL decides it and unlike types make the whole selector false."""
+    negated = operation == t.NOT_BETWEEN
+    if tag == t.VOID or low_tag == t.VOID or high_tag == t.VOID:
+        return VOID
+    if tag == t.NULL or low_tag == t.NULL or high_tag == t.NULL:
+        return TRUE if negated else FALSE
+    # Of NaN neither the comparisons nor their opposites hold.
+    first, last = (t.LESS, t.GREATER) if negated else (t.GREATER_EQUAL, t.LESS_EQUAL)
+    left = _compare(first, t.VOIDS, tag, a, real, low_tag, low, low_real)
+    right = _compare(last, t.VOIDS, tag, a, real, high_tag, high, high_real)
+    if left == VOID or right == VOID:
+        return VOID
+    return max(left, right) if negated else min(left, right)
 
 
 @compiled
@@ -261,90 +307,3 @@ def _ordered(operation, less, equal, greater):
     else:
         holds = greater or equal
     return TRUE if holds else FALSE
-
-
-@compiled
-def _width(lead):
-    """Bytes of the UTF-8 sequence that begins with `lead`."""
-    if lead < 0x80:
-        return 1
-    if lead < 0xE0:
-        return 2
-    return 3 if lead < 0xF0 else 4
-
-
-@compiled
-def _code_point(text, at, width):
-    if width == 1:
-        return np.int32(text[at])
-    point = np.int32(text[at]) & (0x7F >> width)
-    for k in range(1, width):
-        point = point << 6 | (np.int32(text[at + k]) & 0x3F)
-    return point
-
-
-@compiled
-def _like(text, start, end, symbols, first, last):
-    """LIKE on code points, greedy: on a mismatch only the latest % takes one character more."""
-    at, want = start, first
-    retry_at, retry_want = start, np.int64(-1)
-    while at < end:
-        width = min(_width(text[at]), end - at)  # a column may hold what is no UTF-8
-        if want < last and symbols[want] == t.ANY_MANY:
-            want += 1
-            retry_at, retry_want = at, want
-        elif want < last and (symbols[want] == t.ANY_ONE or symbols[want] == _code_point(text, at, width)):
-            at += width
-            want += 1
-        elif retry_want >= 0:
-            retry_at = min(retry_at + _width(text[retry_at]), end)
-            at, want = retry_at, retry_want
-        else:
-            return False
-    while want < last and symbols[want] == t.ANY_MANY:
-        want += 1
-    return want == last
-
-
-@compiled
-def _level_end(text, start, end):
-    at = start
-    while at < end and text[at] != 47:  # "/"
-        at += 1
-    return at
-
-
-@compiled
-def _has_levels(text, start, end, symbols, first, last, level_first, level_bytes):
-    """Levels of a topic against those of a filter, greedy as in LIKE. Past the last, `at` is end + 1."""
-    at, want = start, first
-    retry_at, retry_want = start, np.int64(-1)
-    while at <= end:
-        stop = _level_end(text, at, end)
-        if want < last and symbols[want] == t.ANY_MANY:
-            want += 1
-            retry_at, retry_want = at, want
-        elif want < last and (
-            symbols[want] == t.ANY_ONE or _is_level(text, at, stop, symbols[want], level_first, level_bytes)
-        ):
-            at = stop + 1
-            want += 1
-        elif retry_want >= 0:
-            retry_at = _level_end(text, retry_at, end) + 1
-            at, want = retry_at, retry_want
-        else:
-            return False
-    while want < last and symbols[want] == t.ANY_MANY:
-        want += 1
-    return want == last
-
-
-@compiled
-def _is_level(text, start, stop, level, level_first, level_bytes):
-    first = level_first[level]
-    if level_first[level + 1] - first != stop - start:
-        return False
-    for k in range(stop - start):  # noqa: SIM110  # numba has no generators
-        if text[start + k] != level_bytes[first + k]:
-            return False
-    return True

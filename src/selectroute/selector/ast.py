@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from typing import Literal as OneOf
 
 from selectroute.selector.source import NOWHERE, Span
-from selectroute.selector.values import Double, Float, Long
+from selectroute.selector.values import Double, Float, Int, Long
 
-LiteralValue = bool | str | Long | Float | Double
+LiteralValue = bool | str | bytes | Int | Long | Float | Double
 Sign = OneOf["+", "-"]
 ArithmeticOp = OneOf["+", "-", "*", "/"]
 ComparisonOp = OneOf["=", "<>", "<", "<=", ">", ">="]
@@ -74,7 +74,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Literal(Node):
-    """A string, TRUE or FALSE, or a number: exact is a long, approximate a double, with suffix F a float.
+    """A string, a byte string, TRUE or FALSE, or a number: exact is a long, approximate a double, or as the
+    dialect has it.
 
     A sign written directly before a number belongs to the literal.
     """
@@ -226,6 +227,23 @@ class IsNull(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MatchId(Node):
+    """``identifier = 'ID:…'`` alone: MQMO_MATCH of 24 bytes, no comparison of strings (seed 000)."""
+
+    identifier: Identifier
+    id: bytes
+    span: Span = NOWHERE
+
+    @property
+    def _children(self) -> tuple[Expr, ...]:
+        return (self.identifier,)
+
+    @property
+    def _own(self) -> tuple[object, ...]:
+        return (self.id,)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Not(Node):
     """``NOT operand``."""
 
@@ -261,10 +279,13 @@ class Or(Node):
         return self.operands
 
 
-Expr = Literal | Identifier | Unary | Arithmetic | Comparison | Between | In | Like | IsNull | Not | And | Or
+Predicate = Comparison | Between | In | Like | IsNull | MatchId
+"""A condition that is made of operands."""
+
+Expr = Literal | Identifier | Unary | Arithmetic | Predicate | Not | And | Or
 """Any node."""
 
-CONDITIONS = (Comparison, Between, In, Like, IsNull, Not, And, Or)
+CONDITIONS = (Comparison, Between, In, Like, IsNull, MatchId, Not, And, Or)
 """The nodes that have a truth, not a value. An Identifier or boolean Literal may stand for one."""
 
 

@@ -6,47 +6,74 @@ have a type that is known. Each check raises Fault at the operand that is wrong.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from selectroute.selector.ast import Arithmetic, Comparison, Expr, Identifier, Literal, Unary
+from selectroute.selector.dialect import Dialect
 from selectroute.selector.errors import Fault
+from selectroute.selector.values import Int, Long
 
 NUMBER: Final = "number"
 STRING: Final = "string"
 BOOLEAN: Final = "boolean"
+BYTES: Final = "byte string"
+
+_LITERALS: Final[dict[type, str]] = {str: STRING, bool: BOOLEAN, bytes: BYTES}
+_NO_ORDER: Final = {STRING: "string-order", BOOLEAN: "boolean-order", BYTES: "byte-string-order"}
 
 
 def static_type(node: Expr) -> str | None:
-    """Return NUMBER, STRING or BOOLEAN if the type of `node` is known from the text, else None."""
+    """Return NUMBER, STRING, BOOLEAN or BYTES if the type of `node` is known from the text, else None."""
     kind = type(node)
     if kind is Identifier:
         return None
     if kind is Literal:
-        literal = type(node.value)  # type: ignore[union-attr]
-        return STRING if literal is str else BOOLEAN if literal is bool else NUMBER
+        return _LITERALS.get(type(node.value), NUMBER)  # type: ignore[union-attr]
     return NUMBER if kind is Arithmetic or kind is Unary else BOOLEAN
 
 
-def condition(node: Expr) -> None:
+def condition(node: Expr, dialect: Dialect) -> None:
     """Check an operand of NOT, AND or OR, or a whole selector: something true or false."""
     if static_type(node) not in (None, BOOLEAN):
-        raise Fault("not-a-condition", node.span)
+        raise Fault("not-a-condition", node.span, ("a condition",))
+    if not dialect.bare_conditions and isinstance(node, Identifier | Literal):
+        raise Fault("not-in-dialect", node.span, hint="compare it with something")
 
 
 def number(node: Expr) -> None:
     """Check an operand of arithmetic or of BETWEEN: something that can be a number."""
     if static_type(node) not in (None, NUMBER):
-        raise Fault("not-a-number", node.span)
+        raise Fault("not-a-number", node.span, ("a number", "a name"))
 
 
-def comparison(node: Comparison) -> None:
-    """Check a comparison: two operands that can be of like types, in an order only if they can be numbers."""
+def comparison(node: Comparison, dialect: Dialect) -> Comparison:
+    """Check a comparison: two operands that can be of like types, in an order only if they can be numbers.
+
+    Return it with its literal in the type that the dialect compares with the identifier.
+    """
     left, right = static_type(node.left), static_type(node.right)
     if node.op != "=" and node.op != "<>":
         for operand, known in ((node.left, left), (node.right, right)):
-            if known is STRING:
-                raise Fault("string-order", operand.span)
-            if known is BOOLEAN:
-                raise Fault("boolean-order", operand.span)
+            if known in _NO_ORDER:
+                raise Fault(_NO_ORDER[known], operand.span, ("a number", "a name"))
     elif left != right and left and right:
         raise Fault("unlike-types", node.span)
+    return _typed(node, dialect) if dialect.literal_on_right else node
+
+
+def _typed(node: Comparison, dialect: Dialect) -> Comparison:
+    """Check ``identifier = literal``; an exact literal takes the type of the field (seed 001)."""
+    name, literal = node.left, node.right
+    if not isinstance(name, Identifier):
+        raise Fault("not-a-name", name.span, ("a name",))
+    if not isinstance(literal, Literal):
+        raise Fault("not-a-literal", literal.span, ("a literal",))
+    value = literal.value
+    if name.name in dialect.int_identifiers and isinstance(value, Long) and _fits_int(value.value):
+        return replace(node, right=replace(literal, value=Int(value.value)))
+    return node
+
+
+def _fits_int(value: int) -> bool:
+    return -(2**31) <= value < 2**31

@@ -1,18 +1,20 @@
 """The dialects as data: one record holds every difference between them, one value is one dialect.
 
 No code asks which dialect it has; it reads the field that says what it needs to know. A new dialect is a
-new value.
+new value. ``selectroute selector dialects`` shows them side by side.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Literal
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.truth import Truth
+from selectroute.selector.fields import DELIVERY_MODE_INT, PREFIX, SYNONYMS
+from selectroute.selector.truth import VOID, Truth, Void
 from selectroute.selector.values import Double, Float
 
 
@@ -25,7 +27,7 @@ class NumberSyntax:
     """How numeric literals are written."""
 
     bases: frozenset[int]
-    """The bases of exact literals: 16 is ``0x``, 2 is ``0b``, 8 a leading zero."""
+    """The bases of exact literals: 16 is ``0x``, 2 is ``0b``, 8 a leading zero, which else means nothing."""
 
     separator: str
     """What may stand between two digits, repeated; empty for nothing."""
@@ -33,8 +35,14 @@ class NumberSyntax:
     hexadecimal_floats: bool
     """Whether ``0x1.8p3`` is an approximate literal."""
 
+    long_suffix: bool
+    """Whether an exact literal may end in ``L``."""
+
     suffixes: Mapping[str, type[Float | Double]]
     """The suffixes of approximate literals in capitals and the types that they make."""
+
+    zero_before_approximate: bool
+    """Whether an approximate literal may begin with a zero and another digit: ``010.5``, ``07E3``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,19 +55,66 @@ class Dialect:
 
     whitespace: str
     numbers: NumberSyntax
+    byte_strings: bool
+    """Whether ``"0x2F1C"`` is a literal, and a column of bytes a property."""
+
     reserved: frozenset[str]
     """The words, in capitals, that are no identifiers in any case."""
 
+    dotted_names: bool
+    """Whether an identifier may consist of parts with dots between them, of which only the first must begin
+    with a start character."""
+
     headers: frozenset[str]
-    """The message headers that a selector may name."""
+    """The names beginning with `reserved_prefix` that a selector may read."""
 
     reserved_prefix: str
     """A name that begins so is a header, unless it begins with one of `property_prefixes`."""
 
     property_prefixes: tuple[str, ...]
 
-    unlike_types: Truth
-    """What a comparison of unlike types, and a value where a boolean should stand, amounts to."""
+    name_rules: bool
+    """Whether the restrictions on property names of seed 003 hold, in selectors and on messages."""
+
+    lacks: frozenset[str]
+    """Symbols and reserved words of the common grammar that this dialect does not have."""
+
+    signs_touch: bool
+    """Whether a sign is part of its number and stands directly before the digits."""
+
+    bare_conditions: bool
+    """Whether an identifier, TRUE or FALSE alone is a condition."""
+
+    literal_on_right: bool
+    """Whether every comparison is of an identifier, on the left, with a literal, on the right."""
+
+    fields: Mapping[str, str]
+    """Identifiers that read a derived field (see ``fields``): identifier to field."""
+
+    id_fields: Mapping[str, str]
+    """Identifiers that, compared alone with an ``ID:`` string, select by MQMO_MATCH on 24 bytes: identifier
+    to field."""
+
+    int_identifiers: frozenset[str]
+    """Identifiers with which an exact literal is compared as an int, not as a long."""
+
+    promotes: bool
+    """Whether numbers of different types compare, after Java's binary numeric promotion."""
+
+    negative_zero: bool
+    """Whether arithmetic tells negative zero from zero."""
+
+    unlike_types: Literal[Truth.FALSE, Void.VOID]
+    """What an operation on unlike types amounts to, and a value where a boolean should stand."""
+
+    arithmetic_on_null: Literal[Void.VOID] | None
+    """What arithmetic on NULL amounts to; None is NULL."""
+
+    between_on_null: Literal[Truth.FALSE] | None
+    """What BETWEEN is where an operand is NULL, NOT BETWEEN being the opposite; None: by its equivalence."""
+
+    extended: bool
+    """Whether a subscription may leave its selector to an extended selection provider."""
 
 
 JMS = Dialect(
@@ -73,13 +128,18 @@ JMS = Dialect(
         bases=frozenset({2, 8, 10, 16}),
         separator="_",
         hexadecimal_floats=True,
+        long_suffix=True,
         suffixes=MappingProxyType({"F": Float, "D": Double}),
+        zero_before_approximate=True,
     ),
+    byte_strings=False,
     # "Identifiers cannot be the names NULL, TRUE, or FALSE. Identifiers cannot be NOT, AND, OR, BETWEEN,
     # LIKE, IN, IS, or ESCAPE." "Predefined selector literals and operator names … are case insensitive."
     reserved=frozenset(
         {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"},
     ),
+    # "all following characters must be Java identifier part characters": a dot is none.
+    dotted_names=False,
     # "Message header field references are restricted to …"
     headers=frozenset(
         {"JMSDeliveryMode", "JMSPriority", "JMSMessageID", "JMSTimestamp", "JMSCorrelationID", "JMSType"},
@@ -89,11 +149,131 @@ JMS = Dialect(
     # "Any name beginning with 'JMSX' is a JMS defined property name. … 'JMS_' is a provider-specific
     # property name."
     property_prefixes=("JMSX", "JMS_"),
+    name_rules=False,
+    lacks=frozenset(),
+    signs_touch=False,
+    # "Conditional expressions are composed of … identifiers with boolean values, and boolean literals."
+    bare_conditions=True,
+    literal_on_right=False,
+    fields=MappingProxyType({}),
+    id_fields=MappingProxyType({}),
+    int_identifiers=frozenset(),
+    # "The type conversion required is defined by the rules of Java numeric promotion."
+    promotes=True,
+    negative_zero=True,
     # "If the comparison of non-like type values is attempted, the value of the operation is false."
     unlike_types=Truth.FALSE,
+    # "SQL treats a NULL value as unknown. Comparison or arithmetic with an unknown value always yields an
+    # unknown value."
+    arithmetic_on_null=None,
+    # '"age BETWEEN 15 AND 19" is equivalent to "age >= 15 AND age <= 19"', NULL or not.
+    between_on_null=None,
+    extended=False,
 )
 
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({JMS.name: JMS})
+IBM_JMS = replace(
+    JMS,
+    name="ibm-jms",
+    seed="000",
+    # "Identifiers cannot be NOT, AND, OR, BETWEEN, LIKE, IN, or IS."
+    reserved=JMS.reserved - {"ESCAPE"},
+    # "… use the MatchOption MQMO_MATCH_MSG_ID to get the message with the specified message identifier."
+    id_fields=MappingProxyType(
+        {
+            "JMSMessageID": f"{PREFIX}Root.MQMD.MsgId",
+            "JMSCorrelationID": f"{PREFIX}Root.MQMD.CorrelId",
+        }
+    ),
+    # "If there is an attempt to compare different types, the selector is always false."
+    unlike_types=VOID,
+    # "Arithmetic operations on a NULL value are not supported. If they are attempted, the complete selector
+    # is always false."
+    arithmetic_on_null=VOID,
+    # "If any of the expressions of a BETWEEN operation are NULL, the value of the operation is false. If any
+    # of the expressions of a NOT BETWEEN operation are NULL, the value of the operation is true."
+    between_on_null=Truth.FALSE,
+)
+
+IBM_MQ = replace(
+    IBM_JMS,
+    name="ibm-mq",
+    seed="002",
+    # "Defined as a space, form-feed, newline, carriage return, horizontal tab, or vertical tab. The following
+    # Unicode characters are recognized as white space: …"
+    whitespace="\t\n\v\f\r\x1c\x1d\x1e\x1f \u1680\u180e"
+    + "".join(map(chr, range(0x2000, 0x200B)))
+    + "\u2028\u2029\u202f\u205f\u3000",
+    numbers=NumberSyntax(
+        # "Hex numbers begin with a zero, followed by an uppercase or lowercase x." "A leading zero followed
+        # by one or more digits in the range 0-7 is always interpreted as … the start of an octal number."
+        bases=frozenset({8, 10, 16}),
+        separator="",
+        hexadecimal_floats=False,
+        # "An exact numeric literal can have a trailing uppercase or lowercase L."
+        long_suffix=True,
+        # "These characters are optional and do not affect how an approximate numeric literal is stored …
+        # always stored and processed using double-precision."
+        suffixes=MappingProxyType({"F": Double, "D": Double}),
+        zero_before_approximate=False,
+    ),
+    # "A byte string is one or more pair of hexadecimal characters enclosed in double quotation marks and
+    # prefixed by 0x."
+    byte_strings=True,
+    # Seed 003: "A property must not be called, in any mixture of lower or uppercase, …, "IS" and "ESCAPE"."
+    reserved=JMS.reserved,
+    # "The rules for identifier names are the same as those for message property names." Seed 003 has a
+    # hierarchy of names with "." between its levels.
+    dotted_names=True,
+    # Seed 003: "A property must not begin with … "JMS" … The only exceptions are the following properties
+    # providing synonyms for JMS properties."
+    headers=frozenset(name for name in SYNONYMS if name.startswith("JMS")),
+    property_prefixes=(),
+    name_rules=True,
+    fields=MappingProxyType({name: PREFIX + name for name in SYNONYMS}),
+    id_fields=MappingProxyType({}),
+    # "Negative zero is treated the same as positive zero for mathematical operations."
+    negative_zero=False,
+    # "… if IBM MQ determines that an administratively defined subscription selector is using extended message
+    # syntax, as indicated by … SELTYPE having the value EXTENDED."
+    extended=True,
+)
+
+MQE = replace(
+    IBM_JMS,
+    name="mqe",
+    seed="001",
+    # "An exact numeric literal is a numeric value without a decimal point, such as 57, -957, +62. … An
+    # approximate numeric literal is a numeric value in scientific notation, … or … with a decimal."
+    numbers=NumberSyntax(
+        bases=frozenset({10}),
+        separator="",
+        hexadecimal_floats=False,
+        long_suffix=False,
+        suffixes=MappingProxyType({}),
+        zero_before_approximate=True,
+    ),
+    # "a selector testing JMSExpiration or JMSTimestamp": JMSExpiration is readable, too.
+    headers=JMS.headers | {"JMSExpiration"},
+    # "Logical operators: currently supports AND only. Comparison operators: only equals ('=') is currently
+    # supported. … The IS NOT NULL comparison operator is not supported." "Arithmetic operators are not
+    # currently supported." Of brackets the document says nothing.
+    lacks=frozenset(
+        {"OR", "NOT", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "(", "BETWEEN", "LIKE", "IN"}
+    ),
+    signs_touch=True,
+    bare_conditions=False,
+    literal_on_right=True,
+    # "a selector testing the JMSPriority or JMSDeliveryMode Header fields will interpret an exact numeric
+    # literal as an int": the field is the int 1 or 2.
+    fields=MappingProxyType({"JMSDeliveryMode": f"{PREFIX}{DELIVERY_MODE_INT}"}),
+    id_fields=MappingProxyType({}),
+    int_identifiers=frozenset({"JMSPriority", "JMSDeliveryMode"}),
+    # "Only values of the same type can be compared. If there is an attempt to compare different types, the
+    # selector is always false."
+    promotes=False,
+)
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({one.name: one for one in (JMS, IBM_JMS, IBM_MQ, MQE)})
 """Every dialect by its name."""
 
 

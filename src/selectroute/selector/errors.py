@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from selectroute.selector.source import Span, excerpt, position
+from selectroute.selector.source import EXCERPT_COLUMNS, Span, excerpt, position
 
 MQRC_SELECTION_NOT_AVAILABLE = 2551
 """The reason code of a selector that is invalid when it is presented."""
+
+MQRC_SELECTOR_SYNTAX_ERROR = 2459
+"""The reason code of a selector that is invalid when its subscription is resumed."""
 
 
 class SelectRouteError(Exception):
@@ -26,6 +29,11 @@ class Kind(NamedTuple):
     sentence: str
     example: str
     hint: str | None = None
+    reason: int | None = None
+    """The MQ reason code, where it does not depend on when the selector is presented."""
+
+    dialect: str = "jms"
+    """The dialect in which the example is one."""
 
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
@@ -34,14 +42,28 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "too-long": Kind(
             "the selector is longer than the limit", "a = 1", "the limit is an option of Selector"
         ),
+        "too-deep": Kind(
+            "the selector is nested more deeply than the limit",
+            "((((a = 1))))",
+            "parentheses around a chain of ANDs or of ORs can be left out",
+        ),
+        "too-many-items": Kind(
+            "a list of IN has more items than the limit",
+            "a IN ('b', 'c')",
+            "split the list over several selectors",
+        ),
         "blank": Kind(
             "the selector holds nothing but white space",
             "  ",
             "the empty string is the selector that matches every message",
         ),
         # words and literals
-        "unexpected-character": Kind("no selector has this character outside a string", "a # b"),
-        "not-a-character": Kind("half of a surrogate pair is no character", "a = '\ud800'"),
+        "unexpected-character": Kind(
+            "no selector has this character outside a string", "a # b", "write a string in single quotes"
+        ),
+        "not-a-character": Kind(
+            "half of a surrogate pair is no character", "a = '\ud800'", "write both halves or neither"
+        ),
         "unterminated-string": Kind(
             "string literal is never closed",
             "region = 'EMEA AND price > 10",
@@ -50,7 +72,28 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "double-quotes": Kind(
             "a string stands in single quotes", 'color = "blue"', "write 'text' with single quotes"
         ),
-        "unknown-operator": Kind("selectors have no such operator", "a == 1"),
+        "odd-byte-string": Kind(
+            "a byte string is pairs of hexadecimal digits, and one digit is left over",
+            'a = "0x2F1"',
+            "write a zero before the digit that stands alone",
+            MQRC_SELECTOR_SYNTAX_ERROR,
+            "ibm-mq",
+        ),
+        "malformed-byte-string": Kind(
+            "a byte string is one or more pairs of hexadecimal digits after 0x",
+            'a = "0x2G"',
+            'write it as in "0x2F1C"',
+            dialect="ibm-mq",
+        ),
+        "unknown-operator": Kind(
+            "selectors have no such operator", "a == 1", "the operators are = <> < <= > >= + - * /"
+        ),
+        "not-in-dialect": Kind(
+            "the dialect does not have this",
+            "a = 1 OR b = 2",
+            "it has NAME = LITERAL and NAME IS NULL, joined by AND",
+            dialect="mqe",
+        ),
         "malformed-number": Kind(
             "this is no number",
             "a = 1_",
@@ -66,11 +109,19 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "a = 9223372036854775808",
             "an approximate number such as 1E19 has a wider range",
         ),
-        "number-too-large": Kind("the approximate number is too large for its type", "a = 1E309"),
-        "number-too-small": Kind(
-            "the approximate number is not zero but would be rounded to it", "a = 1E-400"
+        "number-too-large": Kind(
+            "the approximate number is too large for its type",
+            "a = 1E309",
+            "a double reaches to 1.7976931348623157E308, a float (F) to 3.4028235E38",
         ),
-        "reserved-word": Kind("a reserved word is no name", "order = 1 AND like = 2"),
+        "number-too-small": Kind(
+            "the approximate number is not zero but would be rounded to it",
+            "a = 1E-400",
+            "a double reaches down to 4.9E-324, a float (F) to 1.4E-45",
+        ),
+        "reserved-word": Kind(
+            "a reserved word is no name", "order = 1 AND like = 2", "no property can be read by such a name"
+        ),
         "null-literal": Kind(
             "NULL is no value to compare or compute with", "a = NULL", "write IS NULL or IS NOT NULL"
         ),
@@ -79,31 +130,79 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "JMSMessageId = 'ID:1'",
             "names that begin with JMS are the headers that selectors read, or begin with JMSX or JMS_",
         ),
+        "invalid-name": Kind(
+            "no property can have this name",
+            "a..b = 1",
+            "a name consists of parts with a dot between each two",
+            dialect="ibm-mq",
+        ),
         # grammar
         "unexpected-token": Kind("this cannot stand here", "a = 1 b"),
         "unexpected-end": Kind("the selector ends too early", "a = "),
-        "unclosed-parenthesis": Kind("the parenthesis is never closed", "(a = 1"),
-        "unopened-parenthesis": Kind("the parenthesis was never opened", "a = 1)"),
+        "unclosed-parenthesis": Kind(
+            "the parenthesis is never closed", "(a = 1", "write ) behind what it encloses, or leave it out"
+        ),
+        "unopened-parenthesis": Kind(
+            "the parenthesis was never opened", "a = 1)", "write ( before what it encloses, or leave it out"
+        ),
         "misplaced-not": Kind(
             "NOT cannot be an operand", "a = NOT b", "put it in parentheses, as in a = (NOT b)"
         ),
         "chained-comparison": Kind(
             "comparisons do not chain", "1 < a < 5", "join two comparisons by AND, or use BETWEEN"
         ),
-        "empty-list": Kind("a list of IN holds at least one string", "a IN ()"),
+        "empty-list": Kind(
+            "a list of IN holds at least one string", "a IN ()", "write FALSE for what never holds"
+        ),
         # types
         "not-a-condition": Kind(
             "this is a value, not true or false",
             "weight + 1",
             "compare it with something",
         ),
-        "not-a-number": Kind("this is no number, and can be no operand here", "'a' + 1 = 2"),
-        "not-a-name": Kind("this operator wants a name on its left", "'abc' LIKE 'a%'"),
-        "not-a-string": Kind("a string literal is wanted here", "a IN (1, 2)"),
-        "string-order": Kind("strings can only be compared by = and <>", "name > 'x'"),
-        "boolean-order": Kind("true and false can only be compared by = and <>", "flag > TRUE"),
-        "unlike-types": Kind("values of these types are never comparable", "'a' = 1"),
-        "bad-escape": Kind("the escape is exactly one character", "a LIKE 'x' ESCAPE 'ab'"),
+        "not-a-number": Kind(
+            "this is no number, and can be no operand here",
+            "'a' + 1 = 2",
+            "arithmetic, signs and BETWEEN take numbers and names",
+        ),
+        "not-a-name": Kind(
+            "this operator wants a name on its left", "'abc' LIKE 'a%'", "write the name of a property first"
+        ),
+        "not-a-literal": Kind(
+            "this dialect compares a name with a literal only",
+            "a = b",
+            "write a string in single quotes, a number, TRUE or FALSE",
+            dialect="mqe",
+        ),
+        "not-a-string": Kind(
+            "a string literal is wanted here",
+            "a IN (1, 2)",
+            "write text in single quotes; numbers compare by =",
+        ),
+        "string-order": Kind(
+            "strings can only be compared by = and <>",
+            "name > 'x'",
+            "no string comes before another; a number is written without quotes",
+        ),
+        "boolean-order": Kind(
+            "true and false can only be compared by = and <>", "flag > TRUE", "write = TRUE or = FALSE"
+        ),
+        "byte-string-order": Kind(
+            "byte strings can only be compared by = and <>",
+            'a > "0x00"',
+            "no byte string comes before another",
+            dialect="ibm-mq",
+        ),
+        "unlike-types": Kind(
+            "values of these types are never comparable",
+            "'a' = 1",
+            "no value is converted: write both as strings or both as numbers",
+        ),
+        "bad-escape": Kind(
+            "the escape is exactly one character",
+            "a LIKE 'x' ESCAPE 'ab'",
+            "write one character, as in ESCAPE '!'",
+        ),
         "bad-pattern": Kind(
             "the pattern ends in an escape that escapes nothing",
             "a LIKE 'x!' ESCAPE '!'",
@@ -116,28 +215,47 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 _PLACE_COLUMN = 64  # where "(dialect …)" begins on the first line of an error, when the sentence leaves room
 
 
+class Fix(NamedTuple):
+    """One edit: what stands at the span, perhaps nothing, becomes the text."""
+
+    span: Span
+    text: str
+
+    def applied(self, text: str) -> str:
+        """Return the whole text after the edit."""
+        return text[: self.span.start] + self.text + text[self.span.end :]
+
+
 class Fault(Exception):
     """What a raise site of the parser says: kind, span, what was expected, a hint better than the kind's.
 
-    `parser.parse` adds the text and the dialect and raises it as an InvalidSelectorError.
+    `fixes` are edits worth trying. `parser.parse` adds the text, the dialect and the first fix that mends the
+    selector, and raises it all as an InvalidSelectorError.
     """
 
     def __init__(
-        self, kind: str, span: Span, expected: tuple[str, ...] = (), hint: str | None = None
+        self,
+        kind: str,
+        span: Span,
+        expected: tuple[str, ...] = (),
+        hint: str | None = None,
+        fixes: tuple[Fix, ...] = (),
     ) -> None:
-        super().__init__(kind, span, expected, hint)
+        super().__init__(kind, span, expected, hint, fixes)
         self.kind = kind
         self.span = span
         self.expected = expected
         self.hint = hint
+        self.fixes = fixes
 
 
 class InvalidSelectorError(SelectRouteError):
     """A text that is no selector: what is wrong (`kind`, see `KINDS`), where (`span`), how to put it right.
 
     ``str()`` renders it with the place underlined; `to_dict` gives it as data. `expected` names what could
-    stand at the span, if that is known; `hint` is the suggestion to show, the kind's own unless the place
-    has a better one. `reason` is the MQ reason code.
+    stand at the span, if that is known; `hint` is the advice to show, the kind's own unless the place has a
+    better one; `fix` is the one edit that makes a selector of the text, where one was found. `reason` is the
+    MQ reason code.
     """
 
     def __init__(
@@ -148,8 +266,9 @@ class InvalidSelectorError(SelectRouteError):
         expected: tuple[str, ...] = (),
         *,
         hint: str | None = None,
+        fix: Fix | None = None,
         dialect: str = "jms",
-        reason: int = MQRC_SELECTION_NOT_AVAILABLE,
+        reason: int | None = None,
     ) -> None:
         super().__init__(kind, text, span)
         self.kind = kind
@@ -157,8 +276,9 @@ class InvalidSelectorError(SelectRouteError):
         self.span = span
         self.expected = expected
         self.hint = hint or KINDS[kind].hint
+        self.fix = fix
         self.dialect = dialect
-        self.reason = reason
+        self.reason = KINDS[kind].reason or reason or MQRC_SELECTION_NOT_AVAILABLE
 
     @property
     def sentence(self) -> str:
@@ -169,6 +289,11 @@ class InvalidSelectorError(SelectRouteError):
     def underlined(self) -> str:
         """The part of the text that is at fault."""
         return self.text[self.span.start : self.span.end]
+
+    @property
+    def suggestion(self) -> str | None:
+        """The text with the fix applied; None without one."""
+        return None if self.fix is None else self.fix.applied(self.text)
 
     def __str__(self) -> str:
         line, column = position(self.text, self.span.start)
@@ -183,11 +308,19 @@ class InvalidSelectorError(SelectRouteError):
             lines.append(f"expected: {_either(self.expected)}")
         if self.hint:
             lines.append(f"hint: {self.hint}")
+        suggestion = self.suggestion
+        if suggestion is not None and len(suggestion) <= EXCERPT_COLUMNS and suggestion.isprintable():
+            lines.append(f"did you mean: {suggestion}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error as plain data; offset and length count code points, line and column start at 1."""
         line, column = position(self.text, self.span.start)
+        fix = self.fix and {
+            "offset": self.fix.span.start,
+            "length": self.fix.span.end - self.fix.span.start,
+            "text": self.fix.text,
+        }
         return {
             "kind": self.kind,
             "message": self.sentence,
@@ -198,11 +331,13 @@ class InvalidSelectorError(SelectRouteError):
             "column": column,
             "expected": list(self.expected),
             "hint": self.hint,
+            "fix": fix,
+            "suggestion": self.suggestion,
             "reason": self.reason,
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {"hint": self.hint, "dialect": self.dialect, "reason": self.reason}
+        state = {"hint": self.hint, "fix": self.fix, "dialect": self.dialect, "reason": self.reason}
         return type(self), (self.kind, self.text, self.span, self.expected), state
 
 

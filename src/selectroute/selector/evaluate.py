@@ -1,14 +1,15 @@
 """The meaning of a selector: every rule of the standard once, in the order in which it is written there.
 
 This is the reference. It is slow and plain on purpose; every faster engine must agree with it on every
-message. Quotations are from seed 004.
+message. Quotations are from seed 004 unless another is named.
 
 "A selector that evaluates to true matches; a selector that evaluates to false or unknown does not match."
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import cast
 
 from selectroute.selector.ast import (
     And,
@@ -21,6 +22,7 @@ from selectroute.selector.ast import (
     IsNull,
     Like,
     Literal,
+    MatchId,
     Not,
     Or,
     Unary,
@@ -28,19 +30,41 @@ from selectroute.selector.ast import (
     postorder,
 )
 from selectroute.selector.dialect import Dialect
+from selectroute.selector.fields import NO_ID
 from selectroute.selector.like import compile_like, like
-from selectroute.selector.truth import Truth, all_of, any_of, not_
-from selectroute.selector.values import Operand, Value, arithmetic, compare, negate, plus
+from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.truth import VOID, Truth, Void, all_of, any_of, not_
+from selectroute.selector.values import (
+    MISMATCH,
+    Operand,
+    Value,
+    arithmetic,
+    compare,
+    negate,
+    plus,
+    positive_zero,
+)
 
 Lookup = Callable[[str], Value | None]
-"""Gives the value of a header or property; None, NULL, for one that the message does not have."""
+"""Gives the value of a header, property or derived field; None, NULL, for what the message does not have."""
 
-Result = Operand | Truth
-"""What a node amounts to: a value for an operand, a truth for a condition."""
+Result = Operand | Truth | Void
+"""What a node amounts to: a value for an operand, a truth for a condition, or VOID for the whole selector."""
 
 
 def evaluate(expr: Expr, lookup: Lookup, dialect: Dialect) -> Truth:
     """Return the truth of `expr` for the message behind `lookup`. Never raises, and never recurses."""
+    # "… an application subsequently puts a message with an invalid property name, this message is never
+    # selected" (seed 002).
+    if dialect.name_rules and lookup(INVALID_NAMES) is True:
+        return Truth.FALSE
+    truth = condition(expr, lookup, dialect)
+    # "… the complete selector is always false" (seeds 000 and 002).
+    return Truth.FALSE if isinstance(truth, Void) else truth
+
+
+def condition(expr: Expr, lookup: Lookup, dialect: Dialect) -> Truth | Void:
+    """Return what `expr` amounts to as a condition, be it a selector or a part of one."""
     whole: Result = None
     for _, _, result in trace(expr, lookup, dialect):
         whole = result
@@ -50,7 +74,8 @@ def evaluate(expr: Expr, lookup: Lookup, dialect: Dialect) -> Truth:
 def trace(expr: Expr, lookup: Lookup, dialect: Dialect) -> Iterator[tuple[Expr, Sequence[Result], Result]]:
     """Yield each node after its operands, with their results and its own; the whole selector comes last.
 
-    Nothing is skipped when the outcome is already known: no operation has an effect but its result.
+    Nothing is skipped when the outcome is already known: no operation has an effect but its result, and any
+    may make the whole selector false.
     """
     results: list[Result] = []
     for node in postorder(expr):
@@ -64,37 +89,40 @@ def trace(expr: Expr, lookup: Lookup, dialect: Dialect) -> Iterator[tuple[Expr, 
 
 def judge(node: Expr, operands: Sequence[Result], lookup: Lookup, dialect: Dialect) -> Result:
     """Return what `node` amounts to, given what its operands do."""
-    unlike = dialect.unlike_types
+    if VOID in operands:
+        return VOID
+    unlike, promotes = dialect.unlike_types, dialect.promotes
     match node:
         case Literal(value):
             return value
 
         # "If a property that does not exist in a message is referenced, its value is NULL."
         case Identifier(name):
-            return lookup(name)
+            return lookup(dialect.fields.get(name, name))
 
         # "Arithmetic operations must use Java numeric promotion."
-        case Unary(sign):
-            operand = as_operand(operands[0])
-            return negate(operand) if sign == "-" else plus(operand)
-        case Arithmetic(op):
-            left, right = map(as_operand, operands)
-            return arithmetic(op, left, right)
+        case Unary() | Arithmetic():
+            return _arithmetic(node, [as_operand(operand) for operand in operands], dialect)
 
         # "Only like type values can be compared. … If the comparison of non-like type values is attempted,
         # the value of the operation is false. If either of the type values evaluates to NULL, the value …
         # is unknown."
         case Comparison(op):
             left, right = map(as_operand, operands)
-            return compare(op, left, right, unlike)
+            return compare(op, left, right, unlike, promotes=promotes)
 
-        # "age BETWEEN 15 AND 19" is equivalent to "age >= 15 AND age <= 19",
-        # "age NOT BETWEEN 15 AND 19" to "age < 15 OR age > 19".
         case Between(_, _, _, negated):
             age, low, high = map(as_operand, operands)
-            if negated:
-                return any_of((compare("<", age, low, unlike), compare(">", age, high, unlike)))
-            return all_of((compare(">=", age, low, unlike), compare("<=", age, high, unlike)))
+            # "If any of the expressions of a BETWEEN operation are NULL, the value of the operation is false.
+            # If any of the expressions of a NOT BETWEEN operation are NULL, the value of the operation is
+            # true" (seeds 000 and 002).
+            if dialect.between_on_null is not None and None in (age, low, high):
+                return not_(dialect.between_on_null) if negated else dialect.between_on_null
+            # "age BETWEEN 15 AND 19" is equivalent to "age >= 15 AND age <= 19",
+            # "age NOT BETWEEN 15 AND 19" to "age < 15 OR age > 19".
+            first, last = ("<", ">") if negated else (">=", "<=")
+            comparisons = (compare(first, age, low, unlike), compare(last, age, high, unlike))
+            return _connected(any_of if negated else all_of, comparisons)
 
         # "identifier has a String or NULL value." "If identifier of an IN or NOT IN operation is NULL, the
         # value of the operation is unknown." Any other value is unlike the strings, for IN and NOT IN.
@@ -119,22 +147,50 @@ def judge(node: Expr, operands: Sequence[Result], lookup: Lookup, dialect: Diale
         case IsNull(_, negated):
             return Truth.of((operands[0] is None) is not negated)
 
+        # "… use the MatchOption MQMO_MATCH_MSG_ID to get the message with the specified message identifier."
+        # "If a message selector contains a value of all zeros …, then it matches any message" (seed 000).
+        case MatchId(identifier, octets):
+            return Truth.of(octets == NO_ID or lookup(dialect.id_fields[identifier.name]) == octets)
+
         # "Logical operators in precedence order: NOT, AND, OR", by the three-valued logic of SQL92.
         case Not():
-            return not_(as_truth(operands[0], dialect))
+            truth = as_truth(operands[0], dialect)
+            return VOID if isinstance(truth, Void) else not_(truth)
         case And():
-            return all_of(as_truth(operand, dialect) for operand in operands)
+            return _connected(all_of, [as_truth(operand, dialect) for operand in operands])
         case Or():
-            return any_of(as_truth(operand, dialect) for operand in operands)
+            return _connected(any_of, [as_truth(operand, dialect) for operand in operands])
 
 
-def as_truth(result: Result, dialect: Dialect) -> Truth:
+def _arithmetic(node: Unary | Arithmetic, operands: list[Operand], dialect: Dialect) -> Result:
+    if dialect.arithmetic_on_null is not None and None in operands:
+        # "Arithmetic operations on a NULL value are not supported. If they are attempted, the complete
+        # selector is always false" (seeds 000 and 002).
+        return dialect.arithmetic_on_null
+    if not dialect.negative_zero:
+        # "Negative zero is treated the same as positive zero for mathematical operations" (seed 002).
+        operands = [positive_zero(operand) for operand in operands]
+    if isinstance(node, Arithmetic):
+        result = arithmetic(node.op, *operands)
+    else:
+        result = (negate if node.op == "-" else plus)(*operands)
+    return VOID if result is MISMATCH and dialect.unlike_types is VOID else result
+
+
+def _connected(
+    connective: Callable[[Iterable[Truth]], Truth], truths: Sequence[Truth | Void]
+) -> Truth | Void:
+    """Return AND or OR of the truths, unless one of them makes the whole selector false."""
+    return VOID if VOID in truths else connective(cast("Sequence[Truth]", truths))
+
+
+def as_truth(result: Result, dialect: Dialect) -> Truth | Void:
     """Return the truth of a result that stands as a condition.
 
     "Conditional expressions are composed of … identifiers with boolean values, and boolean literals": NULL is
     UNKNOWN, and a value that is no boolean is of an unlike type.
     """
-    if isinstance(result, Truth):
+    if isinstance(result, Truth | Void):
         return result
     if isinstance(result, bool):
         return Truth.of(result)
@@ -145,4 +201,5 @@ def as_operand(result: Result) -> Operand:
     """Return the value of a result that stands as an operand: a condition's is boolean, UNKNOWN is NULL."""
     if isinstance(result, Truth):
         return None if result is Truth.UNKNOWN else result is Truth.TRUE
+    assert not isinstance(result, Void)  # `judge` looks for it first
     return result

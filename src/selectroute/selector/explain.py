@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from selectroute.selector.ast import CONDITIONS, And, Expr, Identifier, Literal, Not, Or
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.evaluate import Lookup, Result, as_truth, judge, trace
-from selectroute.selector.message import to_wire
-from selectroute.selector.printer import literal_text
-from selectroute.selector.truth import Truth
-from selectroute.selector.values import MISMATCH, Double, Float, Number, type_name
+from selectroute.selector.evaluate import Result, as_truth, evaluate, trace
+from selectroute.selector.message import Message, to_wire
+from selectroute.selector.sentences import (
+    SHOWN,
+    Part,
+    about,
+    about_condition,
+    about_names,
+    printable,
+    value_text,
+)
+from selectroute.selector.truth import VOID, Truth, Void
+from selectroute.selector.values import MISMATCH, type_name
 
-TEXT_SHOWN = 80
-"""How many characters of a part's text the rendering shows."""
+DEEPEST_SHOWN: Final = 40
+"""Parts further within are not indented any further."""
 
 _LOGIC = (Not, And, Or)
 
@@ -24,17 +33,20 @@ _LOGIC = (Not, And, Or)
 class Explanation:
     """One part of a selector and what it amounted to for a message.
 
-    A condition has a `truth`; an operand has None there, and the value seen as `result`. `unlike` says that
-    unlike types decided it. ``str()`` renders the tree, one part a line, its truth in front.
+    A condition has a `truth`; an operand has None there, and the value seen as `result`. A part that makes
+    the whole selector false has the truth VOID; the selector itself, the root, always has the truth of
+    `evaluate`. `sentence` says why, where a user may wonder; `unlike` that unlike types came up. ``str()``
+    renders the tree, one part a line, its truth in front and its sentence behind.
     """
 
     source: str
     expression: Expr | None
     """The part itself; None for the empty selector."""
 
-    truth: Truth | None
+    truth: Truth | Void | None
     result: Result
     unlike: bool
+    sentence: str | None
     children: tuple[Explanation, ...]
 
     @property
@@ -46,33 +58,79 @@ class Explanation:
 
     @property
     def type(self) -> str | None:
-        """Java's name for the type of an operand's value, "NULL" without one; None for a condition."""
+        """The name of the type of an operand's value, "NULL" without one; None for a condition."""
         return None if self.truth is not None else type_name(self.result)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Every sentence in the tree once, in the order of the text; first those about what decided."""
+        decided: dict[str, None] = {}
+        others: dict[str, None] = {}
+        waiting = [(self, True)]
+        while waiting:
+            part, deciding = waiting.pop()
+            if part.sentence is not None:
+                (decided if deciding else others)[part.sentence] = None
+            waiting += [(child, deciding and part._decided_by(child)) for child in reversed(part.children)]
+        return tuple(decided | others)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
     def __repr__(self) -> str:
-        return f"<Explanation {self.truth!r} {self.text[:TEXT_SHOWN]!r}>"
+        return f"<Explanation {self.truth!r} {printable(self.text)!r}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the tree as plain data: text, truth or type and value, unlike, and the parts within."""
-        top: dict[str, Any] = {}
-        waiting: list[tuple[Explanation, dict[str, Any]]] = [(self, top)]
+        """Return the tree as plain data: text (its beginning) and place, truth or type and value, unlike,
+        sentence, and the parts within (`children`).
+        """
+        top = self._own()
+        waiting = [(self, top)]
         while waiting:
             part, data = waiting.pop()
-            data["text"] = part.text
-            if part.truth is not None:
-                data["truth"] = part.truth.value
-            if not isinstance(part.expression, CONDITIONS) and part.expression is not None:
-                data["type"] = type_name(part.result)
-                data["value"] = _wire(part.result)
-            if part.unlike:
-                data["unlike"] = True
             if part.children:
-                data["children"] = [{} for _ in part.children]
+                data["children"] = [child._own() for child in part.children]
                 waiting += zip(part.children, data["children"], strict=True)
         return top
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON, however deep the tree: ``json.dumps`` recurses."""
+        pieces: list[str] = []
+        waiting: list[Explanation | str] = [self]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, str):
+                pieces.append(part)
+            elif not part.children:
+                pieces.append(json.dumps(part._own()))
+            else:
+                pieces.append(json.dumps(part._own())[:-1] + ', "children": [')
+                waiting.append("]}")
+                for number, child in reversed(list(enumerate(part.children))):
+                    waiting += (child, ", ") if number else (child,)
+        return "".join(pieces)
+
+    def _decided_by(self, child: Explanation) -> bool:
+        """Whether the truth follows from the child's: a FALSE one decides AND, a VOID one everything."""
+        if self.result is VOID and any(other.result is VOID for other in self.children):
+            return child.result is VOID
+        return not isinstance(self.expression, And | Or) or child.truth is self.truth
+
+    def _own(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"text": self.text}
+        if self.expression is not None:  # whole texts would grow with the square of the depth
+            start, end = self.expression.span
+            data = {"text": _cut(self.source, self.expression), "offset": start, "length": end - start}
+        if self.truth is not None:
+            data["truth"] = self.truth.value
+        if not isinstance(self.expression, CONDITIONS) and self.expression is not None:
+            data["type"] = type_name(self.result)
+            data["value"] = _wire(self.result)
+        if self.unlike:
+            data["unlike"] = True
+        if self.sentence is not None:
+            data["sentence"] = self.sentence
+        return data
 
     def _lines(self) -> Iterator[str]:
         waiting = [(self, 0)]
@@ -81,62 +139,62 @@ class Explanation:
             if part.truth is None and isinstance(part.expression, Literal):
                 continue  # it says in the line above what it is
             truth = "" if part.truth is None else part.truth.name
-            line = f"{truth:<8}{'  ' * depth}{part._shown()}"
+            line = f"{truth:<8}{'  ' * min(depth, DEEPEST_SHOWN)}{part._shown()}"
             if part.truth is None or isinstance(part.expression, Identifier):
-                line += f" is {_value_text(part.result)}"
-            yield line + ("  (unlike types)" if part.unlike else "")
+                line += f" is {value_text(part.result)}"
+            yield line if part.sentence is None else f"{line}  — {part.sentence}"
             waiting += [(child, depth + 1) for child in reversed(part.children)]
 
     def _shown(self) -> str:
         if self.expression is None:
             return "no selector: every message matches"
-        start, end = self.expression.span
-        cut = self.source[start : min(end, start + TEXT_SHOWN)]
-        shown = "".join(character if character.isprintable() else " " for character in cut)
-        return f"{shown}…" if end - start > TEXT_SHOWN else shown
+        return _cut(self.source, self.expression)
 
 
-def explain(text: str, expr: Expr | None, lookup: Lookup, dialect: Dialect) -> Explanation:
-    """Return what each part of `expr`, read from `text`, amounts to for the message behind `lookup`. O(n)."""
+def explain(text: str, expr: Expr | None, message: Message, dialect: Dialect) -> Explanation:
+    """Return what each part of `expr`, read from `text`, amounts to for the message. O(n)."""
     if expr is None:
-        return Explanation(text, None, Truth.TRUE, Truth.TRUE, False, ())
-    # Unlike types decided a condition if it would come out otherwise were they judged otherwise.
-    otherwise = replace(dialect, unlike_types=Truth.of(dialect.unlike_types is not Truth.TRUE))
+        return Explanation(text, None, Truth.TRUE, Truth.TRUE, False, None, ())
     finished: list[Explanation] = []
-    for node, operands, result in trace(expr, lookup, dialect):
+    for node, operands, result in trace(expr, message.value, dialect):
         first = len(finished) - len(operands)
         children = tuple(finished[first:])
         del finished[first:]
-        unlike = False
         if isinstance(node, _LOGIC):
-            children = tuple(_as_condition(child, dialect, otherwise) for child in children)
-        elif isinstance(node, CONDITIONS):
-            unlike = judge(node, operands, lookup, otherwise) is not result
-        truth = result if isinstance(result, Truth) else None
-        finished.append(Explanation(text, node, truth, result, unlike, children))
-    return _as_condition(finished.pop(), dialect, otherwise)
+            children = tuple(_as_condition(child, dialect) for child in children)
+        said = about(node, _cut(text, node), list(map(_part, children)), result, message, dialect)
+        truth = result if isinstance(result, Truth | Void) else None
+        finished.append(Explanation(text, node, truth, result, said.unlike, said.sentence, children))
+    return _as_selector(_as_condition(finished.pop(), dialect), message, dialect)
 
 
-def _as_condition(part: Explanation, dialect: Dialect, otherwise: Dialect) -> Explanation:
+def _as_selector(root: Explanation, message: Message, dialect: Dialect) -> Explanation:
+    """The root has the verdict; names of properties may decide it before anything else."""
+    assert root.expression is not None
+    verdict = evaluate(root.expression, message.value, dialect)
+    sentences = [about_names(message, dialect) if dialect.name_rules else None, root.sentence]
+    return replace(root, truth=verdict, sentence="; ".join(filter(None, sentences)) or None)
+
+
+def _as_condition(part: Explanation, dialect: Dialect) -> Explanation:
     """A name or a boolean literal that stands as a condition has a truth of its own."""
     if part.truth is not None:
         return part
-    truth = as_truth(part.result, dialect)
-    return replace(part, truth=truth, unlike=as_truth(part.result, otherwise) is not truth)
+    said = about_condition(_part(part), dialect)
+    sentence = "; ".join(filter(None, (part.sentence, said.sentence))) or None
+    return replace(part, truth=as_truth(part.result, dialect), unlike=said.unlike, sentence=sentence)
+
+
+def _part(part: Explanation) -> Part:
+    assert part.expression is not None
+    return Part(part.expression, _cut(part.source, part.expression), part.result)
+
+
+def _cut(source: str, node: Expr) -> str:
+    """The beginning of a part's text, safe to print."""
+    start, end = node.span
+    return printable(source[start : min(end, start + SHOWN + 1)])
 
 
 def _wire(result: Result) -> Any:
-    return None if result is MISMATCH or isinstance(result, Truth) else to_wire(result)
-
-
-def _value_text(result: Result) -> str:
-    if result is None:
-        return "NULL"
-    if result is MISMATCH:
-        return "arithmetic on no number"
-    if isinstance(result, str):
-        shown = literal_text(result[:TEXT_SHOWN])
-        return f"string {shown if shown.isprintable() else ascii(result[:TEXT_SHOWN])}"
-    if isinstance(result, Float | Double):
-        return f"{type_name(result)} {result.value!r}"
-    return f"{type_name(result)} {result.value if isinstance(result, Number) else str(result).upper()}"
+    return None if result is MISMATCH or isinstance(result, Truth | Void) else to_wire(result)

@@ -14,6 +14,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.fields import PREFIX, read
+from selectroute.selector.names import INVALID_NAMES, breaches, check_property_names
 from selectroute.selector.source import SURROGATE
 from selectroute.selector.values import (
     Byte,
@@ -62,7 +64,7 @@ _INTEGERS: Final[dict[str, type[Byte | Short | Int | Long]]] = {
 _FLOATS: Final[dict[str, type[Float | Double]]] = {"float": Float, "double": Double}
 _NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _OUT_OF_RANGE: Final = "the number is outside the range of a Java {}"
-_TYPES: Final = ("boolean", *_INTEGERS, *_FLOATS, "string")
+_TYPES: Final = ("boolean", *_INTEGERS, *_FLOATS, "string", "bytes")
 _MEMBERS: Final = ("headers", "properties", "topic", "body")
 
 
@@ -82,11 +84,13 @@ class Message:
     """A message: its headers and properties are what selectors read; topic and body are carried.
 
     Plain Python values stand for their types (an int for a long, a float for a double); ``Int(3000)`` and
-    the like give any other. Headers take the type of their name. Raises MessageError for anything that is
-    no message.
+    the like give any other, ``bytes`` are a byte string. Headers take the type of their name. Raises
+    MessageError for anything that is no message; with `validate` also PropertyNameError for property names
+    that break a rule of seed 003, as MQSETMP does. Without it such a message can be made, and no selector of
+    a dialect that has these rules selects it.
     """
 
-    __slots__ = ("_values", "body", "headers", "properties", "topic")
+    __slots__ = ("_invalid_names", "_values", "body", "headers", "properties", "topic")
 
     headers: Mapping[str, Value | None]
     properties: Mapping[str, Value | None]
@@ -99,6 +103,8 @@ class Message:
         properties: Mapping[str, object] | None = None,
         topic: str | None = None,
         body: bytes | str | None = None,
+        *,
+        validate: bool = False,
     ) -> None:
         own_headers = _checked("headers", headers, _header)
         own_properties = _checked("properties", properties, _property)
@@ -113,10 +119,26 @@ class Message:
         self.topic = topic
         self.body = body
         self._values = own_properties | own_headers
+        self._invalid_names: bool | None = None  # looked at when a selector first wants to know
+        if validate:
+            check_property_names(self._set_properties())
 
     def value(self, name: str) -> Value | None:
-        """Return the header or property called `name`; None, NULL, if the message has none. O(1)."""
-        return self._values.get(name)
+        """Return the header, property or derived field called `name`; None, NULL, if the message has none.
+
+        O(1); of the field `INVALID_NAMES` O(names) once.
+        """
+        if not name.startswith(PREFIX):
+            return self._values.get(name)
+        if name == INVALID_NAMES:
+            if self._invalid_names is None:
+                self._invalid_names = bool(breaches(self._set_properties()))
+            return self._invalid_names
+        return read(name.removeprefix(PREFIX), self._values.get)
+
+    def _set_properties(self) -> list[str]:
+        """The names of the properties that the message has: one that is NULL is not there."""
+        return [name for name, value in self.properties.items() if value is not None]
 
     @classmethod
     def from_json(cls, data: object) -> Message:
@@ -175,6 +197,8 @@ def to_wire(value: Value | None) -> Any:
     """Return a value in the wire form: plain if JSON's own types say it all, else an object with its type."""
     if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, bytes):
+        return {"type": "bytes", "value": value.hex().upper()}
     number = value.value
     if isinstance(number, float) and not math.isfinite(number):
         number_text = "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
@@ -216,6 +240,8 @@ def _typed(name: str, plain: Any) -> Value:
         if math.isinf(number.value):
             raise OverflowError  # no number of JSON is infinite
         return number
+    if name == "bytes":
+        return _octets(plain)
     wanted = bool if name == "boolean" else str
     if not isinstance(plain, wanted):
         raise TypeError
@@ -294,9 +320,15 @@ def _bytes(place: str, data: Mapping[str, object]) -> bytes:
     if set(data) != {"type", "value"} or data["type"] != "bytes" or not isinstance(data["value"], str):
         raise MessageError(place, 'bytes are {"type": "bytes", "value": "<hex>"}')
     try:
-        return bytes.fromhex(data["value"])
+        return _octets(data["value"])
     except ValueError:
         raise MessageError(place, "its bytes are pairs of hexadecimal digits") from None
+
+
+def _octets(digits: object) -> bytes:
+    if not isinstance(digits, str) or not (digits.isalnum() or digits == ""):  # fromhex would take spaces
+        raise ValueError
+    return bytes.fromhex(digits)
 
 
 def _described(thing: object) -> str:

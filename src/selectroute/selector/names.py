@@ -1,12 +1,24 @@
-"""Names: which characters Java allows in an identifier, and which names a selector may read."""
+"""Names: the characters of an identifier, the names that a selector may read, and those that a property may
+have (seed 003).
+"""
 
 from __future__ import annotations
 
 import difflib
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import Final, NamedTuple
 
-from selectroute.selector.dialect import Dialect
+from selectroute.selector.dialect import IBM_MQ, Dialect
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.fields import SYNONYMS, may_be_set
+
+MQRC_PROPERTY_NAME_ERROR: Final = 2442
+MQRC_MIXED_CONTENT_NOT_ALLOWED: Final = 2498
+
+INVALID_NAMES: Final = "@invalid-names"
+"""The derived field that is TRUE where a message breaks a rule on property names."""
 
 # Character.isJavaIdentifierStart: letters, letter numbers, currency symbols and connecting punctuation.
 _START = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
@@ -28,23 +40,41 @@ def is_identifier_part(character: str) -> bool:
     )
 
 
-def identifier_length(text: str) -> int:
-    """Return how many characters from the start of `text` form an identifier; 0 if it cannot start one."""
+def identifier_length(text: str, dots: bool = False) -> int:
+    """Return how many characters from the start of `text` form an identifier; 0 if it cannot start one.
+
+    With `dots`, dots count as parts of it wherever they stand.
+    """
     if not text or not is_identifier_start(text[0]):
         return 0
     for length, character in enumerate(text):
-        if not is_identifier_part(character):
+        if not is_identifier_part(character) and not (dots and character == "."):
             return length
     return len(text)
 
 
-def is_readable(name: str, dialect: Dialect) -> bool:
-    """Return whether a selector may read `name`: any property, and of the headers those of the dialect."""
-    return (
-        not name.startswith(dialect.reserved_prefix)
-        or name in dialect.headers
-        or name.startswith(dialect.property_prefixes)
-    )
+class NameProblem(NamedTuple):
+    """What is wrong with a name in a selector: a kind of `InvalidSelectorError`, a hint, the likely name."""
+
+    kind: str
+    hint: str | None
+    near: str | None = None
+
+
+def unreadable(name: str, dialect: Dialect) -> NameProblem | None:
+    """Return why no selector may read `name`, an identifier of the dialect; None if one may."""
+    if (
+        name.startswith(dialect.reserved_prefix)
+        and name not in dialect.headers
+        and not (dialect.property_prefixes and name.startswith(dialect.property_prefixes))
+    ):
+        near = nearest_header(name, dialect)
+        return NameProblem("unknown-header", f"did you mean {near}?" if near else None, near)
+    if dialect.name_rules:
+        broken = broken_rule(name)
+        if broken is not None:
+            return NameProblem("invalid-name", broken.sentence)
+    return None
 
 
 @lru_cache(maxsize=256)
@@ -53,3 +83,86 @@ def nearest_header(name: str, dialect: Dialect) -> str | None:
     spelling = {header.casefold(): header for header in sorted(dialect.headers)}
     near = difflib.get_close_matches(name[:64].casefold(), spelling, n=1, cutoff=0.8)
     return spelling[near[0]] if near else None
+
+
+class Rule(NamedTuple):
+    """A restriction of seed 003 that a name breaks: its number there, a sentence, and the reason code."""
+
+    number: int
+    sentence: str
+    reason: int = MQRC_PROPERTY_NAME_ERROR
+
+
+class PropertyNameError(SelectRouteError):
+    """A name that no property may have, or not beside the others; `reason` is 2442 or 2498."""
+
+    def __init__(self, name: str, rule: Rule) -> None:
+        super().__init__(name, rule)
+        self.name = name
+        self.rule = rule
+        self.reason = rule.reason
+
+    def __str__(self) -> str:
+        return f"property name {self.name[:80]!r}: {self.rule.sentence} (reason {self.reason})"
+
+
+def broken_rule(name: str) -> Rule | None:
+    """Return which of the rules 1 to 4 of seed 003 the name of a property breaks, None if none. O(n)."""
+    if name.startswith("JMS") and name not in SYNONYMS:
+        return Rule(1, "names that begin with JMS are reserved, but for the synonyms of JMS fields")
+    if name.startswith("usr.JMS"):
+        return Rule(1, "a name cannot begin with usr.JMS")
+    if name.upper() in IBM_MQ.reserved and name.isascii():
+        return Rule(2, "it is a reserved word of selectors")
+    prefix = name[:6].lower()
+    if prefix.startswith("mq") and prefix != "mq_usr" and name.count(".") > 1:
+        return Rule(3, "a name that begins with mq can have only one dot, unless it begins with mq_usr")
+    if not name or name[0] == "." or name[-1] == "." or ".." in name:
+        return Rule(4, "each dot stands between two parts that are not empty")
+    return None
+
+
+def check_property_names(names: Iterable[str]) -> None:
+    """Check names under which an application is about to set properties, as MQSETMP does with validation.
+
+    Raises PropertyNameError for the first one that breaks a rule of seed 003 by itself (2442), that names a
+    field which cannot be set (2442), or that makes mixed content with another (2498). O(n log n).
+    """
+    wanted = list(names)
+    for name in wanted:
+        rule = broken_rule(name)
+        if rule is None and name in SYNONYMS and not may_be_set(name):
+            rule = Rule(1, "this field of a message cannot be set")
+        if rule is not None:
+            raise PropertyNameError(name, rule)
+    for _, inner in mixed_content(wanted):
+        raise PropertyNameError(inner, MIXED_CONTENT)
+
+
+MIXED_CONTENT: Final = Rule(
+    5,
+    "a property of the message would be both a value and a group of others",
+    MQRC_MIXED_CONTENT_NOT_ALLOWED,
+)
+
+
+def breaches(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the names that break a rule of seed 003: alone, or as a pair that makes mixed content.
+
+    A message breaks a rule when it has all properties of one of these tuples. O(n log n).
+    """
+    present = list(names)
+    alone: list[tuple[str, ...]] = [(name,) for name in present if broken_rule(name) is not None]
+    return alone + mixed_content(present)
+
+
+def mixed_content(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the pairs of which one name is a level of the other: ``a.b`` and ``a.b.c``. O(n log n)."""
+    pairs: list[tuple[str, ...]] = []
+    outer: list[str] = []  # the names that are groups of the one before, or it itself; each inside the last
+    for name in sorted(set(names), key=lambda name: name.split(".")):
+        while outer and not name.startswith(f"{outer[-1]}."):
+            outer.pop()
+        pairs += [(group, name) for group in outer]
+        outer.append(name)
+    return pairs

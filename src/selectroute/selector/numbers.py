@@ -1,4 +1,4 @@
-"""Numeric literals: Java's integer and floating-point literals (JLS 3.10.1, 3.10.2) and their exact values.
+"""Numeric literals: what each dialect takes of Java's (JLS 3.10.1, 3.10.2), and their exact values.
 
 Every literal takes time linear in its length, whatever its exponent. An approximate literal is rounded
 once, from its digits to its own type.
@@ -36,7 +36,9 @@ def number_pattern(syntax: NumberSyntax) -> str:
         return f"[{characters}](?:[{characters}{syntax.separator}]*[{characters}])?"
 
     decimal, hexadecimal = digits("0-9"), digits("0-9a-fA-F")
-    suffix = f"[{''.join(syntax.suffixes)}{''.join(syntax.suffixes).lower()}]"
+    suffixes = "".join(syntax.suffixes)
+    suffix = f"[{suffixes}{suffixes.lower()}]" if suffixes else "(?!)"
+    long_suffix = "[lL]?" if syntax.long_suffix else ""
     exponent = f"[eE][+-]?{decimal}"
     forms = [
         rf"{decimal}\.(?:{decimal})?(?:{exponent})?{suffix}?",
@@ -48,10 +50,10 @@ def number_pattern(syntax: NumberSyntax) -> str:
         significand = rf"(?:(?:{hexadecimal})?\.{hexadecimal}|{hexadecimal}\.?)"
         forms.insert(0, rf"0[xX]{significand}[pP][+-]?{decimal}{suffix}?")
     if 16 in syntax.bases:
-        forms.append(f"0[xX]{hexadecimal}[lL]?")
+        forms.append(f"0[xX]{hexadecimal}{long_suffix}")
     if 2 in syntax.bases:
-        forms.append(f"0[bB]{digits('01')}[lL]?")
-    forms.append(f"{decimal}[lL]?")
+        forms.append(f"0[bB]{digits('01')}{long_suffix}")
+    forms.append(f"{decimal}{long_suffix}")
     return "|".join(forms)
 
 
@@ -69,12 +71,15 @@ def number(word: str, syntax: NumberSyntax) -> Long | Float | Double | None:
     if prefix == "0x" and not _HEXADECIMAL_FLOAT.search(word):
         return _from_bits(word.rstrip("lL"), 16)
     if not _EXACT.fullmatch(word):
+        if not syntax.zero_before_approximate and word[0] == "0" and word[1].isdecimal():
+            raise NumberError("malformed-octal")
         return _approximate(word, syntax)
     word = word.rstrip("lL")
-    if word[0] == "0" and len(word) > 1 and 8 in syntax.bases:
-        if "8" in word or "9" in word:
+    if word[0] == "0" and len(word) > 1:
+        if "8" in word or "9" in word:  # whatever the base: a reader would take the number for an octal one
             raise NumberError("malformed-octal")
-        return _from_bits(word, 8)
+        if 8 in syntax.bases:
+            return _from_bits(word, 8)
     word = word.lstrip("0") or "0"
     magnitude = int(word) if len(word) <= 19 else LONG_MIN_MAGNITUDE + 1  # a long has at most 19 digits
     if magnitude > LONG_MIN_MAGNITUDE:

@@ -9,6 +9,8 @@ chain of ANDs or ORs stays on the stack until it ends and becomes one node.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from itertools import pairwise
 from typing import Final, NoReturn, cast
 
 from selectroute.selector import check
@@ -26,17 +28,21 @@ from selectroute.selector.ast import (
     Like,
     Literal,
     LiteralValue,
+    MatchId,
     Not,
     Or,
     Sign,
     Unary,
 )
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.errors import Fault, InvalidSelectorError
+from selectroute.selector.errors import Fault, Fix, InvalidSelectorError
+from selectroute.selector.fields import id_from_text
 from selectroute.selector.like import compile_like
+from selectroute.selector.limits import UNLIMITED, Limits, check_length, check_size
 from selectroute.selector.numbers import LONG_MIN_MAGNITUDE
+from selectroute.selector.printer import literal_text
 from selectroute.selector.source import Span
-from selectroute.selector.tokens import END, NAME, NUMBER, STRING, Token, tokenize
+from selectroute.selector.tokens import BYTES, END, NAME, NUMBER, STRING, Token, tokenize
 from selectroute.selector.values import Long, negate
 
 # Binding powers. A parenthesis, like the bottom of the stack, holds back everything.
@@ -53,28 +59,84 @@ AFTER_NAME: Final = ("BETWEEN", "IN", "LIKE")  # each may have NOT before it
 AFTER_CONDITION: Final = frozenset({"AND", "OR", ")", END})
 COMPARING: Final = frozenset({"NOT", "IS", *AFTER_NAME} | {op for op in BINARY if BINARY[op] == COMPARE})
 
+INFIX: Final = ("AND", "OR", "BETWEEN", "IN", "LIKE", "IS", "NOT")
+"""Words that stand where a misspelt one stood after an operand."""
+
+LONGEST_MENDED: Final = 100_000
+"""Fixes of longer texts are not tried: each try reads the text again."""
+
 Operator = tuple[int, str, int]
 """Binding power, kind, and where it starts in the text."""
 
 
-def parse(text: str, dialect: Dialect) -> Expr:
+def parse(text: str, dialect: Dialect, limits: Limits = UNLIMITED, *, reason: int | None = None) -> Expr:
     """Return the expression that `text` spells in `dialect`. O(n) in time and memory, whatever the nesting.
 
-    Raises InvalidSelectorError for every text that is no selector, a blank one included.
+    Raises InvalidSelectorError for every text that is no selector, a blank one included, and for one beyond
+    the limits; `reason` is its reason code unless the kind has its own.
     """
     try:
-        return _Parser(tokenize(text, dialect)).selector()
+        return _parse(text, dialect, limits)
     except Fault as fault:
         raise InvalidSelectorError(
-            fault.kind, text, fault.span, fault.expected, hint=fault.hint, dialect=dialect.name
+            fault.kind,
+            text,
+            fault.span,
+            fault.expected,
+            hint=fault.hint,
+            fix=_mending(fault.fixes, text, dialect, limits),
+            dialect=dialect.name,
+            reason=reason,
         ) from None
 
 
-class _Parser:
-    __slots__ = ("at", "operands", "operators", "tokens")
+def _parse(text: str, dialect: Dialect, limits: Limits) -> Expr:
+    check_length(text, limits)
+    tokens = tokenize(text, dialect)
+    check_size(tokens, limits)
+    if dialect.lacks:
+        _check_words(tokens, dialect)
+    return _Parser(tokens, dialect).selector()
 
-    def __init__(self, tokens: list[Token]) -> None:
+
+def _mending(fixes: tuple[Fix, ...], text: str, dialect: Dialect, limits: Limits) -> Fix | None:
+    """Return the first fix that makes a selector of the text."""
+    for fix in fixes if len(text) <= LONGEST_MENDED else ():
+        try:
+            _parse(fix.applied(text), dialect, limits)
+        except Fault:
+            continue
+        return fix
+    return None
+
+
+def _check_words(tokens: list[Token], dialect: Dialect) -> None:
+    """Raise a Fault for a symbol or reserved word that the dialect lacks; a sign that touches its number is
+    none.
+    """
+    before = None
+    for (kind, _, start, end), (after, _, next_start, _) in pairwise(tokens):
+        signs = dialect.signs_touch and before == "=" and after is NUMBER and end == next_start
+        if kind in dialect.lacks and not (signs and kind in ("+", "-")):
+            raise Fault("not-in-dialect", Span(start, end), _instead(before))
+        before = kind
+
+
+def _instead(before: str | None) -> tuple[str, ...]:
+    """What may stand after this token, where a dialect without conditions but ``=`` and IS NULL lacks one."""
+    if before is NAME:
+        return ("'='", "IS")
+    if before == "IS" or before == "=":
+        return ("NULL",) if before == "IS" else ("a literal",)
+    return ("a name",) if before in (None, "AND") else ("AND", "the end")
+
+
+class _Parser:
+    __slots__ = ("at", "dialect", "operands", "operators", "tokens")
+
+    def __init__(self, tokens: list[Token], dialect: Dialect) -> None:
         self.tokens = tokens
+        self.dialect = dialect
         self.at = 0  # the next token
         self.operands: list[Expr] = []
         self.operators: list[Operator] = [(OPEN, END, 0)]
@@ -86,7 +148,18 @@ class _Parser:
         while self._operator():
             self._operand()
         (expression,) = self.operands
-        check.condition(expression)
+        check.condition(expression, self.dialect)
+        return self._match_id(expression) if self.dialect.id_fields else expression
+
+    def _match_id(self, expression: Expr) -> Expr:
+        """Return the whole selector, as a match of ids where it compares one with an ``ID:`` string."""
+        match expression:
+            case Comparison("=", Identifier(name) as identifier, Literal(value)) | Comparison(
+                "=", Literal(value), Identifier(name) as identifier
+            ) if name in self.dialect.id_fields:
+                octets = id_from_text(value)
+                if octets is not None:
+                    return MatchId(identifier, octets, expression.span)
         return expression
 
     # --- Before and at an operand
@@ -100,8 +173,8 @@ class _Parser:
             if kind is NAME:
                 self.operands.append(Identifier(cast(str, value), Span(start, end)))
                 return
-            if kind is STRING:
-                self.operands.append(Literal(cast(str, value), Span(start, end)))
+            if kind is STRING or kind is BYTES:
+                self.operands.append(Literal(cast("str | bytes", value), Span(start, end)))
                 return
             if kind is NUMBER:
                 self.operands.append(self._number(token))
@@ -110,7 +183,7 @@ class _Parser:
                 operators.append((OPEN, kind, start))
             elif kind == "NOT":
                 if operators[-1][0] > NOT:
-                    raise Fault("misplaced-not", Span(start, end))
+                    raise Fault("misplaced-not", Span(start, end), _OPERAND)
                 operators.append((NOT, kind, start))
             elif kind == "-" or kind == "+":
                 operators.append((SIGN, kind, start))
@@ -135,16 +208,22 @@ class _Parser:
 
     def _no_operand(self, token: Token) -> NoReturn:
         kind, _, start, end = token
-        expected: tuple[str, ...] = ("a name", "a literal", "a sign", "'('")
+        expected = self._had(_OPERAND)
         if self.operators[-1][0] <= NOT:
-            expected += ("NOT",)
+            expected += self._had(("NOT",))
         if kind is END:
             raise Fault("unexpected-end", Span(start, end), expected)
         if kind == "NULL":
-            raise Fault("null-literal", Span(start, end))
+            raise Fault("null-literal", Span(start, end), expected, fixes=self._null_test(token))
         if kind in ("BETWEEN", "LIKE", "IN", "IS", "ESCAPE"):
             raise Fault("reserved-word", Span(start, end), expected)
         raise Fault("unexpected-token", Span(start, end), expected)
+
+    def _null_test(self, token: Token) -> tuple[Fix, ...]:
+        """``= NULL`` was meant to be IS NULL, ``<> NULL`` IS NOT NULL."""
+        _, operator, start = self.operators[-1]
+        meant = {"=": "IS NULL", "<>": "IS NOT NULL"}.get(operator)
+        return (Fix(Span(start, token[3]), meant),) if meant else ()
 
     # --- After an operand
 
@@ -176,14 +255,16 @@ class _Parser:
             elif kind is END:
                 self._reduce(OPEN, token)
                 if operators[-1][1] == "(":
-                    raise Fault("unclosed-parenthesis", Span(operators[-1][2], operators[-1][2] + 1))
+                    start, end = operators[-1][2], token[3]
+                    fixes = (Fix(Span(end, end), ")"), Fix(Span(start, start + 1), ""))
+                    raise Fault("unclosed-parenthesis", Span(start, start + 1), fixes=fixes)
                 return False
             elif kind == "IS":
                 self._is_null(token)
             elif kind == "NOT" or kind in AFTER_NAME:
                 negated = kind == "NOT"
                 if negated:
-                    token = self._expect(AFTER_NAME)
+                    token = self._expect(AFTER_NAME, token, "IS NOT")
                 if token[0] == "BETWEEN":
                     self._compare(token)
                     operators.append((COMPARE, "NOT BETWEEN" if negated else "BETWEEN", start))
@@ -197,7 +278,8 @@ class _Parser:
         self._reduce(OPEN, token)
         _, kind, start = self.operators.pop()
         if kind is END:
-            raise Fault("unopened-parenthesis", Span(token[2], token[3]))
+            span = Span(token[2], token[3])
+            raise Fault("unopened-parenthesis", span, fixes=(Fix(span, ""), Fix(Span(0, 0), "(")))
         # The node is fresh and still the parser's own, so it may yet be written to.
         object.__setattr__(self.operands[-1], "span", Span(start, token[3]))
 
@@ -208,18 +290,18 @@ class _Parser:
         if kind in _BETWEEN_AND:
             raise Fault("unexpected-token", Span(token[2], token[3]), ("AND",))
         if binding == COMPARE:
-            raise Fault("chained-comparison", Span(token[2], token[3]))
+            raise Fault("chained-comparison", Span(token[2], token[3]), self._after_operand(("AND", "OR")))
 
     def _name_before(self, token: Token) -> Identifier:
         self._compare(token)
         operand = self.operands.pop()
         if not isinstance(operand, Identifier):
-            raise Fault("not-a-name", operand.span)
+            raise Fault("not-a-name", operand.span, ("a name",))
         return operand
 
     def _is_null(self, token: Token) -> None:
         name = self._name_before(token)
-        last = self._expect(("NULL", "NOT"))
+        last = self._expect(("NULL", "NOT"), token, "=")
         negated = last[0] == "NOT"
         if negated:
             last = self._expect(("NULL",))
@@ -233,11 +315,13 @@ class _Parser:
             return
         pattern = self._string()
         escape = None
-        if self.tokens[self.at][0] == "ESCAPE":
+        kind, word, _, _ = self.tokens[self.at]
+        # Where ESCAPE is no reserved word it is one here all the same: no name could follow.
+        if kind == "ESCAPE" or (kind is NAME and cast(str, word).upper() == "ESCAPE"):
             self.at += 1
             escape = self._string()
             if len(cast(str, escape[1])) != 1:
-                raise Fault("bad-escape", Span(escape[2], escape[3]))
+                raise Fault("bad-escape", Span(escape[2], escape[3]), ("one character",))
         text, character = cast(str, pattern[1]), cast("str | None", escape and escape[1])
         try:
             compile_like(text, character)
@@ -247,12 +331,20 @@ class _Parser:
 
     def _list(self) -> tuple[tuple[str, ...], int]:
         """Read the list of IN; return its strings and where it ends."""
+        alone, text, start, end = self.tokens[self.at]
+        if alone is STRING:
+            fix = Fix(Span(start, end), f"({literal_text(cast(str, text))})")
+            raise Fault("unexpected-token", fix.span, ("'('",), fixes=(fix,))
         opening = self._expect(("(",))
         if self.tokens[self.at][0] == ")":
             raise Fault("empty-list", Span(opening[2], self.tokens[self.at][3]), ("a string",))
         values = []
         while True:
             values.append(cast(str, self._string()[1]))
+            kind, _, start, end = self.tokens[self.at]
+            if kind is STRING:
+                fix = Fix(Span(start, start), ", ")
+                raise Fault("unexpected-token", Span(start, end), ("','", "')'"), fixes=(fix,))
             token = self._expect((",", ")"))
             if token[0] == ")":
                 return tuple(values), token[3]
@@ -265,12 +357,16 @@ class _Parser:
             raise Fault(kind, Span(token[2], token[3]), ("a string",))
         return token
 
-    def _expect(self, kinds: tuple[str, ...]) -> Token:
+    def _expect(self, kinds: tuple[str, ...], wrong: Token | None = None, right: str = "") -> Token:
+        """Take the next token, one of these kinds. Otherwise it is misspelt, or `wrong` should be `right`."""
         token = self.tokens[self.at]
         self.at += 1
         if token[0] not in kinds:
             kind = "unexpected-end" if token[0] is END else "unexpected-token"
-            raise Fault(kind, Span(token[2], token[3]), tuple(map(_readable, kinds)))
+            fixes = _misspelt(token, kinds)
+            if wrong:
+                fixes += (Fix(Span(wrong[2], wrong[3]), right),)
+            raise Fault(kind, Span(token[2], token[3]), tuple(map(_readable, kinds)), fixes=fixes)
         return token
 
     def _condition(self, node: Expr) -> None:
@@ -278,7 +374,7 @@ class _Parser:
         self.operands.append(node)
         kind, _, start, end = self.tokens[self.at]
         if kind in COMPARING:
-            raise Fault("chained-comparison", Span(start, end))
+            raise Fault("chained-comparison", Span(start, end), self._after_operand(("AND", "OR")))
         if kind not in AFTER_CONDITION:
             raise Fault("unexpected-token", Span(start, end), self._after_operand(("AND", "OR")))
 
@@ -287,11 +383,15 @@ class _Parser:
             expected: tuple[str, ...] = ("AND", "an operator")
         else:
             expected = self._after_operand(("an operator", "AND", "OR"))
-        raise Fault("unexpected-token", Span(token[2], token[3]), expected)
+        raise Fault("unexpected-token", Span(token[2], token[3]), expected, fixes=_misspelt(token, INFIX))
 
     def _after_operand(self, expected: tuple[str, ...]) -> tuple[str, ...]:
         opened = any(kind == "(" for _, kind, _ in self.operators)
-        return (*expected, "')'" if opened else "the end")
+        return (*self._had(expected), "')'" if opened else "the end")
+
+    def _had(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what of this the dialect has."""
+        return tuple(name for name in names if name.strip("'") not in self.dialect.lacks)
 
     # --- Making nodes
 
@@ -310,7 +410,7 @@ class _Parser:
             elif binding in (AND, OR):
                 node = self._chain(binding, right)
             elif binding == NOT:
-                check.condition(right)
+                check.condition(right, self.dialect)
                 node = Not(right, Span(start, right.span[1]))
             elif binding == SIGN:
                 check.number(right)
@@ -331,8 +431,7 @@ class _Parser:
             span = Span(operand.span[0], high.span[1])
             return Between(operand, low, high, kind.startswith("NOT"), span)
         node = Comparison(cast(ComparisonOp, kind), left, right, Span(left.span[0], right.span[1]))
-        check.comparison(node)
-        return node
+        return check.comparison(node, self.dialect)
 
     def _chain(self, binding: int, last: Expr) -> And | Or:
         """Make one node of a run of ANDs or ORs, whose last operator was just taken from the stack."""
@@ -343,13 +442,23 @@ class _Parser:
             chain.append(operands.pop())
         chain.reverse()
         for operand in chain:
-            check.condition(operand)
+            check.condition(operand, self.dialect)
         span = Span(chain[0].span[0], last.span[1])
         return And(tuple(chain), span) if binding == AND else Or(tuple(chain), span)
 
 
 # BETWEEN waits on the stack for its AND, and then for its third operand.
 _BETWEEN_AND: Final = {"BETWEEN": "BETWEEN AND", "NOT BETWEEN": "NOT BETWEEN AND"}
+
+
+_OPERAND: Final = ("a name", "a literal", "a sign", "'('")
+
+
+def _misspelt(token: Token, words: tuple[str, ...]) -> tuple[Fix, ...]:
+    """Fixes for a name that was probably meant to be one of the words."""
+    kind, name, start, end = token
+    near = get_close_matches(cast(str, name).upper()[:16], words, n=2) if kind is NAME else ()
+    return tuple(Fix(Span(start, end), word) for word in near)
 
 
 def _readable(kind: str) -> str:

@@ -17,11 +17,12 @@ from selectroute.selector.ast import (
     Like,
     Literal,
     LiteralValue,
+    MatchId,
     Not,
     Or,
     Unary,
 )
-from selectroute.selector.values import Double, Float, Long, to_float32
+from selectroute.selector.values import Double, Float, Int, Long, to_float32
 
 # How tightly each node holds together; an operand that holds less tightly than its place demands gets
 # parentheses.
@@ -35,6 +36,7 @@ _LEVEL: Final = {
     In: _PREDICATE,
     Like: _PREDICATE,
     IsNull: _PREDICATE,
+    MatchId: _PREDICATE,
     Unary: _SIGNED,
     Literal: _PRIMARY,
     Identifier: _PRIMARY,
@@ -72,7 +74,9 @@ def literal_text(value: LiteralValue) -> str:
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
-    if isinstance(value, Long):
+    if isinstance(value, bytes):
+        return f'"0x{value.hex().upper()}"'
+    if isinstance(value, Int | Long):
         return str(value.value)
     if not math.isfinite(value.value):
         raise ValueError(f"no literal spells {value!r}")
@@ -112,6 +116,8 @@ def _pieces(node: Expr) -> list[_Piece]:
             return [identifier.name, _word("LIKE", negated), literal_text(pattern), ending]
         case IsNull(identifier, negated):
             return [identifier.name, " IS NOT NULL" if negated else " IS NULL"]
+        case MatchId(identifier, octets):
+            return [f"{identifier.name} = {literal_text(f'ID:{octets.hex().upper()}')}"]
         case Not(operand):
             return ["NOT ", (operand, _NOT)]
         case And(operands):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from selectroute.selector.ast import Expr, Identifier, postorder
 from selectroute.selector.dialect import dialect as dialect_named
-from selectroute.selector.errors import InvalidSelectorError
+from selectroute.selector.errors import MQRC_SELECTOR_SYNTAX_ERROR
 from selectroute.selector.evaluate import evaluate
 from selectroute.selector.explain import Explanation, explain
+from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from selectroute.selector.message import Message
 from selectroute.selector.parser import parse
 from selectroute.selector.printer import to_text
-from selectroute.selector.source import Span
 from selectroute.selector.truth import Truth
-
-MAX_LENGTH: Final = 10_240
-"""The longest selector accepted unless a caller says otherwise, in characters; IBM MQ's limit."""
 
 
 class Selector:
@@ -28,8 +25,9 @@ class Selector:
     >>> selector.evaluate(Message(headers={"JMSType": "car"}))
     UNKNOWN
 
-    Raises InvalidSelectorError for any other text, too-long if it has more than `max_length` characters;
-    TypeError for what is no text, UnknownDialectError for a dialect that does not exist.
+    Raises InvalidSelectorError for any other text and for one beyond the `limits`; TypeError for what is no
+    text, UnknownDialectError for a dialect that does not exist. An error's reason code is 2551; `stored` says
+    that the text is a stored subscription's, which is resumed: then it is 2459.
 
     Two selectors are equal if text and dialect are.
     """
@@ -40,22 +38,16 @@ class Selector:
     dialect: str
     expression: Expr | None
 
-    def __init__(self, text: str, dialect: str = "jms", *, max_length: int = MAX_LENGTH) -> None:
+    def __init__(
+        self, text: str, dialect: str = "jms", *, limits: Limits = DEFAULT_LIMITS, stored: bool = False
+    ) -> None:
         if not isinstance(text, str):
             raise TypeError(f"a selector is a str, not a {type(text).__name__}")
         self._dialect = dialect_named(dialect)
         self.text = text
         self.dialect = dialect
-        if len(text) > max_length:
-            # Before anything looks at it: the limit protects against what the text may do.
-            raise InvalidSelectorError(
-                "too-long",
-                text,
-                Span(max_length, len(text)),
-                hint=f"it has {len(text):,} characters, the limit is {max_length:,}",
-                dialect=dialect,
-            )
-        self.expression = parse(text, self._dialect) if text else None
+        reason = MQRC_SELECTOR_SYNTAX_ERROR if stored else None
+        self.expression = parse(text, self._dialect, limits, reason=reason) if text else None
 
     @property
     def identifiers(self) -> tuple[str, ...]:
@@ -81,8 +73,8 @@ class Selector:
         return self.evaluate(message) is Truth.TRUE
 
     def explain(self, message: Message) -> Explanation:
-        """Return the tree of what each part of the selector amounts to for `message`. O(n)."""
-        return explain(self.text, self.expression, message.value, self._dialect)
+        """Return the tree of what each part of the selector amounts to for `message`, and why. O(n)."""
+        return explain(self.text, self.expression, message, self._dialect)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Selector):
@@ -105,4 +97,4 @@ class Selector:
 
 
 def _restored(text: str, dialect: str) -> Selector:
-    return Selector(text, dialect, max_length=len(text))
+    return Selector(text, dialect, limits=UNLIMITED)

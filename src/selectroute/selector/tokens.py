@@ -3,56 +3,59 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import islice
+from string import hexdigits
 from typing import Final
 
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.errors import Fault
+from selectroute.selector.errors import Fault, Fix
 from selectroute.selector.names import (
     identifier_length,
     is_identifier_part,
     is_identifier_start,
-    is_readable,
-    nearest_header,
+    unreadable,
 )
 from selectroute.selector.numbers import NumberError, number, number_pattern
 from selectroute.selector.source import SURROGATE, Span
 from selectroute.selector.values import Double, Float, Long
 
-Token = tuple[str, str | Long | Float | Double | None, int, int]
+Token = tuple[str, str | bytes | Long | Float | Double | None, int, int]
 """Kind, value, start, end. A plain tuple: a million selectors are read when a broker starts.
 
-The kind is NAME, STRING, NUMBER or END, or a symbol or reserved word itself, in capitals. The value is a
-name, a string's content or a number; None as a NUMBER is 9223372036854775808, which waits for its minus
-sign.
+The kind is NAME, STRING, BYTES, NUMBER or END, or a symbol or reserved word itself, in capitals. The value is
+a name, a string's or byte string's content or a number; None as a NUMBER is 9223372036854775808, which waits
+for its minus sign.
 """
 
 NAME: Final = "a name"
 STRING: Final = "a string"
+BYTES: Final = "a byte string"
 NUMBER: Final = "a number"
 END: Final = "the end"
 
-_WORD, _STRING, _SYMBOL, _NUMBER, _END, _MALFORMED, _OTHER = range(1, 8)  # the pattern's groups
+_WORD, _STRING, _SYMBOL, _NUMBER, _END, _BYTES, _MALFORMED, _OTHER = range(1, 9)  # the pattern's groups
 
 _ELSEWHERE: Final = {
-    "==": "write = to compare",
-    "!=": "write <> for unequal",
-    "=>": "write >=",
-    "=<": "write <=",
-    "&&": "write AND",
-    "||": "write OR",
-    "!": "write NOT",
-    "&": "write AND",
-    "|": "write OR",
-    "%": "there is no remainder; as a wildcard, % stands inside the string of LIKE",
-    "^": "the arithmetic operators are + - * /",
-    "~": "write LIKE to match a pattern",
+    "==": ("write = to compare", "="),
+    "!=": ("write <> for unequal", "<>"),
+    "^=": ("write <> for unequal", "<>"),
+    "=>": ("write >=", ">="),
+    "=<": ("write <=", "<="),
+    "&&": ("write AND", "AND"),
+    "||": ("write OR", "OR"),
+    "!": ("write NOT", "NOT"),
+    "&": ("write AND", "AND"),
+    "|": ("write OR", "OR"),
+    "%": ("there is no remainder; as a wildcard, % stands inside the string of LIKE", None),
+    "^": ("the arithmetic operators are + - * /", None),
+    "~": ("write LIKE to match a pattern", None),
 }
-"""Operators of other languages, and what to write instead."""
+"""Operators of other languages: what to write instead, and the edit that does it."""
 
 _ADVICE: Final = {
-    ".": "a name has no dots in this dialect",
     ";": "leave the semicolon out",
     "?": "a selector has no parameters",
     ":": "a selector has no parameters",
@@ -65,6 +68,7 @@ _ADVICE: Final = {
     "\N{LEFT DOUBLE QUOTATION MARK}": "write a string in straight quotes, '",
     "\N{RIGHT DOUBLE QUOTATION MARK}": "write a string in straight quotes, '",
     "\N{NO-BREAK SPACE}": "this is a no-break space; write a plain one",
+    "\N{ZERO WIDTH NO-BREAK SPACE}": "this is a byte order mark; leave it out",
 }
 """Characters that are often written by mistake, and what to write instead."""
 
@@ -75,7 +79,7 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
         raise Fault("not-a-character", Span(*half.span()))
     tokens: list[Token] = []
     append = tokens.append
-    reserved = dialect.reserved
+    reserved, dots = dialect.reserved, dialect.dotted_names
     for match in _scanner(dialect)(text):
         group = match.lastindex
         assert group is not None  # one of the alternatives matches everywhere
@@ -86,12 +90,13 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
             if capitals in reserved and word.isascii():  # the long s is no S, though its capital is
                 append((capitals, None, start, end))
                 continue
-            if not word.isascii() and (length := identifier_length(word)) < end - start:
-                raise _misplaced(text, start + length)
-            if word.startswith(dialect.reserved_prefix) and not is_readable(word, dialect):
-                near = nearest_header(word, dialect)
-                hint = f"did you mean {near}?" if near else None
-                raise Fault("unknown-header", Span(start, end), hint=hint)
+            if not word.isascii() and (length := identifier_length(word, dots)) < end - start:
+                raise _misplaced(text, start + length, dialect)
+            if (problem := unreadable(word, dialect)) is not None:
+                span, near = Span(start, end), problem.near
+                readable = tuple(sorted(dialect.headers)) if problem.kind == "unknown-header" else ()
+                fixes = (Fix(span, near),) if near else ()
+                raise Fault(problem.kind, span, readable, hint=problem.hint, fixes=fixes)
             append((NAME, word, start, end))
         elif group == _SYMBOL:
             append((word, None, start, end))
@@ -102,14 +107,19 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
             try:
                 append((NUMBER, number(word, dialect.numbers), start, end))
             except NumberError as error:
-                raise Fault(error.kind, Span(start, end)) from None
+                raise _no_number(error.kind, text, Span(start, end)) from None
         elif group == _END:
             append((END, None, start, end))
             break
+        elif group == _BYTES:
+            append((BYTES, bytes.fromhex(word[3:-1]), start, end))
         elif group == _MALFORMED:
-            raise Fault("malformed-number", Span(start, end))
+            for at in range(start, end):
+                if text[at] != "." and not is_identifier_part(text[at]):  # outside ASCII: see `_scanner`
+                    raise _misplaced(text, at, dialect)
+            raise _no_number("malformed-number", text, Span(start, end))
         else:
-            raise _misplaced(text, start)
+            raise _misplaced(text, start, dialect)
     return tokens
 
 
@@ -124,11 +134,12 @@ def _scanner(dialect: Dialect) -> Callable[[str], Iterator[re.Match[str]]]:
     start = _none_of(dialect.whitespace, (c for c in ascii_characters if not is_identifier_start(c)))
     part = _none_of(dialect.whitespace, (c for c in ascii_characters if not is_identifier_part(c)))
     forms = (  # in the order of the groups' numbers
-        f"({start}{part}*+)",
+        f"({start}{part}*+(?:\\.{part}++)*+(?!\\.))" if dialect.dotted_names else f"({start}{part}*+)",
         "('[^']*+(?:''[^']*+)*+')",
         "(<>|<=|>=|=(?![=<>])|[-<>()+*/,])",
         f"((?>{number_pattern(dialect.numbers)})(?!{part}|\\.))",
         "(\\Z)",
+        '("0[xX](?:[0-9a-fA-F]{2})++")' if dialect.byte_strings else "((?!))",
         f"(\\.?[0-9](?:{part}|\\.)*+)",
         "(.)",
     )
@@ -139,22 +150,115 @@ def _none_of(whitespace: str, characters: Iterable[str]) -> str:
     return f"[^{re.escape(whitespace + ''.join(characters))}]"
 
 
-def _misplaced(text: str, start: int) -> Fault:
+def _misplaced(text: str, start: int, dialect: Dialect) -> Fault:
     """Return the error for a character with which no token begins."""
     character = text[start]
-    kind, end, hint = "unexpected-character", start + 1, _ADVICE.get(character)
     if character == "'":
-        kind, end = "unterminated-string", len(text)
-    elif character == '"':
-        closing = text.find('"', start + 1)
-        end = closing + 1 if closing >= 0 else len(text)
-        content = text[start + 1 : closing] if closing >= 0 else ""
-        kind = "double-quotes"
-        if content and len(content) <= 40 and content.isprintable():
-            hint = "write '" + content.replace("'", "''") + "'"
-    else:
-        for operator in (text[start : start + 2], character):
-            if operator in _ELSEWHERE:
-                kind, end, hint = "unknown-operator", start + len(operator), _ELSEWHERE[operator]
-                break
-    return Fault(kind, Span(start, end), hint=hint)
+        return Fault("unterminated-string", Span(start, len(text)), fixes=_closing_quotes(text, start))
+    if character == '"':
+        return _double_quotes(text, start, dialect)
+    for operator in (text[start : start + 2], character):
+        if operator in _ELSEWHERE:
+            advice, right = _ELSEWHERE[operator]
+            span = Span(start, start + len(operator))
+            fixes = (Fix(span, _apart(text, span, right)),) if right else ()
+            null = _NULL.match(text, span.end)
+            if null and right in ("=", "<>"):
+                fixes = (Fix(Span(start, null.end()), "IS NULL" if right == "=" else "IS NOT NULL"),)
+            return Fault("unknown-operator", span, hint=advice, fixes=fixes)
+    if dialect.dotted_names and is_identifier_start(character):
+        end = start
+        while end < len(text) and (text[end] == "." or is_identifier_part(text[end])):
+            end += 1
+        return Fault("invalid-name", Span(start, end), hint="each dot stands between two parts of a name")
+    span, hint = Span(start, start + 1), _ADVICE.get(character)
+    if character == "." and not dialect.dotted_names:
+        hint = "a name has no dots in this dialect"
+    if unicodedata.category(character) == "Zs":
+        hint = hint or "this is no space that selectors know; write a plain one"
+    return Fault("unexpected-character", span, hint=hint, fixes=_instead(text, start))
+
+
+def _instead(text: str, start: int) -> tuple[Fix, ...]:
+    """What to write instead of a character with which no token begins, perhaps up to its counterpart."""
+    character = text[start]
+    closing = text.find(_CLOSING.get(character, character), start + 1)
+    inside = text[start + 1 : closing]
+    if character in _CLOSING and closing > 0:
+        return (Fix(Span(start, closing + 1), inside if character in "`[" else _quoted(inside)),)
+    if unicodedata.category(character) == "Zs":
+        return (Fix(Span(start, start + 1), " "),)
+    return (Fix(Span(start, start + 1), ""),) if character in ";\N{ZERO WIDTH NO-BREAK SPACE}" else ()
+
+
+def _no_number(kind: str, text: str, span: Span) -> Fault:
+    """Return the error for a number that is none, which may have a zero too much."""
+    digits = text[span.start : span.end].lstrip("0")
+    return Fault(kind, span, fixes=(Fix(span, digits),) if kind == "malformed-octal" else ())
+
+
+def _double_quotes(text: str, start: int, dialect: Dialect) -> Fault:
+    """Return the error for what stands in double quotes and is neither a string nor, here, a byte string."""
+    closing = text.find('"', start + 1)
+    if closing < 0:  # "x': the wrong quote at one end
+        return Fault("double-quotes", Span(start, len(text)), fixes=(Fix(Span(start, start + 1), "'"),))
+    span, content = Span(start, closing + 1), text[start + 1 : closing]
+    if dialect.byte_strings and content[:2] in ("0x", "0X"):
+        digits = content[2:]
+        if digits and all(digit in hexdigits for digit in digits):
+            return Fault("odd-byte-string", span, fixes=(Fix(Span(start + 3, start + 3), "0"),))
+        return Fault("malformed-byte-string", span)
+    string = _quoted(content)
+    hint = f"write {string}" if content and len(content) <= 40 and content.isprintable() else None
+    fixes = (Fix(span, string),)
+    if _AFTER_NAME.match(text, closing + 1):  # as SQL writes names
+        fixes = (Fix(span, content), *fixes)
+    return Fault("double-quotes", span, hint=hint, fixes=fixes)
+
+
+def _quoted(content: str) -> str:
+    return "'" + content.replace("'", "''") + "'"
+
+
+def _apart(text: str, span: Span, word: str) -> str:
+    """Return a word with the spaces that it needs where the span is; a symbol needs none."""
+    if not word.isalpha():
+        return word
+    before = " " if text[: span.start] and not text[span.start - 1].isspace() else ""
+    after = " " if text[span.end :] and not text[span.end].isspace() else ""
+    return f"{before}{word}{after}"
+
+
+def _closing_quotes(text: str, start: int) -> tuple[Fix, ...]:
+    """Where the quote that closes a string was probably left out: before AND, OR or ')', or at the end.
+
+    Or it is a double quote; or a quote within a word, earlier, was to be doubled.
+    """
+    wrong = text.find('"', start)
+    fixes = [Fix(Span(wrong, wrong + 1), "'")] if wrong > 0 else []
+    fixes += [
+        Fix(Span(found.start(), found.start()), "'") for found in _WITHIN_WORD.finditer(text, 0, start)
+    ][-1:]
+    places = [found.start() for found in islice(_AFTER_STRING.finditer(text, start + 1), 8)]
+    return (*fixes, *(Fix(Span(place, place), "'") for place in (*places, len(text))))
+
+
+_CLOSING: Final = {
+    "`": "`",
+    "[": "]",
+    "\N{LEFT SINGLE QUOTATION MARK}": "\N{RIGHT SINGLE QUOTATION MARK}",
+    "\N{RIGHT SINGLE QUOTATION MARK}": "\N{RIGHT SINGLE QUOTATION MARK}",
+    "\N{LEFT DOUBLE QUOTATION MARK}": "\N{RIGHT DOUBLE QUOTATION MARK}",
+    "\N{RIGHT DOUBLE QUOTATION MARK}": "\N{RIGHT DOUBLE QUOTATION MARK}",
+}
+"""Quotes and brackets that are none here, and what closes them."""
+
+_WITHIN_WORD: Final = re.compile(r"(?<=\w)'(?=\w)")
+_NULL: Final = re.compile(r"\s*NULL\b", re.IGNORECASE)
+
+_AFTER_NAME: Final = re.compile(
+    r"\s*(?:(?:NOT\s+)?(?:IN|LIKE|BETWEEN|IS)\b|(?:<>|<=|>=|[=<>])\s*['0-9.+-])", re.IGNORECASE
+)
+"""What follows a name rather than a string: an operator of names, or a comparison with a literal."""
+
+_AFTER_STRING: Final = re.compile(r"\s*\)|\s+(?:AND|OR)\b", re.IGNORECASE)

@@ -1,10 +1,10 @@
-"""Kleene's three truth values, with which every selector is judged (seed 004, "Null values")."""
+"""Kleene's three truth values, with which every selector is judged (seed 004, "Null values"), and `VOID`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import NoReturn
+from typing import Final, NoReturn
 
 
 class Truth(Enum):
@@ -26,6 +26,23 @@ class Truth(Enum):
     def of(condition: bool) -> Truth:
         """Return TRUE or FALSE for a Python condition."""
         return Truth.TRUE if condition else Truth.FALSE
+
+
+class Void(Enum):
+    """The type of VOID, what an operation amounts to that makes "the complete selector always false".
+
+    It is no fourth truth value: wherever it comes up, also in a branch that would not have decided the
+    result, the selector as a whole is FALSE (seeds 000, 001 and 002).
+    """
+
+    VOID = "void"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+VOID: Final = Void.VOID
+"""See `Void`."""
 
 
 def not_(truth: Truth) -> Truth:

@@ -1,9 +1,9 @@
 """The values of properties and literals, and Java's arithmetic and comparison on them.
 
-A value is a Python ``bool`` or ``str``, or one of six number classes that carry Java's width; NULL is
-``None``. Binary numeric promotion (seed 004: "must use Java numeric promotion") is the same for arithmetic
-and comparison: a double with anything makes both double; otherwise a float makes both float, a long too;
-otherwise a long makes both long; otherwise both are int.
+A value is a Python ``bool``, ``str`` or ``bytes`` (a byte string), or one of six number classes that carry
+Java's width; NULL is ``None``. Binary numeric promotion (seed 004: "must use Java numeric promotion") is the
+same for arithmetic and comparison: a double with anything makes both double; otherwise a float makes both
+float, a long too; otherwise a long makes both long; otherwise both are int.
 
 ``==`` on values is structural: type and exact value (``Double(0.0) != Double(-0.0)``, a NaN equals a NaN).
 The selector's ``=`` is `compare`.
@@ -17,10 +17,10 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 from typing import Literal as OneOf
 
-from selectroute.selector.truth import Truth
+from selectroute.selector.truth import Truth, Void
 
 
 class Number:
@@ -112,7 +112,7 @@ class Double(_Floating):
             object.__setattr__(self, "value", to_double(_number(self.value, "Double")))
 
 
-Value = bool | str | Byte | Short | Int | Long | Float | Double
+Value = bool | str | bytes | Byte | Short | Int | Long | Float | Double
 
 
 class Mismatch(Enum):
@@ -123,6 +123,9 @@ class Mismatch(Enum):
 
 MISMATCH: Final = Mismatch.MISMATCH
 """Arithmetic on a non-number. It dominates NULL and makes the enclosing comparison one of unlike types."""
+
+Unlike = TypeVar("Unlike", bound=Truth | Void)
+"""What a comparison of unlike types amounts to; the dialect says which."""
 
 Operand = Value | None | OneOf[Mismatch.MISMATCH]
 """What an operator is given: a value, NULL (``None``) or MISMATCH."""
@@ -136,12 +139,13 @@ TYPE_NAMES: Final[dict[type, str]] = {
     Float: "float",
     Double: "double",
     str: "string",
+    bytes: "byte string",
 }
-"""Java's name of each type of value."""
+"""The name of each type of value: Java's, and of what Java has no type for, IBM MQ's."""
 
 
 def type_name(value: object) -> str:
-    """Return Java's name for the type of `value`; "NULL" for ``None``."""
+    """Return the name of the type of `value`; "NULL" for ``None``."""
     return "NULL" if value is None else TYPE_NAMES.get(type(value), "mismatch")
 
 
@@ -151,7 +155,7 @@ def coerce(thing: object) -> Value | None:
     Values and ``None`` stay as they are. Raises ValueError for an int outside 64 bits, TypeError for
     another type.
     """
-    if thing is None or isinstance(thing, bool | Byte | Short | Int | Long | Float | Double):
+    if thing is None or isinstance(thing, bool | bytes | Byte | Short | Int | Long | Float | Double):
         return thing
     if isinstance(thing, str):
         return str(thing)
@@ -193,6 +197,13 @@ def to_double(number: int | float) -> float:
         return math.inf if number > 0 else -math.inf
 
 
+def positive_zero(operand: Operand) -> Operand:
+    """Return the operand, a negative zero as the positive one (seed 002: "treated the same")."""
+    if isinstance(operand, Float | Double) and operand.value == 0.0:
+        return type(operand)(0.0)
+    return operand
+
+
 def arithmetic(op: str, left: Operand, right: Operand) -> Operand:
     """Return ``left op right`` for ``+ - * /`` after binary numeric promotion.
 
@@ -230,20 +241,23 @@ def plus(operand: Operand) -> Operand:
     return Int(operand.value) if isinstance(operand, Byte | Short) else operand
 
 
-def compare(op: str, left: Operand, right: Operand, unlike: Truth = Truth.FALSE) -> Truth:
+def compare(
+    op: str, left: Operand, right: Operand, unlike: Unlike, *, promotes: bool = True
+) -> Truth | Unlike:
     """Return the truth of ``left op right`` for ``= <> < <= > >=``.
 
     MISMATCH is `unlike`, before NULL is looked at; NULL is UNKNOWN; numbers compare after binary numeric
-    promotion; two strings or two booleans by ``=`` and ``<>`` only; everything else is `unlike`.
+    promotion, or without it (`promotes`) only with those of their own type; two strings, booleans or byte
+    strings by ``=`` and ``<>`` only; everything else is `unlike`.
     """
     if left is MISMATCH or right is MISMATCH:
         return unlike
     if left is None or right is None:
         return Truth.UNKNOWN
-    if isinstance(left, Number) and isinstance(right, Number):
+    if isinstance(left, Number) and isinstance(right, Number) and (promotes or type(left) is type(right)):
         kind = promoted(left, right)
         return Truth.of(_COMPARISON[op](convert(left, kind), convert(right, kind)))
-    if type(left) is type(right) and op in ("=", "<>"):
+    if type(left) is type(right) and op in ("=", "<>") and not isinstance(left, Number):
         return Truth.of((left == right) == (op == "="))
     return unlike
 

@@ -30,7 +30,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from selectroute.match.columns import MIXED, ColumnTypeError, check_column
+from selectroute.match.columns import ColumnTypeError, check_column
+from selectroute.match.mixed import MIXED
 from selectroute.selector.errors import SelectRouteError
 
 _ARROW_TYPES: dict[type[DataType], pa.DataType] = {

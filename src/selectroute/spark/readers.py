@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from selectroute.match.columns import from_messages
+from selectroute.match.mixed import from_messages
 from selectroute.selector.message import Message, MessageError
 from selectroute.spark.plan import Split
 

@@ -1,0 +1,233 @@
+"""The values of a property that tell conditions on it apart: a few that stand for all.
+
+Conditions on one name (comparisons with literals, IN, LIKE, IS NULL, the bare name) cut the values that it
+can have into classes on which each condition has one outcome. `samples` gives at least one value of every
+class:
+
+- NULL, TRUE, FALSE; each string and byte string that is mentioned, and one that is not; NaN;
+- of each numeric type the smallest value and, for each number mentioned, the first that is not below it and
+  the first that is above it, as the evaluator itself compares them. Between two neighbours of these, every
+  comparison stays the same;
+- for a LIKE, whose strings cannot be listed, both outcomes on the string that is not mentioned.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from selectroute.clauses.predicate import Lookup, Matches, Missing, OneOf, Test
+from selectroute.selector.dialect import Dialect
+from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
+from selectroute.selector.like import compile_like
+from selectroute.selector.message import DELIVERY_MODES, HEADER_TYPES
+from selectroute.selector.truth import VOID, Truth, Void
+from selectroute.selector.values import (
+    TYPE_NAMES,
+    Byte,
+    Double,
+    Float,
+    Int,
+    Long,
+    Number,
+    Short,
+    Value,
+    compare,
+)
+
+MAX_NUMBERS: Final = 64
+"""With more numbers mentioned for one name, nothing is claimed of it: each costs 12 binary searches."""
+
+MAX_PATTERNS: Final = 5
+"""With more patterns for one name, nothing is claimed of it."""
+
+Simple = Test | OneOf | Matches | Missing
+
+_Pattern = tuple[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A value that stands for its class; ``likes`` are the outcomes of patterns on a string that stands for
+    all that are not mentioned.
+    """
+
+    value: Value | None
+    likes: Mapping[_Pattern, bool] | None = None
+
+    def truth(self, predicate: Simple) -> Truth | Void:
+        """The truth of a predicate on this sample."""
+        if self.likes is not None and isinstance(predicate, Matches):
+            return Truth.of(self.likes[predicate.pattern, predicate.escape] is not predicate.negated)
+        lookup: Lookup = lambda _: self.value  # noqa: E731  # shorter than what it stands for
+        return predicate.truth(lookup)
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The values that a name can have besides NULL: those listed, or all of some types."""
+
+    types: frozenset[type]
+    values: tuple[Value, ...] | None = None
+    described: str | None = None
+    """For people, of a header: what it always is."""
+
+
+_ANY: Final = Domain(frozenset(TYPE_NAMES))
+
+
+def domain(name: str, dialect: Dialect) -> Domain:
+    """The values that an identifier can have on some message."""
+    field = dialect.fields.get(name, name).removeprefix(PREFIX)
+    if field in HEADER_TYPES:
+        return _of_header(field, converted=name in dialect.fields)
+    if field in DERIVED and field not in SYNONYMS:
+        (source,) = DERIVED[field]
+        given = _of_header(source.names[0], converted=False).values or ()
+        values = tuple(value for one in given if (value := source.convert(one)) is not None)
+        return Domain(frozenset(map(type, values)), values, _listed(values))
+    return _ANY
+
+
+def _of_header(name: str, converted: bool) -> Domain:
+    """The values of a header; `converted` from other names of the field, it may have any of its type."""
+    kind = HEADER_TYPES[name]
+    only = frozenset({kind})
+    if name == "JMSDeliveryMode":
+        return Domain(only, DELIVERY_MODES, _listed(DELIVERY_MODES))
+    if name == "JMSPriority" and not converted:
+        return Domain(only, tuple(map(Int, range(10))), "an int from 0 to 9")
+    return Domain(only, None, f"{'an' if kind is Int else 'a'} {TYPE_NAMES[kind]}")
+
+
+def _listed(values: Sequence[Value]) -> str:
+    integers = sorted(value.value for value in values if isinstance(value, Int))
+    return f"the int {' or '.join(map(str, integers))}" if integers else " or ".join(map(repr, values))
+
+
+def samples(predicates: Sequence[Simple], where: Domain) -> tuple[Sample, ...] | None:
+    """At least one value, NULL included, of every class that the predicates on one name make; None if there
+    are too many.
+    """
+    null = Sample(None)
+    if where.values is not None:
+        return (null, *map(Sample, where.values))
+    constants = [one.constant for one in predicates if isinstance(one, Test)]
+    numbers = _numbers(predicates)
+    patterns = list(
+        dict.fromkeys((one.pattern, one.escape) for one in predicates if isinstance(one, Matches))
+    )
+    if len(numbers) > MAX_NUMBERS or len(patterns) > MAX_PATTERNS:
+        return None
+    promotes = all(one.dialect.promotes for one in predicates if isinstance(one, Test))
+    found: list[Sample] = [null]
+    for kind in TYPE_NAMES:
+        if kind not in where.types:
+            continue
+        if kind is bool:
+            found += (Sample(False), Sample(True))
+        elif kind is str:
+            found += _strings(predicates, patterns)
+        elif kind is bytes:
+            mentioned = {one for one in constants if isinstance(one, bytes)}
+            found += map(Sample, (*sorted(mentioned), bytes(1 + max(map(len, mentioned), default=0))))
+        else:
+            found += map(Sample, _of_type(kind, numbers, promotes))
+    return tuple(found)
+
+
+def mentioned_numbers(predicates: Iterable[Simple]) -> int:
+    """How many numbers the predicates mention."""
+    return len(_numbers(predicates))
+
+
+def _numbers(predicates: Iterable[Simple]) -> list[Number]:
+    constants = [one.constant for one in predicates if isinstance(one, Test)]
+    return list(dict.fromkeys(one for one in constants if isinstance(one, Number)))
+
+
+def _strings(predicates: Iterable[Simple], patterns: Sequence[_Pattern]) -> Iterator[Sample]:
+    mentioned: set[str] = set()
+    for predicate in predicates:
+        if isinstance(predicate, Test) and isinstance(predicate.constant, str):
+            mentioned.add(predicate.constant)
+        elif isinstance(predicate, OneOf):
+            mentioned.update(predicate.values)
+    possible: list[tuple[bool, ...]] = []
+    for pattern in patterns:
+        operations = compile_like(*pattern)
+        if all(isinstance(operation, str) for operation in operations):  # no wildcard: an equality
+            mentioned.add("".join(operation for operation in operations if isinstance(operation, str)))
+            possible.append((False,))
+        else:
+            possible.append((True, False) if pattern[0] != "%" else (True,))
+    yield from map(Sample, sorted(mentioned))
+    other = "x" * (1 + max(map(len, mentioned), default=0))
+    for outcomes in product(*possible):
+        yield Sample(other, dict(zip(patterns, outcomes, strict=True)))
+
+
+# ---- numbers
+
+
+def _of_type(kind: type, numbers: Sequence[Number], promotes: bool) -> Iterator[Value]:
+    """The first values of every run in which all comparisons with the numbers have one truth."""
+    make, first, last = _ORDERED[kind]
+    starts = {first}
+    for number in numbers:
+        if compare("=", make(first), number, VOID, promotes=promotes) is VOID:  # type: ignore[arg-type]
+            continue  # a number of this type compares with none of that
+        for op in (">=", ">"):
+            start = _first(make, op, number, first, last)
+            if start is not None:
+                starts.add(start)
+    yield from map(make, sorted(starts))
+    if kind is Float:
+        yield Float(float("nan"))
+    elif kind is Double:
+        yield Double(float("nan"))
+
+
+def _first(make: Callable[[int], Value], op: str, number: Number, first: int, last: int) -> int | None:
+    """The place of the first value that is at or above, or above, the number: a binary search."""
+
+    def reached(place: int) -> bool:
+        return compare(op, make(place), number, VOID) is Truth.TRUE  # type: ignore[arg-type]
+
+    if not reached(last):
+        return None
+    low, high = first, last
+    while low < high:
+        middle = (low + high) // 2
+        if reached(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _float32(place: int) -> Float:
+    return Float(_signed(place, "<f", "<i"))
+
+
+def _float64(place: int) -> Double:
+    return Double(_signed(place, "<d", "<q"))
+
+
+def _signed(place: int, floating: str, integer: str) -> float:
+    """The float at a place in the order of all: their bits, read as an integer, are in that order."""
+    magnitude: float = struct.unpack(floating, struct.pack(integer, abs(place)))[0]
+    return -magnitude if place < 0 else magnitude
+
+
+_INFINITY32, _INFINITY64 = 0x7F800000, 0x7FF0000000000000
+
+_ORDERED: Final[Mapping[type, tuple[Callable[[int], Value], int, int]]] = {
+    **{kind: (kind, -1 << (kind.BITS - 1), (1 << (kind.BITS - 1)) - 1) for kind in (Byte, Short, Int, Long)},
+    Float: (_float32, -_INFINITY32, _INFINITY32),
+    Double: (_float64, -_INFINITY64, _INFINITY64),
+}
+"""Of each type: the value at a place in its order, the first place and the last."""

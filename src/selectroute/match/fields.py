@@ -1,0 +1,149 @@
+"""Derived fields as lanes: what a message has under one name, or else what it converts to from another.
+
+The meaning is that of ``selector.fields``, and so are the conversions, one call for each distinct value. Only
+ids, which differ from message to message, are converted as arrays.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from selectroute.index import tables as t
+from selectroute.match.batch import Batch
+from selectroute.match.columns import Lane, lane, null_lane
+from selectroute.match.mixed import mixed_array
+from selectroute.selector.fields import DERIVED, ID_BYTES, SYNONYMS, Source, id_from_any_text, id_from_text
+from selectroute.selector.values import Byte, Double, Float, Int, Long, Short, Value
+
+_INTEGERS: dict[int, type[Byte | Short | Int | Long]] = {
+    t.BYTE: Byte,
+    t.SHORT: Short,
+    t.INT: Int,
+    t.LONG: Long,
+}
+_TEXT_ID = 3 + 2 * ID_BYTES
+_NIBBLES = np.full(256, 255, np.uint8)
+for _digit, _character in enumerate(b"0123456789ABCDEF"):
+    _NIBBLES[_character] = _NIBBLES[ord(chr(_character).lower())] = _digit
+
+
+def field_lane(name: str, batch: Batch) -> Lane:
+    """Return the lane of a derived field. O(rows). Raises `ColumnTypeError`."""
+    found: list[Lane] = []
+    own = _column_lane(name, batch) if name in SYNONYMS else None
+    if own is not None:
+        found.append(own)
+    for source in DERIVED[name]:
+        if found and np.all(found[-1].spread(found[-1].tags) != t.NULL):
+            break
+        columns = [_column_lane(one, batch) for one in source.names]
+        if columns[0] is not None:
+            found.append(_converted(source, columns, batch.rows))
+    return _first_present(found) if found else null_lane(batch.rows)
+
+
+def _column_lane(name: str, batch: Batch) -> Lane | None:
+    column = batch.column(name)
+    if column is None:
+        return None
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        repeats = 2 * pc.count_distinct(column).as_py() <= len(column)
+        column = pc.dictionary_encode(column) if repeats else column
+    return lane(name, column, byte_strings=True)
+
+
+def values(one: Lane) -> list[Value | None]:
+    """Return the values of a lane's entries."""
+    data = one.data.tobytes()
+    return [
+        _value(tag, bits, data[bits : bits + size] if tag >= t.STRING else b"")
+        for tag, bits, size in zip(one.tags.tolist(), one.bits.tolist(), one.sizes.tolist(), strict=True)
+    ]
+
+
+def _value(tag: int, bits: int, octets: bytes) -> Value | None:
+    if tag == t.NULL:
+        return None
+    if tag == t.BOOLEAN:
+        return bool(bits)
+    if tag == t.STRING:
+        return octets.decode("utf-8", "replace")
+    if tag == t.BYTES:
+        return octets
+    if tag in (t.FLOAT, t.DOUBLE):
+        number = struct.unpack("<d", struct.pack("<q", bits))[0]
+        return Float(number) if tag == t.FLOAT else Double(number)
+    return _INTEGERS[tag](bits)
+
+
+def _converted(source: Source, columns: Sequence[Lane | None], rows: int) -> Lane:
+    """The lane of what other names convert to. The first of them is there, the others may be missing."""
+    first = columns[0]
+    assert first is not None
+    if source.convert in (id_from_text, id_from_any_text):
+        return _ids(first, any_text=source.convert is id_from_any_text)
+    if len(columns) == 1:
+        made = lane("", mixed_array([source.convert(value) for value in values(first)]))
+        return Lane(made.tags, made.bits, made.sizes, made.data, first.rows)
+    arguments = [
+        [None] * rows if one is None else [entries[i] for i in _rows(one)]
+        for one in columns
+        for entries in [[] if one is None else values(one)]
+    ]
+    return lane("", mixed_array([source.convert(*row) for row in zip(*arguments, strict=True)]))
+
+
+def _rows(one: Lane) -> list[int]:
+    return list(range(len(one.tags))) if one.rows is None else one.rows.tolist()
+
+
+def _ids(texts: Lane, any_text: bool) -> Lane:
+    """Strings to 24 bytes, see ``id_from_text`` and ``id_from_any_text``."""
+    entries = len(texts.tags)
+    octets = np.zeros((entries, ID_BYTES), np.uint8)
+    strings = texts.tags == t.STRING
+    data = np.concatenate((texts.data, np.zeros(_TEXT_ID, np.uint8)))
+    hexadecimal = np.flatnonzero(strings & (texts.sizes == _TEXT_ID))
+    letters = data[texts.bits[hexadecimal, None] + np.arange(_TEXT_ID)]
+    nibbles = _NIBBLES[letters[:, 3:]]
+    right = np.all(letters[:, :3] == np.frombuffer(b"ID:", np.uint8), axis=1) & np.all(nibbles < 16, axis=1)
+    octets[hexadecimal[right]] = nibbles[right, ::2] << 4 | nibbles[right, 1::2]
+    known = np.zeros(entries, np.bool_)
+    known[hexadecimal[right]] = True
+    if any_text:
+        short = np.flatnonzero(strings & (texts.sizes <= ID_BYTES))
+        places = np.arange(ID_BYTES)
+        within = places < texts.sizes[short, None]
+        octets[short] = np.where(within, data[texts.bits[short, None] + places], 0)
+        known[short] = True
+    tags = np.where(known, t.BYTES, t.NULL).astype(np.int8)
+    flat = octets.reshape(-1)
+    flat.flags.writeable = False
+    starts = np.arange(entries, dtype=np.int64) * ID_BYTES
+    return Lane(tags, starts, np.full(entries, ID_BYTES, np.int32), flat, texts.rows)
+
+
+def _first_present(lanes: Sequence[Lane]) -> Lane:
+    """For each row the value of the first lane in which it is not NULL."""
+    if len(lanes) == 1:
+        return lanes[0]
+    tags, bits, sizes = (one.copy() for one in _spread(lanes[0], 0))
+    length = len(lanes[0].data)
+    for other in lanes[1:]:
+        missing = tags == t.NULL
+        for mine, theirs in zip((tags, bits, sizes), _spread(other, length), strict=True):
+            mine[missing] = theirs[missing]
+        length += len(other.data)
+    data = np.concatenate([one.data for one in lanes])
+    data.flags.writeable = False
+    return Lane(tags, bits, sizes, data)
+
+
+def _spread(one: Lane, before: int) -> tuple[t.Array, t.Array, t.Array]:
+    bits = np.where(one.tags >= t.STRING, one.bits + before, one.bits)
+    return one.spread(one.tags), one.spread(bits), one.spread(one.sizes)

@@ -1,0 +1,84 @@
+"""Messages that come one by one as columns: of a type that holds a value of any property type in each row."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from selectroute.index import tables as t
+from selectroute.selector.message import Message
+from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.values import Byte, Double, Float, Int, Number, Short, Value
+from selectroute.topics.levels import TOPIC, level_value
+
+MIXED = pa.struct([("tag", pa.int8()), ("bits", pa.int64()), ("text", pa.string())])
+"""A property whose type varies by message.
+
+``tag`` is 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double, 8 string, 9 byte string;
+``bits`` is 0 or 1, an integer, or of a float and a double the IEEE 754 bits of the double; ``text`` is the
+string, of a byte string its hexadecimal digits. Bits that the type of their row does not have are a
+`ColumnTypeError`; of a boolean, all but 0 are TRUE.
+"""
+
+
+def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.RecordBatch:
+    """Messages as columns: for each name (an identifier or a column of the frame) one of type `MIXED`, of
+    strings for the topic, of booleans for `INVALID_NAMES`.
+
+    This is the slow way in, for messages that come one by one and not as columns.
+    """
+    columns = []
+    for name in names:
+        if name == INVALID_NAMES:
+            columns.append(pa.array([message.value(name) for message in messages], pa.bool_()))
+        elif name.startswith(TOPIC):
+            columns.append(pa.array([level_value(name, message.topic) for message in messages], pa.string()))
+        else:
+            columns.append(mixed_array([message.value(name) for message in messages]))
+    schema = pa.schema([(name, column.type) for name, column in zip(names, columns, strict=True)])
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def mixed_array(values: Sequence[Value | None]) -> pa.Array:
+    """Values of any types as one `MIXED` column."""
+    rows = [_mixed_row(value) for value in values]
+    return pa.StructArray.from_arrays(
+        [
+            pa.array([row[0] for row in rows], pa.int8()),
+            pa.array([row[1] for row in rows], pa.int64()),
+            pa.array([row[2] for row in rows], pa.string()),
+        ],
+        fields=list(MIXED),
+    )
+
+
+_MIXED_TAGS = {Byte: t.BYTE, Short: t.SHORT, Int: t.INT}
+
+
+def _mixed_row(value: Value | None) -> tuple[int, int, str | None]:
+    match value:
+        case None:
+            return t.NULL, 0, None
+        case bool():
+            return t.BOOLEAN, int(value), None
+        case str():
+            return t.STRING, 0, value
+        case bytes():
+            return t.BYTES, 0, value.hex()
+        case Float() | Double():
+            tag = t.FLOAT if isinstance(value, Float) else t.DOUBLE
+            return tag, struct.unpack("<q", struct.pack("<d", value.value))[0], None
+        case _:
+            assert isinstance(value, Number)
+            return _MIXED_TAGS.get(type(value), t.LONG), int(value.value), None
+
+
+def is_mixed(type_: pa.DataType) -> bool:
+    """Whether a type is `MIXED`, with or without the promise that nothing in it is null."""
+    return pa.types.is_struct(type_) and [(field.name, field.type) for field in type_] == [
+        (field.name, field.type) for field in MIXED
+    ]
