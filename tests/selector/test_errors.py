@@ -1,12 +1,17 @@
 """Errors as people read them: the kind, what is underlined, what was expected, and the hint."""
 
 import copy
+import json
 import pickle
+import re
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 
-from selectroute.selector import KINDS, InvalidSelectorError, Selector, SelectRouteError
+from selectroute.selector import DIALECTS, KINDS, InvalidSelectorError, Selector, SelectRouteError, errors
 from selectroute.selector.limits import UNLIMITED, Limits
+from tests.strategies import texts
 
 
 def error_of(text, **options):
@@ -20,12 +25,14 @@ def test_an_error_is_rendered_with_the_place_underlined():
         "unterminated-string: string literal is never closed             (dialect jms, column 10)\n"
         "  region = 'EMEA AND price > 10\n"
         "           ^^^^^^^^^^^^^^^^^^^^\n"
-        "hint: write '' for a quote inside a string"
+        "hint: write '' for a quote inside a string\n"
+        "did you mean: region = 'EMEA' AND price > 10"
     )
 
 
 def test_an_error_says_what_was_expected():
-    assert str(error_of("a IS 5")).splitlines()[1:] == ["  a IS 5", "       ^", "expected: NULL or NOT"]
+    assert str(error_of("a IS NOT 5")).splitlines()[1:] == ["  a IS NOT 5", "           ^", "expected: NULL"]
+    assert "expected: a name, a literal, a sign, '(' or NOT" in str(error_of("a AND"))
 
 
 def test_only_the_line_at_fault_is_shown_in_a_text_of_several():
@@ -71,11 +78,40 @@ def test_what_cannot_be_printed_is_replaced():
         assert "\x1b" not in str(error_of(text)) and "\x00" not in str(error_of(text))
 
 
+LIMITS = {"too-long": Limits(length=2), "too-deep": Limits(nesting=3), "too-many-items": Limits(items=1)}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_example_of_every_kind_is_an_error_of_that_kind(kind):
-    options = {"limits": Limits(length=2)} if kind == "too-long" else {}
-    assert error_of(KINDS[kind].example, **options).kind == kind
-    assert KINDS[kind].sentence
+    known = KINDS[kind]
+    error = error_of(known.example, dialect=known.dialect, limits=LIMITS.get(kind, UNLIMITED))
+    assert error.kind == kind and error.sentence == known.sentence
+    assert error.reason == (2459 if kind == "odd-byte-string" else 2551)
+    assert str(error).startswith(f"{kind}: {known.sentence} ") and f"(dialect {known.dialect}, " in str(error)
+
+
+WITHOUT_HINT = {
+    "unexpected-token": "what was expected says it",
+    "unexpected-end": "what was expected says it",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_a_sentence_and_a_hint(kind):
+    sentence, _, hint, _, _ = KINDS[kind]
+    assert sentence and sentence[-1] not in ".;"
+    assert (hint is None) is (kind in WITHOUT_HINT)
+
+
+def test_every_raise_site_names_a_kind_and_every_kind_has_one():
+    sources = (Path(errors.__file__).parent).glob("*.py")
+    named = set()
+    for source in sources:
+        text = source.read_text(encoding="utf-8")
+        named |= (
+            set(re.findall(r'"([a-z]+(?:-[a-z]+)+|blank)"', text)) if source.name != "errors.py" else set()
+        )
+    assert set(KINDS) <= named
 
 
 @pytest.mark.parametrize(
@@ -94,6 +130,9 @@ def test_the_example_of_every_kind_is_an_error_of_that_kind(kind):
         ("a.b = 1", "a name has no dots in this dialect"),
         ("a = 1;", "leave the semicolon out"),
         ("a = ‘x’", "write a string in straight quotes, '"),
+        ("a\u2003= 1", "this is no space that selectors know; write a plain one"),
+        ("a = 1 # b", "write a string in single quotes"),
+        ("a = 1e400", "a double reaches to 1.7976931348623157E308, a float (F) to 3.4028235E38"),
     ],
 )
 def test_a_hint_names_the_right_spelling(text, hint):
@@ -114,9 +153,157 @@ def test_an_error_is_data_too():
         "line": 2,
         "column": 7,
         "expected": [],
-        "hint": None,
+        "hint": "write a string in single quotes",
+        "fix": None,
+        "suggestion": None,
         "reason": 2551,
     }
+    mended = error_of("JMSMessageId = 'ID:1'").to_dict()
+    assert mended["fix"] == {"offset": 0, "length": 12, "text": "JMSMessageID"}
+    assert mended["suggestion"] == "JMSMessageID = 'ID:1'" and mended["hint"] == "did you mean JMSMessageID?"
+    assert mended["expected"][0] == "JMSCorrelationID" and len(mended["expected"]) == 6
+    assert error_of("a = ", stored=True).to_dict()["reason"] == 2459
+
+
+# fmt: off
+FIXES = [
+    # operators of other languages
+    ("a == 1", "jms", "a = 1"),
+    ("a != 1", "jms", "a <> 1"),
+    ("a ^= 1", "jms", "a <> 1"),
+    ("a => 1", "ibm-mq", "a >= 1"),
+    ("a =< 1", "ibm-jms", "a <= 1"),
+    ("a == 1", "mqe", "a = 1"),
+    ("a = 1 && b = 2", "jms", "a = 1 AND b = 2"),
+    ("a = 1&&b = 2", "jms", "a = 1 AND b = 2"),
+    ("a = 1 || b = 2", "jms", "a = 1 OR b = 2"),
+    ("a = 1 & b = 2", "jms", "a = 1 AND b = 2"),
+    ("a | b", "jms", "a OR b"),
+    ("!a", "jms", "NOT a"),
+    # NULL
+    ("a = NULL", "jms", "a IS NULL"),
+    ("a <> null", "jms", "a IS NOT NULL"),
+    ("a == NULL", "jms", "a IS NULL"),
+    ("a != NULL", "jms", "a IS NOT NULL"),
+    ("a = NULL AND b = 1", "mqe", "a IS NULL AND b = 1"),
+    ("a NOT NULL", "jms", "a IS NOT NULL"),
+    # quotes
+    ('a = "x"', "jms", "a = 'x'"),
+    ('a = "it\'s"', "ibm-mq", "a = 'it''s'"),
+    ('"color" = \'blue\'', "jms", "color = 'blue'"),
+    ('"color" IN (\'blue\')', "jms", "color IN ('blue')"),
+    ('a = "x\'', "jms", "a = 'x'"),
+    ("a = 'x\"", "jms", "a = 'x'"),
+    ("a = 'x", "jms", "a = 'x'"),
+    ("a = 'x AND b = 1", "jms", "a = 'x' AND b = 1"),
+    ("(a = 'x) OR b", "jms", "(a = 'x') OR b"),
+    ("a IN ('x', 'y)", "jms", "a IN ('x', 'y')"),
+    ("a = 'O'Brien'", "jms", "a = 'O''Brien'"),
+    ("a = ‘x’", "jms", "a = 'x'"),
+    ("a = ’x’", "jms", "a = 'x'"),
+    ("a = “it's”", "jms", "a = 'it''s'"),
+    ("`a` = 1", "jms", "a = 1"),
+    ("[a] = 1", "jms", "a = 1"),
+    ('a = "0x2F1"', "ibm-mq", 'a = "0x02F1"'),
+    # names and words
+    ("JMSMessageId = 'x'", "jms", "JMSMessageID = 'x'"),
+    ("JMSPriorty > 4", "ibm-jms", "JMSPriority > 4"),
+    ("a = 1 AND jmsPriority = 1 AND JMStype = 'x'", "mqe", "a = 1 AND jmsPriority = 1 AND JMSType = 'x'"),
+    ("a LIK 'x%'", "jms", "a LIKE 'x%'"),
+    ("a BETWEN 1 AND 2", "jms", "a BETWEEN 1 AND 2"),
+    ("a = 1 ADN b = 2", "jms", "a = 1 AND b = 2"),
+    ("a IS NUL", "jms", "a IS NULL"),
+    ("a IS NOT NUL", "jms", "a IS NOT NULL"),
+    ("a IS 'x'", "jms", "a = 'x'"),
+    ("a IS TRUE", "jms", "a = TRUE"),
+    # punctuation
+    ("(a = 1", "jms", "(a = 1)"),
+    ("((a = 1) AND (b = 2)", "jms", "((a = 1) AND (b = 2))"),
+    ("(a = 1 AND b", "jms", "(a = 1 AND b)"),
+    ("a = 1)", "jms", "a = 1"),
+    ("a = 1) OR b", "jms", "a = 1 OR b"),
+    ("a IN 'x'", "jms", "a IN ('x')"),
+    ("a IN ('x' 'y')", "jms", "a IN ('x', 'y')"),
+    ("a = 1;", "jms", "a = 1"),
+    ("a\u00a0= 1", "jms", "a = 1"),
+    ("a = 1\u2003AND b", "jms", "a = 1 AND b"),
+    ("\ufeffa = 1", "jms", "a = 1"),
+    # numbers
+    ("a = 09", "jms", "a = 9"),
+    ("a = -09", "mqe", "a = -9"),
+    ("a = 010.5", "ibm-mq", "a = 10.5"),
+    # nothing that one edit mends
+    ("a == 1 AND b == 2", "jms", None),
+    ("a = 1 # b", "jms", None),
+    ("NULL = a", "jms", None),
+    ("a > NULL", "jms", None),
+    ("a = ‘x", "jms", None),
+    ("a = 1 OR b = 2", "mqe", None),
+    ("a IN (1)", "jms", None),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("text", "dialect", "mended"), FIXES)
+def test_a_fix_makes_a_selector_of_the_text(text, dialect, mended):
+    error = error_of(text, dialect=dialect)
+    assert error.suggestion == mended
+    if mended is not None:
+        assert Selector(mended, dialect).text == mended
+        assert str(error).endswith(f"did you mean: {mended}") is mended.isprintable()
+
+
+def test_a_long_or_unprintable_suggestion_is_data_only():
+    error = error_of("a == 1" + " AND b = 'x'" * 100)
+    assert error.suggestion is not None and "did you mean" not in str(error)
+    assert "did you mean" not in str(error_of("a == '\n'")) and error_of("a == '\n'").suggestion == "a = '\n'"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=150)
+@given(text=texts())
+def test_no_text_raises_anything_but_an_error_with_its_place_inside(dialect, text):
+    try:
+        Selector(text, dialect)
+    except InvalidSelectorError as error:
+        assert 0 <= error.span.start <= error.span.end <= len(text)
+        assert error.kind in KINDS and error.dialect == dialect
+        assert len(set(error.expected)) == len(error.expected)
+        if error.suggestion is not None:
+            assert Selector(error.suggestion, dialect)
+        lines = str(error).splitlines()
+        assert "^" in lines[2] and str(error).encode()
+        data = json.loads(json.dumps(error.to_dict()))
+        assert (data["offset"], data["length"]) == (error.span.start, len(error.underlined))
+
+
+UNDERLINED = [
+    ("a IN ('x', 1)", "jms", "not-a-string", "1", ("a string",)),
+    ("a LIKE b", "jms", "not-a-string", "b", ("a string",)),
+    ("a LIKE 'x' ESCAPE '!!'", "jms", "bad-escape", "'!!'", ("one character",)),
+    ("a BETWEEN 'x' AND 2", "jms", "not-a-number", "'x'", ("a number", "a name")),
+    ("1 < a < 5", "jms", "chained-comparison", "<", ("AND", "OR", "the end")),
+    ("(1 < a < 5)", "jms", "chained-comparison", "<", ("AND", "OR", "')'")),
+    ("a + 1", "jms", "not-a-condition", "a + 1", ("a condition",)),
+    ("a > 'x'", "jms", "string-order", "'x'", ("a number", "a name")),
+    ("a = NOT b", "jms", "misplaced-not", "NOT", ("a name", "a literal", "a sign", "'('")),
+    ("'x' IS NULL", "jms", "not-a-name", "'x'", ("a name",)),
+    ("a = 1 AND NULL", "jms", "null-literal", "NULL", ("a name", "a literal", "a sign", "'('", "NOT")),
+    ("5 = a", "mqe", "not-a-name", "5", ("a name",)),
+    ("a = b", "mqe", "not-a-literal", "b", ("a literal",)),
+    ("a > 5", "mqe", "not-in-dialect", ">", ("'='", "IS")),
+    ("a IS NOT NULL", "mqe", "not-in-dialect", "NOT", ("NULL",)),
+    ("a = 1 OR b = 2", "mqe", "not-in-dialect", "OR", ("AND", "the end")),
+    ("NOT a = 1", "mqe", "not-in-dialect", "NOT", ("a name",)),
+    ("a = (1)", "mqe", "not-in-dialect", "(", ("a literal",)),
+    ("a = 1 b", "mqe", "unexpected-token", "b", ("an operator", "AND", "the end")),
+]
+
+
+@pytest.mark.parametrize(("text", "dialect", "kind", "underlined", "expected"), UNDERLINED)
+def test_the_place_is_underlined_and_what_may_stand_there_is_named(text, dialect, kind, underlined, expected):
+    error = error_of(text, dialect=dialect)
+    assert (error.kind, error.underlined, error.expected) == (kind, underlined, expected)
 
 
 def test_expected_follows_the_state_of_the_parser():

@@ -54,7 +54,7 @@ def _why(outcome: Outcome, console: Console) -> None:
         return
     subscription, message = worked.subscription, worked.message
     console.print(
-        f"Why {message.value('JMSMessageID')}\non {message.topic} went to {subscription.id}",
+        f"Why {message.headers['JMSMessageID']!s}\non {message.topic} went to {subscription.id}",
         markup=False,
         soft_wrap=True,
     )

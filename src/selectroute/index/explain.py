@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from selectroute.clauses.access import Key
 from selectroute.clauses.predicate import Literal
+from selectroute.index.subscription import EXTENDED
 from selectroute.selector.explain import Explanation as SelectorExplanation
 from selectroute.selector.truth import Truth, Void
 
@@ -68,6 +69,9 @@ class Explanation:
     topic_matches: bool
     steps: tuple[AccessStep, ...]
     selector: SelectorExplanation
+    seltype: str
+    provider: bool | None
+    """The extended selection provider's verdict on an EXTENDED selector; None if nobody could judge it."""
 
     def __str__(self) -> str:
         lines = [f"{self.subscription}: {'matched' if self.matched else 'not matched'}"]
@@ -76,8 +80,18 @@ class Explanation:
                 f"  topic filter {self.topic}: {'matches' if self.topic_matches else 'does not match'}"
             )
         lines += [f"  {step}" for step in self.steps] or ["  it has no clause that any message satisfies"]
-        lines += [f"  {line}" for line in str(self.selector).splitlines()]
+        if self.seltype == EXTENDED:
+            lines.append(f"  {_PROVIDER[self.provider]}")
+        else:
+            lines += [f"  {line}" for line in str(self.selector).splitlines()]
         return "\n".join(lines)
+
+
+_PROVIDER = {
+    True: "the extended selection provider matches it",
+    False: "the extended selection provider does not match it",
+    None: "no extended selection provider could judge its EXTENDED selector (reason 2551)",
+}
 
 
 def _shown(key: Key | None) -> str:

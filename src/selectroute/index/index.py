@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from selectroute.clauses.access import Equalities, Key, equalities, message_key, scan_reason
-from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.predicate import Clause, Literal, Lookup
 from selectroute.index.collector import paused_collector
-from selectroute.index.errors import DuplicateSubscriptionError, InvalidIdError, UnknownSubscriptionError
+from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.explain import AccessStep, Explanation
+from selectroute.index.extended import provider_matches
 from selectroute.index.plan import SCAN, Attributes, Plan, Statistics
-from selectroute.selector.dialect import dialect as dialect_named
+from selectroute.index.subscription import EXTENDED, Subscription, prepare
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
@@ -26,9 +26,6 @@ from selectroute.topics.levels import TOPIC, level_value
 if TYPE_CHECKING:
     from selectroute.index.snapshot import Snapshot
 
-MAX_ID = 128
-_ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
-
 
 class _Keep:
     """The type of `KEEP`."""
@@ -39,24 +36,6 @@ class _Keep:
 
 KEEP: Final = _Keep()
 """The default of ``Index.replace``: the topic filter stays as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """One registered subscription. ``selector`` is its text, empty for none; ``topic`` its filter, None for
-    all.
-    """
-
-    id: str
-    selector: str
-    dialect: str
-    topic: str | None
-    clauses: tuple[Clause, ...]
-
-    @property
-    def seltype(self) -> str:
-        """NONE, STANDARD or EXTENDED, as IBM MQ's DISPLAY SUB has it."""
-        return "STANDARD" if self.selector else "NONE"
 
 
 @dataclass(slots=True, eq=False)
@@ -72,10 +51,11 @@ class Filed:
 
 @dataclass(slots=True)
 class Counters:
-    """What matching one message cost."""
+    """What matching one message cost, and the EXTENDED subscriptions that nobody could judge (2551)."""
 
     probes: int = 0
     candidates: int = 0
+    refused: tuple[str, ...] = ()
 
 
 class Index:
@@ -99,6 +79,7 @@ class Index:
         self._plan = Plan(self.statistics)
         self._subscriptions: dict[str, Subscription] = {}
         self._filed: dict[str, tuple[Filed, ...]] = {}
+        self._extended: set[str] = set()
         self._buckets: dict[Attributes, dict[tuple[Key, ...], dict[Filed, None]]] = {}
 
     def __len__(self) -> int:
@@ -119,9 +100,18 @@ class Index:
             raise UnknownSubscriptionError(subscription) from None
 
     def add(
-        self, subscription: str, selector: Selector | str | None = None, topic: str | None = None
+        self,
+        subscription: str,
+        selector: Selector | str | None = None,
+        topic: str | None = None,
+        *,
+        dialect: str = "jms",
+        extended: bool = False,
     ) -> None:
         """Register a subscription: with no selector it takes every message, with no topic every topic.
+
+        A selector given as text is one of the `dialect`. `extended` says that its text is left to the
+        extended selection provider (see ``index.extended``), in a dialect that has extended selection.
 
         Raises `DuplicateSubscriptionError`, `InvalidSelectorError`, `InvalidTopicFilterError` or, for an id
         that is not 1 to 128 of ``A-Z a-z 0-9 . _ -``, `InvalidIdError`; then nothing is changed. O(size of
@@ -129,9 +119,7 @@ class Index:
         """
         if subscription in self._subscriptions:
             raise DuplicateSubscriptionError(subscription)
-        if not 0 < len(subscription) <= MAX_ID or not _ID_CHARACTERS.issuperset(subscription):
-            raise InvalidIdError(subscription)
-        self._file(_prepare(subscription, selector, topic))
+        self._file(prepare(subscription, selector, topic, dialect, extended))
 
     def add_many(self, subscriptions: Iterable[tuple[str, Selector | str | None, str | None]]) -> None:
         """Register (id, selector, topic) triples as `add` does, about a quarter faster than one by one.
@@ -143,7 +131,13 @@ class Index:
                 self.add(subscription, selector, topic)
 
     def replace(
-        self, subscription: str, selector: Selector | str | None, topic: str | _Keep | None = KEEP
+        self,
+        subscription: str,
+        selector: Selector | str | None,
+        topic: str | _Keep | None = KEEP,
+        *,
+        dialect: str = "jms",
+        extended: bool = False,
     ) -> None:
         """Change a subscription's selector, and its topic filter if one is given. It keeps its place in the
         order.
@@ -152,7 +146,8 @@ class Index:
         selectors).
         """
         old = self[subscription]
-        new = _prepare(subscription, selector, old.topic if isinstance(topic, _Keep) else topic)
+        kept = old.topic if isinstance(topic, _Keep) else topic
+        new = prepare(subscription, selector, kept, dialect, extended)
         self._unfile(subscription)
         self._file(new)
 
@@ -184,8 +179,21 @@ class Index:
                         and all(literal.holds(lookup) for literal in filed.residual)
                     ):
                         matched[filed.subscription] = None
+        if self._extended:
+            counters.refused = self._judge_extended(message, matched)
         self.last_match = counters
         return list(matched)
+
+    def _judge_extended(self, message: Message, matched: dict[str, None]) -> tuple[str, ...]:
+        """Take out what the provider does not match, or cannot judge: the latter are returned."""
+        refused = []
+        for name in self._extended & matched.keys():
+            verdict = provider_matches(self._subscriptions[name].selector, message)
+            if not verdict:
+                del matched[name]
+            if verdict is None:
+                refused.append(name)
+        return tuple(sorted(refused))
 
     def explain(self, subscription: str, message: Message) -> Explanation:
         """Why a subscription did or did not match: its access paths, the candidates there, the truth of each
@@ -211,11 +219,15 @@ class Index:
                     refused=filed.clause.valid_names and lookup(INVALID_NAMES) is True,
                 )
             )
-        selector = Selector(known.selector, dialect=known.dialect, limits=UNLIMITED)
+        is_extended = known.seltype == EXTENDED
+        selector = Selector("" if is_extended else known.selector, known.dialect, limits=UNLIMITED)
+        verdict = provider_matches(known.selector, message) if is_extended else selector.matches(message)
         topic_matches = known.topic is None or TopicFilter.parse(known.topic).matches(message.topic)
         return Explanation(
             subscription=subscription,
-            matched=topic_matches and selector.matches(message),
+            matched=topic_matches and verdict is True and not any(step.refused for step in steps),
+            seltype=known.seltype,
+            provider=verdict if is_extended else None,
             topic=known.topic,
             topic_matches=topic_matches,
             steps=tuple(steps),
@@ -245,8 +257,11 @@ class Index:
             filed.append(entry)
         self._subscriptions[subscription.id] = subscription
         self._filed[subscription.id] = tuple(filed)
+        if subscription.seltype == EXTENDED:
+            self._extended.add(subscription.id)
 
     def _unfile(self, subscription: str) -> None:
+        self._extended.discard(subscription)
         for entry in self._filed[subscription]:
             self.statistics.remove(equalities(entry.clause))
             buckets = self._buckets[entry.attributes]
@@ -271,15 +286,6 @@ def file_clause(subscription: str, clause: Clause, found: Equalities, attributes
         residual = tuple([literal for literal in residual if id(literal) not in decided])
     keys = tuple([tuple(found.keys[name]) for name in attributes])
     return Filed(subscription, clause, attributes, keys, residual)
-
-
-def _prepare(subscription: str, selector: Selector | str | None, topic: str | None) -> Subscription:
-    checked = selector if isinstance(selector, Selector) else Selector(selector or "")
-    clauses = clauses_of(checked.expression, dialect_named(checked.dialect))
-    if topic is not None:
-        on_topic = TopicFilter.parse(topic).literals()
-        clauses = tuple(replace(clause, literals=on_topic + clause.literals) for clause in clauses)
-    return Subscription(subscription, checked.text, checked.dialect, topic, clauses)
 
 
 def _lookup(message: Message) -> Lookup:

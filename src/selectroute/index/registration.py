@@ -1,9 +1,10 @@
 """``subscriptions.jsonl``: subscriptions as lines of JSON, read into an index.
 
 One object a line: ``id``; ``selector`` (none, null or "" takes every message); ``topic``, a filter (none or
-null takes every topic); ``dialect`` (default ``jms``); ``from`` and ``to``, the revisions ``[from, to)`` for
-which the row is valid (``to`` null or absent: until further notice). Other fields are left alone; blank lines
-are none.
+null takes every topic); ``dialect`` (default ``jms``); ``seltype``, EXTENDED for a selector that is left to a
+provider, otherwise what the selector makes it (STANDARD or NONE); ``from`` and ``to``, the revisions
+``[from, to)`` for which the row is valid (``to`` null or absent: until further notice). Other fields are left
+alone; blank lines are none.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any
 from selectroute.index.collector import paused_collector
 from selectroute.index.errors import RegistrationError
 from selectroute.index.index import Index
+from selectroute.index.subscription import EXTENDED, NONE, STANDARD
 from selectroute.selector.errors import InvalidSelectorError, SelectRouteError
-from selectroute.selector.selector import Selector
 
 MAX_LINE = 4 << 20
 """Characters in a line: a selector of the largest configurable size, escaped, and its other fields."""
 
-_STRINGS = ("id", "selector", "topic", "dialect")
+_STRINGS = ("id", "selector", "topic", "dialect", "seltype")
 
 
 def build_index(
@@ -48,8 +49,13 @@ def _add(index: Index, number: int, line: str, revision: int | None) -> None:
     try:
         row = _row(line)
         if _valid(row, revision):
-            selector = Selector(row.get("selector") or "", row.get("dialect") or "jms")
-            index.add(row["id"], selector, row.get("topic"))
+            index.add(
+                row["id"],
+                row.get("selector"),
+                row.get("topic"),
+                dialect=row.get("dialect") or "jms",
+                extended=row.get("seltype") == EXTENDED,
+            )
     except InvalidSelectorError as error:
         error.add_note(f"in line {number:,}, subscription {row['id']!r}")
         raise
@@ -69,6 +75,10 @@ def _row(line: str) -> dict[str, Any]:
     for name in _STRINGS:
         if not isinstance(row.get(name), str | None):
             raise RegistrationError(f'"{name}" is a string, not {json.dumps(row[name])[:40]}')
+    seltype = row.get("seltype")
+    if seltype is not None and seltype != EXTENDED and seltype != (STANDARD if row.get("selector") else NONE):
+        known = f"{NONE} without a selector, {STANDARD} with one, or {EXTENDED}"
+        raise RegistrationError(f'"seltype" is {known}, not {json.dumps(seltype)[:40]}')
     for name in ("from", "to"):
         if not isinstance(row.get(name), int | None) or isinstance(row.get(name), bool):
             raise RegistrationError(f'"{name}" is a revision, an integer')

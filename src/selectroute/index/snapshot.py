@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from selectroute.index.tables import Tables
+from selectroute.index.extended import provider_reads
+from selectroute.index.subscription import EXTENDED
+from selectroute.index.tables import Array, Tables
 from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.topics.levels import TOPIC
@@ -94,7 +97,22 @@ class Snapshot:
     def reads(self) -> tuple[str, ...]:
         """The columns that selectors and topic filters read, sorted."""
         names = {name for attribute in self.attributes for name in attribute.sources}
-        return tuple(sorted(names | ({INVALID_NAMES} if self.checks_names else set())))
+        if self.checks_names:
+            names.add(INVALID_NAMES)
+        if self.extended is not None:
+            for selector in set(self.subscriptions["selector"].filter(self._is_extended).to_pylist()):
+                names.update(provider_reads(selector) or ())
+        return tuple(sorted(names))
+
+    @cached_property
+    def extended(self) -> Array | None:
+        """Whether each ordinal's selector is EXTENDED, bool[subscriptions]; None if none is."""
+        mask = self._is_extended.to_numpy()
+        return mask if mask.any() else None
+
+    @property
+    def _is_extended(self) -> pa.ChunkedArray:
+        return pc.equal(self.subscriptions["seltype"], EXTENDED)
 
     @cached_property
     def ids(self) -> pa.Array:

@@ -15,6 +15,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
 from selectroute.match.columns import TopicLevels, lane
 from selectroute.match.encode import encode
+from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
 from selectroute.match.fields import field_lane
 from selectroute.match.kernel import collect, emit
 from selectroute.selector.fields import PREFIX
@@ -35,12 +36,14 @@ class Matches:
     """The matches of a batch: row i has ``ordinals[offsets[i] : offsets[i + 1]]``, in no promised order, each
     once.
 
-    ``offsets`` is int64[rows + 1], ``ordinals`` int32[total]. ``len()`` is the number of rows.
+    ``offsets`` is int64[rows + 1], ``ordinals`` int32[total]. ``len()`` is the number of rows. ``refused``
+    are deliveries that nobody could judge; they are not among the matches.
     """
 
     offsets: t.Array
     ordinals: t.Array
     counters: Counters
+    refused: Refused = NOTHING_REFUSED
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -74,7 +77,8 @@ def match(snapshot: Snapshot, messages: pa.RecordBatch | pa.Table) -> Matches:
         # Usually one batch; several where a string column exceeds the 2 GiB of 32-bit offsets.
         return _joined([match(snapshot, batch) for batch in messages.combine_chunks().to_batches()])
     rows = messages.num_rows
-    columns = _columns(snapshot, messages)
+    batch = Batch(messages)
+    columns = _columns(snapshot, batch)
     depth = max(snapshot.depth, 2)
     bits = np.zeros(depth, np.int64)
     stack = (np.zeros(depth, np.int8), bits, bits.view(np.float64), np.zeros(depth, np.int32))
@@ -84,7 +88,8 @@ def match(snapshot: Snapshot, messages: pa.RecordBatch | pa.Table) -> Matches:
     counters = np.zeros(3, np.int64)
     runs, offsets = collect(rows, snapshot.tables, columns, stack, seen, counters)
     ordinals = emit(runs, offsets, snapshot.tables.entry_ordinal)
-    return Matches(offsets, ordinals, Counters(*counters.tolist()))
+    offsets, ordinals, refused = judge_extended(snapshot, batch, offsets, ordinals)
+    return Matches(offsets, ordinals, Counters(*counters.tolist()), refused)
 
 
 def warm_up() -> None:
@@ -103,17 +108,21 @@ def _joined(parts: list[Matches]) -> Matches:
     if len(parts) == 1:
         return parts[0]
     before = np.cumsum([0] + [len(part.ordinals) for part in parts])
+    rows = np.cumsum([0] + [len(part) for part in parts])
     return Matches(
         np.concatenate(
             [np.zeros(1, np.int64)] + [part.offsets[1:] + n for part, n in zip(parts, before, strict=False)]
         ),
         np.concatenate([np.zeros(0, np.int32)] + [part.ordinals for part in parts]),
         Counters(*(sum(getattr(part.counters, name) for part in parts) for name in Counters.__slots__)),
+        Refused(
+            np.concatenate([part.refused.rows + n for part, n in zip(parts, rows, strict=False)]),
+            np.concatenate([part.refused.ordinals for part in parts]),
+        ),
     )
 
 
-def _columns(snapshot: Snapshot, messages: pa.RecordBatch) -> Columns:
-    batch = Batch(messages)
+def _columns(snapshot: Snapshot, batch: Batch) -> Columns:
     rows, count = batch.rows, len(snapshot.attributes)
     # All zeros is NULL, in tags and in codes. What no column fills is never touched, and costs no memory.
     tags = np.zeros((count, rows), np.int8)

@@ -128,7 +128,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "unknown-header": Kind(
             "no selector can read this header",
             "JMSMessageId = 'ID:1'",
-            "names that begin with JMS are the headers that selectors read, or begin with JMSX or JMS_",
+            "names that begin with JMS are reserved: for these, and in most dialects for JMSX and JMS_ names",
         ),
         "invalid-name": Kind(
             "no property can have this name",
@@ -211,6 +211,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 """Every kind of `InvalidSelectorError`: what it says, an example of it, and the usual hint."""
+
+LIMIT_KINDS = frozenset({"too-long", "too-deep", "too-many-items"})
+"""The kinds that say nothing of the text but that it is too large."""
 
 _PLACE_COLUMN = 64  # where "(dialect …)" begins on the first line of an error, when the sentence leaves room
 

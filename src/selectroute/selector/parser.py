@@ -343,7 +343,8 @@ class _Parser:
             values.append(cast(str, self._string()[1]))
             kind, _, start, end = self.tokens[self.at]
             if kind is STRING:
-                fix = Fix(Span(start, start), ", ")
+                before = self.tokens[self.at - 1][3]
+                fix = Fix(Span(before, before), "," if start > before else ", ")
                 raise Fault("unexpected-token", Span(start, end), ("','", "')'"), fixes=(fix,))
             token = self._expect((",", ")"))
             if token[0] == ")":

@@ -75,8 +75,7 @@ _ADVICE: Final = {
 
 def tokenize(text: str, dialect: Dialect) -> list[Token]:
     """Return the tokens of `text`, the last one END. O(n). Raises Fault."""
-    if not text.isascii() and (half := SURROGATE.search(text)):
-        raise Fault("not-a-character", Span(*half.span()))
+    check_characters(text)
     tokens: list[Token] = []
     append = tokens.append
     reserved, dots = dialect.reserved, dialect.dotted_names
@@ -121,6 +120,12 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
         else:
             raise _misplaced(text, start, dialect)
     return tokens
+
+
+def check_characters(text: str) -> None:
+    """Raise a Fault for half of a surrogate pair, which no store or wire could carry. O(n)."""
+    if not text.isascii() and (half := SURROGATE.search(text)):
+        raise Fault("not-a-character", Span(*half.span()))
 
 
 @cache
@@ -210,10 +215,8 @@ def _double_quotes(text: str, start: int, dialect: Dialect) -> Fault:
         return Fault("malformed-byte-string", span)
     string = _quoted(content)
     hint = f"write {string}" if content and len(content) <= 40 and content.isprintable() else None
-    fixes = (Fix(span, string),)
-    if _AFTER_NAME.match(text, closing + 1):  # as SQL writes names
-        fixes = (Fix(span, content), *fixes)
-    return Fault("double-quotes", span, hint=hint, fixes=fixes)
+    as_name = (Fix(span, content),) if _AFTER_NAME.match(text, closing + 1) else ()  # as SQL writes names
+    return Fault("double-quotes", span, hint=hint, fixes=(*as_name, Fix(span, string)))
 
 
 def _quoted(content: str) -> str:

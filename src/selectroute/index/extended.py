@@ -1,0 +1,112 @@
+"""Extended message selection: selectors that somebody else judges (seed 002).
+
+"No error is returned at the time the selector is presented if IBM MQ determines that an administratively
+defined subscription selector is using extended message syntax, as indicated by … SELTYPE having the value
+EXTENDED. In this case, the checking of the syntax of the selection string is deferred until publish time."
+
+Who judges is an *extended selection provider*: an object that an installed distribution names under the entry
+point group `GROUP`. There is one or none. With one, it also gets every presented selector of a dialect with
+extended selection that does not parse, instead of its being rejected. Without one, a message that reaches an
+EXTENDED subscription is not delivered to it, with the reason MQRC_SELECTION_NOT_AVAILABLE (2551); no other
+subscription is affected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final, Protocol, cast
+
+from selectroute.selector.dialect import Dialect
+from selectroute.selector.errors import Fault, InvalidSelectorError, SelectRouteError
+from selectroute.selector.limits import DEFAULT_LIMITS, check_length
+from selectroute.selector.message import Message
+from selectroute.selector.tokens import check_characters
+
+GROUP: Final = "selectroute.extended_selection"
+"""The entry point group. In the pyproject.toml of a provider::
+
+    [project.entry-points."selectroute.extended_selection"]
+    xpath = "my_package.selection:Provider"
+"""
+
+
+class ExtendedSelectionError(SelectRouteError):
+    """The extended selection provider cannot be had: there are several, or loading the one failed."""
+
+
+class ExtendedSelection(Protocol):
+    """What an entry point names: a class, or another callable, that gives an object with these methods.
+
+    An object is made once in each process and used by one thread at a time.
+    """
+
+    def identifiers(self, selector: str) -> Iterable[str]:
+        """Return the names of the headers and properties that `selector` reads; ``@topic`` and ``@body`` too.
+
+        Only these are on the messages that `matches` is given. Raises ValueError for a text that is no
+        selector of this provider's either.
+        """
+
+    def matches(self, selector: str, message: Message) -> bool:
+        """Return whether `message` satisfies `selector`. If it raises, this one delivery is refused."""
+
+
+@cache
+def provider() -> ExtendedSelection | None:
+    """Return the installed provider, None if there is none. Raises `ExtendedSelectionError`."""
+    found: list[EntryPoint] = list(entry_points(group=GROUP))
+    if not found:
+        return None
+    if len(found) > 1:
+        names = ", ".join(sorted(f"{one.name} = {one.value}" for one in found))
+        raise ExtendedSelectionError(
+            f"there are several extended selection providers, and one at most: {names}"
+        )
+    try:
+        return cast(ExtendedSelection, found[0].load()())
+    except Exception as error:
+        raise ExtendedSelectionError(
+            f"the extended selection provider {found[0].value} cannot be loaded: {error}"
+        ) from error
+
+
+def check_extended(selector: str, dialect: Dialect) -> None:
+    """Check what can be checked of a selector that is not parsed: that its dialect leaves any to a provider.
+
+    Raises `ExtendedSelectionError`, and InvalidSelectorError for a text that is too long or no text.
+    """
+    if not dialect.extended:
+        raise ExtendedSelectionError(f"a selector of the dialect {dialect.name} cannot be EXTENDED")
+    if not selector:
+        raise ExtendedSelectionError("an EXTENDED selector is not empty")
+    try:
+        check_length(selector, DEFAULT_LIMITS)
+        check_characters(selector)
+    except Fault as fault:
+        raise InvalidSelectorError(
+            fault.kind, selector, fault.span, hint=fault.hint, dialect=dialect.name
+        ) from None
+
+
+def provider_reads(selector: str) -> tuple[str, ...] | None:
+    """Return what the provider reads for a selector; None without a provider, or if it is none of its own."""
+    judge = provider()
+    if judge is None:
+        return None
+    try:
+        return tuple(judge.identifiers(selector))
+    except Exception:  # whatever it is, the provider cannot tell what the selector means
+        return None
+
+
+def provider_matches(selector: str, message: Message) -> bool | None:
+    """Return the provider's verdict; None without a provider, or if it fails."""
+    judge = provider()
+    if judge is None:
+        return None
+    try:
+        return bool(judge.matches(selector, message))
+    except Exception:  # that delivery alone is lost to it: the message goes on to every other subscriber
+        return None

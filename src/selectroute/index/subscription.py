@@ -1,0 +1,73 @@
+"""One registered subscription: what was given, checked, and the clauses that it is filed by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from selectroute.clauses.normal_form import clauses_of
+from selectroute.clauses.predicate import Clause
+from selectroute.index.errors import InvalidIdError
+from selectroute.index.extended import check_extended, provider_reads
+from selectroute.selector.dialect import dialect as dialect_named
+from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError
+from selectroute.selector.selector import Selector
+from selectroute.topics.filter import TopicFilter
+
+MAX_ID = 128
+_ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+
+NONE: Final = "NONE"
+STANDARD: Final = "STANDARD"
+EXTENDED: Final = "EXTENDED"
+"""The types of selectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One registered subscription. ``selector`` is its text, empty for none; ``topic`` its filter, None for
+    all.
+    """
+
+    id: str
+    selector: str
+    dialect: str
+    topic: str | None
+    clauses: tuple[Clause, ...]
+    seltype: str
+    """NONE, STANDARD or EXTENDED, as IBM MQ's DISPLAY SUB has it."""
+
+
+def prepare(
+    subscription: str,
+    selector: Selector | str | None,
+    topic: str | None,
+    dialect_name: str,
+    is_extended: bool,
+) -> Subscription:
+    """Check a subscription, or raise what `Index.add` raises. O(size of the selector)."""
+    name = selector.dialect if isinstance(selector, Selector) else dialect_name
+    if not 0 < len(subscription) <= MAX_ID or not _ID_CHARACTERS.issuperset(subscription):
+        raise InvalidIdError(subscription)
+    rules = dialect_named(name)
+    checked: Selector | None = None
+    clauses: tuple[Clause, ...]
+    text = selector.text if isinstance(selector, Selector) else selector or ""
+    if is_extended:
+        check_extended(text, rules)
+    elif isinstance(selector, Selector):
+        checked = selector
+    else:
+        try:
+            checked = Selector(text, name)
+        except InvalidSelectorError as error:
+            if not rules.extended or error.kind in LIMIT_KINDS or provider_reads(text) is None:
+                raise
+    if checked is None:
+        seltype, clauses = EXTENDED, (Clause((), rules.name_rules),)
+    else:
+        seltype, clauses = STANDARD if text else NONE, clauses_of(checked.expression, rules)
+    if topic is not None:
+        on_topic = TopicFilter.parse(topic).literals()
+        clauses = tuple(replace(clause, literals=on_topic + clause.literals) for clause in clauses)
+    return Subscription(subscription, text, name, topic, clauses, seltype)

@@ -1,0 +1,167 @@
+"""The differences between the dialects side by side, in words: generated from the records of `dialect`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from selectroute.selector.dialect import DIALECTS, Dialect, NumberSyntax
+from selectroute.selector.fields import PREFIX
+from selectroute.selector.truth import VOID, Truth, Void
+from selectroute.selector.values import Double
+
+NONE: Final = "–"
+
+_SHORT: Final = 40
+
+_NEEDS: Final = {"negative_zero": "+", "arithmetic_on_null": "+", "between_on_null": "BETWEEN"}
+"""What a field is about: it says nothing of a dialect that lacks that."""
+
+
+class Row(NamedTuple):
+    """One difference: the field of `Dialect`, what it is called, and what it is in each dialect, by name."""
+
+    field: str
+    title: str
+    cells: dict[str, str]
+
+
+def rows() -> list[Row]:
+    """Return every field of `Dialect`, in words; what is long is told by its difference from the first."""
+    first, *others = DIALECTS.values()
+    found = []
+    for field, title, describe in _FIELDS:
+        cells = {first.name: describe(getattr(first, field))}
+        for other in others:
+            cells[other.name] = _cell(field, describe, first, other)
+        found.append(Row(field, title, cells))
+    return found
+
+
+def _cell(field: str, describe: Callable[[Any], str], first: Dialect, other: Dialect) -> str:
+    if _NEEDS.get(field) in other.lacks:
+        return NONE
+    value, base = getattr(other, field), getattr(first, field)
+    text = describe(value)
+    if text == describe(base):
+        return text if len(text) <= _SHORT else f"as `{first.name}`"
+    if isinstance(value, frozenset) and base and base & value:
+        without = f", without {_listed(base - value)}" if base - value else ""
+        more = f", and {_listed(value - base)}" if value - base else ""
+        return f"as `{first.name}`{without}{more}"
+    return text
+
+
+def to_markdown() -> str:
+    """Return the table for a page."""
+    names = list(DIALECTS)
+    lines = [["", *(f"`{name}`" for name in names)]]
+    lines += [[row.title, *(row.cells[name] for name in names)] for row in rows()]
+    cells = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
+    return "\n".join(f"| {line} |" for line in (cells[0], " | ".join("---" for _ in lines[0]), *cells[1:]))
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _whitespace(characters: str) -> str:
+    named = [_SPACES[character] for character in _SPACES if character in characters]
+    others = len(characters) - len(named)
+    return ", ".join(named) + (f" and {others} more of Unicode" if others else "")
+
+
+_SPACES: Final = {" ": "space", "\t": "HT", "\n": "LF", "\v": "VT", "\f": "FF", "\r": "CR"}
+
+
+def _numbers(syntax: NumberSyntax) -> str:
+    """How exact and approximate literals are written."""
+    bases = ", ".join(_BASES[base] for base in sorted(syntax.bases) if base != 10)
+    parts = [f"decimal, {bases}" if bases else "decimal"]
+    if syntax.separator:
+        parts.append(f"`{syntax.separator}` between digits")
+    if syntax.long_suffix:
+        parts.append("`L`")
+    if syntax.suffixes:
+        made = {suffix: _made(kind) for suffix, kind in sorted(syntax.suffixes.items())}
+        parts.append(", ".join(f"`{suffix}` {kind}" for suffix, kind in made.items()))
+    if syntax.hexadecimal_floats:
+        parts.append("`0x1.8p3`")
+    if not syntax.zero_before_approximate:
+        parts.append("no `010.5`, `07E3`")
+    return "; ".join(parts)
+
+
+def _made(kind: type) -> str:
+    return "double" if kind is Double else "float"
+
+
+_BASES: Final = {2: "binary `0b1`", 8: "octal `017`", 16: "hex `0x1F`"}
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = sorted(names)
+    return ", ".join(f"`{name}`" for name in found) if found else NONE
+
+
+def _fields(fields: Any) -> str:
+    """Identifiers that read a derived field, in full only if they are few."""
+    if len(fields) > 4:
+        return f"the {len(fields)} names of seed 003, each as any other of its row"
+    return "; ".join(f"`{name}` as {_field(field)}" for name, field in fields.items()) or NONE
+
+
+def _field(field: str) -> str:
+    name, _, kind = field.removeprefix(PREFIX).partition(":")
+    return f"the {kind} 1 or 2" if kind else f"`{name}`"
+
+
+def _ids(fields: Any) -> str:
+    return "; ".join(f"`{name} = 'ID:…'` alone" for name in fields) or NONE
+
+
+def _promotes(promotes: bool) -> str:
+    return "after Java's binary promotion" if promotes else "only of the same type"
+
+
+def _outcome(outcome: Truth | Void | None) -> str:
+    if outcome is VOID:
+        return "**the whole selector is false**"
+    if outcome is None:
+        return "NULL"
+    return f"that operation is {outcome.name}"
+
+
+def _between(outcome: Truth | None) -> str:
+    return "by its equivalence" if outcome is None else f"{outcome.name}; NOT BETWEEN TRUE"
+
+
+_FIELDS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
+    ("seed", "specified by seed", _text),
+    ("whitespace", "white space", _whitespace),
+    ("numbers", "numbers", _numbers),
+    ("byte_strings", 'byte strings `"0x2F1C"`', _yes),
+    ("reserved", "reserved words, in any case", _listed),
+    ("dotted_names", "dots in names", _yes),
+    ("headers", "header fields", _listed),
+    ("reserved_prefix", "names reserved for headers begin with", lambda prefix: f"`{prefix}`"),
+    ("property_prefixes", "but for properties that begin with", _listed),
+    ("name_rules", "rules on property names (seed 003)", _yes),
+    ("lacks", "not in the grammar", _listed),
+    ("signs_touch", "a sign touches its number", _yes),
+    ("bare_conditions", "a name or TRUE alone is a condition", _yes),
+    ("literal_on_right", "only a name compared with a literal", _yes),
+    ("fields", "names read from other fields", _fields),
+    ("id_fields", "24 bytes matched, not strings", _ids),
+    ("int_identifiers", "an exact literal is an int for", _listed),
+    ("promotes", "numbers of different types compare", _promotes),
+    ("negative_zero", "arithmetic tells -0.0 from 0.0", _yes),
+    ("unlike_types", "unlike types", _outcome),
+    ("arithmetic_on_null", "arithmetic on NULL", _outcome),
+    ("between_on_null", "BETWEEN with NULL", _between),
+    ("extended", "subscriptions of type EXTENDED", _yes),
+)
