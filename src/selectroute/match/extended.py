@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectroute.index import tables as t
-from selectroute.index.extended import provider_matches, provider_reads
+from selectroute.index.extended import provider, provider_matches, provider_reads
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
 from selectroute.match.columns import lane
@@ -49,9 +49,11 @@ def judge_extended(
         return offsets, ordinals, NOTHING_REFUSED
     rows = np.repeat(np.arange(batch.rows, dtype=np.int64), np.diff(offsets))
     pending = np.flatnonzero(extended[ordinals])
-    keep = np.ones(len(ordinals), np.bool_)
-    keep[pending] = False
+    keep = ~extended[ordinals]
     refused = np.zeros(len(ordinals), np.bool_)
+    if provider() is None:
+        refused[pending] = True
+        pending = pending[:0]
     messages = _Messages(batch)
     for place in pending.tolist():
         selector = snapshot.subscriptions["selector"][int(ordinals[place])].as_py()

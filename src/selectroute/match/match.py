@@ -116,8 +116,10 @@ def _joined(parts: list[Matches]) -> Matches:
         np.concatenate([np.zeros(0, np.int32)] + [part.ordinals for part in parts]),
         Counters(*(sum(getattr(part.counters, name) for part in parts) for name in Counters.__slots__)),
         Refused(
-            np.concatenate([part.refused.rows + n for part, n in zip(parts, rows, strict=False)]),
-            np.concatenate([part.refused.ordinals for part in parts]),
+            np.concatenate(
+                [NOTHING_REFUSED.rows] + [part.refused.rows + n for part, n in zip(parts, rows, strict=False)]
+            ),
+            np.concatenate([NOTHING_REFUSED.ordinals] + [part.refused.ordinals for part in parts]),
         ),
     )
 

@@ -1,0 +1,192 @@
+"""EXTENDED subscriptions: a provider judges them, or that delivery alone is refused."""
+
+import pyarrow as pa
+import pytest
+
+import selectroute as sr
+from selectroute.index import extended
+from selectroute.index.extended import ExtendedSelectionError
+from selectroute.index.file_format import publish
+
+
+class Contains:
+    """A provider for tests: ``contains x`` is TRUE where the body has x, ``field a 1`` where a is 1."""
+
+    made = 0
+
+    def __init__(self):
+        Contains.made += 1
+
+    def identifiers(self, selector):
+        kind, *words = selector.split()
+        if kind not in ("contains", "field", "fail"):
+            raise ValueError(selector)
+        return [words[0]] if kind == "field" else ["@body"]
+
+    def matches(self, selector, message):
+        kind, word, *rest = selector.split()
+        if kind == "fail":
+            raise RuntimeError("never")
+        if kind == "field":
+            return message.value(word) == sr.Long(int(rest[0]))
+        return word in (message.body or "")
+
+
+class Point:
+    def __init__(self, name="test", loaded=Contains):
+        self.name, self.value, self.loaded = name, f"tests:{name}", loaded
+
+    def load(self):
+        if isinstance(self.loaded, Exception):
+            raise self.loaded
+        return self.loaded
+
+
+@pytest.fixture
+def install(monkeypatch):
+    def installed(*points):
+        monkeypatch.setattr(extended, "entry_points", lambda group: points)
+        extended.provider.cache_clear()
+
+    installed()
+    yield installed
+    extended.provider.cache_clear()
+
+
+def registered() -> sr.Index:
+    index = sr.Index()
+    index.add("contains", "contains blue", "cars/#", dialect="ibm-mq", extended=True)
+    index.add("field", "field a 1", dialect="ibm-mq", extended=True)
+    index.add("plain", "a = 1", dialect="ibm-mq")
+    index.add("all")
+    return index
+
+
+MESSAGES = [
+    sr.Message(properties={"a": 1}, topic="cars/eu", body="a blue one"),
+    sr.Message(properties={"a": 2}, topic="cars/eu", body="a red one"),
+    sr.Message(properties={"a": 1}, topic="ships", body="blue"),
+    sr.Message(properties={"a": 1, "JMSFoo": 1}, topic="cars/eu", body="blue"),
+]
+BATCH = pa.record_batch(
+    {
+        "a": [1, 2, 1, 1],
+        "JMSFoo": [None, None, None, 1],
+        "@topic": ["cars/eu", "cars/eu", "ships", "cars/eu"],
+        "@body": ["a blue one", "a red one", "blue", "blue"],
+    }
+)
+
+
+def kernel(index, batch=BATCH):
+    snapshot = index.freeze()
+    ids = snapshot.ids.to_pylist()
+    matches = snapshot.match(batch)
+    pairs = zip(matches.refused.rows.tolist(), matches.refused.ordinals, strict=True)
+    return [sorted(ids[i] for i in row) for row in matches], sorted((row, ids[i]) for row, i in pairs)
+
+
+def test_without_a_provider_that_delivery_alone_is_refused(install):
+    index = registered()
+    rows, refused = kernel(index)
+    assert rows == [["all", "plain"], ["all"], ["all", "plain"], ["all"]]
+    assert refused == [(0, "contains"), (0, "field"), (1, "contains"), (1, "field"), (2, "field")]
+    for number, message in enumerate(MESSAGES):
+        assert sorted(index.match(message)) == rows[number]
+        assert list(index.last_match.refused) == [name for row, name in refused if row == number]
+    explained = index.explain("contains", MESSAGES[0])
+    assert not explained.matched and "2551" in str(explained)
+
+
+def test_a_provider_judges_what_reaches_it(install):
+    install(Point())
+    index = registered()
+    rows, refused = kernel(index)
+    assert rows == [
+        ["all", "contains", "field", "plain"], ["all"], ["all", "field", "plain"], ["all"],
+    ]  # fmt: skip
+    assert refused == []
+    assert index.freeze().reads == ("@body", "@invalid-names", "@topic", "a")
+    for number, message in enumerate(MESSAGES):
+        assert sorted(index.match(message)) == rows[number] and index.last_match.refused == ()
+        for name in ("contains", "field"):
+            assert index.explain(name, message).matched is (name in rows[number])
+
+
+def test_a_provider_that_fails_refuses_the_one_delivery(install):
+    install(Point())
+    index = registered()
+    index.add("broken", "fail always", dialect="ibm-mq", extended=True)
+    rows, refused = kernel(index)
+    assert refused == [(0, "broken"), (1, "broken"), (2, "broken")]
+    assert rows[0] == ["all", "contains", "field", "plain"]
+
+
+def test_a_provider_gets_what_does_not_parse_in_its_dialect_only(install):
+    install(Point())
+    index = sr.Index()
+    index.add("e", "contains blue", dialect="ibm-mq")
+    assert index["e"].seltype == "EXTENDED" and index.match(MESSAGES[0]) == ["e"]
+    for text, dialect in (
+        ("contains blue", "jms"),
+        ("neither nor", "ibm-mq"),
+        ("contains " * 2_000, "ibm-mq"),
+    ):
+        with pytest.raises(sr.InvalidSelectorError):
+            index.add("f", text, dialect=dialect)
+    install()
+    with pytest.raises(sr.InvalidSelectorError) as caught:
+        index.add("f", "contains blue", dialect="ibm-mq")
+    assert caught.value.reason == 2551
+
+
+def test_what_is_extended_is_not_parsed_but_checked(install):
+    index = sr.Index()
+    with pytest.raises(ExtendedSelectionError, match="jms cannot be EXTENDED"):
+        index.add("s", "x", extended=True)
+    with pytest.raises(ExtendedSelectionError, match="not empty"):
+        index.add("s", "", dialect="ibm-mq", extended=True)
+    for text in ("x" * 20_000, "\ud800"):
+        with pytest.raises(sr.InvalidSelectorError):
+            index.add("s", text, dialect="ibm-mq", extended=True)
+    assert len(index) == 0
+
+
+def test_changing_a_subscription_changes_its_type(install):
+    index = registered()
+    index.replace("contains", "a = 2", dialect="ibm-mq")
+    assert index["contains"].seltype == "STANDARD" and index["contains"].topic == "cars/#"
+    assert "contains" in index.match(MESSAGES[1]) and "contains" not in index.last_match.refused
+    index.replace("plain", "field a 1", dialect="ibm-mq", extended=True)
+    index.match(MESSAGES[0])
+    assert "plain" in index.last_match.refused
+    index.remove("plain")
+    index.match(MESSAGES[0])
+    assert "plain" not in index.last_match.refused
+
+
+def test_extended_subscriptions_survive_publication(install, tmp_path):
+    publish(registered().freeze(), tmp_path)
+    snapshot = sr.Snapshot.open(tmp_path)
+    assert snapshot.subscriptions["seltype"].to_pylist() == ["EXTENDED", "EXTENDED", "STANDARD", "NONE"]
+    assert len(snapshot.match(BATCH).refused) == 5
+    install(Point())
+    assert len(sr.Snapshot.open(tmp_path).match(BATCH).refused) == 0
+
+
+def test_a_table_of_several_batches_counts_its_rows_through(install):
+    table = pa.Table.from_batches([BATCH, BATCH])
+    matches = registered().freeze().match(table)
+    assert matches.refused.rows.tolist() == [0, 0, 1, 1, 2, 4, 4, 5, 5, 6]
+
+
+def test_there_is_one_provider_at_most_and_it_must_load(install):
+    install(Point("one"), Point("two"))
+    with pytest.raises(ExtendedSelectionError, match="one = tests:one, two = tests:two"):
+        extended.provider()
+    install(Point("broken", ImportError("no such module")))
+    with pytest.raises(ExtendedSelectionError, match="no such module"):
+        extended.provider()
+    before = Contains.made
+    install(Point())
+    assert extended.provider() is extended.provider() and Contains.made == before + 1
