@@ -29,6 +29,7 @@ from selectroute.selector import (
 )
 
 if TYPE_CHECKING:
+    from selectroute.clauses.analysis import Analysis, check
     from selectroute.index.errors import SnapshotError
     from selectroute.index.file_format import publish
     from selectroute.index.index import Index
@@ -39,15 +40,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _LATER = {
+    "Analysis": "selectroute.clauses.analysis",
     "ColumnTypeError": "selectroute.match.columns",
     "Index": "selectroute.index.index",
     "Matches": "selectroute.match.match",
     "Snapshot": "selectroute.index.snapshot",
     "SnapshotError": "selectroute.index.errors",
+    "check": "selectroute.clauses.analysis",
     "publish": "selectroute.index.file_format",
 }
 
 __all__ = [
+    "Analysis",
     "Byte",
     "ColumnTypeError",
     "Double",
@@ -65,6 +69,7 @@ __all__ = [
     "Snapshot",
     "SnapshotError",
     "Truth",
+    "check",
     "publish",
 ]
 

@@ -162,6 +162,9 @@ def test_what_cannot_be_listed_is_left_alone():
     patterns = " OR ".join(f"b LIKE 'x{number}%'" for number in range(20))
     assert ALWAYS_FALSE not in kinds(f"({numbers}) AND a IS NULL")
     assert ALWAYS_FALSE not in kinds(f"({patterns}) AND b IS NULL")
+    assert ALWAYS_FALSE not in kinds(f"({patterns}) AND (b = 'x') = TRUE OR b")
+    six = " OR ".join(f"b LIKE 'x{number}%'" for number in range(6))
+    assert kinds(f"({six}) AND b AND NOT b")[0] == ALWAYS_FALSE  # the same condition, whatever it is
 
 
 # ---- parts
@@ -216,6 +219,7 @@ def test_access_names_the_attributes_of_each_kind_of_clause():
         (("JMSType",), None, 2),
     ]
     assert check("jms.Pri = 4", "ibm-mq").access[0].attributes == ("jms.Pri",)
+    assert check("JMSDeliveryMode = 2", "mqe").access[0].attributes == ("JMSDeliveryMode",)
 
 
 def test_an_analysis_reads_well_and_is_data():

@@ -23,22 +23,6 @@ LINES = (
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    def call(*arguments, stdin: str | bytes | io.RawIOBase = ""):
-        monkeypatch.setattr(sys, "argv", ["selectroute", *map(str, arguments)])
-        data = stdin.encode() if isinstance(stdin, str) else stdin
-        buffer = io.BytesIO(data) if isinstance(data, bytes) else io.BufferedReader(data)
-        # As in the C locale of old: what the locale says is not asked.
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(buffer, "ascii", "surrogateescape"))
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        captured = capsys.readouterr()
-        return exit_.value.code, captured.out, captured.err
-
-    return call
-
-
-@pytest.fixture
 def built(run, tmp_path):
     code, out, _ = run("index", "build", "-", tmp_path / "snapshots", "-o", "json", stdin=LINES)
     assert code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import importlib
 import os
@@ -11,6 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from selectroute.selector import Dialect, Message, Selector
+from selectroute.selector.dialect_table import rows, to_markdown
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src"
@@ -71,6 +75,23 @@ def test_readme_shell_commands_run(tmp_path):
             timeout=120,
         )
         assert ran.returncode == 0, f"{code}\n{ran.stdout}\n{ran.stderr}"
+
+
+def test_the_explanation_shown_is_the_one_given():
+    message = Message(properties={"weight": "3000"})
+    explanation = Selector("weight > 2500 AND color = 'red'").explain(message)
+    assert f"```\n{explanation}\n```" in README.read_text(encoding="utf-8")
+
+
+def test_the_table_of_dialects_is_up_to_date():
+    text = README.read_text(encoding="utf-8")
+    [table] = re.findall("<!-- dialects -->\n(.*?)\n<!-- /dialects -->", text, re.DOTALL)
+    assert table == to_markdown(), "run: selectroute selector dialects -o markdown"
+
+
+def test_the_table_of_dialects_has_every_field():
+    fields = [field.name for field in dataclasses.fields(Dialect) if field.name != "name"]
+    assert [row.field for row in rows()] == fields
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,10 @@ def test_a_message_is_validated_only_if_that_is_asked_for():
     assert Selector("x = 1").matches(message) and Selector("", "ibm-mq").matches(message)
 
 
+def test_what_begins_like_a_derived_field_and_is_none_is_null():
+    assert Message(properties={"a": 1}).value("@nothing") is None
+
+
 def test_every_synonym_reads_from_names_that_are_synonyms_too():
     for name, sources in DERIVED.items():
         for source in sources:

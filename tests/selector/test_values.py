@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from selectroute.selector import JMS, Byte, Double, Float, Int, Long, Short, Truth, coerce, type_name
 from selectroute.selector.numbers import NumberError, number
-from selectroute.selector.truth import all_of, any_of, not_
+from selectroute.selector.truth import VOID, all_of, any_of, not_
 from selectroute.selector.values import (
     MISMATCH,
     arithmetic,
@@ -81,11 +81,12 @@ def test_equality_of_values_is_structural():
 
 def test_coerce_takes_plain_python_values():
     assert coerce(5) == Long(5) and coerce(5.0) == Double(5.0) and coerce(True) is True and coerce("x") == "x"
-    assert coerce(None) is None and coerce(Int(5)) == Int(5)
+    assert coerce(None) is None and coerce(Int(5)) == Int(5) and coerce(b"x") == b"x"
     with pytest.raises(ValueError):
         coerce(2**63)
-    with pytest.raises(TypeError):
-        coerce(b"x")
+    for no_value in (bytearray(b"x"), [], 1j):
+        with pytest.raises(TypeError):
+            coerce(no_value)
 
 
 def test_type_names_are_javas():
@@ -114,9 +115,10 @@ def test_mismatch_dominates_null_in_arithmetic_and_comparison():
     for op in "+-*/":
         assert arithmetic(op, "x", None) is MISMATCH and arithmetic(op, None, True) is MISMATCH
         assert arithmetic(op, MISMATCH, None) is MISMATCH and arithmetic(op, None, Long(1)) is None
-    assert compare("=", MISMATCH, None) is Truth.FALSE and compare("<>", None, MISMATCH) is Truth.FALSE
-    assert compare("=", "x", None) is Truth.UNKNOWN and compare("=", "x", True) is Truth.FALSE
-    assert compare("=", "x", True, unlike=Truth.TRUE) is Truth.TRUE
+    for unlike in (Truth.FALSE, VOID):
+        assert compare("=", MISMATCH, None, unlike) is compare("<>", None, MISMATCH, unlike) is unlike
+        assert compare("=", "x", True, unlike) is compare("<", "x", "y", unlike) is unlike
+        assert compare("=", "x", None, unlike) is Truth.UNKNOWN
 
 
 def test_integer_division_by_zero_has_no_value():

@@ -9,6 +9,9 @@ two-valued, and the normal form keeps the exact meaning of the three-valued orig
 A part that would grow beyond the bound stays whole, as a single ``Condition`` predicate with its reason: the
 selector remains correct and merely costs an evaluation.
 
+``analysis`` says before any message comes how a selector will be found, and warns of what is probably a
+mistake; ``outcomes`` and ``samples`` find what is certain about all messages.
+
 ``access`` reads off a clause the equalities that it can be filed under, as *keys*: a message has exactly one
 key for each attribute, a literal has one or several.
 """

@@ -4,18 +4,20 @@ error.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from contextlib import suppress
 
 import typer
 
-from selectroute.cli import index
+from selectroute.cli import index, selector
 from selectroute.cli.demo import demo
 from selectroute.selector import InvalidSelectorError, SelectRouteError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(demo)
+app.add_typer(selector.app, name="selector")
 app.add_typer(index.app, name="index")
 
 FAILURE, NOT_FOUND, CONFLICT, INVALID_SELECTOR = 1, 3, 4, 5
@@ -29,6 +31,8 @@ def _root() -> None:
 
 def main() -> None:
     """Run a command and exit with its code; an error of this package is one message, no traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a selector may hold what the terminal cannot show
     try:
         try:
             app()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from selectroute.selector import SelectRouteError
+from selectroute.cli.inputs import opened
 
 app = typer.Typer(no_args_is_help=True, help="Build, inspect and verify snapshots of subscriptions.")
 
@@ -72,7 +70,7 @@ def build(
     from selectroute.index.registration import build_index
 
     started = time.perf_counter()
-    with _opened(subscriptions) as lines, _progress("reading subscriptions") as advance:
+    with opened(subscriptions) as lines, _progress("reading subscriptions") as advance:
         index = build_index(lines, revision, advance)
     read = time.perf_counter()
     with _progress("freezing and publishing"):
@@ -137,37 +135,6 @@ def verify(folder: Folder, revision: RevisionOption = None) -> None:
 def _print_scanned(console: Console, scanned: dict[str, int]) -> None:
     for reason, count in scanned.items():
         console.print(f"{count:,} clauses are scanned for every message: {reason}", soft_wrap=True)
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[Iterator[str]]:
-    """The lines of a file or of standard input, strict UTF-8 whatever the locale."""
-    if name == "-":
-        if sys.stdin is None:
-            raise SelectRouteError("standard input is closed")
-        stdin = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
-        try:
-            yield _lines(stdin, "standard input")
-        finally:
-            stdin.detach()  # closing it is the interpreter's
-        return
-    try:
-        file = open(name, encoding="utf-8")  # noqa: SIM115  # closed below; its errors are not those of reading
-    except OSError as error:
-        print(f"selectroute: {name} cannot be read: {error.strerror}", file=sys.stderr)
-        raise typer.Exit(3) from error
-    with file:
-        yield _lines(file, name)
-
-
-def _lines(file: io.TextIOWrapper, name: str) -> Iterator[str]:
-    try:
-        for line in file:  # noqa: UP028  # `yield from` would close the file
-            yield line
-    except UnicodeDecodeError as error:
-        raise SelectRouteError(f"{name} is not UTF-8: {error.reason}") from error
-    except OSError as error:
-        raise SelectRouteError(f"{name} cannot be read: {error.strerror}") from error
 
 
 @contextmanager

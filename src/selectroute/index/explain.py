@@ -8,6 +8,7 @@ from selectroute.clauses.access import Key
 from selectroute.clauses.predicate import Literal
 from selectroute.index.subscription import EXTENDED
 from selectroute.selector.explain import Explanation as SelectorExplanation
+from selectroute.selector.fields import identifier_of
 from selectroute.selector.truth import Truth, Void
 
 
@@ -48,7 +49,7 @@ class AccessStep:
             place = f"scan list ({self.reason})"
         else:
             parts = (
-                f"{name} = {' | '.join(map(_shown, keys))}"
+                f"{identifier_of(name)} = {' | '.join(map(_shown, keys))}"
                 for name, keys in zip(self.attributes, self.keys, strict=True)
             )
             place = f"key {', '.join(parts)}"

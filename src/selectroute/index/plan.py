@@ -12,6 +12,7 @@ from collections import Counter
 from math import prod
 
 from selectroute.clauses.access import Equalities, Key
+from selectroute.topics.levels import TOPIC
 
 Attributes = tuple[str, ...]
 """The attributes of an access key, sorted: none (the scan list), one or two."""
@@ -81,7 +82,7 @@ def preferred(equalities: Equalities, statistics: Statistics, most: int = MAX_EN
         return tuple(keys)
     # Between equals, what the message says itself: all topics may have the same levels.
     ranked = sorted(
-        keys, key=lambda name: (statistics.crowding(name) * len(keys[name]), name[0] == "@", name)
+        keys, key=lambda name: (statistics.crowding(name) * len(keys[name]), name.startswith(TOPIC), name)
     )
     first, second = ranked[:2]
     if statistics.crowding(first) * len(keys[first]) < FEW:

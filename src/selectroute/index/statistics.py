@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectroute.index.snapshot import Snapshot
+from selectroute.selector.fields import identifier_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def statistics(snapshot: Snapshot) -> SnapshotStatistics:
     tables = snapshot.tables
     # Entries of each leaf: the entries before the group after its last, minus those before its first.
     sizes = np.diff(tables.entry_first[tables.group_first])
-    names = [attribute.name for attribute in snapshot.attributes]
+    names = [identifier_of(attribute.name) for attribute in snapshot.attributes]
     tuples = [AccessTuple((), 0, int(sizes[0]), int(sizes[0]))]
     for number, attributes in enumerate(tables.tuple_attributes.tolist()):
         slots = tables.slot_leaf[tables.slot_first[number] : tables.slot_first[number + 1]]

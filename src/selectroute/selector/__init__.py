@@ -16,10 +16,11 @@ what was expected there and a hint. No other exception leaves this stage, whatev
 this package must agree with it on every selector and message. Values are Java's (`values`: eight types,
 binary promotion, wrapping integers, floats of two widths), truth is Kleene's (`truth`), and NULL is what a
 message does not have. `like` matches patterns without any regular expression. `explain` shows the same
-evaluation as a tree with each truth, value and type seen.
+evaluation as a tree with each truth, value and type seen, and `sentences` says why.
 
 `printer` writes a tree back as canonical text, and ``parse(to_text(tree)) == tree``. `dialect` is a record
 of all that differs between dialects; nothing else in the package knows which dialect it serves.
+`dialect_table` puts the differences into words.
 
 `Selector` ties these together for one text, and `Message` holds what selectors read, with its form on the
 wire. The whole stage uses the standard library only.

@@ -276,6 +276,13 @@ DERIVED: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
 )
 """Every derived field, without its prefix: the names from which it is converted."""
 
+
+def identifier_of(attribute: str) -> str:
+    """Return the name by which selectors read an attribute of the index, a derived field or a property."""
+    name = attribute.removeprefix(PREFIX)
+    return name.partition(":")[0] if name in DERIVED else attribute
+
+
 SETTABLE: Final = frozenset({"JMSCorrelationID", "JMSReplyTo", "JMSType", "JMSXGroupID", "JMSXGroupSeq"})
 """The JMS names of the fields that an application may set: "only … can be set using the MQI" (seed 003)."""
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.fields import PREFIX, read
+from selectroute.selector.fields import DERIVED, PREFIX, read
 from selectroute.selector.names import INVALID_NAMES, breaches, check_property_names
 from selectroute.selector.source import SURROGATE
 from selectroute.selector.values import (
@@ -128,13 +128,14 @@ class Message:
 
         O(1); of the field `INVALID_NAMES` O(names) once.
         """
-        if not name.startswith(PREFIX):
-            return self._values.get(name)
-        if name == INVALID_NAMES:
-            if self._invalid_names is None:
-                self._invalid_names = bool(breaches(self._set_properties()))
-            return self._invalid_names
-        return read(name.removeprefix(PREFIX), self._values.get)
+        if name.startswith(PREFIX):
+            if name == INVALID_NAMES:
+                if self._invalid_names is None:
+                    self._invalid_names = bool(breaches(self._set_properties()))
+                return self._invalid_names
+            if name.removeprefix(PREFIX) in DERIVED:
+                return read(name.removeprefix(PREFIX), self._values.get)
+        return self._values.get(name)
 
     def _set_properties(self) -> list[str]:
         """The names of the properties that the message has: one that is NULL is not there."""

@@ -128,7 +128,7 @@ def value_text(result: Result) -> str:
     if result is MISMATCH:
         return "arithmetic on no number"
     if isinstance(result, Truth | Void):
-        return result.name
+        return result.name  # pragma: no cover - a condition is shown by its truth
     if isinstance(result, str):
         shown = literal_text(result[:SHOWN])
         shown = shown if shown.isprintable() else ascii(result[:SHOWN])

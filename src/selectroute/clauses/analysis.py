@@ -1,0 +1,258 @@
+"""What can be said of a selector before any message comes: how it is indexed, and what is probably a mistake.
+
+A selector that can never be true is valid and matches nothing (seed 002 has a reason code for it), so all of
+this is advice. A warning is only given where it is certain: see `outcomes`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from selectroute.clauses.access import equalities, scan_reason
+from selectroute.clauses.normal_form import clauses_of
+from selectroute.clauses.outcomes import Leaf, Outcomes, outcomes_by_name, satisfiable, truths
+from selectroute.clauses.predicate import Clause, Condition, Missing, OneOf, Test
+from selectroute.clauses.samples import domain
+from selectroute.selector.ast import And, Expr, postorder
+from selectroute.selector.dialect import Dialect
+from selectroute.selector.dialect import dialect as dialect_named
+from selectroute.selector.fields import identifier_of
+from selectroute.selector.printer import to_text
+from selectroute.selector.selector import Selector
+from selectroute.selector.sentences import printable
+from selectroute.selector.source import Span, excerpt, position
+from selectroute.selector.truth import Truth
+
+MQRC_SELECTOR_ALWAYS_FALSE: Final = 2504
+
+ALWAYS_FALSE: Final = "always-false"
+ALWAYS_TRUE: Final = "always-true"
+CONTRADICTORY: Final = "contradictory-equalities"
+IMPOSSIBLE: Final = "impossible-comparison"
+NOT_INDEXABLE: Final = "not-indexable"
+
+SHOWN: Final = 1_000
+"""How many characters of a canonical text people are shown; data has it whole."""
+
+MAX_WARNINGS: Final = 32
+"""The most warnings about parts of one selector: what is generated repeats its mistakes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorWarning:
+    """One thing that is probably a mistake: its kind, a sentence, where it is, the MQ reason code if any."""
+
+    kind: str
+    sentence: str
+    span: Span
+    reason: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How clauses of the selector are found: under the values of these attributes, or by a scan."""
+
+    attributes: tuple[str, ...]
+    reason: str | None
+    """Why they are judged for every message; None if they are not."""
+
+    clauses: int
+    """How many clauses are found so."""
+
+    def __str__(self) -> str:
+        way = ", ".join(self.attributes) if self.reason is None else f"every message: {self.reason}"
+        return way if self.clauses == 1 else f"{way} ({self.clauses:,} clauses)"
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What is known of a valid selector. ``str()`` renders it for people, `to_dict` gives it as data."""
+
+    text: str
+    dialect: str
+    canonical: str
+    identifiers: tuple[str, ...]
+    access: tuple[Access, ...]
+    """How its clauses are found; empty if no message can satisfy one."""
+
+    warnings: tuple[SelectorWarning, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data; offset and length count code points, line and column start at 1."""
+        return {
+            "dialect": self.dialect,
+            "canonical": self.canonical,
+            "identifiers": list(self.identifiers),
+            "access": [
+                {"attributes": list(one.attributes), "reason": one.reason, "clauses": one.clauses}
+                for one in self.access
+            ],
+            "warnings": list(map(self._warning, self.warnings)),
+        }
+
+    def _warning(self, warning: SelectorWarning) -> dict[str, Any]:
+        line, column = position(self.text, warning.span.start)
+        return {
+            "kind": warning.kind,
+            "message": warning.sentence,
+            "offset": warning.span.start,
+            "length": warning.span.end - warning.span.start,
+            "line": line,
+            "column": column,
+            "reason": warning.reason,
+        }
+
+    def _lines(self) -> Iterator[str]:
+        canonical = printable(self.canonical, SHOWN)
+        yield f"canonical  {canonical}" if canonical else "no selector: every message matches"
+        yield f"reads      {printable(', '.join(self.identifiers), SHOWN) or 'no property'}"
+        for one in self.access:
+            yield f"found by   {printable(str(one), SHOWN)}"
+        for warning in self.warnings:
+            code = "" if warning.reason is None else f" (reason {warning.reason})"
+            yield f"warning    {warning.kind}: {warning.sentence}{code}"
+            if warning.span != (0, len(self.text)):
+                yield from (f"           {line}" for line in excerpt(self.text, warning.span))
+
+
+def check(text: str, dialect: str = "jms") -> Analysis:
+    """Return what is known of a selector before any message comes: how it is indexed, and warnings.
+
+    >>> [warning.kind for warning in check("JMSPriority > 9 OR color = 'red'").warnings]
+    ['impossible-comparison']
+
+    Raises InvalidSelectorError for a text that is none, UnknownDialectError.
+    """
+    return analyse(Selector(text, dialect))
+
+
+def analyse(selector: Selector) -> Analysis:
+    """Return what is known of a selector. O(n), and a bounded search for what is never or always true."""
+    dialect = dialect_named(selector.dialect)
+    clauses = clauses_of(selector.expression, dialect)
+    known = {} if selector.expression is None else outcomes_by_name(selector.expression, dialect)
+    possible = satisfiable((one for one in clauses if equalities(one).satisfiable), known, dialect)
+    warnings: tuple[SelectorWarning, ...] = ()
+    if selector.expression is not None:
+        warnings = tuple(_warnings(selector.expression, len(selector.text), possible, known, dialect))
+    if any(warning.kind == ALWAYS_FALSE for warning in warnings):
+        possible = []
+    return Analysis(
+        selector.text,
+        selector.dialect,
+        selector.canonical,
+        selector.identifiers,
+        _access(possible),
+        warnings,
+    )
+
+
+def _access(clauses: list[Clause]) -> tuple[Access, ...]:
+    counts: Counter[tuple[tuple[str, ...], str | None]] = Counter()
+    for clause in clauses:
+        attributes = tuple(map(identifier_of, sorted(equalities(clause).keys)))
+        counts[attributes, None if attributes else scan_reason(clause)] += 1
+    return tuple(Access(*way, count) for way, count in counts.items())
+
+
+def _warnings(
+    expr: Expr, length: int, possible: list[Clause], known: Mapping[str, Outcomes], dialect: Dialect
+) -> Iterator[SelectorWarning]:
+    whole = Span(0, length)
+    verdicts = truths(expr, known, dialect) if possible else frozenset[Truth]()
+    never = not possible or (verdicts is not None and Truth.TRUE not in verdicts)
+    always = verdicts == frozenset({Truth.TRUE})
+    if never:
+        sentence = "no message can satisfy the selector"
+        yield SelectorWarning(ALWAYS_FALSE, sentence, whole, MQRC_SELECTOR_ALWAYS_FALSE)
+    if always:
+        sentence = "every message satisfies the selector"
+        if dialect.name_rules:
+            sentence += " whose properties have valid names"
+        yield SelectorWarning(ALWAYS_TRUE, sentence, whole)
+    parts = [
+        *islice(_contradictions(expr, known), MAX_WARNINGS),
+        *islice(_impossible(known, dialect), MAX_WARNINGS),
+    ]
+    yield from sorted(parts, key=lambda warning: warning.span)[:MAX_WARNINGS]
+    if not never and not always:
+        yield from _not_indexable(whole, possible)
+
+
+def _not_indexable(whole: Span, clauses: list[Clause]) -> Iterator[SelectorWarning]:
+    reasons: dict[str, Span] = {}
+    for clause in clauses:
+        if not equalities(clause).keys:
+            judged = [one.predicate.expr for one in clause.literals if isinstance(one.predicate, Condition)]
+            reasons.setdefault(scan_reason(clause), judged[0].span if judged else whole)
+    for reason, span in reasons.items():
+        part = "the selector" if len(clauses) == 1 else "a part of the selector"
+        yield SelectorWarning(NOT_INDEXABLE, f"{part} is judged for every message: {reason}", span)
+
+
+def _impossible(known: Mapping[str, Outcomes], dialect: Dialect) -> Iterator[SelectorWarning]:
+    for name, outcomes in known.items():
+        described = domain(name, dialect).described
+        never = (
+            f"no value of `{name}` makes"
+            if described is None
+            else f"`{name}` is {described}, which never makes"
+        )
+        for number, leaf in enumerate(outcomes.leaves):
+            if not outcomes.true_rows(number):
+                yield SelectorWarning(IMPOSSIBLE, f"{never} this true", leaf.node.span)
+
+
+def _contradictions(expr: Expr, known: Mapping[str, Outcomes]) -> Iterator[SelectorWarning]:
+    """Equalities of one name, joined by AND, that no value satisfies together."""
+    places = {
+        id(leaf.node): (outcomes, number)
+        for outcomes in known.values()
+        for number, leaf in enumerate(outcomes.leaves)
+        if _is_equality(leaf) and outcomes.true_rows(number)
+    }
+    inner: set[int] = set()
+    for node in reversed(list(postorder(expr))):  # the outermost AND before those in its parentheses
+        if not isinstance(node, And) or id(node) in inner:
+            continue
+        together: dict[str, tuple[frozenset[int], list[int]]] = {}
+        waiting: list[Expr] = [node]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, And):
+                inner.add(id(part))
+                waiting += reversed(part.operands)
+            elif id(part) in places:
+                outcomes, number = places[id(part)]
+                true = outcomes.true_rows(number)
+                left, before = together.get(outcomes.name, (true, []))
+                if left & true:
+                    together[outcomes.name] = left & true, [*before, number]
+                else:
+                    yield _contradiction(outcomes, before, number)
+
+
+def _contradiction(outcomes: Outcomes, before: list[int], number: int) -> SelectorWarning:
+    true = outcomes.true_rows(number)
+    other = next((one for one in before if not outcomes.true_rows(one) & true), before[0])
+    nodes = [outcomes.leaves[one].node for one in sorted((other, number))]
+    first, second = (printable(to_text(node), 40) for node in nodes)
+    sentence = f"no value of `{outcomes.name}` makes both `{first}` and `{second}` true"
+    return SelectorWarning(CONTRADICTORY, sentence, Span(nodes[0].span.start, nodes[1].span.end))
+
+
+def _is_equality(leaf: Leaf) -> bool:
+    match leaf.predicates:
+        case (Test(op="="),) | (OneOf(negated=False),):
+            return True
+        case (Missing(),):
+            return not getattr(leaf.node, "negated", False)
+        case _:
+            return False

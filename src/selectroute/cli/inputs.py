@@ -1,0 +1,148 @@
+"""What commands read: lines of a file or of standard input, strict UTF-8, of bounded length; messages."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, Final, NamedTuple, NoReturn
+
+import typer
+
+from selectroute.selector import Message, MessageError, SelectRouteError
+
+MAX_LINE: Final = 4 << 20
+"""Characters in a line: a selector of the largest configurable size, escaped, and what stands beside it."""
+
+NOT_FOUND: Final = 3
+"""The exit code for a file that cannot be read."""
+
+
+@contextmanager
+def opened(name: str) -> Iterator[Iterator[str]]:
+    """The lines of a file, or of standard input for ``-``, strict UTF-8 whatever the locale."""
+    if name == "-":
+        if sys.stdin is None:
+            raise SelectRouteError("standard input is closed")
+        stdin = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
+        try:
+            yield _lines(stdin, "standard input")
+        finally:
+            stdin.detach()  # closing it is the interpreter's
+        return
+    try:
+        file = open(name, encoding="utf-8")  # noqa: SIM115  # closed below; its errors are not those of reading
+    except OSError as error:
+        print(f"selectroute: {name} cannot be read: {error.strerror}", file=sys.stderr)
+        raise typer.Exit(NOT_FOUND) from error
+    with file:
+        yield _lines(file, name)
+
+
+def _lines(file: io.TextIOWrapper, name: str) -> Iterator[str]:
+    number = 0
+    try:
+        while line := file.readline(MAX_LINE + 1):  # no more of a line is ever held
+            number += 1
+            if len(line) > MAX_LINE:
+                raise SelectRouteError(f"{name}, line {number:,}: it has more than {MAX_LINE:,} characters")
+            yield line
+    except UnicodeDecodeError as error:
+        raise SelectRouteError(f"{name} is not UTF-8: {error.reason}") from error
+    except OSError as error:
+        raise SelectRouteError(f"{name} cannot be read: {error.strerror}") from error
+
+
+class Given(NamedTuple):
+    """One message as it was given: the number of its line (None of one given whole), its JSON on one line."""
+
+    line: int | None
+    text: str
+    message: Message
+
+
+class BadMessageError(SelectRouteError):
+    """A line that is no message; says which line, and why."""
+
+
+@contextmanager
+def opened_messages(source: str, skip_bad: bool = False) -> Iterator[Iterator[Given]]:
+    """The messages of a source: JSON itself, a file of one message or of one a line, ``-`` for such a file on
+    standard input.
+
+    What is no message raises BadMessageError; with `skip_bad` it is reported on standard error instead.
+    """
+    if source.lstrip().startswith("{"):
+        yield iter([_message("the message", None, source, _json(source))])
+        return
+    with opened(source) as lines:
+        yield _messages(lines, "standard input" if source == "-" else source, skip_bad)
+
+
+def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given]:
+    """Read one message a line, or one that goes over all lines."""
+    start = list(_upto_first(lines))
+    if start and isinstance(error := _json(start[-1]), _NoJson) and error.at_end:
+        size = sum(map(len, start))
+        for line in lines:
+            start.append(line)
+            size += len(line)
+            if size > MAX_LINE:
+                break
+        else:
+            whole = _json("".join(start))
+            if not isinstance(whole, _NoJson) or not skip_bad:
+                yield _message(name, None, "".join(start), whole)
+                return
+    for number, line in enumerate(chain(start, lines), start=1):
+        if line.strip():
+            try:
+                yield _message(f"{name}, line {number:,}", number, line, _json(line))
+            except BadMessageError as error:
+                if not skip_bad:
+                    raise
+                print(f"selectroute: {error}", file=sys.stderr)
+
+
+def _upto_first(lines: Iterator[str]) -> Iterator[str]:
+    """The lines up to the first that is not blank."""
+    for line in lines:
+        yield line
+        if line.strip():
+            return
+
+
+class _NoJson(NamedTuple):
+    """Why a text is no JSON; whether it only ends too early."""
+
+    reason: str
+    at_end: bool
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        return _NoJson(f"{error.msg} at {line}column {error.colno}", error.pos >= len(text.rstrip()))
+    except (ValueError, RecursionError) as error:  # a number of too many digits, too many brackets
+        return _NoJson(str(error), False)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f'{name} is no number of JSON; write {{"type": "double", "value": "{name}"}}')
+
+
+def _message(place: str, line: int | None, text: str, data: Any) -> Given:
+    if isinstance(data, _NoJson):
+        raise BadMessageError(f"{place}: this is no JSON: {data.reason}")
+    try:
+        message = Message.from_json(data)
+    except MessageError as error:
+        raise BadMessageError(f"{place}: {error}") from error
+    # Escaped, so that it is the same JSON whatever the encoding of standard output.
+    as_given = line is not None and text.isascii()
+    return Given(line, text.strip() if as_given else json.dumps(data), message)

@@ -1,0 +1,253 @@
+"""``selectroute selector check | explain | match | dialects``: selectors and messages without any index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from selectroute.cli.inputs import Given, opened, opened_messages
+from selectroute.selector import DIALECTS, Explanation, InvalidSelectorError, Selector, Truth
+from selectroute.selector.dialect import UnknownDialectError
+from selectroute.selector.dialect import dialect as dialect_named
+from selectroute.selector.sentences import printable
+
+app = typer.Typer(no_args_is_help=True, help="Check, explain and match selectors; compare the dialects.")
+
+NONE_MATCHED: Final = 1
+INVALID_SELECTOR: Final = 5
+
+
+_Add = Callable[[str], None]
+
+
+class Output(StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+    ndjson = "ndjson"
+
+
+class TableOutput(StrEnum):
+    """How the table of dialects is printed."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+
+
+def _known(name: str) -> str:
+    try:
+        return dialect_named(name).name
+    except UnknownDialectError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+OutputOption = Annotated[
+    Output,
+    typer.Option("-o", "--output", help="For people, as one JSON document, or as one JSON object a line."),
+]
+DialectOption = Annotated[
+    str,
+    typer.Option(
+        help=f"One of {', '.join(DIALECTS)}; see `selector dialects`.",
+        envvar="SELECTROUTE_DIALECT",
+        callback=_known,
+    ),
+]
+SelectorArgument = Annotated[
+    str, typer.Argument(help="A selector; after -- if it begins with a dash.", show_default=False)
+]
+MessagesArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MESSAGES",
+        help="A message as JSON, a file with one message or one a line, or - for standard input.",
+        show_default=False,
+    ),
+]
+SkipOption = Annotated[bool, typer.Option("--skip-bad", help="Report lines that are no message, and go on.")]
+
+
+@app.command()
+def check(
+    selector: Annotated[
+        str | None,
+        typer.Argument(help="A selector; - reads one a line from standard input.", show_default=False),
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option(help="Check the selectors of a file, one a line.", show_default=False)
+    ] = None,
+    dialect: DialectOption = "jms",
+    output: OutputOption = Output.table,
+) -> None:
+    """Say whether a selector is valid, what it reads, how it is indexed, and what is probably a mistake.
+
+    selectroute selector check "JMSPriority > 9 OR color = 'red'"
+
+    Exit code 5 if it is invalid, or one of several is.
+    """
+    if (selector is None) == (file is None):
+        raise typer.BadParameter("give a selector, - or --file", param_hint="SELECTOR")
+    valid = True
+    if file is None and selector is not None and selector != "-":
+        with _records(output, several=False) as add:
+            valid = _checked(None, selector, dialect, output, add)
+    else:
+        with opened(file or "-") as lines, _records(output, several=True) as add:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    valid &= _checked(number, line.rstrip("\r\n"), dialect, output, add)
+    if not valid:
+        raise typer.Exit(INVALID_SELECTOR)
+
+
+def _checked(line: int | None, text: str, dialect: str, output: Output, add: _Add) -> bool:
+    from selectroute.clauses.analysis import check as analysis_of
+
+    data: dict[str, Any] = {"selector": text} if line is None else {"line": line, "selector": text}
+    try:
+        found = analysis_of(text, dialect)
+    except InvalidSelectorError as error:
+        valid, shown = False, str(error)
+        data |= {"valid": False, "error": error.to_dict()}
+    else:
+        valid, shown = True, str(found)
+        data |= {"valid": True, **found.to_dict()}
+    if output is Output.table:
+        add(shown if line is None else f"line {line:,}: {printable(text)}\n{_indented(shown)}\n")
+    else:
+        add(json.dumps(data))
+    return valid
+
+
+@app.command()
+def explain(
+    selector: SelectorArgument,
+    messages: MessagesArgument,
+    dialect: DialectOption = "jms",
+    output: OutputOption = Output.table,
+    skip_bad: SkipOption = False,
+) -> None:
+    """Show why a selector is true, false or unknown for messages: each truth, value and type, and why.
+
+    selectroute selector explain "weight > 2500" '{"properties": {"weight": "3000"}}'
+    """
+    judged = Selector(selector, dialect)
+    with _given(messages, skip_bad, output) as (found, add):
+        for one in found:
+            explanation = judged.explain(one.message)
+            if output is not Output.table:
+                add(_as_json(one, explanation))
+            elif one.line is None:
+                add(str(explanation))
+            else:
+                verdict = "matches" if explanation.truth is Truth.TRUE else "does not match"
+                add(f"line {one.line:,} {verdict}\n{_indented(str(explanation))}\n")
+
+
+def _as_json(one: Given, explanation: Explanation) -> str:
+    matched = explanation.truth is Truth.TRUE
+    head = {"matched": matched, "sentences": list(explanation.sentences)}
+    if one.line is not None:
+        head = {"line": one.line, **head}
+    return f'{json.dumps(head)[:-1]}, "explanation": {explanation.to_json()}}}'
+
+
+@app.command()
+def match(
+    selector: SelectorArgument,
+    messages: MessagesArgument,
+    dialect: DialectOption = "jms",
+    output: OutputOption = Output.table,
+    skip_bad: SkipOption = False,
+) -> None:
+    """Print the messages that a selector selects: their lines and ids, or with -o ndjson themselves.
+
+    selectroute selector match "weight > 2500" messages.jsonl -o ndjson
+
+    Exit code 1 if there is none.
+    """
+    judged = Selector(selector, dialect)
+    matched = total = 0
+    with _given(messages, skip_bad, output) as (found, add):
+        for one in found:
+            total += 1
+            if judged.matches(one.message):
+                matched += 1
+                add(_named(one) if output is Output.table else one.text)
+        if output is Output.table:
+            add(f"{matched:,} of {total:,} messages")
+    if not matched:
+        raise typer.Exit(NONE_MATCHED)
+
+
+def _named(one: Given) -> str:
+    """The line of a message, and what tells it apart for people."""
+    id_, topic = one.message.value("JMSMessageID"), one.message.topic
+    parts = [
+        "the message" if one.line is None else f"line {one.line:,}",
+        "" if id_ is None else printable(str(id_)),
+        "" if topic is None else f"on {printable(topic)}",
+    ]
+    return "  ".join(filter(None, parts))
+
+
+@app.command()
+def dialects(
+    output: Annotated[
+        TableOutput,
+        typer.Option("-o", "--output", help="For people, as JSON, or as a table of Markdown."),
+    ] = TableOutput.table,
+) -> None:
+    """Show every difference between the dialects, each with the document that specifies it.
+
+    selectroute selector dialects -o markdown
+    """
+    from selectroute.selector.dialect_table import rows, to_markdown
+
+    if output is TableOutput.json:
+        print(json.dumps([row._asdict() for row in rows()]))
+    elif output is TableOutput.markdown:
+        print(to_markdown())
+    else:
+        table = Table("", *DIALECTS, box=None, show_lines=True, padding=(0, 2, 1, 0))
+        for row in rows():
+            cells = (cell.replace("`", "").replace("**", "") for cell in row.cells.values())
+            table.add_row(row.title.replace("`", ""), *cells)
+        Console(highlight=False, markup=False).print(table)
+
+
+@contextmanager
+def _records(output: Output, several: bool) -> Iterator[_Add]:
+    """Print records one after the other; as JSON, several are one array, which an error leaves open."""
+    array = several and output is Output.json
+    count = 0
+
+    def add(record: str) -> None:
+        nonlocal count
+        print(f"{',' if count else '['}\n{record}" if array else record, end="" if array else "\n")
+        count += 1
+
+    yield add
+    if array:
+        print("\n]" if count else "[]")
+
+
+@contextmanager
+def _given(messages: str, skip_bad: bool, output: Output) -> Iterator[tuple[Iterator[Given], _Add]]:
+    several = not messages.lstrip().startswith("{")
+    source: AbstractContextManager[Iterator[Given]] = opened_messages(messages, skip_bad)
+    with source as found, _records(output, several) as add:
+        yield found, add
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
