@@ -104,7 +104,10 @@ def test_headers_take_the_type_of_their_name():
         ({"properties": {"weight": {"type": "float", "value": "nan"}}}, "properties.weight"),
         ({"properties": {"weight": {"type": "string", "value": 1}}}, "properties.weight"),
         ({"properties": {"weight": {"type": "boolean", "value": 1}}}, "properties.weight"),
-        ({"properties": {"weight": {"type": "bytes", "value": "00"}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "bytes", "value": "0"}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "bytes", "value": "0 0 "}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "bytes", "value": "0g"}}}, "properties.weight"),
+        ({"properties": {"weight": {"type": "bytes", "value": 0}}}, "properties.weight"),
         ({"properties": {"weight": {"type": [], "value": "00"}}}, "properties.weight"),
         ({"properties": {"weight": {"type": "int"}}}, "properties.weight"),
         ({"properties": {"weight": {"type": "int", "value": 1, "unit": "kg"}}}, "properties.weight"),
@@ -172,7 +175,8 @@ def test_the_constructor_checks_as_the_wire_does():
     wrong: list[dict[str, Any]] = [{"properties": [("a", 1)]}, {"headers": 5}]
     for arguments in (
         *wrong,
-        {"properties": {"a": b"x"}},
+        {"properties": {"a": object()}},
+        {"headers": {"JMSType": b"x"}},
         {"headers": {"JMSType": 1}},
         {"topic": 1},
         {"body": 1},

@@ -31,17 +31,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from selectroute.clauses.guard import guard_of, implied
 from selectroute.clauses.predicate import (
     Clause,
     Condition,
     Literal,
-    Matches,
-    Missing,
     OneOf,
     Predicate,
-    Sound,
     Test,
 )
+from selectroute.clauses.simple import comparisons_of, of_one_property, simple_predicate
 from selectroute.selector import ast
 from selectroute.selector.ast import Expr
 from selectroute.selector.dialect import Dialect
@@ -58,12 +57,10 @@ MAX_LITERALS = 8_192
 TOO_LARGE = f"its normal form exceeds {MAX_CLAUSES} clauses or {MAX_LITERALS} literals"
 NOT_ONE_PROPERTY = "it does not compare one property with a constant"
 
-_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CONDITIONAL = ast.CONDITIONS
 _POLARITIES = (True, False)
 
 _Conjunction = tuple[Literal, ...]
-_Simple = Test | OneOf | Matches | Missing
 
 
 class _Kind(Enum):
@@ -130,57 +127,11 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
     conjunctions = _expand(nodes, dialect)
     if dialect.unlike_types is not VOID:
         return conjunctions
-    guard = _guard(expr, dialect)
+    guard = guard_of(expr, dialect)
     return [
-        literals if _implied(guard, literals) else (*literals, Literal(guard, True))
+        literals if implied(guard, literals) else (*literals, Literal(guard, True))
         for literals in conjunctions
     ]
-
-
-def _guard(expr: Expr, dialect: Dialect) -> Sound:
-    """What must hold for no operation of the selector to be VOID. O(its size)."""
-    types: dict[str, frozenset[str]] = {}
-    conditions: dict[Expr, None] = {}
-    waiting = [expr]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.And | ast.Or | ast.Not):
-            waiting += reversed(ast.children(node))
-            continue
-        found = [simple_predicate(part, dialect) for part in _parts(node)]
-        for one in found:
-            if one is None:
-                conditions[node] = None
-            elif not isinstance(one[0], Missing):
-                kind = frozenset({one[0].kind})
-                types[one[0].name] = types.get(one[0].name, kind) & kind
-    return Sound(tuple(types.items()), tuple(conditions), dialect)
-
-
-def _parts(node: Expr) -> Sequence[Expr]:
-    """A condition as the simpler ones of which each is VOID exactly when the condition is: mostly itself."""
-    if isinstance(node, ast.Literal):
-        return ()
-    if isinstance(node, ast.Between) and _of_one_property(node):
-        return comparisons_of(node)
-    return (node,)
-
-
-def _implied(guard: Sound, literals: _Conjunction) -> bool:
-    """Whether literals that hold show by themselves that no operation is VOID."""
-    judged = {id(literal.predicate.expr) for literal in literals if isinstance(literal.predicate, Condition)}
-    kinds = {}
-    for predicate in (literal.predicate for literal in literals):
-        if isinstance(predicate, Test | OneOf | Matches):
-            kinds[predicate.name] = predicate.kind
-    absent = {
-        literal.predicate.name
-        for literal in literals
-        if isinstance(literal.predicate, Missing) and literal.wanted
-    }
-    return judged.issuperset(map(id, guard.conditions)) and all(
-        name in absent or kinds.get(name) in allowed for name, allowed in guard.types
-    )
 
 
 # ---- 1. expression to connectives over predicates
@@ -224,7 +175,7 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node] | None:
     def between(node: ast.Between) -> _Node:
         if dialect.between_on_null is None:
             parts = [comparison(part) for part in comparisons_of(node)]
-        elif not _of_one_property(node):
+        elif not of_one_property(node):
             return whole(node)
         else:
             parts = [comparison(part) for part in comparisons_of(node)]
@@ -281,16 +232,6 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node] | None:
     return None if void else order
 
 
-def comparisons_of(node: ast.Between) -> tuple[ast.Comparison, ast.Comparison]:
-    """The two comparisons that [NOT] BETWEEN is equivalent to (seed 004)."""
-    ops: tuple[ast.ComparisonOp, ast.ComparisonOp] = ("<", ">") if node.negated else (">=", "<=")
-    lower, upper = ops
-    return (
-        ast.Comparison(lower, node.operand, node.low, span=node.span),
-        ast.Comparison(upper, node.operand, node.high, span=node.span),
-    )
-
-
 def _conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
     """The literals of a plain AND of predicates, their negations and BETWEEN; ``None`` of anything else."""
     literals: list[Literal] = []
@@ -307,37 +248,6 @@ def _conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
             predicate, holds = one
             literals.append(Literal(predicate, holds is not negated))
     return literals
-
-
-def simple_predicate(node: Expr, dialect: Dialect) -> tuple[_Simple, bool] | None:
-    """A condition on one property as a predicate and the truth of it that the condition stands for, if it is
-    one.
-    """
-    fields = dialect.fields
-    match node:
-        case ast.Comparison(op, ast.Identifier(name), ast.Literal(value)):
-            return Test(fields.get(name, name), op, value, dialect), True
-        case ast.Comparison(op, ast.Literal(value), ast.Identifier(name)):
-            return Test(fields.get(name, name), _MIRRORED[op], value, dialect), True
-        case ast.Identifier(name):
-            return Test(fields.get(name, name), "=", True, dialect), True
-        case ast.In(ast.Identifier(name), values, negated):
-            return OneOf(fields.get(name, name), tuple(sorted(set(values))), negated, dialect), True
-        case ast.Like(ast.Identifier(name), pattern, escape, negated):
-            return Matches(fields.get(name, name), pattern, escape, negated, dialect), True
-        case ast.IsNull(ast.Identifier(name), negated):
-            return Missing(fields.get(name, name)), not negated
-        case _:
-            return None
-
-
-def _of_one_property(node: ast.Between) -> bool:
-    """Whether a BETWEEN is of an identifier and two literals."""
-    return (
-        isinstance(node.operand, ast.Identifier)
-        and isinstance(node.low, ast.Literal)
-        and isinstance(node.high, ast.Literal)
-    )
 
 
 def _merge_equalities(

@@ -15,9 +15,9 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from selectroute.clauses.normal_form import comparisons_of, simple_predicate
 from selectroute.clauses.predicate import Clause, Matches
 from selectroute.clauses.samples import Sample, Simple, domain, mentioned_numbers, samples
+from selectroute.clauses.simple import comparisons_of, simple_predicate
 from selectroute.selector import ast
 from selectroute.selector.ast import Expr
 from selectroute.selector.dialect import Dialect

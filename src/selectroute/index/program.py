@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sized
 from itertools import accumulate, chain
 
 from selectroute.clauses.access import FALSE, TRUE, Key, literal_keys
-from selectroute.clauses.normal_form import comparisons_of, simple_predicate
 from selectroute.clauses.predicate import (
     Condition,
     Levels,
@@ -23,6 +22,7 @@ from selectroute.clauses.predicate import (
     Sound,
     Test,
 )
+from selectroute.clauses.simple import comparisons_of, simple_predicate
 from selectroute.index import tables as t
 from selectroute.selector import ast
 from selectroute.selector.check import BOOLEAN, BYTES, NUMBER, STRING

@@ -4,19 +4,23 @@
 
 A subscriber writes a selector, such as ``JMSType = 'car' AND color = 'blue' AND weight > 2500``. `tokens`
 cuts the text into words, numbers and symbols with one compiled pattern; `numbers` reads Java's numeric
-literals exactly and `names` knows which characters Java allows in an identifier. `parser` builds an `ast`
-tree by operator precedence with explicit stacks: any depth of nesting is fine, and a million selectors are
-read when a broker starts, so it is quick. Every node keeps its span in the text. `check` rejects on the way
-what no message could make well-typed, such as ``'a' < 'b'``.
+literals exactly, and `names` knows which characters Java allows in an identifier and which names IBM MQ
+allows a property. `parser` builds an `ast` tree by operator precedence with explicit stacks: any depth of
+nesting is fine, and a million selectors are read when a broker starts, so it is quick. Every node keeps its
+span in the text. `check` rejects on the way what no message could make well-typed, such as ``'a' < 'b'``, and
+`limits` what is too large, before there is a tree.
 
 What is wrong with a text is an `InvalidSelectorError`: a kind out of one table in `errors`, the exact span,
-what was expected there and a hint. No other exception leaves this stage, whatever the text.
+what was expected there, a hint, and the one edit that mends it, if there is one. No other exception leaves
+this stage, whatever the text.
 
 `evaluate` is the meaning. It reads like the standard, rule by rule, and is slow; every faster engine of
 this package must agree with it on every selector and message. Values are Java's (`values`: eight types,
-binary promotion, wrapping integers, floats of two widths), truth is Kleene's (`truth`), and NULL is what a
-message does not have. `like` matches patterns without any regular expression. `explain` shows the same
-evaluation as a tree with each truth, value and type seen, and `sentences` says why.
+binary promotion, wrapping integers, floats of two widths) and byte strings, truth is Kleene's (`truth`), and
+NULL is what a message does not have. Where a dialect says that "the complete selector is always false", an
+operation is VOID, and so is all that it is part of. `like` matches patterns without any regular expression.
+`fields` are what a message has under several names. `explain` shows the same evaluation as a tree with each
+truth, value and type seen, and `sentences` says why.
 
 `printer` writes a tree back as canonical text, and ``parse(to_text(tree)) == tree``. `dialect` is a record
 of all that differs between dialects; nothing else in the package knows which dialect it serves.

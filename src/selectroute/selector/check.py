@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from selectroute.selector.ast import Arithmetic, Comparison, Expr, Identifier, Literal, Unary
+from selectroute.selector.ast import Arithmetic, Comparison, Expr, Identifier, Literal, MatchId, Unary
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.errors import Fault
+from selectroute.selector.fields import id_from_text
 from selectroute.selector.values import Int, Long
 
 NUMBER: Final = "number"
@@ -39,6 +40,19 @@ def condition(node: Expr, dialect: Dialect) -> None:
         raise Fault("not-a-condition", node.span, ("a condition",))
     if not dialect.bare_conditions and isinstance(node, Identifier | Literal):
         raise Fault("not-in-dialect", node.span, hint="compare it with something")
+
+
+def whole(expression: Expr, dialect: Dialect) -> Expr:
+    """Check a whole selector; return it, as a match of ids where it compares one with an ``ID:`` string."""
+    condition(expression, dialect)
+    match expression:
+        case Comparison("=", Identifier(name) as identifier, Literal(value)) | Comparison(
+            "=", Literal(value), Identifier(name) as identifier
+        ) if name in dialect.id_fields:
+            octets = id_from_text(value)
+            if octets is not None:
+                return MatchId(identifier, octets, expression.span)
+    return expression
 
 
 def number(node: Expr) -> None:

@@ -9,8 +9,6 @@ chain of ANDs or ORs stays on the stack until it ends and becomes one node.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from itertools import pairwise
 from typing import Final, NoReturn, cast
 
 from selectroute.selector import check
@@ -28,7 +26,6 @@ from selectroute.selector.ast import (
     Like,
     Literal,
     LiteralValue,
-    MatchId,
     Not,
     Or,
     Sign,
@@ -36,7 +33,6 @@ from selectroute.selector.ast import (
 )
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.errors import Fault, Fix, InvalidSelectorError
-from selectroute.selector.fields import id_from_text
 from selectroute.selector.like import compile_like
 from selectroute.selector.limits import UNLIMITED, Limits, check_length, check_size
 from selectroute.selector.numbers import LONG_MIN_MAGNITUDE
@@ -44,6 +40,7 @@ from selectroute.selector.printer import literal_text
 from selectroute.selector.source import Span
 from selectroute.selector.tokens import BYTES, END, NAME, NUMBER, STRING, Token, tokenize
 from selectroute.selector.values import Long, negate
+from selectroute.selector.vocabulary import INFIX, check_words, had, misspelt, null_test, readable
 
 # Binding powers. A parenthesis, like the bottom of the stack, holds back everything.
 OPEN, OR, AND, NOT, COMPARE, ADD, MULTIPLY, SIGN = range(8)
@@ -58,9 +55,6 @@ BINARY: Final = {
 AFTER_NAME: Final = ("BETWEEN", "IN", "LIKE")  # each may have NOT before it
 AFTER_CONDITION: Final = frozenset({"AND", "OR", ")", END})
 COMPARING: Final = frozenset({"NOT", "IS", *AFTER_NAME} | {op for op in BINARY if BINARY[op] == COMPARE})
-
-INFIX: Final = ("AND", "OR", "BETWEEN", "IN", "LIKE", "IS", "NOT")
-"""Words that stand where a misspelt one stood after an operand."""
 
 LONGEST_MENDED: Final = 100_000
 """Fixes of longer texts are not tried: each try reads the text again."""
@@ -95,7 +89,7 @@ def _parse(text: str, dialect: Dialect, limits: Limits) -> Expr:
     tokens = tokenize(text, dialect)
     check_size(tokens, limits)
     if dialect.lacks:
-        _check_words(tokens, dialect)
+        check_words(tokens, dialect)
     return _Parser(tokens, dialect).selector()
 
 
@@ -108,27 +102,6 @@ def _mending(fixes: tuple[Fix, ...], text: str, dialect: Dialect, limits: Limits
             continue
         return fix
     return None
-
-
-def _check_words(tokens: list[Token], dialect: Dialect) -> None:
-    """Raise a Fault for a symbol or reserved word that the dialect lacks; a sign that touches its number is
-    none.
-    """
-    before = None
-    for (kind, _, start, end), (after, _, next_start, _) in pairwise(tokens):
-        signs = dialect.signs_touch and before == "=" and after is NUMBER and end == next_start
-        if kind in dialect.lacks and not (signs and kind in ("+", "-")):
-            raise Fault("not-in-dialect", Span(start, end), _instead(before))
-        before = kind
-
-
-def _instead(before: str | None) -> tuple[str, ...]:
-    """What may stand after this token, where a dialect without conditions but ``=`` and IS NULL lacks one."""
-    if before is NAME:
-        return ("'='", "IS")
-    if before == "IS" or before == "=":
-        return ("NULL",) if before == "IS" else ("a literal",)
-    return ("a name",) if before in (None, "AND") else ("AND", "the end")
 
 
 class _Parser:
@@ -148,19 +121,7 @@ class _Parser:
         while self._operator():
             self._operand()
         (expression,) = self.operands
-        check.condition(expression, self.dialect)
-        return self._match_id(expression) if self.dialect.id_fields else expression
-
-    def _match_id(self, expression: Expr) -> Expr:
-        """Return the whole selector, as a match of ids where it compares one with an ``ID:`` string."""
-        match expression:
-            case Comparison("=", Identifier(name) as identifier, Literal(value)) | Comparison(
-                "=", Literal(value), Identifier(name) as identifier
-            ) if name in self.dialect.id_fields:
-                octets = id_from_text(value)
-                if octets is not None:
-                    return MatchId(identifier, octets, expression.span)
-        return expression
+        return check.whole(expression, self.dialect)
 
     # --- Before and at an operand
 
@@ -208,22 +169,17 @@ class _Parser:
 
     def _no_operand(self, token: Token) -> NoReturn:
         kind, _, start, end = token
-        expected = self._had(_OPERAND)
+        expected = had(_OPERAND, self.dialect)
         if self.operators[-1][0] <= NOT:
-            expected += self._had(("NOT",))
+            expected += had(("NOT",), self.dialect)
         if kind is END:
             raise Fault("unexpected-end", Span(start, end), expected)
         if kind == "NULL":
-            raise Fault("null-literal", Span(start, end), expected, fixes=self._null_test(token))
+            fixes = null_test(self.operators[-1], token)
+            raise Fault("null-literal", Span(start, end), expected, fixes=fixes)
         if kind in ("BETWEEN", "LIKE", "IN", "IS", "ESCAPE"):
             raise Fault("reserved-word", Span(start, end), expected)
         raise Fault("unexpected-token", Span(start, end), expected)
-
-    def _null_test(self, token: Token) -> tuple[Fix, ...]:
-        """``= NULL`` was meant to be IS NULL, ``<> NULL`` IS NOT NULL."""
-        _, operator, start = self.operators[-1]
-        meant = {"=": "IS NULL", "<>": "IS NOT NULL"}.get(operator)
-        return (Fix(Span(start, token[3]), meant),) if meant else ()
 
     # --- After an operand
 
@@ -364,10 +320,10 @@ class _Parser:
         self.at += 1
         if token[0] not in kinds:
             kind = "unexpected-end" if token[0] is END else "unexpected-token"
-            fixes = _misspelt(token, kinds)
+            fixes = misspelt(token, kinds)
             if wrong:
                 fixes += (Fix(Span(wrong[2], wrong[3]), right),)
-            raise Fault(kind, Span(token[2], token[3]), tuple(map(_readable, kinds)), fixes=fixes)
+            raise Fault(kind, Span(token[2], token[3]), tuple(map(readable, kinds)), fixes=fixes)
         return token
 
     def _condition(self, node: Expr) -> None:
@@ -384,15 +340,11 @@ class _Parser:
             expected: tuple[str, ...] = ("AND", "an operator")
         else:
             expected = self._after_operand(("an operator", "AND", "OR"))
-        raise Fault("unexpected-token", Span(token[2], token[3]), expected, fixes=_misspelt(token, INFIX))
+        raise Fault("unexpected-token", Span(token[2], token[3]), expected, fixes=misspelt(token, INFIX))
 
     def _after_operand(self, expected: tuple[str, ...]) -> tuple[str, ...]:
         opened = any(kind == "(" for _, kind, _ in self.operators)
-        return (*self._had(expected), "')'" if opened else "the end")
-
-    def _had(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return what of this the dialect has."""
-        return tuple(name for name in names if name.strip("'") not in self.dialect.lacks)
+        return (*had(expected, self.dialect), "')'" if opened else "the end")
 
     # --- Making nodes
 
@@ -453,14 +405,3 @@ _BETWEEN_AND: Final = {"BETWEEN": "BETWEEN AND", "NOT BETWEEN": "NOT BETWEEN AND
 
 
 _OPERAND: Final = ("a name", "a literal", "a sign", "'('")
-
-
-def _misspelt(token: Token, words: tuple[str, ...]) -> tuple[Fix, ...]:
-    """Fixes for a name that was probably meant to be one of the words."""
-    kind, name, start, end = token
-    near = get_close_matches(cast(str, name).upper()[:16], words, n=2) if kind is NAME else ()
-    return tuple(Fix(Span(start, end), word) for word in near)
-
-
-def _readable(kind: str) -> str:
-    return f"'{kind}'" if kind in ("(", ")", ",") else kind

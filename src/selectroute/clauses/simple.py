@@ -1,0 +1,53 @@
+"""Conditions on one property: those that become a predicate of their own."""
+
+from __future__ import annotations
+
+from selectroute.clauses.predicate import Matches, Missing, OneOf, Test
+from selectroute.selector import ast
+from selectroute.selector.ast import Expr
+from selectroute.selector.dialect import Dialect
+
+Simple = Test | OneOf | Matches | Missing
+
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def simple_predicate(node: Expr, dialect: Dialect) -> tuple[Simple, bool] | None:
+    """A condition on one property as a predicate and the truth of it that the condition stands for, if it is
+    one.
+    """
+    fields = dialect.fields
+    match node:
+        case ast.Comparison(op, ast.Identifier(name), ast.Literal(value)):
+            return Test(fields.get(name, name), op, value, dialect), True
+        case ast.Comparison(op, ast.Literal(value), ast.Identifier(name)):
+            return Test(fields.get(name, name), _MIRRORED[op], value, dialect), True
+        case ast.Identifier(name):
+            return Test(fields.get(name, name), "=", True, dialect), True
+        case ast.In(ast.Identifier(name), values, negated):
+            return OneOf(fields.get(name, name), tuple(sorted(set(values))), negated, dialect), True
+        case ast.Like(ast.Identifier(name), pattern, escape, negated):
+            return Matches(fields.get(name, name), pattern, escape, negated, dialect), True
+        case ast.IsNull(ast.Identifier(name), negated):
+            return Missing(fields.get(name, name)), not negated
+        case _:
+            return None
+
+
+def of_one_property(node: ast.Between) -> bool:
+    """Whether a BETWEEN is of an identifier and two literals."""
+    return (
+        isinstance(node.operand, ast.Identifier)
+        and isinstance(node.low, ast.Literal)
+        and isinstance(node.high, ast.Literal)
+    )
+
+
+def comparisons_of(node: ast.Between) -> tuple[ast.Comparison, ast.Comparison]:
+    """The two comparisons that [NOT] BETWEEN is equivalent to (seed 004)."""
+    ops: tuple[ast.ComparisonOp, ast.ComparisonOp] = ("<", ">") if node.negated else (">=", "<=")
+    lower, upper = ops
+    return (
+        ast.Comparison(lower, node.operand, node.low, span=node.span),
+        ast.Comparison(upper, node.operand, node.high, span=node.span),
+    )
