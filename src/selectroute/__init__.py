@@ -14,18 +14,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from selectroute.selector import (
+    DIALECTS,
     Byte,
     Double,
     Float,
     Int,
     InvalidSelectorError,
+    Limits,
     Long,
     Message,
     MessageError,
+    PropertyNameError,
     Selector,
     SelectRouteError,
     Short,
     Truth,
+    check_property_names,
 )
 
 if TYPE_CHECKING:
@@ -51,6 +55,7 @@ _LATER = {
 }
 
 __all__ = [
+    "DIALECTS",
     "Analysis",
     "Byte",
     "ColumnTypeError",
@@ -59,10 +64,12 @@ __all__ = [
     "Index",
     "Int",
     "InvalidSelectorError",
+    "Limits",
     "Long",
     "Matches",
     "Message",
     "MessageError",
+    "PropertyNameError",
     "SelectRouteError",
     "Selector",
     "Short",
@@ -70,6 +77,7 @@ __all__ = [
     "SnapshotError",
     "Truth",
     "check",
+    "check_property_names",
     "publish",
 ]
 

@@ -38,7 +38,9 @@ from selectroute.selector.errors import KINDS, InvalidSelectorError, SelectRoute
 from selectroute.selector.evaluate import evaluate
 from selectroute.selector.explain import Explanation, explain
 from selectroute.selector.like import LikeOp, compile_like, like
+from selectroute.selector.limits import Limits
 from selectroute.selector.message import Message, MessageError
+from selectroute.selector.names import PropertyNameError, check_property_names
 from selectroute.selector.parser import parse
 from selectroute.selector.printer import to_text
 from selectroute.selector.selector import Selector
@@ -69,9 +71,11 @@ __all__ = [
     "Int",
     "InvalidSelectorError",
     "LikeOp",
+    "Limits",
     "Long",
     "Message",
     "MessageError",
+    "PropertyNameError",
     "SelectRouteError",
     "Selector",
     "Short",
@@ -79,6 +83,7 @@ __all__ = [
     "Truth",
     "UnknownDialectError",
     "Value",
+    "check_property_names",
     "children",
     "coerce",
     "compile_like",
