@@ -23,11 +23,12 @@ and selector it satisfies. Outputs, in Parquet, a folder batch=<n> for each batc
 
   OUTPUT/deliveries     subscription, revision, source, partition, offset, message_id
   OUTPUT/unrouted       messages that nobody wants
-  OUTPUT/dead-letters   what could not be read or judged: stage, reason, message, source, offset, raw
+  OUTPUT/dead-letters   what could not be read or judged: stage, reason, message, source, offset, raw; with
+                        a subscription it is one delivery that was refused, and the message went on
   OUTPUT/accounting.jsonl   a line a batch; messages = routed + unrouted + dead_lettered, exactly
 
 A file must appear whole: write it elsewhere and rename it into the folder. Parquet columns are named as the
-identifiers of the selectors, with @topic for the topic; JSON lines have the form
+identifiers of the selectors (field b of a struct a is a.b), with @topic for the topic; JSON lines are
 {"headers": {"JMSType": "car"}, "properties": {"weight": 3000}, "topic": "cars/eu"}.
 Subscriptions come from published snapshots (`selectroute index build SUBS.jsonl DIR`); a new revision is used
 from the next batch on. Ctrl-C or SIGTERM: the batch that runs is finished; start again to go on.
@@ -73,7 +74,7 @@ def report(batch: BatchReport) -> None:
     print(
         f"batch {batch.batch}  revision {batch.revision}  {batch.files} files  {counts.messages} messages: "
         f"{counts.routed} routed, {counts.unrouted} unrouted, {counts.dead_lettered} dead letters; "
-        f"{counts.deliveries} deliveries  ({done})",
+        f"{counts.deliveries} deliveries, {counts.refused} refused  ({done})",
         file=sys.stderr,
         flush=True,
     )

@@ -1,52 +1,25 @@
 """Which column of a DataFrame is which identifier of a selector.
 
-By name: a column is the identifier of exactly its name, and a column whose name begins with ``@`` belongs to
-the frame (`@topic`, `@id`, …). A `Binding` says otherwise where names differ. Names are compared here,
-exactly, and columns
-are then taken by their position: Spark itself, unless told otherwise, takes ``Color`` for ``color``.
+By name: a column is the identifier of exactly its name, field ``b`` of a struct column ``a`` is ``a.b``, and
+a column whose name begins with ``@`` belongs to the frame (`@topic`, `@id`, …). A `Binding` says otherwise
+where names differ. Names are compared here, exactly, and columns are then taken by their position: Spark
+itself, unless told otherwise, takes ``Color`` for ``color``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NullType,
-    ShortType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import ByteType, DataType, LongType, StringType, StructField, StructType
 
-from selectroute.match.columns import ColumnTypeError, check_column
-from selectroute.match.mixed import MIXED
 from selectroute.selector.errors import SelectRouteError
 
-_ARROW_TYPES: dict[type[DataType], pa.DataType] = {
-    BooleanType: pa.bool_(),
-    ByteType: pa.int8(),
-    ShortType: pa.int16(),
-    IntegerType: pa.int32(),
-    LongType: pa.int64(),
-    FloatType: pa.float32(),
-    DoubleType: pa.float64(),
-    StringType: pa.string(),
-    BinaryType: pa.binary(),
-    NullType: pa.null(),
-}
-"""The types of Spark that a property can have, as they reach the workers."""
+Path: TypeAlias = tuple[int, ...]
+"""Where a column is: its position in the frame, then among the fields of the struct there, and so on."""
 
 
 class BindingError(SelectRouteError):
@@ -56,6 +29,8 @@ class BindingError(SelectRouteError):
 @dataclass(frozen=True, slots=True)
 class Binding:
     """Data: the column that holds each identifier, where it is not the column of that name.
+
+    A column is written as its name; field ``b`` of a struct column ``a`` is ``a.b``.
 
     >>> Binding({"JMSType": "kind"}).column("JMSType")
     'kind'
@@ -86,10 +61,12 @@ BY_NAME = Binding()
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One identifier and the position of its column in the frame."""
+    """One identifier, and the name, the place and the type of its column."""
 
     identifier: str
-    position: int
+    column: str
+    path: Path
+    type: DataType
 
 
 def bind(schema: StructType, identifiers: Iterable[str], binding: Binding | None) -> tuple[Bound, ...]:
@@ -99,53 +76,85 @@ def bind(schema: StructType, identifiers: Iterable[str], binding: Binding | None
         BindingError: the binding names a column that is not there, or a name stands twice in the frame.
     """
     binding = binding or BY_NAME
-    names = schema.fieldNames()
+    columns, groups = columns_of(schema)
     found: list[Bound] = []
     for identifier in identifiers:
         column = binding.column(identifier)
-        positions = [i for i, name in enumerate(names) if name == column]
-        if len(positions) > 1:
-            raise BindingError(
-                f"column {column!r} stands {len(positions)} times in the frame: rename all but one"
-            )
-        if positions:
-            found.append(Bound(identifier, positions[0]))
+        places = columns.get(column) or groups.get(column, [])
+        if len(places) > 1:
+            raise ambiguous(column, len(places))
+        if places:
+            found.append(Bound(identifier, column, *places[0]))
         elif identifier in binding.columns:
             raise BindingError(
                 f"the binding takes {identifier!r} from column {column!r}, and the frame has no such column "
-                f"(it has {', '.join(names) or 'none'})"
+                f"(it has {', '.join(schema.fieldNames()) or 'none'})"
             )
     return tuple(found)
 
 
-def check_types(schema: StructType, bound: Iterable[Bound]) -> None:
-    """Make sure, before any job runs, that each bound column has a type that its identifier can have.
+def ambiguous(column: str, times: int) -> BindingError:
+    """Return the error for a name that several columns have."""
+    return BindingError(f"column {column!r} stands {times} times in the frame: rename all but one")
 
-    Raises:
-        ColumnTypeError: one has not; the sentence names column and type.
+
+Places: TypeAlias = dict[str, list[tuple[Path, DataType]]]
+
+
+def columns_of(schema: StructType) -> tuple[Places, Places]:
+    """Return every column that can be a property, by its name, and the groups of such: structs, which are
+    none.
     """
-    for one in bound:
-        spark_type = schema.fields[one.position].dataType
-        column = schema.names[one.position]
-        arrow_type = MIXED if _is_mixed(spark_type) else _ARROW_TYPES.get(type(spark_type))
-        if arrow_type is None:
-            raise ColumnTypeError(column, spark_type.simpleString())
-        try:
-            check_column(one.identifier, arrow_type)
-        except ColumnTypeError as error:
-            # The same sentence, with the names that the user of Spark knows.
-            reason = str(error).split(": ", 1)[1]
-            raise ColumnTypeError(column, spark_type.simpleString(), reason) from error
+    columns: Places = {}
+    groups: Places = {}
+    for name, path, type_ in _walk(schema):
+        found = groups if isinstance(type_, StructType) and not is_mixed(type_) else columns
+        found.setdefault(name, []).append((path, type_))
+    return columns, groups
 
 
-def _is_mixed(spark_type: DataType) -> bool:
-    """The struct of a property whose type varies by message."""
-    return isinstance(spark_type, StructType) and [
-        (field.name, type(field.dataType)) for field in spark_type.fields
-    ] == [("tag", ByteType), ("bits", LongType), ("text", StringType)]
+def _walk(schema: StructType) -> Iterator[tuple[str, Path, DataType]]:
+    waiting: list[tuple[str, Path, DataType]] = [("", (), schema)]
+    while waiting:
+        name, path, type_ = waiting.pop()
+        if path:
+            yield name, path, type_
+        if isinstance(type_, StructType) and not is_mixed(type_) and not name.startswith("@"):
+            prefix = f"{name}." if path else ""
+            inner = [(prefix + one.name, (*path, i), one.dataType) for i, one in enumerate(type_.fields)]
+            waiting += reversed(inner)
+
+
+def is_mixed(type_: DataType) -> bool:
+    """Return whether this is the struct of a property whose type varies by message."""
+    return isinstance(type_, StructType) and [(one.name, type(one.dataType)) for one in type_.fields] == [
+        ("tag", ByteType),
+        ("bits", LongType),
+        ("text", StringType),
+    ]
 
 
 def by_position(df: DataFrame) -> tuple[DataFrame, list[Column]]:
-    """Return the frame with its columns renamed by position, and those columns: no name is ambiguous then."""
-    renamed = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
+    """Return the frame with names that Spark can tell apart, and its columns by their position.
+
+    It is the frame itself unless it holds what Spark confuses, such as ``color`` beside ``Color``.
+    """
+    names = df.columns
+    if len({name.lower() for name in names}) == len(names) and all(names):
+        return df, [F.col("`" + name.replace("`", "``") + "`") for name in names]
+    renamed = df.toDF(*(f"c{i}" for i in range(len(names))))
     return renamed, [F.col(name) for name in renamed.columns]
+
+
+def column_at(schema: StructType, columns: Sequence[Column], path: Path) -> Column:
+    """Return a column of the frame or the field of a struct in it; ``columns`` are those of `by_position`."""
+    column, type_ = columns[path[0]], schema.fields[path[0]].dataType
+    for position in path[1:]:
+        assert isinstance(type_, StructType)
+        names = [name.lower() for name in type_.names]
+        if names.count(names[position]) > 1:
+            # Fields, too, Spark finds by names in which it takes `b` for `B`.
+            type_ = StructType([StructField(f"f{i}", one.dataType) for i, one in enumerate(type_.fields)])
+            column = column.cast(type_)
+        column, type_ = column.getField(type_.names[position]), type_.fields[position].dataType
+    return column

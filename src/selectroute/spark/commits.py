@@ -29,7 +29,7 @@ from selectroute.spark import durable
 from selectroute.spark.sinks import SINKS
 
 _STAGED = re.compile(r"(\d+)-[0-9a-f]{32}")
-_ACCOUNTED = ("messages", "routed", "unrouted", "dead_lettered", "deliveries")
+_ACCOUNTED = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused")
 
 
 class CommitError(SelectRouteError):
@@ -153,4 +153,6 @@ def inputs_digest(sources: Iterable[str]) -> str:
 def _line(commit: Mapping[str, Any]) -> str:
     counts = commit["counts"]
     line = {"batch": commit["batch"], "revision": commit["revision"], "digest": commit["digest"]}
-    return json.dumps(line | {name: counts[name] for name in _ACCOUNTED} | {"committed": commit["committed"]})
+    # Commits of earlier releases know of no refused deliveries: there were none.
+    accounted = {name: counts.get(name, 0) for name in _ACCOUNTED}
+    return json.dumps(line | accounted | {"committed": commit["committed"]})

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from selectroute.match.mixed import from_messages
+from selectroute.match.mixed import from_messages, is_mixed
 from selectroute.selector.message import Message, MessageError
+from selectroute.spark.parquet_columns import select
 from selectroute.spark.plan import Split
 
 BATCH_ROWS = 65_536
@@ -27,8 +28,6 @@ _JSON_BATCH_ROWS = 16_384
 RAW_BYTES = 65_536
 """As much of a line that can't be read as its dead letter keeps."""
 
-_ID_COLUMNS = ("@id", "JMSMessageID")
-_ENCODED_BYTES_A_VALUE = 3
 _READ_ERRORS = (pa.ArrowException, OSError)
 
 
@@ -74,21 +73,16 @@ def _read_parquet(split: Split, names: Sequence[str]) -> Iterator[Messages | Dea
     try:
         with pa.OSFile(split.path, "rb") as file:
             metadata = pq.read_metadata(file)
-            held = metadata.schema.to_arrow_schema().names
-            twice = next((name for name in names if held.count(name) > 1), None)
-            if twice is not None:
-                message = f"column {twice!r} stands more than once in the file"
+            selection = select(metadata, split.row_groups, names)
+            if selection.ambiguous is not None:
+                message = f"column {selection.ambiguous!r} stands more than once in the file"
                 yield Dead("judge", "ambiguous-column", message, np.arange(row, end))
                 return
-            id_name = next((name for name in _ID_COLUMNS if held.count(name) == 1), None)
-            wanted = [name for name in names if name in held]
-            if id_name is not None and id_name not in wanted:
-                wanted.append(id_name)
             file.seek(0)
             parquet = pq.ParquetFile(
                 file,
                 metadata=metadata,
-                read_dictionary=_repeating(metadata, split.row_groups, wanted),
+                read_dictionary=selection.repeating,
                 pre_buffer=False,
                 page_checksum_verification=True,
             )
@@ -97,9 +91,9 @@ def _read_parquet(split: Split, names: Sequence[str]) -> Iterator[Messages | Dea
                 try:
                     # Spark runs a task a core: no threads in here.
                     for batch in parquet.iter_batches(
-                        BATCH_ROWS, row_groups=[group], columns=wanted, use_threads=False
+                        BATCH_ROWS, row_groups=[group], columns=selection.columns, use_threads=False
                     ):
-                        yield from _checked(batch, np.arange(row, row + batch.num_rows), id_name)
+                        yield from _checked(batch, np.arange(row, row + batch.num_rows), selection.id_name)
                         row += batch.num_rows
                 except _READ_ERRORS as error:
                     # From the first rows on that don't decode: what came before was whole.
@@ -108,28 +102,6 @@ def _read_parquet(split: Split, names: Sequence[str]) -> Iterator[Messages | Dea
     except _READ_ERRORS as error:
         # The footer was whole when the batch was planned.
         yield Dead("read", "unreadable-file", str(error), np.arange(row, end))
-
-
-def _repeating(metadata: Any, row_groups: Sequence[int], wanted: Sequence[str]) -> list[str]:
-    """Return the string columns whose values repeat so much that they are best left dictionary-encoded.
-
-    Then only a code for each value is stored: few bytes a value. Where values hardly repeat, encoding them
-    costs more than it saves.
-    """
-    if not row_groups or metadata.num_columns == 0:
-        return []
-    group = metadata.row_group(row_groups[0])
-    found: list[str] = []
-    for number in range(group.num_columns):
-        column = group.column(number)
-        if (
-            column.path_in_schema in wanted
-            and column.physical_type == "BYTE_ARRAY"
-            and column.has_dictionary_page
-            and column.total_uncompressed_size <= _ENCODED_BYTES_A_VALUE * column.num_values
-        ):
-            found.append(column.path_in_schema)
-    return found
 
 
 def _checked(batch: Any, rows: npt.NDArray[np.int64], id_name: str | None) -> Iterator[Messages | Dead]:
@@ -167,6 +139,8 @@ def id_text(column: Any) -> Any | None:
     """Return message ids as strings; 24 bytes become ``ID:`` and their hex. None if the type can be no id."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if is_mixed(column.type):
+        column = pc.struct_field(column, "text")
     kind = column.type
     if pa.types.is_string(kind):
         return column

@@ -7,6 +7,7 @@ is.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from selectroute.index.extended import GROUP, provider
 from selectroute.index.snapshot import Snapshot
-from selectroute.spark.binding import Binding, BindingError, bind, by_position, check_types
+from selectroute.spark.binding import Binding, BindingError, bind, by_position, column_at, is_mixed
 from selectroute.spark.explode import Pairs, list_array, list_offsets, pairs
+from selectroute.spark.frame import read_columns
 from selectroute.spark.job import MAX_MESSAGE_BYTES
 from selectroute.spark.plan import plan
 from selectroute.spark.snapshots import SnapshotRef, open_once, refer
@@ -70,11 +73,14 @@ def route(df: DataFrame, snapshot: Snapshot, binding: Binding | None = None) -> 
 
     ``snapshot.ids[ordinal]`` is the subscription's id; ordinals hold within this revision only. Works on
     batch and streaming frames. Where a filter and an explode both read the column, it is computed once.
+    What no extended selection provider can judge (MQRC 2551) is left out; a warning says so where none is
+    installed. For selectors with rules on property names, all columns of the frame that are no header and no
+    ``@`` column count as properties; a boolean column ``@invalid-names`` says instead who breaks a rule.
 
     Args:
-        df: one message a row. A column is the identifier of exactly its name, its type the property's type;
-            NULL
-            is NULL, and an identifier without a column is NULL. Names that begin with ``@`` are the frame.
+        df: one message a row. A column is the identifier of exactly its name, field ``b`` of a struct column
+            ``a`` is ``a.b``; its type is the property's type, NULL is NULL, and an identifier without a
+            column is NULL. Names that begin with ``@`` are the frame.
         snapshot: what to route against; one never saved is published to a temporary folder of this machine.
         binding: which column holds which identifier, where names differ.
 
@@ -86,21 +92,17 @@ def route(df: DataFrame, snapshot: Snapshot, binding: Binding | None = None) -> 
         raise BindingError(
             f"the frame has a column {SUBSCRIPTIONS!r} already: rename or drop it before routing"
         )
-    bound = bind(df.schema, snapshot.reads, binding)
-    check_types(df.schema, bound)
-    function: Any = _judge(refer(snapshot), [one.identifier for one in bound])
+    exact, columns = by_position(df)
+    read = read_columns(df.schema, columns, snapshot, binding)
+    _warn_of_extended(snapshot)
+    function: Any = _judge(refer(snapshot), [identifier for identifier, _ in read])
     judge: Any = arrow_udf(function, _ORDINALS)  # type: ignore[call-overload]  # wants no kind
     # Not deterministic, for Spark only: it computes such a column once instead of wherever it is used.
     judge = judge.asNondeterministic()
-    names = df.columns
     # An arrow_udf without arguments is refused: a registry that reads no column gets one that says nothing.
-    if len({name.lower() for name in names}) == len(names):
-        arguments = [F.col(_quoted(names[one.position])) for one in bound] or [F.lit(False)]
-        return df.select("*", judge(*arguments).alias(SUBSCRIPTIONS))
-    # `color` beside `Color`: by name Spark would find neither.
-    renamed, columns = by_position(df)
-    arguments = [columns[one.position] for one in bound] or [F.lit(False)]
-    return renamed.select("*", judge(*arguments).alias(SUBSCRIPTIONS)).toDF(*names, SUBSCRIPTIONS)
+    arguments = [column for _, column in read] or [F.lit(False)]
+    routed = exact.select("*", judge(*arguments).alias(SUBSCRIPTIONS))
+    return routed if exact is df else routed.toDF(*df.columns, SUBSCRIPTIONS)
 
 
 def deliveries(df: DataFrame, snapshot: Snapshot, binding: Binding | None = None) -> DataFrame:
@@ -115,7 +117,7 @@ def deliveries(df: DataFrame, snapshot: Snapshot, binding: Binding | None = None
         ColumnTypeError, BindingError: as `route`.
     """
     routed = SUBSCRIPTIONS in df.columns
-    renamed, columns = by_position(df)
+    exact, columns = by_position(df)
     chosen: list[tuple[str, Column]] = []
     if routed:
         position = df.columns.index(SUBSCRIPTIONS)
@@ -127,18 +129,17 @@ def deliveries(df: DataFrame, snapshot: Snapshot, binding: Binding | None = None
             )
         chosen.append((SUBSCRIPTIONS, columns[position]))
     else:
-        bound = bind(df.schema, snapshot.reads, binding)
-        check_types(df.schema, bound)
-        chosen += [(one.identifier, columns[one.position]) for one in bound]
+        chosen += read_columns(df.schema, columns, snapshot, binding)
+        _warn_of_extended(snapshot)
     frame: dict[str, int] = {}
     for name, (identifier, spark_type) in _FRAME.items():
         for one in bind(df.schema, (identifier,), binding):
             frame[name] = len(chosen)
-            chosen.append((identifier, columns[one.position].cast(spark_type)))
+            chosen.append((identifier, column_at(df.schema, columns, one.path).cast(spark_type)))
     for one in bind(df.schema, ("@id", "JMSMessageID"), binding)[:1]:
         frame["message_id"] = len(chosen)
-        chosen.append(("@id", _id_text(columns[one.position], df.schema.fields[one.position].dataType)))
-    narrow = renamed.select(
+        chosen.append(("@id", _id_text(column_at(df.schema, columns, one.path), one.type)))
+    narrow = exact.select(
         *[column.alias(f"c{i}") for i, (_, column) in enumerate(chosen)] or [F.lit(False).alias("c0")]
     )
     spell = _spell(refer(snapshot), [name for name, _ in chosen], frame, routed)
@@ -160,6 +161,7 @@ def match_files(
     ``place`` also ``source string, offset bigint``: the path and the row. What can't be read or judged is
     left out.
     """
+    _warn_of_extended(snapshot)
     tasks = plan(
         [local_folder(path) for path in paths], None, file_format, spark.sparkContext.defaultParallelism
     )
@@ -169,14 +171,23 @@ def match_files(
     return run_tasks(spark, tasks, arrays(tasks, refer(snapshot), MAX_MESSAGE_BYTES, place), schema)
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def _warn_of_extended(snapshot: Snapshot) -> None:
+    if snapshot.extended is not None and provider() is None:
+        count = int(snapshot.extended.sum())
+        warnings.warn(
+            f"{count} of the subscriptions {'is' if count == 1 else 'are'} EXTENDED and get nothing: no "
+            "extended selection provider is installed (MQRC_SELECTION_NOT_AVAILABLE, 2551). Install one, "
+            f"with an entry point {GROUP}, here and where the workers run",
+            stacklevel=3,
+        )
 
 
 def _id_text(column: Column, spark_type: DataType) -> Column:
     """JMSMessageID may come as its 24 bytes: ``ID:`` and hex in capitals, as the matcher has it."""
     if isinstance(spark_type, BinaryType):
         return F.concat(F.lit("ID:"), F.hex(column))
+    if is_mixed(spark_type):
+        return column.getField("text")
     return column.cast("string")
 
 

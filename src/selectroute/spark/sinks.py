@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from selectroute.index.extended import GROUP
 from selectroute.match.match import Matches
 from selectroute.spark.durable import DigestingFile
 from selectroute.spark.explode import SLICE, ids_of, pairs
@@ -38,6 +39,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("message", _TEXT),
             *_PLACE,
             ("revision", pa.int64()),
+            ("subscription", _TEXT),
             ("raw", pa.binary()),
         ]
     ),
@@ -103,13 +105,19 @@ class _Writer:
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the messages of a task or a batch. Deliveries are not messages: one may have many."""
+    """What became of the messages of a task or a batch. Deliveries are not messages: one may have many.
+
+    ``messages`` is ``routed + unrouted + dead_lettered``. ``deliveries`` went out; ``refused`` are deliveries
+    that nobody could judge (see `refusal`), a dead letter each: neither ``dead_lettered`` nor ``reasons``,
+    which are of messages, count them. A message of which every delivery was refused is unrouted.
+    """
 
     messages: int = 0
     routed: int = 0
     unrouted: int = 0
     dead_lettered: int = 0
     deliveries: int = 0
+    refused: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Counts) -> None:
@@ -119,6 +127,7 @@ class Counts:
         self.unrouted += other.unrouted
         self.dead_lettered += other.dead_lettered
         self.deliveries += other.deliveries
+        self.refused += other.refused
         for reason, count in other.reasons.items():
             self.bury(reason, count)
 
@@ -140,7 +149,7 @@ class Sinks:
         self._pending_rows = dict.fromkeys(SINKS, 0)
 
     def deliver(self, source: str, messages: Messages, matches: Matches) -> None:
-        """Take messages with their matches (offsets and ordinals)."""
+        """Take messages with their matches (offsets and ordinals) and what was refused of them."""
         offsets, ordinals = matches.offsets, matches.ordinals
         routed = int(np.count_nonzero(np.diff(offsets)))
         unrouted = len(messages.rows) - routed
@@ -162,6 +171,13 @@ class Sinks:
         if unrouted and self._keep_unrouted:
             none = np.flatnonzero(np.diff(offsets) == 0)
             self._add(UNROUTED, source, messages.rows[none], ids=_taken(messages.ids, none))
+        self.counts.refused += len(matches.refused)
+        for start in range(0, len(matches.refused), SLICE):
+            chosen = slice(start, start + SLICE)
+            rows = messages.rows[matches.refused.rows[chosen]]
+            self._add(
+                DEAD_LETTERS, source, rows, dead=refusal(rows), ordinals=matches.refused.ordinals[chosen]
+            )
 
     def bury(self, source: str, dead: Dead) -> None:
         """Take inputs that can't be read or judged."""
@@ -212,11 +228,22 @@ class Sinks:
         else:
             for name in ("stage", "reason", "message"):
                 columns[name] = _repeated([getattr(part["dead"], name) for part in parts], lengths)
+            columns["subscription"] = _ids_or_null(parts, lengths, self._ids)
             raws = [part["dead"].raw for part in parts]
             columns["raw"] = pa.array(
                 [raw for raw, length in zip(raws, lengths, strict=True) for _ in range(length)], pa.binary()
             )
         self._writers[sink].write(columns)
+
+
+def refusal(rows: npt.NDArray[np.int64]) -> Dead:
+    """Return the reason of deliveries, one for each of these rows, that nobody could judge."""
+    message = (
+        "MQRC_SELECTION_NOT_AVAILABLE (2551): the subscription is EXTENDED and no extended selection "
+        f"provider could judge the message; install one, with an entry point {GROUP}, where the workers run; "
+        "if there is one, it failed with this selector or message"
+    )
+    return Dead("judge", "selection-not-available", message, rows)
 
 
 def _taken(ids: Any | None, rows: npt.NDArray[np.int64]) -> Any:
@@ -230,6 +257,21 @@ def _repeated(texts: list[str], lengths: list[int]) -> Any:
     ).dictionary_encode()
     codes = np.repeat(encoded.indices.to_numpy(), lengths)
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), encoded.dictionary)
+
+
+def _ids_or_null(parts: list[dict[str, Any]], lengths: list[int], ids: Any) -> Any:
+    """Return the subscription of each dead letter that is a delivery, NULL for those that are messages."""
+    ordinals = np.concatenate(
+        [
+            part.get("ordinals", np.full(length, -1, dtype=np.int32))
+            for part, length in zip(parts, lengths, strict=True)
+        ]
+    )
+    known = ordinals >= 0
+    encoded = ids_of(ordinals[known], ids)
+    codes = np.zeros(len(ordinals), dtype=np.int32)
+    codes[known] = encoded.indices.to_numpy()
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=~known), encoded.dictionary)
 
 
 def _joined_ids(parts: list[dict[str, Any]]) -> Any:

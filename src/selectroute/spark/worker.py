@@ -13,8 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.columns import ColumnTypeError, check_column
+from selectroute.match.batch import Batch
+from selectroute.match.columns import ColumnTypeError
 from selectroute.match.match import Matches
+from selectroute.spark.column_types import ReadTypes
 from selectroute.spark.explode import list_array
 from selectroute.spark.plan import Split
 from selectroute.spark.readers import Dead, Messages, read
@@ -96,10 +98,12 @@ def judge(snapshot: Snapshot, one: Messages | Dead) -> Iterator[tuple[Messages, 
 
 
 def _types_will_do(snapshot: Snapshot, columns: pa.RecordBatch) -> bool:
+    types, batch = ReadTypes(snapshot), Batch(columns)
     try:
         for name in snapshot.reads:
-            if name in columns.schema.names:
-                check_column(name, columns.column(name).type)
+            column = batch.column(name)
+            if column is not None:
+                types.check(name, column.type)
     except ColumnTypeError:
         return False
     return True

@@ -1,0 +1,84 @@
+"""What the matcher reads of a DataFrame: its columns, and one boolean for the rules on property names.
+
+The rules (seed 003) are about all property names of a message, also those that no selector reads. Only one
+boolean crosses to Python for them: the names that break a rule are known from the schema, and a row breaks it
+where they are not NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from selectroute.index.snapshot import Snapshot
+from selectroute.match.batch import properties
+from selectroute.selector.names import INVALID_NAMES, breaches
+from selectroute.spark.binding import (
+    BY_NAME,
+    Binding,
+    Places,
+    ambiguous,
+    bind,
+    column_at,
+    columns_of,
+    is_mixed,
+)
+from selectroute.spark.column_types import check_types
+
+
+def read_columns(
+    schema: StructType, columns: Sequence[Column], snapshot: Snapshot, binding: Binding | None
+) -> list[tuple[str, Column]]:
+    """Return the columns to match, with their identifiers; ``columns`` are those of `by_position`.
+
+    Raises:
+        ColumnTypeError, BindingError: as `route`.
+    """
+    bound = bind(schema, snapshot.reads, binding)
+    check_types(snapshot, bound)
+    read = [(one.identifier, column_at(schema, columns, one.path)) for one in bound]
+    if snapshot.checks_names and INVALID_NAMES not in (one.identifier for one in bound):
+        read.append((INVALID_NAMES, _invalid_names(schema, columns, binding or BY_NAME)))
+    return read
+
+
+def _invalid_names(schema: StructType, columns: Sequence[Column], binding: Binding) -> Column:
+    """Return whether the property names of a row break a rule: mostly, no names of the frame can."""
+    places = _properties(schema, binding)
+    broken: list[Column] = []
+    for names in breaches(properties(list(places))):
+        together: list[Column] = []
+        for name in names:
+            if len(places[name]) > 1:
+                raise ambiguous(name, len(places[name]))
+            path, type_ = places[name][0]
+            together.append(_present(column_at(schema, columns, path), type_))
+        broken.append(reduce(and_, together))
+    # The greatest is TRUE where any is; a chain of OR would be as deep as there are names.
+    return F.greatest(*broken) if len(broken) > 1 else broken[0] if broken else F.lit(False)
+
+
+def _properties(schema: StructType, binding: Binding) -> Places:
+    """The columns of the frame by the names under which the messages have them."""
+    columns, _ = columns_of(schema)
+    renamed = set(binding.columns.values())
+    found = {
+        name: places
+        for name, places in columns.items()
+        if name not in renamed and name not in binding.columns
+    }
+    found |= {
+        identifier: columns[column] for identifier, column in binding.columns.items() if column in columns
+    }
+    return found
+
+
+def _present(column: Column, type_: DataType) -> Column:
+    if is_mixed(type_):
+        return F.coalesce(column.getField("tag"), F.lit(0)) != 0
+    return column.isNotNull()

@@ -1,0 +1,216 @@
+"""What of a frame crosses to the matcher: nested and dotted names, bytes, synonyms, the rules on names."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+import selectroute as sr
+from selectroute.selector.names import INVALID_NAMES
+from selectroute.spark import Binding, BindingError, deliveries, route
+from selectroute.spark.binding import bind
+
+# Spark's own parser makes the schemas.
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+MIXED = "struct<tag: tinyint, bits: bigint, text: string>"
+LONG = (5, 1, None)
+ID = "AB" * 24
+
+
+def snapshot_of(dialect="ibm-mq", **selectors):
+    index = sr.Index()
+    for name, selector in selectors.items():
+        index.add(name, selector, dialect=dialect)
+    return index.freeze()
+
+
+def found(df, snapshot, binding=None):
+    ids = snapshot.ids.to_pylist()
+    rows = route(df, snapshot, binding).collect()
+    spelled = [row.subscription for row in deliveries(df, snapshot, binding).collect()]
+    routed = [{ids[ordinal] for ordinal in row["subscriptions"]} for row in rows]
+    assert sorted(spelled) == sorted(name for names in routed for name in names)
+    return routed
+
+
+def schema(text):
+    return StructType.fromDDL(text)
+
+
+def test_names_are_found_in_structs_of_any_depth_and_in_columns_with_dots():
+    nested = schema(f"Root struct<MQMD: struct<MsgId: binary>>, `x.y` int, m {MIXED}, `@a` struct<b: int>")
+    bound = bind(nested, ("Root.MQMD.MsgId", "x.y", "m", "x", "m.tag", "@a", "@a.b", "root.MQMD.MsgId"), None)
+    places = [(one.identifier, one.path) for one in bound]
+    assert places == [("Root.MQMD.MsgId", (0, 0, 0)), ("x.y", (1,)), ("m", (2,)), ("@a", (3,))]
+
+
+def test_a_binding_takes_nested_columns():
+    nested = schema("meta struct<kind: string>")
+    (bound,) = bind(nested, ("JMSType",), Binding({"JMSType": "meta.kind"}))
+    assert (bound.column, bound.path) == ("meta.kind", (0, 0))
+    with pytest.raises(BindingError, match=r"'JMSType' from column 'meta\.Kind'.*no such column"):
+        bind(nested, ("JMSType",), Binding({"JMSType": "meta.Kind"}))
+
+
+@pytest.mark.parametrize(
+    "twice", ["`a.b` int, a struct<b: int>", "a struct<b: int>, a struct<b: int>", "a struct<b: int, b: int>"]
+)
+def test_a_name_that_is_there_twice_is_an_error(twice):
+    with pytest.raises(BindingError, match=r"'a\.b' stands 2 times"):
+        bind(schema(twice), ("a.b",), None)
+
+
+def test_nested_and_dotted_columns_are_properties(spark):
+    snapshot = snapshot_of(inner="a.b = 1", deep="a.c.d = 'x'", dotted="x.y.z IS NOT NULL", mixed="a.m = 2")
+    ddl = f"a struct<b: int, c: struct<d: string>, m: {MIXED}>, `x.y` struct<z: boolean>"
+    rows = [
+        ((1, ("x",), (4, 2, None)), (True,)),
+        ((None, ("y",), (8, 0, "2")), (None,)),
+        (None, None),
+        ((1, None, None), None),
+    ]
+    df = spark.createDataFrame(rows, ddl)
+    assert found(df, snapshot) == [{"inner", "deep", "dotted", "mixed"}, set(), set(), {"inner"}]
+
+
+def test_fields_of_structs_are_found_by_their_exact_names(spark):
+    snapshot = snapshot_of(small="a.b = 1", large="a.B = 1", inner="a.c.d = 1", other="a.c.D = 1")
+    ddl = "a struct<b: int, B: int, c: struct<D: int, d: int>>, `the group` struct<`b.c`: int>"
+    df = spark.createDataFrame([((1, 2, (2, 1)), None), ((2, 1, (1, 2)), None)], ddl)
+    assert found(df, snapshot) == [{"small", "inner"}, {"large", "other"}]
+
+
+def test_a_group_of_properties_is_no_property(spark):
+    df = spark.sql("SELECT named_struct('b', named_struct('c', 1)) AS a")
+    for name in ("a", "a.b"):
+        with pytest.raises(sr.ColumnTypeError, match=rf"column '{name}' .*group of properties"):
+            route(df, snapshot_of(one=f"{name} = 1"))
+
+
+def test_bytes_are_byte_strings_where_every_dialect_that_reads_them_has_those(spark):
+    df = spark.createDataFrame([(b"\x2f\x1c",), (b"\x2f",), (None,)], "b binary")
+    only = snapshot_of(equal='b = "0x2F1C"', unlike='b <> "0x2F1C"', null="b IS NULL")
+    assert found(df, only) == [{"equal"}, {"unlike"}, {"null"}]
+    index = sr.Index()
+    index.add("mq", 'b = "0x2F1C"', dialect="ibm-mq")
+    index.add("jms", "b = 'x'")
+    with pytest.raises(sr.ColumnTypeError, match="'b' has type binary"):
+        route(df, index.freeze())
+
+
+SYNONYMS = {
+    "id": f"JMSMessageID = 'ID:{ID}'",
+    "mqmd": f'Root.MQMD.MsgId = "0x{ID}"',
+    "priority": "JMSPriority = 7",
+    "pri": "jms.Pri = 7",
+}
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        (f"'ID:{ID}' AS JMSMessageID", {"id", "mqmd"}),
+        (f"unhex('{ID}') AS JMSMessageID", {"id", "mqmd"}),
+        (f"unhex('{ID}') AS `Root.MQMD.MsgId`", {"id", "mqmd"}),
+        (f"named_struct('MQMD', named_struct('MsgId', unhex('{ID}'))) AS Root", {"id", "mqmd"}),
+        ("7Y AS JMSPriority", {"priority", "pri"}),
+        ("named_struct('Pri', 7) AS jms", {"priority", "pri"}),
+        ("7 AS `Root.MQMD.Priority`, 6 AS JMSPriority", set()),
+        ("CAST(NULL AS INT) AS JMSPriority, 7 AS `jms.Pri`", {"priority", "pri"}),
+    ],
+)
+def test_a_field_is_read_under_any_of_its_names(spark, sql, wanted):
+    assert found(spark.sql(f"SELECT {sql}"), snapshot_of(**SYNONYMS)) == [wanted]
+
+
+def test_ids_compare_as_24_bytes_whatever_their_column_is(spark):
+    snapshot = snapshot_of(
+        "ibm-jms", same=f"JMSMessageID = 'ID:{ID.lower()}'", any=f"JMSMessageID = 'ID:{'0' * 48}'"
+    )
+    for sql in (f"'ID:{ID}'", f"unhex('{ID}')"):
+        assert found(spark.sql(f"SELECT {sql} AS JMSMessageID"), snapshot) == [{"same", "any"}]
+    assert found(spark.sql("SELECT 1 AS x"), snapshot) == [{"any"}]
+
+
+BREACHES = {"one": "color = 'red'", "all": ""}
+
+
+@pytest.mark.parametrize(
+    ("ddl", "rows", "broken"),
+    [
+        ("color string, JMSFoo int", [("red", 1), ("red", None)], [True, False]),
+        ("color string, `in` struct<x: int>", [("red", (1,))], [False]),
+        ("color string, `in` int, `mq.a.b` array<int>", [("red", None, [1]), ("red", 1, None)], [True, True]),
+        ("color string, x int, `x.y` int",
+         [("red", 1, 1), ("red", 1, None), ("red", None, 1)], [True, False, False]),
+        ("color struct<a: int>, `usr.JMSx` int, JMSDeliveryTime int", [((1,), 1, 1)], [True]),
+        (f"color string, a {MIXED}, a struct<b: {MIXED}>",
+         [("red", LONG, (LONG,)), ("red", (0, 0, None), (LONG,)), ("red", LONG, None)], [True, False, False]),
+        ("color string, `` int, JMSType string, `@frame` int",
+         [("red", 1, "x", 1), ("red", None, "y", 1)], [True, False]),
+    ],
+)  # fmt: skip
+def test_the_rules_on_names_are_judged_by_the_names_of_columns_that_are_not_null(spark, ddl, rows, broken):
+    df = spark.createDataFrame(rows, ddl)
+    plain = snapshot_of(all="")
+    strict = snapshot_of(missing="nothing IS NULL", all="")
+    assert found(df, plain) == [{"all"}] * len(rows)
+    assert found(df, strict) == [{"all"} if bad else {"all", "missing"} for bad in broken]
+
+
+def test_a_column_that_says_who_breaks_the_rules_is_believed(spark):
+    df = spark.createDataFrame(
+        [("red", True), ("red", False), ("red", None)], f"color string, `{INVALID_NAMES}` boolean"
+    )
+    assert found(df, snapshot_of(**BREACHES)) == [{"all"}, {"one", "all"}, {"one", "all"}]
+    bound = Binding({INVALID_NAMES: "bad"})
+    assert found(df.withColumnRenamed(INVALID_NAMES, "bad"), snapshot_of(**BREACHES), bound) == [
+        {"all"}, {"one", "all"}, {"one", "all"},
+    ]  # fmt: skip
+    with pytest.raises(sr.ColumnTypeError, match="boolean"):
+        route(df.withColumn(INVALID_NAMES, F.lit(1)), snapshot_of(**BREACHES))
+
+
+def test_a_bound_column_counts_under_its_identifier(spark):
+    snapshot = snapshot_of(**BREACHES)
+    df = spark.createDataFrame([("red",)], "JMSColor string")
+    assert found(df, snapshot, Binding({"color": "JMSColor"})) == [{"one", "all"}]
+    df = spark.createDataFrame([("red", 1)], "color string, fine int")
+    assert found(df, snapshot, Binding({"color": "color", "in": "fine"})) == [{"all"}]
+    assert found(df, snapshot, Binding({"@id": "fine", "absent": "gone"})) == [{"one", "all"}]
+
+
+def test_a_breach_that_stands_twice_is_an_error(spark):
+    df = spark.createDataFrame([("red", 1, 2)], "color string, `in` int, `in` int")
+    with pytest.raises(BindingError, match="'in' stands 2 times"):
+        route(df, snapshot_of(**BREACHES))
+
+
+def inputs(df, snapshot):
+    """The arguments of the matcher in Spark's plan."""
+    node = route(df, snapshot)._jdf.queryExecution().optimizedPlan()
+    while node.nodeName() != "ArrowEvalPython":
+        node = node.children().apply(0)
+    arguments = node.udfs().apply(0).children()
+    return [re.sub(r"#\d+", "", arguments.apply(i).toString()) for i in range(arguments.size())]
+
+
+def test_only_what_selectors_read_and_one_boolean_cross(spark):
+    read = "color string, body string, x int, g struct<read: int, other: string>"
+    broken = ", ".join(f"`mq.a.b{i}` int" for i in range(20))
+    strict = snapshot_of(one="color = 'red' AND g.read = 1")
+    sound = spark.createDataFrame([], read)
+    assert inputs(sound, strict) == ["color", "g.read", "false"]
+    assert inputs(sound, snapshot_of("jms", one="color = 'red'")) == ["color"]
+    many = spark.createDataFrame([], f"{read}, {broken}, `x.y` int")
+    color, field, flag = inputs(many, strict)
+    assert (color, field) == ("color", "g.read")
+    assert flag.count("isnotnull(") == 22 and "(isnotnull(x) AND isnotnull(x.y))" in flag
+    assert found(many, strict) == []
