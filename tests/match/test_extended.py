@@ -7,6 +7,7 @@ import selectroute as sr
 from selectroute.index import extended
 from selectroute.index.extended import ExtendedSelectionError
 from selectroute.index.file_format import publish
+from selectroute.match import from_messages
 
 
 class Contains:
@@ -111,6 +112,16 @@ def test_a_provider_judges_what_reaches_it(install):
         assert sorted(index.match(message)) == rows[number] and index.last_match.refused == ()
         for name in ("contains", "field"):
             assert index.explain(name, message).matched is (name in rows[number])
+
+
+def test_a_provider_reads_the_body_of_single_messages(install):
+    install(Point())
+    snapshot = registered().freeze()
+    batch = from_messages(
+        [sr.Message(topic="cars/x", body="blue"), sr.Message(topic="cars/x")], snapshot.reads
+    )
+    ids = snapshot.ids.to_pylist()
+    assert ["contains" in {ids[i] for i in row} for row in snapshot.match(batch)] == [True, False]
 
 
 def test_a_provider_that_fails_refuses_the_one_delivery(install):

@@ -39,6 +39,9 @@ def test_a_group_is_no_property_and_a_name_stands_once():
     group = pa.record_batch({"a": pa.array([{"b": 1}])})
     with pytest.raises(sr.ColumnTypeError, match="'a' has type struct"):
         matched("a = 1", group)
+    inner = pa.record_batch({"a": pa.array([{"b": {"c": 1}}])})
+    with pytest.raises(sr.ColumnTypeError, match=r"'a\.b' has type struct"):
+        matched("a.b = 1", inner)
     twice = pa.record_batch({"a": pa.array([{"b": 1}]), "a.b": [1]})
     with pytest.raises(sr.ColumnTypeError, match="several"):
         matched("a.b = 1", twice)
@@ -60,8 +63,11 @@ def test_a_column_of_bytes_is_a_byte_string_in_a_dialect_that_has_them(type_):
     assert matched("a = 'x' OR a IS NULL", batch) == [False, False, True]
     assert matched('a = b OR a = "0x0201"', batch.append_column("b", batch["a"])) == [True, True, False]
     assert matched('a = "0x0201"', batch.slice(1)) == [True, False]
-    with pytest.raises(sr.ColumnTypeError, match="'a' has type"):
-        matched("a IS NOT NULL", batch, "jms")
+    encoded = pa.record_batch({"a": batch["a"].cast(pa.binary()).dictionary_encode()})
+    assert matched('a = "0x0102"', encoded) == [True, False, False]
+    for refused in (batch, encoded):
+        with pytest.raises(sr.ColumnTypeError, match="'a' has type"):
+            matched("a IS NOT NULL", refused, "jms")
 
 
 def test_bytes_that_one_dialect_takes_and_another_does_not_are_refused():
@@ -87,6 +93,7 @@ def test_a_string_and_a_byte_string_of_the_same_bytes_are_two_constants():
         ("JMSMessageID", pa.array([TEXT_ID, TEXT_ID.lower(), None]).dictionary_encode()),
         ("JMSMessageID", pa.array([TEXT_ID, "ID:", None], pa.large_string())),
         ("JMSMessageID", pa.array([ID, ID[::-1], None], pa.binary(24))),
+        ("JMSMessageID", pa.array([ID, ID[::-1], None]).dictionary_encode()),
         ("Root.MQMD.MsgId", pa.array([ID, ID[::-1], None])),
     ],
 )

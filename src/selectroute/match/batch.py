@@ -23,17 +23,25 @@ def leaves(schema: pa.Schema) -> Iterator[tuple[str, Path]]:
 
     A struct of type `MIXED` is one property. The columns of the frame (``@…``) are none.
     """
-    waiting: list[tuple[str, pa.DataType, Path]] = [
-        (field.name, field.type, (position,)) for position, field in enumerate(schema)
+    return ((name, path) for name, path, type_ in _columns(schema) if not _is_group(name, type_))
+
+
+def _columns(schema: pa.Schema) -> Iterator[tuple[str, Path, pa.DataType]]:
+    """Every column and every field of a struct, at any depth."""
+    waiting: list[tuple[str, Path, pa.DataType]] = [
+        (field.name, (position,), field.type) for position, field in enumerate(schema)
     ]
     waiting.reverse()
     while waiting:
-        name, type_, path = waiting.pop()
-        if pa.types.is_struct(type_) and not is_mixed(type_) and not name.startswith("@"):
-            fields = [(f"{name}.{field.name}", field.type, (*path, i)) for i, field in enumerate(type_)]
+        name, path, type_ = waiting.pop()
+        yield name, path, type_
+        if _is_group(name, type_):
+            fields = [(f"{name}.{field.name}", (*path, i), field.type) for i, field in enumerate(type_)]
             waiting += reversed(fields)
-        else:
-            yield name, path
+
+
+def _is_group(name: str, type_: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(type_)) and not is_mixed(type_) and not name.startswith("@")
 
 
 def properties(names: Iterator[str] | list[str]) -> list[str]:
@@ -48,16 +56,19 @@ class Batch:
         self.rows: int = messages.num_rows
         self._messages = messages
         self._paths: dict[str, list[Path]] = {}
-        for name, path in leaves(messages.schema):
-            self._paths.setdefault(name, []).append(path)
+        self._groups: dict[str, pa.DataType] = {}
+        for name, path, type_ in _columns(messages.schema):
+            if _is_group(name, type_):
+                self._groups[name] = type_
+            else:
+                self._paths.setdefault(name, []).append(path)
 
     def column(self, name: str) -> pa.Array | None:
         """Return the column of this name, None if there is none; several are a `ColumnTypeError`."""
         paths = self._paths.get(name)
         if paths is None:
-            position = self._messages.schema.get_field_index(name)
-            if position >= 0:  # a group of properties, which is none itself
-                raise ColumnTypeError(name, self._messages.schema.field(position).type)
+            if name in self._groups:  # a group of properties is none itself
+                raise ColumnTypeError(name, self._groups[name])
             return None
         column = self._messages.column(paths[0][0])
         for position in paths[0][1:]:
@@ -89,6 +100,8 @@ class Batch:
         column = self.column(name)
         present: t.Array = pc.is_valid(column).to_numpy(zero_copy_only=False)
         if column is not None and is_mixed(column.type):
-            tags = pc.fill_null(column.flatten()[0], t.NULL).to_numpy(zero_copy_only=False)
-            present = present & (tags != t.NULL)
+            tag, _, text = column.flatten()
+            tags = pc.fill_null(tag, t.NULL).to_numpy(zero_copy_only=False)
+            has_text = pc.is_valid(text).to_numpy(zero_copy_only=False)
+            present = present & (tags != t.NULL) & ((tags < t.STRING) | has_text)
         return present

@@ -109,9 +109,9 @@ def check_column(name: str, type_: pa.DataType, byte_strings: bool = False) -> N
     """
     value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
     tag = t.NULL if pa.types.is_null(type_) else _TAGS.get(value_type)
-    if name in _IDS and type_ in (pa.binary(_ID_BYTES), pa.binary(), pa.large_binary()):
+    if name in _IDS and value_type in (pa.binary(_ID_BYTES), pa.binary(), pa.large_binary()):
         return
-    if byte_strings and name not in _HEADER_TAGS and _is_binary(type_):
+    if byte_strings and name not in _HEADER_TAGS and _is_binary(value_type):
         return
     if pa.types.is_dictionary(type_) and tag != t.STRING:
         tag = None
@@ -136,7 +136,7 @@ def lane(name: str, array: pa.Array, byte_strings: bool = False) -> Lane:
     """Unpack a column. O(rows). Raises `ColumnTypeError`."""
     check_column(name, array.type, byte_strings)
     if pa.types.is_dictionary(array.type):
-        return _dictionary_lane(name, array)
+        return _dictionary_lane(name, array, byte_strings)
     if is_mixed(array.type):
         return _mixed_lane(name, array)
     if _is_binary(array.type):
@@ -239,9 +239,10 @@ def _strings(array: pa.Array) -> tuple[t.Array, t.Array, t.Array]:
     return starts, sizes, data
 
 
-def _dictionary_lane(name: str, array: pa.DictionaryArray) -> Lane:
+def _dictionary_lane(name: str, array: pa.DictionaryArray, byte_strings: bool = False) -> Lane:
     """The distinct values with a NULL after them, for the rows that are null."""
-    distinct = lane(name, pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)]))
+    with_null = pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)])
+    distinct = lane(name, with_null, byte_strings)
     rows = pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary))
     return Lane(
         distinct.tags, distinct.bits, distinct.sizes, distinct.data, rows.to_numpy(zero_copy_only=False)

@@ -16,11 +16,10 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
 from selectroute.match.columns import lane
 from selectroute.match.fields import values
+from selectroute.match.mixed import BODY, is_mixed
 from selectroute.selector.message import HEADER_TYPES, Message, MessageError
 from selectroute.selector.values import Value
 from selectroute.topics.levels import TOPIC
-
-BODY = "@body"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +93,9 @@ class _Messages:
         array = self._batch.column(name)
         if array is None:
             return None
-        if name.startswith("@"):
+        if name.startswith("@") and not is_mixed(array.type):
             plain: list[Value | None] = array.to_pylist()
             return plain
-        read = lane(name, array, byte_strings=True)
+        read = lane(name.removeprefix("@"), array, byte_strings=True)
         entries = values(read)
         return entries if read.rows is None else [entries[i] for i in read.rows.tolist()]

@@ -13,6 +13,9 @@ from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.values import Byte, Double, Float, Int, Number, Short, Value
 from selectroute.topics.levels import TOPIC, level_value
 
+BODY = "@body"
+"""The column of the frame that holds a message's body, a string or bytes."""
+
 MIXED = pa.struct([("tag", pa.int8()), ("bits", pa.int64()), ("text", pa.string())])
 """A property whose type varies by message.
 
@@ -25,7 +28,7 @@ string, of a byte string its hexadecimal digits. Bits that the type of their row
 
 def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.RecordBatch:
     """Messages as columns: for each name (an identifier or a column of the frame) one of type `MIXED`, of
-    strings for the topic, of booleans for `INVALID_NAMES`.
+    strings for the topic, of booleans for `INVALID_NAMES`. O(messages x names).
 
     This is the slow way in, for messages that come one by one and not as columns.
     """
@@ -33,6 +36,8 @@ def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.Recor
     for name in names:
         if name == INVALID_NAMES:
             columns.append(pa.array([message.value(name) for message in messages], pa.bool_()))
+        elif name == BODY:
+            columns.append(mixed_array([message.body for message in messages]))
         elif name.startswith(TOPIC):
             columns.append(pa.array([level_value(name, message.topic) for message in messages], pa.string()))
         else:

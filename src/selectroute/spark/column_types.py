@@ -22,8 +22,7 @@ from pyspark.sql.types import (
 
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.columns import ColumnTypeError, check_column
-from selectroute.match.extended import BODY
-from selectroute.match.mixed import MIXED
+from selectroute.match.mixed import BODY, MIXED
 from selectroute.selector.fields import PREFIX
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.binding import Bound, is_mixed
