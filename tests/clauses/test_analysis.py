@@ -333,13 +333,13 @@ def near(draw: st.DrawFn) -> Message:
     return Message(headers, properties)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(contradictory(), st.lists(near(), min_size=20, max_size=40))
 def test_no_message_contradicts_a_claim(selector, batch):
     assert_sound(selector, batch)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(checked_selectors(), st.lists(messages(), min_size=4, max_size=8))
 def test_no_message_contradicts_a_claim_about_any_selector(selector, batch):
     assert_sound(selector, batch)

@@ -42,7 +42,7 @@ registries = st.lists(
     max_size=24,
 )
 batches = st.lists(messages(), min_size=16, max_size=16)
-thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=54, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def expected(registry: list[tuple[sr.Selector, str | None]], message: sr.Message) -> set[str]:
@@ -101,7 +101,7 @@ def test_clauses_beyond_the_bound_keep_the_meaning(bound, monkeypatch):
     """With a tiny bound nearly every selector has an opaque part, so that path is compared, too."""
     monkeypatch.setattr("selectroute.clauses.normal_form.MAX_CLAUSES", bound)
 
-    @settings(thorough, max_examples=30)
+    @settings(thorough, max_examples=12)
     @given(registries, batches)
     def agree(registry, batch):
         index = index_of(registry)
@@ -113,7 +113,7 @@ def test_clauses_beyond_the_bound_keep_the_meaning(bound, monkeypatch):
     agree()
 
 
-@settings(thorough, max_examples=25)
+@settings(thorough, max_examples=15)
 @given(st.data())
 def test_index_stays_right_under_random_changes(data):
     """Adds, replacements and removals in any order, every invariant checked after each."""

@@ -40,13 +40,16 @@ def test_float_rounds_once_and_to_even():
     assert Float(16777217).value == 16777216.0
     assert to_float32(2**60 + 2**36 + 1) == 2.0**60 + 2.0**37  # through a double it would be 2**60
     assert to_float32(-(2**60) - 2**36 - 1) == -(2.0**60) - 2.0**37
+    assert to_float32(2**60 + 2**36) == 2.0**60 and to_float32(2**60 + 3 * 2**36) == 2.0**60 + 2.0**38
+    assert to_float32(-(2**60) - 3 * 2**36) == -(2.0**60) - 2.0**38
     assert to_float32(1e39) == math.inf and to_float32(-1e39) == -math.inf and to_float32(10**40) == math.inf
-    assert Double(10**400).value == math.inf
+    assert Float(10**400).value == Double(10**400).value == math.inf  # beyond any double
+    assert Float(-(10**400)).value == Double(-(10**400)).value == -math.inf
     no_numbers: list[Any] = ["1", True, None]
     for nothing in no_numbers:
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match=r"^Float takes a number"):
             Float(nothing)
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match=r"^Double takes a number"):
             Double(nothing)
 
 
@@ -74,7 +77,12 @@ def test_a_float_literal_next_to_a_halfway_point_is_rounded_once(mantissa, expon
 
 def test_equality_of_values_is_structural():
     assert Double(0.0) != Double(-0.0) and Float(0.0) != Float(-0.0)
-    assert Double(math.nan) == Double(-math.nan) and hash(Float(math.nan)) == hash(Float(math.nan))
+    assert Float(1.0) != Double(1.0) and (Float(1.0) == "1") is False
+    assert (
+        Double(math.nan) != Double(math.inf)
+        and Double(math.nan) == Double(-math.nan)
+        and hash(Float(math.nan)) == hash(Float(math.nan))
+    )
     assert len({Byte(1), Short(1), Int(1), Long(1), Float(1), Double(1), True, "1"}) == 8
     assert repr(Int(5)) == "Int(5)" and repr(Double(0.5)) == "Double(0.5)"
 
@@ -90,9 +98,21 @@ def test_coerce_takes_plain_python_values():
 
 
 def test_type_names_are_javas():
-    values = (True, Byte(0), Short(0), Int(0), Long(0), Float(0), Double(0), "", None)
+    values = (True, Byte(0), Short(0), Int(0), Long(0), Float(0), Double(0), "", None, b"", MISMATCH)
     assert [type_name(value) for value in values] == (
-        ["boolean", "byte", "short", "int", "long", "float", "double", "string", "NULL"]
+        [
+            "boolean",
+            "byte",
+            "short",
+            "int",
+            "long",
+            "float",
+            "double",
+            "string",
+            "NULL",
+            "byte string",
+            "mismatch",
+        ]
     )
 
 
@@ -125,6 +145,7 @@ def test_integer_division_by_zero_has_no_value():
     assert arithmetic("/", Int(1), Long(0)) is None
     assert arithmetic("/", Int(1), Float(0.0)) == Float(math.inf)
     assert arithmetic("/", Double(-0.0), Int(0)) == Double(math.nan)
+    assert arithmetic("/", Double(math.nan), Int(0)) == Double(math.nan)
 
 
 @pytest.mark.parametrize("word", ["1e400", "0x1p1024", "3.4028235677973367E38F"])

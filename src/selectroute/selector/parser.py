@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, NoReturn, cast
 
-from selectroute.selector import check
+from selectroute.selector import check, vocabulary
 from selectroute.selector.ast import (
     And,
     Arithmetic,
@@ -40,7 +40,6 @@ from selectroute.selector.printer import literal_text
 from selectroute.selector.source import Span
 from selectroute.selector.tokens import BYTES, END, NAME, NUMBER, STRING, Token, tokenize
 from selectroute.selector.values import Long, negate
-from selectroute.selector.vocabulary import INFIX, check_words, had, misspelt, null_test, readable
 
 # Binding powers. A parenthesis, like the bottom of the stack, holds back everything.
 OPEN, OR, AND, NOT, COMPARE, ADD, MULTIPLY, SIGN = range(8)
@@ -52,12 +51,9 @@ BINARY: Final = {
     **dict.fromkeys(("+", "-"), ADD),
     **dict.fromkeys(("*", "/"), MULTIPLY),
 }
-AFTER_NAME: Final = ("BETWEEN", "IN", "LIKE")  # each may have NOT before it
-AFTER_CONDITION: Final = frozenset({"AND", "OR", ")", END})
-COMPARING: Final = frozenset({"NOT", "IS", *AFTER_NAME} | {op for op in BINARY if BINARY[op] == COMPARE})
-
-LONGEST_MENDED: Final = 100_000
-"""Fixes of longer texts are not tried: each try reads the text again."""
+COMPARING: Final = frozenset(
+    {"NOT", "IS", *vocabulary.AFTER_NAME} | {op for op in BINARY if BINARY[op] == COMPARE}
+)
 
 Operator = tuple[int, str, int]
 """Binding power, kind, and where it starts in the text."""
@@ -89,13 +85,13 @@ def _parse(text: str, dialect: Dialect, limits: Limits) -> Expr:
     tokens = tokenize(text, dialect)
     check_size(tokens, limits)
     if dialect.lacks:
-        check_words(tokens, dialect)
+        vocabulary.check_words(tokens, dialect)
     return _Parser(tokens, dialect).selector()
 
 
 def _mending(fixes: tuple[Fix, ...], text: str, dialect: Dialect, limits: Limits) -> Fix | None:
     """Return the first fix that makes a selector of the text."""
-    for fix in fixes if len(text) <= LONGEST_MENDED else ():
+    for fix in fixes if len(text) <= vocabulary.LONGEST_MENDED else ():
         try:
             _parse(fix.applied(text), dialect, limits)
         except Fault:
@@ -144,7 +140,7 @@ class _Parser:
                 operators.append((OPEN, kind, start))
             elif kind == "NOT":
                 if operators[-1][0] > NOT:
-                    raise Fault("misplaced-not", Span(start, end), _OPERAND)
+                    raise Fault("misplaced-not", Span(start, end), vocabulary.OPERAND)
                 operators.append((NOT, kind, start))
             elif kind == "-" or kind == "+":
                 operators.append((SIGN, kind, start))
@@ -169,17 +165,15 @@ class _Parser:
 
     def _no_operand(self, token: Token) -> NoReturn:
         kind, _, start, end = token
-        expected = had(_OPERAND, self.dialect)
+        expected = vocabulary.had(vocabulary.OPERAND, self.dialect)
         if self.operators[-1][0] <= NOT:
-            expected += had(("NOT",), self.dialect)
-        if kind is END:
-            raise Fault("unexpected-end", Span(start, end), expected)
+            expected += vocabulary.had(("NOT",), self.dialect)
         if kind == "NULL":
-            fixes = null_test(self.operators[-1], token)
+            fixes = vocabulary.null_test(self.operators[-1], token)
             raise Fault("null-literal", Span(start, end), expected, fixes=fixes)
-        if kind in ("BETWEEN", "LIKE", "IN", "IS", "ESCAPE"):
-            raise Fault("reserved-word", Span(start, end), expected)
-        raise Fault("unexpected-token", Span(start, end), expected)
+        reserved = kind in ("BETWEEN", "LIKE", "IN", "IS", "ESCAPE")
+        wrong = "unexpected-end" if kind is END else "reserved-word" if reserved else "unexpected-token"
+        raise Fault(wrong, Span(start, end), expected)
 
     # --- After an operand
 
@@ -217,10 +211,10 @@ class _Parser:
                 return False
             elif kind == "IS":
                 self._is_null(token)
-            elif kind == "NOT" or kind in AFTER_NAME:
+            elif kind == "NOT" or kind in vocabulary.AFTER_NAME:
                 negated = kind == "NOT"
                 if negated:
-                    token = self._expect(AFTER_NAME, token, "IS NOT")
+                    token = self._expect(vocabulary.AFTER_NAME, token, "IS NOT")
                 if token[0] == "BETWEEN":
                     self._compare(token)
                     operators.append((COMPARE, "NOT BETWEEN" if negated else "BETWEEN", start))
@@ -320,10 +314,10 @@ class _Parser:
         self.at += 1
         if token[0] not in kinds:
             kind = "unexpected-end" if token[0] is END else "unexpected-token"
-            fixes = misspelt(token, kinds)
+            fixes = vocabulary.misspelt(token, kinds)
             if wrong:
                 fixes += (Fix(Span(wrong[2], wrong[3]), right),)
-            raise Fault(kind, Span(token[2], token[3]), tuple(map(readable, kinds)), fixes=fixes)
+            raise Fault(kind, Span(token[2], token[3]), tuple(map(vocabulary.readable, kinds)), fixes=fixes)
         return token
 
     def _condition(self, node: Expr) -> None:
@@ -332,7 +326,7 @@ class _Parser:
         kind, _, start, end = self.tokens[self.at]
         if kind in COMPARING:
             raise Fault("chained-comparison", Span(start, end), self._after_operand(("AND", "OR")))
-        if kind not in AFTER_CONDITION:
+        if kind not in vocabulary.AFTER_CONDITION:
             raise Fault("unexpected-token", Span(start, end), self._after_operand(("AND", "OR")))
 
     def _no_operator(self, token: Token) -> NoReturn:
@@ -340,11 +334,16 @@ class _Parser:
             expected: tuple[str, ...] = ("AND", "an operator")
         else:
             expected = self._after_operand(("an operator", "AND", "OR"))
-        raise Fault("unexpected-token", Span(token[2], token[3]), expected, fixes=misspelt(token, INFIX))
+        raise Fault(
+            "unexpected-token",
+            Span(token[2], token[3]),
+            expected,
+            fixes=vocabulary.misspelt(token, vocabulary.INFIX),
+        )
 
     def _after_operand(self, expected: tuple[str, ...]) -> tuple[str, ...]:
         opened = any(kind == "(" for _, kind, _ in self.operators)
-        return (*had(expected, self.dialect), "')'" if opened else "the end")
+        return (*vocabulary.had(expected, self.dialect), "')'" if opened else "the end")
 
     # --- Making nodes
 
@@ -402,6 +401,3 @@ class _Parser:
 
 # BETWEEN waits on the stack for its AND, and then for its third operand.
 _BETWEEN_AND: Final = {"BETWEEN": "BETWEEN AND", "NOT BETWEEN": "NOT BETWEEN AND"}
-
-
-_OPERAND: Final = ("a name", "a literal", "a sign", "'('")

@@ -9,7 +9,18 @@ from typing import Final, cast
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.errors import Fault, Fix
 from selectroute.selector.source import Span
-from selectroute.selector.tokens import NAME, NUMBER, Token
+from selectroute.selector.tokens import END, NAME, NUMBER, Token
+
+OPERAND: Final = ("a name", "a literal", "a sign", "'('")
+"""What may stand before or at an operand, as an error names it."""
+
+AFTER_NAME: Final = ("BETWEEN", "IN", "LIKE")
+"""Words after a name; each may have NOT before it."""
+
+AFTER_CONDITION: Final = frozenset({"AND", "OR", ")", END})
+
+LONGEST_MENDED: Final = 100_000
+"""Fixes of longer texts are not tried: each try reads the text again."""
 
 INFIX: Final = ("AND", "OR", "BETWEEN", "IN", "LIKE", "IS", "NOT")
 """Words that stand where a misspelt one stood after an operand."""
