@@ -21,26 +21,26 @@ def test_no_selector_is_one_clause_that_always_holds():
 
 def test_operators_are_never_flipped():
     [clause] = clauses("NOT (a < 5)")
-    assert clause.literals == (Literal(Test("a", "<", Long(5)), False),)
+    assert clause.literals == (Literal(Test("a", "<", Long(5), JMS), False),)
 
 
 def test_between_is_two_comparisons():
     [clause] = clauses("a BETWEEN 1 AND 5")
     assert clause.literals == (
-        Literal(Test("a", ">=", Long(1)), True),
-        Literal(Test("a", "<=", Long(5)), True),
+        Literal(Test("a", ">=", Long(1), JMS), True),
+        Literal(Test("a", "<=", Long(5), JMS), True),
     )
     assert len(clauses("a NOT BETWEEN 1 AND 5")) == 2
 
 
 def test_a_literal_on_the_left_is_mirrored():
     [clause] = clauses("5 < a")
-    assert clause.literals == (Literal(Test("a", ">", Long(5)), True),)
+    assert clause.literals == (Literal(Test("a", ">", Long(5), JMS), True),)
 
 
 def test_equalities_of_one_property_become_one_in_list():
     [clause] = clauses("c = 'b' OR c IN ('a', 'c') OR c = 'b'")
-    assert clause.literals == (Literal(OneOf("c", ("a", "b", "c"), False), True),)
+    assert clause.literals == (Literal(OneOf("c", ("a", "b", "c"), False, JMS), True),)
 
 
 def test_a_selector_that_is_never_true_has_no_clause():
@@ -66,7 +66,7 @@ def test_what_would_explode_stays_whole_beside_its_equalities():
     found = clauses(f"JMSType = 'car' AND {product}")
     assert len(found) <= MAX_CLAUSES
     assert sum(len(clause.literals) for clause in found) <= MAX_LITERALS
-    assert all(Literal(Test("JMSType", "=", "car"), True) in clause.literals for clause in found)
+    assert all(Literal(Test("JMSType", "=", "car", JMS), True) in clause.literals for clause in found)
     kept = [
         one.predicate for clause in found for one in clause.literals if isinstance(one.predicate, Condition)
     ]

@@ -47,11 +47,11 @@ class Point:
 def install(monkeypatch):
     def installed(*points):
         monkeypatch.setattr(extended, "entry_points", lambda group: points)
-        extended.provider.cache_clear()
+        extended.installed.cache_clear()
 
     installed()
     yield installed
-    extended.provider.cache_clear()
+    extended.installed.cache_clear()
 
 
 def registered() -> sr.Index:
@@ -198,6 +198,26 @@ def test_there_is_one_provider_at_most_and_it_must_load(install):
     install(Point("broken", ImportError("no such module")))
     with pytest.raises(ExtendedSelectionError, match="no such module"):
         extended.provider()
+    with pytest.warns(RuntimeWarning, match="no such module"):
+        assert kernel(registered())[1][0] == (0, "contains")
+
+
+@pytest.mark.parametrize("names", [[[]], [1], ["ts"], None, ["a"] * 2_000, ["@ts"]])
+@pytest.mark.parametrize("verdict", [None, "no", 1])
+def test_a_provider_that_talks_nonsense_harms_nobody_else(install, names, verdict):
+    class Nonsense(Contains):
+        def identifiers(self, selector):
+            return names
+
+        def matches(self, selector, message):
+            return verdict
+
+    install(Point(loaded=Nonsense))
+    times = pa.array([0] * 4, pa.timestamp("s"))
+    batch = BATCH.append_column("ts", times).append_column("@ts", times)
+    rows, refused = kernel(registered(), batch)
+    assert rows == [["all", "plain"], ["all"], ["all", "plain"], ["all"]]
+    assert len(refused) == 5
     before = Contains.made
     install(Point())
     assert extended.provider() is extended.provider() and Contains.made == before + 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from selectroute.index.extended import GROUP, provider
+from selectroute.index.extended import GROUP
 
 MODULE = '''
 class Provider:
@@ -40,13 +40,13 @@ def write(folder: Path) -> Path:
 def installed(folder: Path) -> Iterator[None]:
     """Install the provider into this process."""
     sys.path.insert(0, str(write(folder)))
-    provider.cache_clear()
+    installed.cache_clear()
     try:
         yield
     finally:
         sys.path.remove(str(folder))
         sys.modules.pop("has_selection", None)
-        provider.cache_clear()
+        installed.cache_clear()
 
 
 @contextmanager

@@ -31,7 +31,7 @@ MAX_COMBINATIONS: Final = 4_096
 MAX_STEPS: Final = 200_000
 """The bound on the judgements of leaves, and on those of connectives."""
 
-MAX_NUMBERS: Final = 256
+MAX_NUMBERS: Final = 64
 """The bound on the numbers that are looked at: each costs a millisecond."""
 
 _NO_BOOLEAN: Final = ""

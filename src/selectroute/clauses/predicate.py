@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from selectroute.selector.ast import Expr
 from selectroute.selector.check import BOOLEAN, BYTES, NUMBER, STRING
-from selectroute.selector.dialect import JMS, Dialect
+from selectroute.selector.dialect import Dialect
 from selectroute.selector.evaluate import condition
 from selectroute.selector.like import compile_like, like
 from selectroute.selector.names import INVALID_NAMES
@@ -43,7 +43,7 @@ class Test:
     name: str
     op: str
     constant: Value
-    dialect: Dialect = JMS
+    dialect: Dialect
 
     @property
     def kind(self) -> str:
@@ -63,7 +63,7 @@ class OneOf:
     name: str
     values: tuple[str, ...]
     negated: bool
-    dialect: Dialect = JMS
+    dialect: Dialect
     kind: ClassVar[str] = STRING
 
     def truth(self, lookup: Lookup) -> Truth | Void:
@@ -84,7 +84,7 @@ class Matches:
     pattern: str
     escape: str | None
     negated: bool
-    dialect: Dialect = JMS
+    dialect: Dialect
     kind: ClassVar[str] = STRING
 
     def truth(self, lookup: Lookup) -> Truth | Void:

@@ -227,7 +227,7 @@ def dialects(
 
 @contextmanager
 def _records(output: Output, several: bool) -> Iterator[_Add]:
-    """Print records one after the other; as JSON, several are one array, which an error leaves open."""
+    """Print records one after the other; as JSON, several are one array, also up to an error."""
     array = several and output is Output.json
     count = 0
 
@@ -236,9 +236,11 @@ def _records(output: Output, several: bool) -> Iterator[_Add]:
         print(f"{',' if count else '['}\n{record}" if array else record, end="" if array else "\n")
         count += 1
 
-    yield add
-    if array:
-        print("\n]" if count else "[]")
+    try:
+        yield add
+    finally:
+        if array:
+            print("\n]" if count else "[]")
 
 
 @contextmanager

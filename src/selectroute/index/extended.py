@@ -13,10 +13,12 @@ subscription is affected.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final, Protocol, cast
+from itertools import islice
+from typing import Final, NamedTuple, Protocol, cast
 
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.errors import Fault, InvalidSelectorError, SelectRouteError
@@ -30,6 +32,10 @@ GROUP: Final = "selectroute.extended_selection"
     [project.entry-points."selectroute.extended_selection"]
     xpath = "my_package.selection:Provider"
 """
+
+
+MAX_NAMES: Final = 1_000
+"""Names that one selector may read, as many as a message may have properties."""
 
 
 class ExtendedSelectionError(SelectRouteError):
@@ -53,23 +59,46 @@ class ExtendedSelection(Protocol):
         """Return whether `message` satisfies `selector`. If it raises, this one delivery is refused."""
 
 
+class Installed(NamedTuple):
+    """What looking for a provider gave: it, nothing, or what is wrong."""
+
+    provider: ExtendedSelection | None
+    problem: str | None = None
+
+
 @cache
-def provider() -> ExtendedSelection | None:
-    """Return the installed provider, None if there is none. Raises `ExtendedSelectionError`."""
+def installed() -> Installed:
+    """Look for the provider, once in a process."""
     found: list[EntryPoint] = list(entry_points(group=GROUP))
-    if not found:
-        return None
     if len(found) > 1:
         names = ", ".join(sorted(f"{one.name} = {one.value}" for one in found))
-        raise ExtendedSelectionError(
-            f"there are several extended selection providers, and one at most: {names}"
-        )
+        return Installed(None, f"there are several extended selection providers: {names}")
+    if not found:
+        return Installed(None)
     try:
-        return cast(ExtendedSelection, found[0].load()())
+        return Installed(cast(ExtendedSelection, found[0].load()()))
     except Exception as error:
-        raise ExtendedSelectionError(
-            f"the extended selection provider {found[0].value} cannot be loaded: {error}"
-        ) from error
+        name = found[0].value
+        return Installed(None, f"the extended selection provider {name} cannot be loaded: {error}")
+
+
+def provider() -> ExtendedSelection | None:
+    """Return the installed provider, None if there is none. Raises `ExtendedSelectionError`."""
+    found = installed()
+    if found.problem is not None:
+        raise ExtendedSelectionError(found.problem)
+    return found.provider
+
+
+def usable_provider() -> ExtendedSelection | None:
+    """Return the installed provider; None, with a warning, also if there are several or it cannot be loaded.
+
+    Messages are judged in the middle of a stream, where one EXTENDED subscription must not stop the others.
+    """
+    found = installed()
+    if found.problem is not None:
+        warnings.warn(f"{found.problem}; EXTENDED subscriptions get nothing", RuntimeWarning, stacklevel=2)
+    return found.provider
 
 
 def check_extended(selector: str, dialect: Dialect) -> None:
@@ -92,21 +121,26 @@ def check_extended(selector: str, dialect: Dialect) -> None:
 
 def provider_reads(selector: str) -> tuple[str, ...] | None:
     """Return what the provider reads for a selector; None without a provider, or if it is none of its own."""
-    judge = provider()
+    judge = usable_provider()
     if judge is None:
         return None
     try:
-        return tuple(judge.identifiers(selector))
+        names: list[object] = list(islice(judge.identifiers(selector), MAX_NAMES + 1))
     except Exception:  # whatever it is, the provider cannot tell what the selector means
         return None
+    # A provider that says anything else is wrong about itself; it could only harm other subscriptions.
+    texts = tuple(name for name in names if isinstance(name, str))
+    return texts if len(texts) == len(names) <= MAX_NAMES else None
 
 
 def provider_matches(selector: str, message: Message) -> bool | None:
-    """Return the provider's verdict; None without a provider, or if it fails."""
-    judge = provider()
+    """Return the provider's verdict; None without a provider, or if it fails or gives no bool."""
+    judge = usable_provider()
     if judge is None:
         return None
     try:
-        return bool(judge.matches(selector, message))
+        verdict: object = judge.matches(selector, message)
     except Exception:  # that delivery alone is lost to it: the message goes on to every other subscriber
         return None
+    # What a provider in Python returns may be anything, whatever its annotations say.
+    return verdict if isinstance(verdict, bool) else None

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from selectroute.clauses.access import Equalities, Key, equalities, message_key, scan_reason
-from selectroute.clauses.predicate import Clause, Literal, Lookup
+from selectroute.clauses.predicate import Clause, Literal, Lookup, Sound
 from selectroute.index.collector import paused_collector
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.explain import AccessStep, Explanation
@@ -165,6 +165,7 @@ class Index:
         """
         lookup = _lookup(message)
         matched: dict[str, None] = {}
+        guards: dict[int, bool] = {}  # the clauses of a selector have one guard in common
         counters = Counters()
         names_are_valid = lookup(INVALID_NAMES) is not True
         for attributes, buckets in self._buckets.items():
@@ -176,7 +177,7 @@ class Index:
                     if (
                         filed.subscription not in matched
                         and (names_are_valid or not filed.clause.valid_names)
-                        and all(literal.holds(lookup) for literal in filed.residual)
+                        and all(_holds(literal, lookup, guards) for literal in filed.residual)
                     ):
                         matched[filed.subscription] = None
         if self._extended:
@@ -286,6 +287,15 @@ def file_clause(subscription: str, clause: Clause, found: Equalities, attributes
         residual = tuple([literal for literal in residual if id(literal) not in decided])
     keys = tuple([tuple(found.keys[name]) for name in attributes])
     return Filed(subscription, clause, attributes, keys, residual)
+
+
+def _holds(literal: Literal, lookup: Lookup, guards: dict[int, bool]) -> bool:
+    if not isinstance(literal.predicate, Sound):
+        return literal.holds(lookup)
+    known = guards.get(id(literal.predicate))
+    if known is None:
+        known = guards[id(literal.predicate)] = literal.holds(lookup)
+    return known
 
 
 def _lookup(message: Message) -> Lookup:

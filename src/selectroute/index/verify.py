@@ -18,12 +18,22 @@ from selectroute.index.index import Filed, Index
 from selectroute.index.plan import MAX_PAIRS, Statistics
 from selectroute.index.program import stack_effect
 from selectroute.index.snapshot import Snapshot
+from selectroute.index.subscription import EXTENDED, NONE, STANDARD
+from selectroute.selector.dialect import DIALECTS
+from selectroute.selector.fields import DERIVED, PREFIX
+from selectroute.topics.levels import TOPIC
 
 _OPERATIONS = range(t.IS_SOUND + 1)
 _EFFECTS = np.array([stack_effect(operation) for operation in _OPERATIONS], np.int64)
 _SETS = (t.IN, t.NOT_IN)
 _PATTERNS = (t.LIKE, t.NOT_LIKE, t.LEVELS)
 _READS = (t.LOAD, t.IS_NULL, t.IS_KEY, t.IS_NOT_KEY, t.CHECK_TYPE, t.HAS_TYPE, *_SETS, *_PATTERNS)
+
+_BY_CODE = (t.IS_KEY, t.IS_NOT_KEY, *_SETS)
+_BY_VALUE = (t.LOAD, *_PATTERNS)
+_MODES = (*range(t.ADD, t.AS_TRUTH + 1),)
+_MODE = t.VOIDS | t.POSITIVE_ZERO | t.SAME_TYPE
+_FLAGS = (t.VALID_NAMES << 1) - 1
 
 _ALONGSIDE = {
     "slot_codes": "slot_leaf",
@@ -85,6 +95,7 @@ def verify_snapshot(snapshot: Snapshot) -> None:
     tables = snapshot.tables
     for name, array in zip(t.Tables._fields, tables, strict=True):
         _require(array.dtype == t.DTYPES[name], f"{name} is {t.DTYPES[name]}")
+    _verify_attributes(snapshot)
     _verify_slices(tables, len(snapshot.attributes))
     _verify_programs(snapshot)
     _verify_entries(snapshot)
@@ -96,6 +107,33 @@ def verify_snapshot(snapshot: Snapshot) -> None:
             _require(np.all(np.diff(values[start:end]) > 0), f"{name} ascends within an attribute")
     ids = snapshot.ids.to_pylist()
     _require(len(set(ids)) == len(ids), "an id is one subscription's")
+
+
+def _verify_attributes(snapshot: Snapshot) -> None:
+    """What is read of the columns, and which messages nobody may take, is what the arrays use."""
+    tables, count = snapshot.tables, len(snapshot.attributes)
+    for attribute in snapshot.attributes:
+        name = attribute.name.removeprefix(PREFIX)
+        known = attribute.name.startswith(TOPIC) or not attribute.name.startswith(PREFIX) or name in DERIVED
+        _require(known, "a derived field is a known one")
+    flags = tables.group_flags.astype(np.int64)
+    _require(np.all(flags <= _FLAGS), "every flag of a group is known")
+    _require(np.all(flags >> t.BOUND_SHIFT & 3 <= t.BOUND_FLOAT), "the bounds are longs, doubles or floats")
+    checked = bool(np.any(flags & t.VALID_NAMES))
+    _require(snapshot.checks_names == checked, "names are checked if a group takes valid ones only")
+    operation, attributes, _ = tables.step.T
+    modes = attributes[np.isin(operation, _MODES)]
+    _require(np.all((modes >= 0) & (modes <= _MODE)), "a step computes and compares in a known way")
+    codes = [*attributes[np.isin(operation, _BY_CODE)], *tables.tuple_attributes.reshape(-1)]
+    values = [*attributes[np.isin(operation, _BY_VALUE)], *tables.group_attribute[flags & t.SORTED != 0]]
+    for used, read in ((codes, "codes"), (values, "values")):
+        numbers = {int(number) for number in used if 0 <= number < count}
+        has = all(getattr(snapshot.attributes[number], read) for number in numbers)
+        _require(has, f"the {read} of an attribute are there where they are used")
+    seltypes = set(snapshot.subscriptions["seltype"].unique().to_pylist())
+    _require(seltypes <= {NONE, STANDARD, EXTENDED}, "the type of every selector is known")
+    dialects = set(snapshot.subscriptions["dialect"].unique().to_pylist())
+    _require(dialects <= set(DIALECTS), "the dialect of every subscription is known")
 
 
 def _verify_slices(tables: t.Tables, attributes: int) -> None:

@@ -89,11 +89,12 @@ class Batch:
                 raise ColumnTypeError(INVALID_NAMES, flags.type, "it is a boolean")
             return np.asarray(pc.fill_null(flags, False).to_numpy(zero_copy_only=False))
         broken = np.zeros(self.rows, np.bool_)
+        present: dict[str, t.Array] = {}
         for names in breaches(properties(list(self._paths))):
-            together = np.ones(self.rows, np.bool_)
             for name in names:
-                together &= self._present(name)
-            broken |= together
+                if name not in present:
+                    present[name] = self._present(name)
+            broken |= np.logical_and.reduce([present[name] for name in names])
         return broken
 
     def _present(self, name: str) -> t.Array:

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from selectroute.index import tables as t
 from selectroute.match.mixed import is_mixed
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.message import octets_of
 from selectroute.selector.values import Long
 from selectroute.topics.levels import Derivation
 
@@ -282,7 +283,7 @@ def _decoded(
     end = len(data)
     for row in rows:
         try:
-            octets.append(bytes.fromhex(data[starts[row] : starts[row] + sizes[row]].tobytes().decode()))
+            octets.append(octets_of(data[starts[row] : starts[row] + sizes[row]].tobytes().decode()))
         except ValueError:
             problem = "the text of a byte string is pairs of hexadecimal digits"
             raise ColumnTypeError(name, type_, problem) from None

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectroute.index import tables as t
-from selectroute.index.extended import provider, provider_matches, provider_reads
+from selectroute.index.extended import provider_matches, provider_reads, usable_provider
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
-from selectroute.match.columns import lane
+from selectroute.match.columns import ColumnTypeError, lane
 from selectroute.match.fields import values
 from selectroute.match.mixed import BODY, is_mixed
 from selectroute.selector.message import HEADER_TYPES, Message, MessageError
@@ -50,13 +50,16 @@ def judge_extended(
     pending = np.flatnonzero(extended[ordinals])
     keep = ~extended[ordinals]
     refused = np.zeros(len(ordinals), np.bool_)
-    if provider() is None:
+    if usable_provider() is None:
         refused[pending] = True
         pending = pending[:0]
     messages = _Messages(batch)
+    reads: dict[str, tuple[str, ...] | None] = {}
     for place in pending.tolist():
         selector = snapshot.subscriptions["selector"][int(ordinals[place])].as_py()
-        message = messages.read(int(rows[place]), provider_reads(selector))
+        if selector not in reads:
+            reads[selector] = provider_reads(selector)
+        message = messages.read(int(rows[place]), reads[selector])
         verdict = None if message is None else provider_matches(selector, message)
         keep[place] = verdict is True
         refused[place] = verdict is None
@@ -75,7 +78,10 @@ class _Messages:
         """Return the message with what these names read; None without names, or where it is no message."""
         if names is None:
             return None
-        found = {name: column[row] for name in names if (column := self._column(name)) is not None}
+        try:
+            found = {name: column[row] for name in names if (column := self._column(name)) is not None}
+        except ColumnTypeError:  # a column that selectors of ours do not read may have any type
+            return None
         topic, body = found.pop(TOPIC, None), found.pop(BODY, None)
         headers = {name: value for name, value in found.items() if name in HEADER_TYPES}
         properties = {name: value for name, value in found.items() if name not in HEADER_TYPES}

@@ -72,7 +72,10 @@ def _value(tag: int, bits: int, octets: bytes) -> Value | None:
     if tag == t.BOOLEAN:
         return bool(bits)
     if tag == t.STRING:
-        return octets.decode("utf-8", "replace")
+        try:
+            return octets.decode()
+        except UnicodeDecodeError:  # a column may hold what is no string; it converts to nothing
+            return None
     if tag == t.BYTES:
         return octets
     if tag in (t.FLOAT, t.DOUBLE):

@@ -79,7 +79,8 @@ def judge(
                         if tags[top] != t.BOOLEAN and tags[top] != t.NULL:
                             tags[top], bits[top] = t.VOID if attribute & t.VOIDS else t.BOOLEAN, FALSE
                     elif operation == t.NOT:
-                        bits[top] = 1 - bits[top]
+                        if tags[top] == t.BOOLEAN:
+                            bits[top] = 1 - bits[top]
                     elif operation == t.CHECK_TYPE:
                         if not argument >> lane_tags[attribute, row] & 1:
                             tags[top] = t.VOID

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.fields import DELIVERY_MODE_INT, PREFIX, SYNONYMS
+from selectroute.selector.fields import CORRELATION_ID, DELIVERY_MODE_INT, MESSAGE_ID, PREFIX, SYNONYMS
 from selectroute.selector.truth import VOID, Truth, Void
 from selectroute.selector.values import Double, Float
 
@@ -117,6 +117,11 @@ class Dialect:
     """Whether a subscription may leave its selector to an extended selection provider."""
 
 
+KEYWORDS = frozenset(
+    {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"},
+)
+"""The reserved words of seeds 003 and 004."""
+
 JMS = Dialect(
     name="jms",
     seed="004",
@@ -132,12 +137,11 @@ JMS = Dialect(
         suffixes=MappingProxyType({"F": Float, "D": Double}),
         zero_before_approximate=True,
     ),
+    # "A string literal is enclosed in single quotes"; of others, numeric and boolean literals only.
     byte_strings=False,
     # "Identifiers cannot be the names NULL, TRUE, or FALSE. Identifiers cannot be NOT, AND, OR, BETWEEN,
     # LIKE, IN, IS, or ESCAPE." "Predefined selector literals and operator names … are case insensitive."
-    reserved=frozenset(
-        {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"},
-    ),
+    reserved=KEYWORDS,
     # "all following characters must be Java identifier part characters": a dot is none.
     dotted_names=False,
     # "Message header field references are restricted to …"
@@ -149,17 +153,24 @@ JMS = Dialect(
     # "Any name beginning with 'JMSX' is a JMS defined property name. … 'JMS_' is a provider-specific
     # property name."
     property_prefixes=("JMSX", "JMS_"),
+    # Names are restricted as identifiers only.
     name_rules=False,
+    # "A selector can contain: …" is the whole grammar.
     lacks=frozenset(),
+    # "Arithmetic operators in precedence order: +, - (unary)": a sign may stand before any expression.
     signs_touch=False,
     # "Conditional expressions are composed of … identifiers with boolean values, and boolean literals."
     bare_conditions=True,
+    # "Conditional expressions are composed of themselves, comparison operations, …": of any expressions.
     literal_on_right=False,
+    # "Identifiers are either header field references or property references", each by its one name; ids are
+    # strings, and the types of literals do not depend on what they are compared with.
     fields=MappingProxyType({}),
     id_fields=MappingProxyType({}),
     int_identifiers=frozenset(),
     # "The type conversion required is defined by the rules of Java numeric promotion."
     promotes=True,
+    # Java's arithmetic (JLS 15.17, 15.18).
     negative_zero=True,
     # "If the comparison of non-like type values is attempted, the value of the operation is false."
     unlike_types=Truth.FALSE,
@@ -168,6 +179,7 @@ JMS = Dialect(
     arithmetic_on_null=None,
     # '"age BETWEEN 15 AND 19" is equivalent to "age >= 15 AND age <= 19"', NULL or not.
     between_on_null=None,
+    # "A method providing a syntactically incorrect selector must result in a JMS InvalidSelectorException."
     extended=False,
 )
 
@@ -180,8 +192,8 @@ IBM_JMS = replace(
     # "… use the MatchOption MQMO_MATCH_MSG_ID to get the message with the specified message identifier."
     id_fields=MappingProxyType(
         {
-            "JMSMessageID": f"{PREFIX}Root.MQMD.MsgId",
-            "JMSCorrelationID": f"{PREFIX}Root.MQMD.CorrelId",
+            "JMSMessageID": f"{PREFIX}{MESSAGE_ID}",
+            "JMSCorrelationID": f"{PREFIX}{CORRELATION_ID}",
         }
     ),
     # "If there is an attempt to compare different types, the selector is always false."
@@ -220,16 +232,20 @@ IBM_MQ = replace(
     # prefixed by 0x."
     byte_strings=True,
     # Seed 003: "A property must not be called, in any mixture of lower or uppercase, …, "IS" and "ESCAPE"."
-    reserved=JMS.reserved,
+    reserved=KEYWORDS,
     # "The rules for identifier names are the same as those for message property names." Seed 003 has a
     # hierarchy of names with "." between its levels.
     dotted_names=True,
     # Seed 003: "A property must not begin with … "JMS" … The only exceptions are the following properties
     # providing synonyms for JMS properties."
     headers=frozenset(name for name in SYNONYMS if name.startswith("JMS")),
+    # "Note that the JMS_IBM_* properties … are not available using the MQI."
     property_prefixes=(),
+    # "The following restrictions apply to property names."
     name_rules=True,
+    # "These synonyms allow an MQI application to access JMS properties in a similar fashion."
     fields=MappingProxyType({name: PREFIX + name for name in SYNONYMS}),
+    # The match of ids is one of "the IBM MQ classes for JMS" (seed 000).
     id_fields=MappingProxyType({}),
     # "Negative zero is treated the same as positive zero for mathematical operations."
     negative_zero=False,
@@ -260,18 +276,23 @@ MQE = replace(
     lacks=frozenset(
         {"OR", "NOT", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "(", "BETWEEN", "LIKE", "IN"}
     ),
+    # "… such as 57, -957, +62": the sign is part of the literal, as there is no arithmetic.
     signs_touch=True,
+    # Of conditions there are comparisons by '=' and IS NULL.
     bare_conditions=False,
     literal_on_right=True,
     # "a selector testing the JMSPriority or JMSDeliveryMode Header fields will interpret an exact numeric
     # literal as an int": the field is the int 1 or 2.
     fields=MappingProxyType({"JMSDeliveryMode": f"{PREFIX}{DELIVERY_MODE_INT}"}),
+    # The match of ids is seed 000's.
     id_fields=MappingProxyType({}),
     int_identifiers=frozenset({"JMSPriority", "JMSDeliveryMode"}),
     # "Only values of the same type can be compared. If there is an attempt to compare different types, the
     # selector is always false."
     promotes=False,
 )
+
+DEFAULT_DIALECT = JMS.name
 
 DIALECTS: Mapping[str, Dialect] = MappingProxyType({one.name: one for one in (JMS, IBM_JMS, IBM_MQ, MQE)})
 """Every dialect by its name."""

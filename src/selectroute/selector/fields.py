@@ -269,10 +269,19 @@ SYNONYMS: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
 """Every name of a field that has several, with the others in the order in which they are asked."""
 
 DELIVERY_MODE_INT: Final = "JMSDeliveryMode:int"
-"""JMSDeliveryMode as the int 1 or 2; nothing on a message has this name itself."""
+MESSAGE_ID: Final = "JMSMessageID:id"
+CORRELATION_ID: Final = "JMSCorrelationID:id"
+"""A header in another type: JMSDeliveryMode as the int 1 or 2, an id as its 24 bytes. No message has these
+names themselves.
+"""
 
 DERIVED: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
-    {**SYNONYMS, DELIVERY_MODE_INT: _sources(("JMSDeliveryMode", _mapped(_DLV)))}
+    {
+        **SYNONYMS,
+        DELIVERY_MODE_INT: _sources(("JMSDeliveryMode", _mapped(_DLV))),
+        MESSAGE_ID: _sources(("JMSMessageID", id_from_text)),
+        CORRELATION_ID: _sources(("JMSCorrelationID", id_from_any_text)),
+    }
 )
 """Every derived field, without its prefix: the names from which it is converted."""
 

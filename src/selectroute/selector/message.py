@@ -242,7 +242,7 @@ def _typed(name: str, plain: Any) -> Value:
             raise OverflowError  # no number of JSON is infinite
         return number
     if name == "bytes":
-        return _octets(plain)
+        return octets_of(plain)
     wanted = bool if name == "boolean" else str
     if not isinstance(plain, wanted):
         raise TypeError
@@ -321,12 +321,13 @@ def _bytes(place: str, data: Mapping[str, object]) -> bytes:
     if set(data) != {"type", "value"} or data["type"] != "bytes" or not isinstance(data["value"], str):
         raise MessageError(place, 'bytes are {"type": "bytes", "value": "<hex>"}')
     try:
-        return _octets(data["value"])
+        return octets_of(data["value"])
     except ValueError:
         raise MessageError(place, "its bytes are pairs of hexadecimal digits") from None
 
 
-def _octets(digits: object) -> bytes:
+def octets_of(digits: object) -> bytes:
+    """Return the bytes that pairs of hexadecimal digits stand for; ValueError for anything else."""
     if not isinstance(digits, str) or not (digits.isalnum() or digits == ""):  # fromhex would take spaces
         raise ValueError
     return bytes.fromhex(digits)

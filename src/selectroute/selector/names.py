@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from selectroute.selector.dialect import IBM_MQ, Dialect
+from selectroute.selector.dialect import KEYWORDS, Dialect
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import SYNONYMS, may_be_set
 
@@ -112,7 +112,7 @@ def broken_rule(name: str) -> Rule | None:
         return Rule(1, "names that begin with JMS are reserved, but for the synonyms of JMS fields")
     if name.startswith("usr.JMS"):
         return Rule(1, "a name cannot begin with usr.JMS")
-    if name.upper() in IBM_MQ.reserved and name.isascii():
+    if name.upper() in KEYWORDS and name.isascii():
         return Rule(2, "it is a reserved word of selectors")
     prefix = name[:6].lower()
     if prefix.startswith("mq") and prefix != "mq_usr" and name.count(".") > 1:

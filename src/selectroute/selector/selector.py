@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from selectroute.selector.ast import Expr, Identifier, postorder
+from selectroute.selector.dialect import DEFAULT_DIALECT
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import MQRC_SELECTOR_SYNTAX_ERROR
 from selectroute.selector.evaluate import evaluate
@@ -39,7 +40,12 @@ class Selector:
     expression: Expr | None
 
     def __init__(
-        self, text: str, dialect: str = "jms", *, limits: Limits = DEFAULT_LIMITS, stored: bool = False
+        self,
+        text: str,
+        dialect: str = DEFAULT_DIALECT,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        stored: bool = False,
     ) -> None:
         if not isinstance(text, str):
             raise TypeError(f"a selector is a str, not a {type(text).__name__}")
@@ -85,11 +91,8 @@ class Selector:
         return hash((self.text, self.dialect))
 
     def __repr__(self) -> str:
-        return (
-            f"Selector({self.text!r})"
-            if self.dialect == "jms"
-            else f"Selector({self.text!r}, {self.dialect!r})"
-        )
+        other = "" if self.dialect == DEFAULT_DIALECT else f", {self.dialect!r}"
+        return f"Selector({self.text!r}{other})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By its text, which is short and read without recursion, however deep the expression.

@@ -27,7 +27,7 @@ from selectroute.selector.ast import (
 )
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.evaluate import Result, as_operand
-from selectroute.selector.fields import DERIVED, NO_ID, PREFIX, SYNONYMS
+from selectroute.selector.fields import CORRELATION_ID, DERIVED, MESSAGE_ID, NO_ID, PREFIX, SYNONYMS
 from selectroute.selector.message import Message
 from selectroute.selector.names import MIXED_CONTENT, breaches, broken_rule
 from selectroute.selector.printer import literal_text
@@ -278,8 +278,8 @@ def _string_wanted(word: str, part: Part, dialect: Dialect) -> Said:
 
 
 _MATCH_OPTIONS: Final = {
-    f"{PREFIX}Root.MQMD.MsgId": "MQMO_MATCH_MSG_ID",
-    f"{PREFIX}Root.MQMD.CorrelId": "MQMO_MATCH_CORREL_ID",
+    f"{PREFIX}{MESSAGE_ID}": "MQMO_MATCH_MSG_ID",
+    f"{PREFIX}{CORRELATION_ID}": "MQMO_MATCH_CORREL_ID",
 }
 
 

@@ -264,4 +264,4 @@ _AFTER_NAME: Final = re.compile(
 )
 """What follows a name rather than a string: an operator of names, or a comparison with a literal."""
 
-_AFTER_STRING: Final = re.compile(r"\s*\)|\s+(?:AND|OR)\b", re.IGNORECASE)
+_AFTER_STRING: Final = re.compile(r"(?<!\s)\s*+(?:\)|(?<=\s)(?:AND|OR)\b)", re.IGNORECASE)

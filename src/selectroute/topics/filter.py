@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from selectroute.clauses.predicate import Levels, Literal, Missing, Test, match_levels
+from selectroute.selector.dialect import JMS
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.values import Long
 from selectroute.topics.levels import LEVELS, TOPIC, level_name
@@ -81,7 +82,7 @@ class TopicFilter:
 def _literals(levels: tuple[str, ...]) -> tuple[Literal, ...]:
     wildcards = [position for position, level in enumerate(levels) if level == "#"]
     if not wildcards:
-        depth = Literal(Test(LEVELS, "=", Long(len(levels))), True)
+        depth = Literal(Test(LEVELS, "=", Long(len(levels)), JMS), True)
         return (
             *_equal_levels(levels[:INDEXED_LEVELS], 0),
             depth,
@@ -96,7 +97,7 @@ def _literals(levels: tuple[str, ...]) -> tuple[Literal, ...]:
         return (Literal(Missing(TOPIC), False),)
     if not back and front[-1] != "+":
         return literals  # the last level is there, so the topic is long enough
-    return (*literals, Literal(Test(LEVELS, ">=", Long(len(front) + len(back))), True))
+    return (*literals, Literal(Test(LEVELS, ">=", Long(len(front) + len(back)), JMS), True))
 
 
 def _whole(levels: tuple[str, ...], needed: bool) -> tuple[Literal, ...]:
@@ -105,7 +106,7 @@ def _whole(levels: tuple[str, ...], needed: bool) -> tuple[Literal, ...]:
 
 def _equal_levels(levels: tuple[str, ...], first: int) -> tuple[Literal, ...]:
     return tuple(
-        Literal(Test(level_name(first + i), "=", level), True)
+        Literal(Test(level_name(first + i), "=", level, JMS), True)
         for i, level in enumerate(levels)
         if level != "+"
     )
