@@ -256,6 +256,15 @@ def with_unknown_level(tables):
     return with_value("item", tables.item_first[number], len(tables.level_first) - 1)(tables)
 
 
+def with_column(name, text):
+    def change(snapshot):
+        table = snapshot.subscriptions
+        column = pa.array([text] * len(table), pa.string())
+        return {"subscriptions": table.set_column(table.schema.get_field_index(name), name, column)}
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -278,6 +287,9 @@ def with_unknown_level(tables):
         (lambda tables: {"number_first": np.append(0, tables.number_first)}, "each attribute"),
         (lambda tables: {"large_float_first": np.append(0, tables.large_float_first)}, "each attribute"),
         (lambda tables: {"string_slot_first": np.append(0, tables.string_slot_first)}, "each attribute"),
+        (with_step([t.ADD], attribute=99), "computes and compares in a known way"),
+        (lambda tables: {"group_flags": tables.group_flags | 0x8000}, "every flag of a group is known"),
+        (lambda tables: {"group_flags": tables.group_flags | 0xC0}, "the bounds are longs"),
         (lambda tables: {"term_wanted": tables.term_wanted[1:]}, "term_wanted is as long as term_program"),
     ],
 )
@@ -287,6 +299,26 @@ def test_verify_notices_what_would_lead_the_kernel_out_of_its_arrays(change, sen
     broken = replace(snapshot, tables=snapshot.tables._replace(**change(snapshot.tables)))
     with pytest.raises(InvariantError, match=sentence):
         verify_snapshot(broken)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda one: {"checks_names": not one.checks_names}, "names are checked"),
+        (lambda one: {"attributes": tuple(replace(a, codes=False) for a in one.attributes)}, "the codes"),
+        (lambda one: {"attributes": tuple(replace(a, values=False) for a in one.attributes)}, "the values"),
+        (
+            lambda one: {"attributes": (replace(one.attributes[0], name="@nope"), *one.attributes[1:])},
+            "derived",
+        ),
+        (with_column("seltype", "OTHER"), "the type of every selector is known"),
+        (with_column("dialect", "sql"), "the dialect of every subscription is known"),
+    ],
+)
+def test_verify_notices_what_would_make_the_kernel_wrong(change, sentence):
+    snapshot = of_every_operand()
+    with pytest.raises(InvariantError, match=sentence):
+        verify_snapshot(replace(snapshot, **change(snapshot)))
 
 
 def test_verify_notices_a_program_that_needs_a_deeper_stack():
