@@ -10,14 +10,15 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench import report
-from bench.definition import CHECKED, Benchmark, Size, benchmarks, sizes
+from bench.definition import CHECKED, TEXTS, Benchmark, Size, benchmarks, sizes
 from bench.engines import Built, Engine, IndexEngine, KernelEngine, ReferenceEngine, build, to_messages
 from bench.measure import Sample, WrongCountError, machine, measure, read_csv, source_digest, write_csv
+from bench.texts import texts
 from bench.workloads import messages, rules, selectors
 
 RECORD = Path(__file__).with_name("record")
@@ -43,8 +44,20 @@ class Tour:
         """Measure everything. Raises `WrongCountError` at the first wrong count."""
         for size in self._sizes:
             chosen = [one for one in self._benchmarks if one.covers(size, self._quick)]
-            if chosen:
+            if chosen and size.workload == TEXTS:
+                self._texts(size, chosen)
+            elif chosen:
                 self._size(size, chosen)
+
+    def _texts(self, size: Size, chosen: list[Benchmark]) -> None:
+        """What is measured of a size whose rules are texts: nothing is built of them."""
+        # lark is imported only when a benchmark needs it.
+        from bench import parsers
+
+        make = parsers.makers(texts(size.rules))
+        say(f"{size.name}: texts")
+        for benchmark in chosen:
+            self._measure(benchmark, size, make)
 
     def _size(self, size: Size, chosen: list[Benchmark]) -> None:
         folder = self._scratch / size.name.replace(" ", "-")
@@ -52,23 +65,23 @@ class Tour:
         say(f"{size.name}: built in {sum(built.seconds.values()):.1f} s")
         for benchmark in chosen:
             if benchmark.name == "build":
-                taken = _built_samples(size, built)
+                self._take(benchmark, _built_samples(size, built))
             else:
-                count = benchmark.quick_repetitions if self._quick else benchmark.repetitions
-                engines = list(self._engines(benchmark, size, built))
-                taken = measure(benchmark.name, size.workload, size.rules, engines, size.check, count)
-            self.samples += taken
-            for sample in sorted(taken, key=lambda one: (one.engine, one.repetition)):
-                rate = f"{sample.rate:14,.0f} messages/s" if sample.messages else ""
-                say(f"  {benchmark.name:8} {sample.engine:11} {sample.seconds:8.3f} s {rate}")
+                self._measure(benchmark, size, self._makers(benchmark, size, built))
         shutil.rmtree(folder)
 
-    def _engines(self, benchmark: Benchmark, size: Size, built: Built) -> Iterator[Engine]:
-        make = self._makers(benchmark, size, built)
-        for engine in benchmark.engines:
-            count = benchmark.messages(engine, size.rules, self._quick)
-            if count:
-                yield make[engine](count)
+    def _measure(self, benchmark: Benchmark, size: Size, make: Mapping[str, Callable[[int], Engine]]) -> None:
+        repetitions = benchmark.quick_repetitions if self._quick else benchmark.repetitions
+        counts = {name: benchmark.messages(name, size.rules, self._quick) for name in benchmark.engines}
+        engines = [make[name](count) for name, count in counts.items() if count]
+        taken = measure(benchmark.name, size.workload, size.rules, engines, size.check, repetitions)
+        self._take(benchmark, taken)
+
+    def _take(self, benchmark: Benchmark, taken: list[Sample]) -> None:
+        self.samples += taken
+        for sample in sorted(taken, key=lambda one: (one.engine, one.repetition)):
+            rate = f"{sample.rate:14,.0f} {benchmark.counted}/s" if sample.messages else ""
+            say(f"  {benchmark.name:8} {sample.engine:11} {sample.seconds:8.3f} s {rate}")
 
     def _makers(self, benchmark: Benchmark, size: Size, built: Built) -> dict[str, Callable[[int], Engine]]:
         """How to make each engine of a benchmark for a number of messages."""

@@ -13,10 +13,13 @@ FOLDER: Final = Path(__file__).with_name("definitions")
 CHECKED: Final = 2_000
 """The messages that the expected counts of a size are for."""
 
+TEXTS: Final = "S"
+"""The workload of texts that are only parsed: its rules are texts, its matches those that are selectors."""
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A workload at a number of rules, and what must match in its first 2,000 messages."""
+    """A workload at a number of rules, and what must match in its first 2,000 messages; of S see `TEXTS`."""
 
     workload: str
     rules: int
@@ -35,7 +38,11 @@ class Benchmark:
     name: str
     title: str
     analysis: str
+    counted: str
+    """What a rate counts: messages or selectors."""
     engines: tuple[str, ...]
+    baseline: str | None
+    """The engine of which the others' rates are shown as multiples."""
     workloads: tuple[str, ...]
     repetitions: int
     quick_rules: tuple[int, ...]
@@ -65,7 +72,7 @@ def sizes() -> list[Size]:
 
 def benchmarks() -> list[Benchmark]:
     """Every benchmark, in the order of the tables."""
-    return [_benchmark(name, _read(name)) for name in ("kernel", "spark", "single", "build")]
+    return [_benchmark(name, _read(name)) for name in ("kernel", "spark", "single", "build", "parse")]
 
 
 def short(rules: int) -> str:
@@ -78,7 +85,9 @@ def _benchmark(name: str, data: dict[str, Any]) -> Benchmark:
         name=name,
         title=data["title"],
         analysis=data["analysis"].strip(),
+        counted=data.get("counted", "messages"),
         engines=tuple(data["engines"]),
+        baseline=data.get("baseline"),
         workloads=tuple(data.get("workloads", ("Z", "U"))),
         repetitions=data["repetitions"],
         quick_rules=tuple(data["quick_rules"]),

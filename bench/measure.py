@@ -13,11 +13,14 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import selectroute as sr
 from bench.engines import Engine
 from bench.oracle import Expected
+
+PARTS: Final = ("numba", "numpy", "pyarrow", "pyspark", "lark")
+"""The packages whose versions decide a figure."""
 
 
 class WrongCountError(Exception):
@@ -39,7 +42,7 @@ class Sample:
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages, or whatever the benchmark counts, a second."""
         return self.messages / self.seconds
 
 
@@ -100,7 +103,6 @@ def read_csv(path: Path) -> list[Sample]:
 
 def machine(cores: int) -> dict[str, Any]:
     """What the figures were measured on."""
-    parts = ("numba", "numpy", "pyarrow", "pyspark")
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "cpu": _cpu(),
@@ -111,7 +113,7 @@ def machine(cores: int) -> dict[str, Any]:
         "source": source_digest(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        **{name: version(name) for name in parts},
+        **{name: version(name) for name in PARTS},
     }
 
 
@@ -122,7 +124,7 @@ def source_digest() -> str:
     """
     digest = hashlib.sha256()
     for folder in (Path(sr.__file__).parent, Path(__file__).parent):
-        for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.toml"))):
+        for path in sorted(path for ending in ("py", "toml", "lark") for path in folder.rglob(f"*.{ending}")):
             digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Final
 
 from bench.definition import Benchmark, benchmarks, short
-from bench.measure import Sample
+from bench.measure import PARTS, Sample
 
 README: Final = Path(__file__).with_name("README.md")
 BEGIN: Final = "<!-- record: made by `python -m bench --report`, do not edit -->"
@@ -48,20 +48,20 @@ def read_machine(path: Path) -> dict[str, Any]:
 
 
 def _rate_table(benchmark: Benchmark, cells: _Cells) -> str:
-    """Messages a second: a row for each workload and engine, a column for each number of rules."""
+    """A rate for each workload and engine, in a column for each number of rules."""
     columns = sorted({rules for _, _, rules in cells})
     lines = _head(["workload", "engine", *map(short, columns)])
     for workload in benchmark.workloads:
         for engine in benchmark.engines:
             row = [cells.get((workload, engine, rules), []) for rules in columns]
             if any(row):
-                base = [cells.get((workload, "join", rules), []) for rules in columns]
-                shown = [_rate(cell, join) for cell, join in zip(row, base, strict=True)]
+                base = [cells.get((workload, benchmark.baseline or "", rules), []) for rules in columns]
+                shown = [_rate(cell, of) for cell, of in zip(row, base, strict=True)]
                 lines.append(_line([workload, f"`{engine}`", *shown]))
     spread = max(_spread(cell) for cell in cells.values())
-    counted = "messages/s, median"
-    if "join" in benchmark.engines:
-        counted += "; × is the multiple of `join`"
+    counted = f"{benchmark.counted}/s, median"
+    if benchmark.baseline:
+        counted += f"; × is the multiple of `{benchmark.baseline}`"
     return "\n".join([*lines, "", f"({counted}; largest spread of one cell ±{spread:.0%})"])
 
 
@@ -81,13 +81,13 @@ def _build_table(cells: _Cells) -> str:
     return "\n".join(lines)
 
 
-def _rate(cell: list[Sample], join: list[Sample]) -> str:
+def _rate(cell: list[Sample], base: list[Sample]) -> str:
     if not cell:
         return "–"
     rate = median(sample.rate for sample in cell)
     text = _number(rate)
-    if join and cell[0].engine != "join":
-        text += f" ({rate / median(sample.rate for sample in join):.1f}×)"
+    if base and cell[0].engine != base[0].engine:
+        text += f" ({rate / median(sample.rate for sample in base):.1f}×)"
     return text
 
 
@@ -119,9 +119,7 @@ def _line(cells: list[str]) -> str:
 
 
 def _machine(machine: dict[str, Any]) -> str:
-    parts = ", ".join(
-        f"{name} {machine[name]}" for name in ("python", "numba", "numpy", "pyarrow", "pyspark")
-    )
+    parts = ", ".join(f"{name} {machine[name]}" for name in ("python", *PARTS) if name in machine)
     return (
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} "
         f"GiB, {machine['system']}; {parts}; load average at the start {machine['load_average_at_start']}; "

@@ -4,10 +4,11 @@ import json
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from selectroute.selector import (
+    DIALECTS,
     JMS,
     InvalidSelectorError,
     Message,
@@ -19,16 +20,29 @@ from selectroute.selector import (
     parse,
     to_text,
 )
-from selectroute.selector.ast import CONDITIONS, postorder
+from selectroute.selector.ast import CONDITIONS, MatchId, postorder
+from selectroute.selector.dialect import dialect
+from selectroute.selector.evaluate import condition
+from selectroute.selector.fields import PREFIX, SYNONYMS
 from selectroute.selector.limits import UNLIMITED
+from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.truth import not_
 from tests.strategies import expressions, messages, selectors, strings, texts
 
-BIG = 10**6
+# A strategy is costly to make, so there is one of each dialect.
+SELECTORS = {name: selectors(dialect=name) for name in DIALECTS}
+each_dialect = pytest.mark.parametrize("name", DIALECTS)
+in_each = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+WITH_NOT = [name for name in DIALECTS if "NOT" not in dialect(name).lacks]
+
+
+def selector_in(name, text):
+    return Selector(text, name, limits=UNLIMITED)
 
 
 @given(expressions())
 def test_parsing_what_was_printed_gives_the_same_tree(expression):
+    """Of any tree: one that was made by hand, too."""
     text = to_text(expression)
     again = parse(text, JMS)
     assert again == expression and hash(again) == hash(expression)
@@ -36,64 +50,106 @@ def test_parsing_what_was_printed_gives_the_same_tree(expression):
     assert repr(again) == repr(expression)
 
 
-@given(texts())
-@example("a = '\udfff'")
-@example("\x00")
-def test_any_text_is_a_selector_or_an_error_whose_span_is_inside_it(text):
+@each_dialect
+@in_each
+@given(data=st.data())
+def test_printing_is_canonical_and_parses_back_in_every_dialect(name, data):
+    """Of trees that a text gave: a dialect may have made other literals of it, or a match of ids."""
+    selector = selector_in(name, data.draw(SELECTORS[name]))
+    again = selector_in(name, selector.canonical)
+    assert again.expression == selector.expression and hash(again.expression) == hash(selector.expression)
+    assert again.canonical == selector.canonical
+    assert again.identifiers == selector.identifiers
+
+
+@each_dialect
+@in_each
+@given(text=texts())
+@example(text="a = '\udfff'")
+@example(text="\x00")
+@example(text='a = "0x0"')
+def test_any_text_is_a_selector_or_an_error_whose_span_is_inside_it(name, text):
     try:
-        selector = Selector(text)
+        selector = Selector(text, name)
     except InvalidSelectorError as error:
         start, end = error.span
         assert 0 <= start <= end <= len(text)
         str(error).encode()
         json.dumps(error.to_dict())
         assert str(error).count("^") >= 1
+        if error.suggestion is not None:
+            Selector(error.suggestion, name)
     else:
-        assert Selector(selector.canonical, limits=UNLIMITED).expression == selector.expression
+        assert selector_in(name, selector.canonical).expression == selector.expression
 
 
-@given(selectors())
-def test_the_span_of_a_condition_is_a_selector_for_it(text):
-    for node in postorder(parse(text, JMS)):
+@each_dialect
+@in_each
+@given(data=st.data())
+def test_the_span_of_a_condition_is_a_selector_for_it(name, data):
+    text = data.draw(SELECTORS[name])
+    for node in postorder(selector_in(name, text).expression):
         assert 0 <= node.span.start < node.span.end <= len(text)
         if isinstance(node, CONDITIONS):
-            assert parse(text[node.span.start : node.span.end], JMS) == node
+            alone = selector_in(name, text[node.span.start : node.span.end]).expression
+            assert alone == node or isinstance(alone, MatchId)  # alone, an id is matched as one
 
 
-@given(selectors(), messages())
-def test_explanation_agrees_with_evaluation(text, message):
-    selector = Selector(text, limits=UNLIMITED)
+@each_dialect
+@in_each
+@given(data=st.data(), message=messages())
+def test_explanation_agrees_with_evaluation(name, data, message):
+    selector = selector_in(name, data.draw(SELECTORS[name]))
     explanation = selector.explain(message)
     assert explanation.truth is selector.evaluate(message)
     str(explanation).encode()
     json.dumps(explanation.to_dict())
 
 
-@given(selectors(), messages())
-def test_not_not_changes_nothing_and_not_negates(text, message):
-    truth = Selector(text, limits=UNLIMITED).evaluate(message)
-    assert Selector(f"NOT ({text})", limits=UNLIMITED).evaluate(message) is not_(truth)
-    assert Selector(f"NOT (NOT ({text}))", limits=UNLIMITED).evaluate(message) is truth
-    assert Selector(f"({text}) AND TRUE", limits=UNLIMITED).evaluate(message) is truth
-    assert Selector(f"({text}) OR FALSE", limits=UNLIMITED).evaluate(message) is truth
+@pytest.mark.parametrize("name", WITH_NOT)
+@in_each
+@given(data=st.data(), message=messages())
+def test_not_not_changes_nothing_and_not_negates(name, data, message):
+    text = data.draw(SELECTORS[name])
+    selector = selector_in(name, text)
+    assume(not isinstance(selector.expression, MatchId))  # it is one only alone
+    assume(not (dialect(name).name_rules and message.value(INVALID_NAMES)))
+    truth = condition(selector.expression, message.value, dialect(name))
+    whole = isinstance(truth, Truth)  # otherwise an operation makes the selector false as a whole: also these
+
+    def seen(other):
+        return selector_in(name, other).evaluate(message)
+
+    assert selector.evaluate(message) is (truth if whole else Truth.FALSE)
+    assert seen(f"NOT ({text})") is (not_(truth) if whole else Truth.FALSE)
+    assert seen(f"NOT (NOT ({text}))") is (truth if whole else Truth.FALSE)
+    assert seen(f"({text}) AND TRUE") is (truth if whole else Truth.FALSE)
+    assert seen(f"({text}) OR FALSE") is (truth if whole else Truth.FALSE)
+    assert seen(f"({text}) OR TRUE") is (Truth.TRUE if whole else Truth.FALSE)
 
 
 @pytest.mark.parametrize(
-    ("short", "long"),
+    ("short", "long", "names"),
     [
-        ("a BETWEEN b AND weight", "a >= b AND a <= weight"),
-        ("a NOT BETWEEN b AND weight", "a < b OR a > weight"),
-        ("a BETWEEN b + 1 AND 2 * weight", "a >= b + 1 AND a <= 2 * weight"),
-        ("a IN ('a', 'b')", "a = 'a' OR a = 'b'"),
-        ("a LIKE 'ab'", "a = 'ab'"),
-        ("a IS NOT NULL", "NOT a IS NULL"),
-        ("color NOT IN ('a', 'b')", "color <> 'a' AND color <> 'b'"),
+        ("a BETWEEN b AND weight", "a >= b AND a <= weight", ["jms"]),
+        ("a NOT BETWEEN b AND weight", "a < b OR a > weight", ["jms"]),
+        ("a BETWEEN b + 1 AND 2 * weight", "a >= b + 1 AND a <= 2 * weight", ["jms"]),
+        ("a IN ('a', 'b')", "a = 'a' OR a = 'b'", WITH_NOT),
+        ("a LIKE 'ab'", "a = 'ab'", WITH_NOT),
+        ("a IS NOT NULL", "NOT a IS NULL", WITH_NOT),
+        ("color NOT IN ('a', 'b')", "color <> 'a' AND color <> 'b'", WITH_NOT),
+        ("a NOT BETWEEN b AND weight", "NOT a BETWEEN b AND weight", ["ibm-jms", "ibm-mq"]),
+        ("a = b", "b = a", WITH_NOT),
+        ("a < b", "b > a", WITH_NOT),
+        ("a = 1 AND b = 'a'", "b = 'a' AND a = 1", list(DIALECTS)),
+        ("a = 1 OR b = 'a'", "NOT (NOT a = 1 AND NOT b = 'a')", WITH_NOT),
     ],
 )
-@settings(max_examples=50)
-@given(message=messages())
-def test_equivalences_of_the_standard_hold(short, long, message):
-    assert Selector(short).evaluate(message) is Selector(long).evaluate(message)
+@settings(in_each, max_examples=50)
+@given(data=st.data(), message=messages())
+def test_equivalences_of_the_standard_hold(short, long, names, data, message):
+    name = data.draw(st.sampled_from(names))
+    assert Selector(short, name).evaluate(message) is Selector(long, name).evaluate(message)
 
 
 @given(messages())
@@ -134,13 +190,21 @@ def test_like_agrees_with_a_regular_expression(text, pattern, escape):
     assert like(text, operations) is bool(re.fullmatch(regex, text, re.DOTALL))
 
 
-@given(selectors(), messages())
-def test_evaluation_only_depends_on_the_names_the_selector_reads(text, message):
-    selector = Selector(text, limits=UNLIMITED)
+@each_dialect
+@in_each
+@given(data=st.data(), message=messages())
+def test_evaluation_only_depends_on_the_names_the_selector_reads(name, data, message):
+    own = dialect(name)
+    assume(not (own.name_rules and message.value(INVALID_NAMES)))  # a rule is broken by any name
+    selector = selector_in(name, data.draw(SELECTORS[name]))
     reads = set(selector.identifiers)
+    # What is read under one name of a field may stand under another.
+    derived = [own.fields.get(one) or own.id_fields.get(one) for one in reads]
+    if any(field is not None and field.removeprefix(PREFIX) in SYNONYMS for field in derived):
+        reads.update(SYNONYMS)
     fewer = Message(
-        {name: value for name, value in message.headers.items() if name in reads},
-        {name: value for name, value in message.properties.items() if name in reads},
+        {one: value for one, value in message.headers.items() if one in reads},
+        {one: value for one, value in message.properties.items() if one in reads},
     )
     assert selector.evaluate(fewer) is selector.evaluate(message)
     assert isinstance(selector.evaluate(message), Truth)
