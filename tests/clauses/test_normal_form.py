@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from selectroute.clauses.normal_form import MAX_CLAUSES, MAX_LITERALS, TOO_LARGE, clauses_of
 from selectroute.clauses.predicate import Condition, Literal, OneOf, Test
-from selectroute.selector import Long, Selector
-from selectroute.selector.dialect import JMS
+from selectroute.selector import Long, Message, Selector
+from selectroute.selector.dialect import IBM_JMS, JMS
 from selectroute.selector.limits import UNLIMITED
 
 
-def clauses(text):
-    return clauses_of(Selector(text, limits=UNLIMITED).expression, JMS)
+def clauses(text, rules=JMS):
+    return clauses_of(Selector(text, rules.name, limits=UNLIMITED).expression, rules)
 
 
 def test_no_selector_is_one_clause_that_always_holds():
@@ -48,6 +50,12 @@ def test_a_selector_that_is_never_true_has_no_clause():
     assert clauses("1 = 2 AND a = 1") == ()
     assert clauses("1 / 0 = 1") == ()
     assert clauses("NOT (1 / 0 = 1)") == ()
+
+
+def test_a_constant_that_makes_the_whole_selector_false_leaves_no_clause():
+    assert clauses("a = 1 OR 1 / 0 + 1 = 2", IBM_JMS) == ()
+    assert clauses("a = 1 AND NOT (1 / 0 + 1 = 2)", IBM_JMS) == ()
+    assert len(clauses("a = 1 OR 1 / 0 + 1 = 2", JMS)) == 1
 
 
 def test_a_comparison_of_conditions_splits_on_the_first():
@@ -89,6 +97,42 @@ def test_deep_and_wide_selectors_stay_within_the_bound(text):
     found = clauses(text)
     assert len(found) <= MAX_CLAUSES
     assert sum(len(clause.literals) for clause in found) <= MAX_LITERALS
+
+
+def test_what_stays_whole_counts_as_one_beside_its_factors():
+    """2,000 branches are too many, and so is the product of the other two."""
+    factors = [" OR ".join(f"{name} > {n}" for n in range(count)) for name, count in (("a", 2_000), *SIXTIES)]
+    found = clauses(" AND ".join(f"({factor})" for factor in factors))
+    assert len(found) <= MAX_CLAUSES
+
+
+SIXTIES = (("b", 60), ("c", 60))
+TOO_LARGE_SHAPES = (
+    "(a = 1) = (b = 1 OR c > 1 OR d = 1)",
+    "(a = 1) <> (b = 1 OR c > 1 OR d = 1)",
+    "(a = 1 OR b > 1) = (c = 1 AND d = 1 AND NOT a > 2)",
+    "(a = 1 OR b > 1 OR c = 2) = d",
+    "NOT ((a = 1 OR b = 1) AND (c = 1 OR d > 1))",
+    "(a = 1 OR b > 1) AND (c = 1 OR d > 1) AND NOT (a > 1 AND d = 2)",
+    "a BETWEEN 1 AND 1 OR NOT (b BETWEEN 1 AND 1 OR c NOT BETWEEN 1 AND 1) AND d = 1",
+    "(a = 'x' OR a = 'y' OR b IN ('x', 'y')) AND NOT (c = 'x' OR d = 'x') OR b IS NULL AND d > 1",
+)
+
+
+@pytest.mark.parametrize("rules", [JMS, IBM_JMS], ids=lambda rules: rules.name)
+@pytest.mark.parametrize("bound", [1, 2, 3, 4, 8])
+def test_a_part_that_stays_whole_keeps_its_meaning(bound, rules, monkeypatch):
+    monkeypatch.setattr("selectroute.clauses.normal_form.MAX_CLAUSES", bound)
+    messages = [
+        Message(properties=dict(zip("abcd", values, strict=True)))
+        for values in product((None, 1, 2, "x"), (None, 1, 2, "x"), (1, 2, "x"), (None, 1, True, "x"))
+    ]
+    for text in TOO_LARGE_SHAPES:
+        selector, found = Selector(text, rules.name), clauses(text, rules)
+        assert len(found) <= bound
+        for message in messages:
+            held = any(clause.holds(message.value) for clause in found)
+            assert held is selector.matches(message), (text, message)
 
 
 @pytest.mark.parametrize("never", ["FALSE", "1 = 2", "'a' = 'b'", "NOT TRUE", "(FALSE OR 1 > 2)"])

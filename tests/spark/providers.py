@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from selectroute.index import extended
 from selectroute.index.extended import GROUP
 
 MODULE = '''
@@ -40,13 +41,13 @@ def write(folder: Path) -> Path:
 def installed(folder: Path) -> Iterator[None]:
     """Install the provider into this process."""
     sys.path.insert(0, str(write(folder)))
-    installed.cache_clear()
+    extended.installed.cache_clear()
     try:
         yield
     finally:
         sys.path.remove(str(folder))
         sys.modules.pop("has_selection", None)
-        installed.cache_clear()
+        extended.installed.cache_clear()
 
 
 @contextmanager
