@@ -99,6 +99,24 @@ def test_deep_and_wide_selectors_stay_within_the_bound(text):
     assert sum(len(clause.literals) for clause in found) <= MAX_LITERALS
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        " AND ".join(f"(a{number} > 1 OR b{number} > 1)" for number in range(10)),
+        " OR ".join(
+            f"({' AND '.join(f'a{part} > {number}' for part in range(10))})" for number in range(1_000)
+        ),
+        "NOT (" + " OR ".join(f"(a{number} > 1 AND b{number} > 1)" for number in range(10)) + ")",
+    ],
+    ids=["product", "sum", "negated sum"],
+)
+def test_literals_are_bounded_where_there_are_few_clauses(text):
+    """1,024 clauses of ten literals each, or nearly as many."""
+    found = clauses(text)
+    assert 0 < len(found) <= MAX_CLAUSES
+    assert sum(len(clause.literals) for clause in found) <= MAX_LITERALS
+
+
 def test_what_stays_whole_counts_as_one_beside_its_factors():
     """2,000 branches are too many, and so is the product of the other two."""
     factors = [" OR ".join(f"{name} > {n}" for n in range(count)) for name, count in (("a", 2_000), *SIXTIES)]
@@ -112,6 +130,9 @@ TOO_LARGE_SHAPES = (
     "(a = 1) <> (b = 1 OR c > 1 OR d = 1)",
     "(a = 1 OR b > 1) = (c = 1 AND d = 1 AND NOT a > 2)",
     "(a = 1 OR b > 1 OR c = 2) = d",
+    "(a = 1 AND b > 1) = (c = 1 AND d = 1)",
+    "(a = 1 AND b > 1) <> (c = 1 AND d = 1)",
+    "(a = 1 OR b > 1) <> (c = 1 OR d = 1)",
     "NOT ((a = 1 OR b = 1) AND (c = 1 OR d > 1))",
     "(a = 1 OR b > 1) AND (c = 1 OR d > 1) AND NOT (a > 1 AND d = 2)",
     "a BETWEEN 1 AND 1 OR NOT (b BETWEEN 1 AND 1 OR c NOT BETWEEN 1 AND 1) AND d = 1",
