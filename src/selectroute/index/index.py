@@ -167,7 +167,6 @@ class Index:
         matched: dict[str, None] = {}
         guards: dict[int, bool] = {}  # the clauses of a selector have one guard in common
         counters = Counters()
-        names_are_valid = lookup(INVALID_NAMES) is not True
         for attributes, buckets in self._buckets.items():
             counters.probes += 1
             bucket = buckets.get(_probe(attributes, lookup))  # type: ignore[arg-type]  # a key with None is in no bucket
@@ -176,7 +175,7 @@ class Index:
                 for filed in bucket:
                     if (
                         filed.subscription not in matched
-                        and (names_are_valid or not filed.clause.valid_names)
+                        and not (filed.clause.valid_names and lookup(INVALID_NAMES) is True)
                         and all(_holds(literal, lookup, guards) for literal in filed.residual)
                     ):
                         matched[filed.subscription] = None
