@@ -15,6 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
+from selectroute.index import tables as t
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import properties
 from selectroute.selector.names import INVALID_NAMES, breaches
@@ -79,6 +80,7 @@ def _properties(schema: StructType, binding: Binding) -> Places:
 
 
 def _present(column: Column, type_: DataType) -> Column:
-    if is_mixed(type_):
-        return F.coalesce(column.getField("tag"), F.lit(0)) != 0
+    if is_mixed(type_):  # as in `Batch`: strings and byte strings are there if their text is
+        tag = F.coalesce(column.getField("tag"), F.lit(t.NULL))
+        return (tag != t.NULL) & ((tag < t.STRING) | column.getField("text").isNotNull())
     return column.isNotNull()
