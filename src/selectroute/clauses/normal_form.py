@@ -173,12 +173,11 @@ def _reduce(expr: Expr, dialect: Dialect) -> list[_Node] | None:
         return add(_Node(_Kind.FIXED, node, fixed=truth))
 
     def between(node: ast.Between) -> _Node:
-        if dialect.between_on_null is None:
-            parts = [comparison(part) for part in comparisons_of(node)]
-        elif not of_one_property(node):
+        null_decides = dialect.between_on_null is not None
+        if null_decides and not of_one_property(node):
             return whole(node)
-        else:
-            parts = [comparison(part) for part in comparisons_of(node)]
+        parts = [comparison(part) for part in comparisons_of(node)]
+        if null_decides:
             assert isinstance(node.operand, ast.Identifier)
             null = ast.IsNull(node.operand, not node.negated, span=node.span)
             found = simple_predicate(null, dialect)

@@ -15,7 +15,7 @@ from selectroute.index.extended import provider_matches, provider_reads, usable_
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
 from selectroute.match.columns import ColumnTypeError, lane
-from selectroute.match.fields import values
+from selectroute.match.fields import values_of_rows
 from selectroute.match.mixed import BODY, is_mixed
 from selectroute.selector.message import HEADER_TYPES, Message, MessageError
 from selectroute.selector.values import Value
@@ -47,8 +47,8 @@ def judge_extended(
     if extended is None:
         return offsets, ordinals, NOTHING_REFUSED
     rows = np.repeat(np.arange(batch.rows, dtype=np.int64), np.diff(offsets))
-    pending = np.flatnonzero(extended[ordinals])
-    keep = ~extended[ordinals]
+    left = extended[ordinals]
+    pending, keep = np.flatnonzero(left), ~left
     refused = np.zeros(len(ordinals), np.bool_)
     if usable_provider() is None:
         refused[pending] = True
@@ -102,6 +102,4 @@ class _Messages:
         if name.startswith("@") and not is_mixed(array.type):
             plain: list[Value | None] = array.to_pylist()
             return plain
-        read = lane(name.removeprefix("@"), array, byte_strings=True)
-        entries = values(read)
-        return entries if read.rows is None else [entries[i] for i in read.rows.tolist()]
+        return values_of_rows(lane(name.removeprefix("@"), array, byte_strings=True))

@@ -52,8 +52,8 @@ def _column_lane(name: str, batch: Batch) -> Lane | None:
     if column is None:
         return None
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        repeats = 2 * pc.count_distinct(column).as_py() <= len(column)
-        column = pc.dictionary_encode(column) if repeats else column
+        encoded = pc.dictionary_encode(column)
+        column = encoded if 2 * len(encoded.dictionary) <= len(column) else column
     return lane(name, column, byte_strings=True)
 
 
@@ -93,16 +93,14 @@ def _converted(source: Source, columns: Sequence[Lane | None], rows: int) -> Lan
     if len(columns) == 1:
         made = lane("", mixed_array([source.convert(value) for value in values(first)]))
         return Lane(made.tags, made.bits, made.sizes, made.data, first.rows)
-    arguments = [
-        [None] * rows if one is None else [entries[i] for i in _rows(one)]
-        for one in columns
-        for entries in [[] if one is None else values(one)]
-    ]
+    arguments = [[None] * rows if one is None else values_of_rows(one) for one in columns]
     return lane("", mixed_array([source.convert(*row) for row in zip(*arguments, strict=True)]))
 
 
-def _rows(one: Lane) -> list[int]:
-    return list(range(len(one.tags))) if one.rows is None else one.rows.tolist()
+def values_of_rows(one: Lane) -> list[Value | None]:
+    """Return the value of each row of a lane."""
+    entries = values(one)
+    return entries if one.rows is None else [entries[i] for i in one.rows.tolist()]
 
 
 def _ids(texts: Lane, any_text: bool) -> Lane:

@@ -36,7 +36,6 @@ from selectroute.selector.errors import Fault, Fix, InvalidSelectorError
 from selectroute.selector.like import compile_like
 from selectroute.selector.limits import UNLIMITED, Limits, check_length, check_size
 from selectroute.selector.numbers import LONG_MIN_MAGNITUDE
-from selectroute.selector.printer import literal_text
 from selectroute.selector.source import Span
 from selectroute.selector.tokens import BYTES, END, NAME, NUMBER, STRING, Token, tokenize
 from selectroute.selector.values import Long, negate
@@ -281,10 +280,7 @@ class _Parser:
 
     def _list(self) -> tuple[tuple[str, ...], int]:
         """Read the list of IN; return its strings and where it ends."""
-        alone, text, start, end = self.tokens[self.at]
-        if alone is STRING:
-            fix = Fix(Span(start, end), f"({literal_text(cast(str, text))})")
-            raise Fault("unexpected-token", fix.span, ("'('",), fixes=(fix,))
+        vocabulary.check_list(self.tokens[self.at])
         opening = self._expect(("(",))
         if self.tokens[self.at][0] == ")":
             raise Fault("empty-list", Span(opening[2], self.tokens[self.at][3]), ("a string",))

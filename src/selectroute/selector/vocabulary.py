@@ -8,8 +8,9 @@ from typing import Final, cast
 
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.errors import Fault, Fix
+from selectroute.selector.printer import literal_text
 from selectroute.selector.source import Span
-from selectroute.selector.tokens import END, NAME, NUMBER, Token
+from selectroute.selector.tokens import END, NAME, NUMBER, STRING, Token
 
 OPERAND: Final = ("a name", "a literal", "a sign", "'('")
 """What may stand before or at an operand, as an error names it."""
@@ -57,6 +58,14 @@ def null_test(operator: tuple[int, str, int], null: Token) -> tuple[Fix, ...]:
     _, kind, start = operator
     meant = {"=": "IS NULL", "<>": "IS NOT NULL"}.get(kind)
     return (Fix(Span(start, null[3]), meant),) if meant else ()
+
+
+def check_list(token: Token) -> None:
+    """Raise a Fault for a string after IN, which was meant to be a list of one."""
+    kind, text, start, end = token
+    if kind is STRING:
+        fix = Fix(Span(start, end), f"({literal_text(cast(str, text))})")
+        raise Fault("unexpected-token", fix.span, ("'('",), fixes=(fix,))
 
 
 def misspelt(token: Token, words: tuple[str, ...]) -> tuple[Fix, ...]:
