@@ -153,6 +153,9 @@ BREACHES = {"one": "color = 'red'", "all": ""}
         ("color struct<a: int>, `usr.JMSx` int, JMSDeliveryTime int", [((1,), 1, 1)], [True]),
         (f"color string, a {MIXED}, a struct<b: {MIXED}>",
          [("red", LONG, (LONG,)), ("red", (0, 0, None), (LONG,)), ("red", LONG, None)], [True, False, False]),
+        (f"color string, `in` {MIXED}",  # a string without text is NULL, as the matcher takes it
+         [("red", (8, 0, None)), ("red", (9, 0, None)), ("red", (8, 0, "")), ("red", LONG)],
+         [False, False, True, True]),
         ("color string, `` int, JMSType string, `@frame` int",
          [("red", 1, "x", 1), ("red", None, "y", 1)], [True, False]),
     ],

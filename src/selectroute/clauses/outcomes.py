@@ -142,7 +142,7 @@ def satisfiable(clauses: Iterable[Clause], known: Mapping[str, Outcomes], dialec
     """Return the clauses but those whose literals on one name contradict each other: no message satisfies
     these.
     """
-    samples_of = {dialect.fields.get(name, name): one.samples for name, one in known.items()}
+    samples_of = {dialect.field_of(name): one.samples for name, one in known.items()}
     held: dict[tuple[Simple, bool], int] = {}
 
     def mask(predicate: Simple, wanted: bool) -> int:

@@ -81,7 +81,7 @@ _ANY: Final = Domain(frozenset(TYPE_NAMES))
 
 def domain(name: str, dialect: Dialect) -> Domain:
     """The values that an identifier can have on some message."""
-    field = dialect.fields.get(name, name).removeprefix(PREFIX)
+    field = dialect.field_of(name).removeprefix(PREFIX)
     if field in HEADER_TYPES:
         return _of_header(field, converted=name in dialect.fields)
     if field in DERIVED and field not in SYNONYMS:

@@ -16,20 +16,20 @@ def simple_predicate(node: Expr, dialect: Dialect) -> tuple[Simple, bool] | None
     """A condition on one property as a predicate and the truth of it that the condition stands for, if it is
     one.
     """
-    fields = dialect.fields
+    field_of = dialect.field_of
     match node:
         case ast.Comparison(op, ast.Identifier(name), ast.Literal(value)):
-            return Test(fields.get(name, name), op, value, dialect), True
+            return Test(field_of(name), op, value, dialect), True
         case ast.Comparison(op, ast.Literal(value), ast.Identifier(name)):
-            return Test(fields.get(name, name), _MIRRORED[op], value, dialect), True
+            return Test(field_of(name), _MIRRORED[op], value, dialect), True
         case ast.Identifier(name):
-            return Test(fields.get(name, name), "=", True, dialect), True
+            return Test(field_of(name), "=", True, dialect), True
         case ast.In(ast.Identifier(name), values, negated):
-            return OneOf(fields.get(name, name), tuple(sorted(set(values))), negated, dialect), True
+            return OneOf(field_of(name), tuple(sorted(set(values))), negated, dialect), True
         case ast.Like(ast.Identifier(name), pattern, escape, negated):
-            return Matches(fields.get(name, name), pattern, escape, negated, dialect), True
+            return Matches(field_of(name), pattern, escape, negated, dialect), True
         case ast.IsNull(ast.Identifier(name), negated):
-            return Missing(fields.get(name, name)), not negated
+            return Missing(field_of(name)), not negated
         case _:
             return None
 

@@ -231,7 +231,7 @@ class Programs:
             case ast.Literal(value=value):
                 yield (t.CONSTANT, *bits_of(value))
             case ast.Identifier(name=name):
-                yield t.LOAD, self._lane(dialect.fields.get(name, name)), 0
+                yield t.LOAD, self._lane(dialect.field_of(name)), 0
             case ast.Unary(op=op, operand=operand):
                 yield operand
                 yield _SIGNS[op], mode, 0

@@ -116,6 +116,10 @@ class Dialect:
     extended: bool
     """Whether a subscription may leave its selector to an extended selection provider."""
 
+    def field_of(self, name: str) -> str:
+        """Return what an identifier reads: the derived field that it stands for, or itself."""
+        return self.fields.get(name, name)
+
 
 KEYWORDS = frozenset(
     {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"},

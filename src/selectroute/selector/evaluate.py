@@ -98,7 +98,7 @@ def judge(node: Expr, operands: Sequence[Result], lookup: Lookup, dialect: Diale
 
         # "If a property that does not exist in a message is referenced, its value is NULL."
         case Identifier(name):
-            return lookup(dialect.fields.get(name, name))
+            return lookup(dialect.field_of(name))
 
         # "Arithmetic operations must use Java numeric promotion."
         case Unary() | Arithmetic():
