@@ -196,12 +196,19 @@ def test_verify_notices_a_changed_array(name):
         index.add(f"s{number}", f"JMSType = 't{number}' AND weight > {number} AND n = {number}")
         index.add(f"r{number}", f"weight > {number}")
     snapshot = index.freeze()
-    array = getattr(snapshot.tables, name).copy()
+    array = getattr(snapshot.segments[0].tables, name).copy()
     array[len(array) // 2], array[0] = array[0] - 7, array[len(array) // 2] + 7
-    broken = snapshot.tables._replace(**{name: array})
-    object.__setattr__(snapshot, "tables", broken)
     with pytest.raises((InvariantError, IndexError)):
-        verify_snapshot(snapshot)
+        verify_snapshot(with_tables(snapshot, **{name: array}))
+
+
+def with_segment(snapshot, **change):
+    [segment] = snapshot.segments
+    return replace(snapshot, segments=(replace(segment, **change),))
+
+
+def with_tables(snapshot, **change):
+    return with_segment(snapshot, tables=snapshot.segments[0].tables._replace(**change))
 
 
 def of_every_operand():
@@ -296,7 +303,7 @@ def with_column(name, text):
 def test_verify_notices_what_would_lead_the_kernel_out_of_its_arrays(change, sentence):
     snapshot = of_every_operand()
     verify_snapshot(snapshot)
-    broken = replace(snapshot, tables=snapshot.tables._replace(**change(snapshot.tables)))
+    broken = with_tables(snapshot, **change(snapshot.segments[0].tables))
     with pytest.raises(InvariantError, match=sentence):
         verify_snapshot(broken)
 
@@ -311,11 +318,22 @@ def test_verify_notices_what_would_lead_the_kernel_out_of_its_arrays(change, sen
             lambda one: {"attributes": (replace(one.attributes[0], name="@nope"), *one.attributes[1:])},
             "derived",
         ),
+    ],
+)
+def test_verify_notices_what_would_make_the_kernel_wrong(change, sentence):
+    snapshot = of_every_operand()
+    with pytest.raises(InvariantError, match=sentence):
+        verify_snapshot(with_segment(snapshot, **change(snapshot.segments[0])))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
         (with_column("seltype", "OTHER"), "the type of every selector is known"),
         (with_column("dialect", "sql"), "the dialect of every subscription is known"),
     ],
 )
-def test_verify_notices_what_would_make_the_kernel_wrong(change, sentence):
+def test_verify_notices_what_no_subscription_can_be(change, sentence):
     snapshot = of_every_operand()
     with pytest.raises(InvariantError, match=sentence):
         verify_snapshot(replace(snapshot, **change(snapshot)))
@@ -324,4 +342,4 @@ def test_verify_notices_what_would_make_the_kernel_wrong(change, sentence):
 def test_verify_notices_a_program_that_needs_a_deeper_stack():
     snapshot = of_every_operand()
     with pytest.raises(InvariantError, match="deeper stack"):
-        verify_snapshot(replace(snapshot, depth=snapshot.depth - 1))
+        verify_snapshot(with_segment(snapshot, depth=snapshot.segments[0].depth - 1))

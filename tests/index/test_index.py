@@ -121,7 +121,7 @@ def test_a_contradiction_is_filed_nowhere():
     index.add("never", "a = 1 AND a = 2")
     verify_index(index)
     assert index.match(sr.Message(properties={"a": 1})) == []
-    assert len(index.freeze().tables.entry_ordinal) == 0
+    assert len(index.freeze().segments[0].tables.entry_ordinal) == 0
 
 
 def test_verify_notices_a_lost_entry(index):
@@ -146,7 +146,7 @@ def test_an_in_list_times_many_alternatives_stays_bounded():
     index = sr.Index()
     index.add("s", f"a IN ({values}) AND ({branches})")
     snapshot = index.freeze()
-    assert len(snapshot.tables.entry_ordinal) <= MAX_ENTRIES
+    assert len(snapshot.segments[0].tables.entry_ordinal) <= MAX_ENTRIES
     assert snapshot.scanned == {"its equalities have too many values": 400}
     assert index.match(sr.Message(properties={"a": "7", "b": 9})) == ["s"]
     assert [len(row) for row in snapshot.match(pa.record_batch({"a": ["7", "x"], "b": [9, 9]}))] == [1, 0]

@@ -9,8 +9,8 @@ reason.
 judges what is left of the clauses that it finds there. The key only narrows down; the verdict is always
 exact.
 
-**Freeze.** ``freeze`` lays the clauses of all subscriptions down as flat arrays (``tables`` draws them):
-those of one key together, in groups of one shape, sorted by the bound of their first range so that ``weight >
+**Freeze.** ``freeze`` makes a ``segment`` of all subscriptions: ``entries`` says where each clause is filed,
+and ``layout`` lays them down as flat arrays (``tables`` draws them): those of one key together, in groups of one shape, sorted by the bound of their first range so that ``weight >
 ?`` is one binary search; what remains of a clause is a small program. ``file_format`` writes the arrays to
 files that are mapped into memory as they lie, checked by SHA-256. ``verify`` asserts every invariant of both
 forms.

@@ -25,7 +25,8 @@ from typing import Any
 import pyarrow as pa
 
 from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
-from selectroute.index.snapshot import Attribute, Snapshot
+from selectroute.index.segment import Attribute, Segment
+from selectroute.index.snapshot import Snapshot
 from selectroute.index.tables import DTYPES, Tables, as_array
 
 FORMAT = 2
@@ -77,7 +78,7 @@ def _publish(snapshot: Snapshot, folder: Path, revision: int) -> int:
         "segments": [
             {
                 "file": segment,
-                "sha256": _write(folder / segment, _segment_table(snapshot)),
+                "sha256": _write(folder / segment, _segment_table(snapshot.segments[0])),
                 "rows": len(snapshot),
                 "kind": "base",
             }
@@ -120,12 +121,16 @@ def open_snapshot(folder: Path, revision: int | None = None) -> Snapshot:
             for name in Tables._fields
         }
     )
-    return Snapshot(
+    base = Segment(
         tables=tables,
         attributes=tuple(Attribute(**attribute) for attribute in header["attributes"]),
         depth=header["depth"],
         checks_names=header["checks_names"],
         scanned=header["scanned"],
+        rows=subscriptions.num_rows,
+    )
+    return Snapshot(
+        segments=(base,),
         subscriptions=subscriptions,
         revision=revision,
         digest=manifest["sha256"],
@@ -187,15 +192,15 @@ def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
     return checked
 
 
-def _segment_table(snapshot: Snapshot) -> pa.Table:
+def _segment_table(segment: Segment) -> pa.Table:
     header = {
-        "attributes": [asdict(attribute) for attribute in snapshot.attributes],
-        "depth": snapshot.depth,
-        "checks_names": snapshot.checks_names,
-        "scanned": dict(snapshot.scanned),
+        "attributes": [asdict(attribute) for attribute in segment.attributes],
+        "depth": segment.depth,
+        "checks_names": segment.checks_names,
+        "scanned": dict(segment.scanned),
     }
     columns = {}
-    for name, array in zip(Tables._fields, snapshot.tables, strict=True):
+    for name, array in zip(Tables._fields, segment.tables, strict=True):
         values = pa.array(array.reshape(-1), pa.from_numpy_dtype(DTYPES[name]))
         columns[name] = pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
     return pa.table(columns).replace_schema_metadata({"selectroute": json.dumps(header)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,39 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.index.extended import provider_reads
+from selectroute.index.segment import Attribute, Segment
 from selectroute.index.subscription import EXTENDED
-from selectroute.index.tables import Array, Tables
-from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
+from selectroute.index.tables import Array
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.topics.levels import TOPIC
 
 if TYPE_CHECKING:
     from selectroute.match.match import Matches
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """One property or derived field that the snapshot reads, and what it needs of it.
-
-    ``codes``: its values are looked up among the constants; ``values``: ranges and programs read them;
-    ``byte_strings``: all who read it have byte strings in their dialect, so that a column of bytes is one.
-    """
-
-    name: str
-    codes: bool
-    values: bool
-    byte_strings: bool
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The columns from which it comes: the topic string, or the names of a field that has several."""
-        if self.name.startswith(TOPIC):
-            return (TOPIC,)
-        if not self.name.startswith(PREFIX):
-            return (self.name,)
-        own = self.name.removeprefix(PREFIX)
-        others = dict.fromkeys(name for source in DERIVED[own] for name in source.names)
-        return (own, *others) if own in SYNONYMS else tuple(others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +28,10 @@ class Snapshot:
 
     Made by ``Index.freeze()``; ``publish`` writes it to a folder and ``Snapshot.open`` maps it from there.
     ``subscriptions`` has the columns id, destination, topic, selector, dialect, seltype, one row for each
-    ordinal. ``checks_names``: some selectors take no message whose property names break a rule.
+    ordinal. Ordinals run through the segments, one after the other.
     """
 
-    tables: Tables
-    attributes: tuple[Attribute, ...]
-    depth: int
-    checks_names: bool
-    scanned: Mapping[str, int]
+    segments: tuple[Segment, ...]
     subscriptions: pa.Table
     revision: int | None = None
     digest: str = ""
@@ -94,6 +65,31 @@ class Snapshot:
         return match(self, messages)
 
     @cached_property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """What all segments together read, each property once."""
+        found: dict[str, Attribute] = {}
+        for segment in self.segments:
+            for one in segment.attributes:
+                other = found.get(one.name, one)
+                found[one.name] = Attribute(
+                    one.name,
+                    one.codes or other.codes,
+                    one.values or other.values,
+                    one.byte_strings and other.byte_strings,
+                )
+        return tuple(found.values())
+
+    @property
+    def checks_names(self) -> bool:
+        """Whether some selectors take no message whose property names break a rule."""
+        return any(segment.checks_names for segment in self.segments)
+
+    @property
+    def scanned(self) -> Mapping[str, int]:
+        """The clauses on the scan lists, counted by their reason."""
+        return dict(sum((Counter(segment.scanned) for segment in self.segments), Counter()))
+
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """The columns that selectors and topic filters read, sorted."""
         names = {name for attribute in self.attributes for name in attribute.sources}
@@ -122,4 +118,4 @@ class Snapshot:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays that matching reads; the ids are not among them."""
-        return sum(array.nbytes for array in self.tables)
+        return sum(segment.nbytes for segment in self.segments)

@@ -38,10 +38,11 @@ class SnapshotStatistics:
 
 def statistics(snapshot: Snapshot) -> SnapshotStatistics:
     """Count what a snapshot holds. O(its leaves)."""
-    tables = snapshot.tables
+    [segment] = snapshot.segments
+    tables = segment.tables
     # Entries of each leaf: the entries before the group after its last, minus those before its first.
     sizes = np.diff(tables.entry_first[tables.group_first])
-    names = [identifier_of(attribute.name) for attribute in snapshot.attributes]
+    names = [identifier_of(attribute.name) for attribute in segment.attributes]
     tuples = [AccessTuple((), 0, int(sizes[0]), int(sizes[0]))]
     for number, attributes in enumerate(tables.tuple_attributes.tolist()):
         slots = tables.slot_leaf[tables.slot_first[number] : tables.slot_first[number + 1]]

@@ -13,10 +13,11 @@ from selectroute.clauses.access import equalities
 from selectroute.index import tables as t
 from selectroute.index.dictionary import hash_strings
 from selectroute.index.errors import SnapshotError
-from selectroute.index.freeze import pair_hash
 from selectroute.index.index import Filed, Index
+from selectroute.index.layout import pair_hash
 from selectroute.index.plan import MAX_PAIRS, Statistics
 from selectroute.index.program import stack_effect
+from selectroute.index.segment import Segment
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, NONE, STANDARD
 from selectroute.selector.dialect import DIALECTS
@@ -92,27 +93,39 @@ def verify_index(index: Index) -> None:
 
 def verify_snapshot(snapshot: Snapshot) -> None:
     """Check all arrays of a snapshot. Raises `InvariantError`. O(its size)."""
-    tables = snapshot.tables
-    for name, array in zip(t.Tables._fields, tables, strict=True):
-        _require(array.dtype == t.DTYPES[name], f"{name} is {t.DTYPES[name]}")
-    _verify_attributes(snapshot)
-    _verify_slices(tables, len(snapshot.attributes))
-    _verify_programs(snapshot)
-    _verify_entries(snapshot)
-    _verify_slots(tables)
-    _verify_strings(tables, len(snapshot.attributes))
-    for name in ("number", "large_float"):
-        values, firsts = getattr(tables, name), getattr(tables, f"{name}_first")
-        for start, end in pairwise(firsts):
-            _require(np.all(np.diff(values[start:end]) > 0), f"{name} ascends within an attribute")
+    for segment in snapshot.segments:
+        verify_segment(segment)
+    rows = sum(segment.rows for segment in snapshot.segments)
+    _require(rows == snapshot.subscriptions.num_rows, "every ordinal is a subscription's")
+    seltypes = set(snapshot.subscriptions["seltype"].unique().to_pylist())
+    _require(seltypes <= {NONE, STANDARD, EXTENDED}, "the type of every selector is known")
+    dialects = set(snapshot.subscriptions["dialect"].unique().to_pylist())
+    _require(dialects <= set(DIALECTS), "the dialect of every subscription is known")
     ids = snapshot.ids.to_pylist()
     _require(len(set(ids)) == len(ids), "an id is one subscription's")
 
 
-def _verify_attributes(snapshot: Snapshot) -> None:
+def verify_segment(segment: Segment) -> None:
+    """Check all arrays of a segment. Raises `InvariantError`. O(its size)."""
+    tables = segment.tables
+    for name, array in zip(t.Tables._fields, tables, strict=True):
+        _require(array.dtype == t.DTYPES[name], f"{name} is {t.DTYPES[name]}")
+    _verify_attributes(segment)
+    _verify_slices(tables, len(segment.attributes))
+    _verify_programs(segment)
+    _verify_entries(segment)
+    _verify_slots(tables)
+    _verify_strings(tables, len(segment.attributes))
+    for name in ("number", "large_float"):
+        values, firsts = getattr(tables, name), getattr(tables, f"{name}_first")
+        for start, end in pairwise(firsts):
+            _require(np.all(np.diff(values[start:end]) > 0), f"{name} ascends within an attribute")
+
+
+def _verify_attributes(segment: Segment) -> None:
     """What is read of the columns, and which messages nobody may take, is what the arrays use."""
-    tables, count = snapshot.tables, len(snapshot.attributes)
-    for attribute in snapshot.attributes:
+    tables, count = segment.tables, len(segment.attributes)
+    for attribute in segment.attributes:
         name = attribute.name.removeprefix(PREFIX)
         known = attribute.name.startswith(TOPIC) or not attribute.name.startswith(PREFIX) or name in DERIVED
         _require(known, "a derived field is a known one")
@@ -120,7 +133,7 @@ def _verify_attributes(snapshot: Snapshot) -> None:
     _require(np.all(flags <= _FLAGS), "every flag of a group is known")
     _require(np.all(flags >> t.BOUND_SHIFT & 3 <= t.BOUND_FLOAT), "the bounds are longs, doubles or floats")
     checked = bool(np.any(flags & t.VALID_NAMES))
-    _require(snapshot.checks_names == checked, "names are checked if a group takes valid ones only")
+    _require(segment.checks_names == checked, "names are checked if a group takes valid ones only")
     operation, attributes, _ = tables.step.T
     modes = attributes[np.isin(operation, _MODES)]
     _require(np.all((modes >= 0) & (modes <= _MODE)), "a step computes and compares in a known way")
@@ -128,12 +141,8 @@ def _verify_attributes(snapshot: Snapshot) -> None:
     values = [*attributes[np.isin(operation, _BY_VALUE)], *tables.group_attribute[flags & t.SORTED != 0]]
     for used, read in ((codes, "codes"), (values, "values")):
         numbers = {int(number) for number in used if 0 <= number < count}
-        has = all(getattr(snapshot.attributes[number], read) for number in numbers)
+        has = all(getattr(segment.attributes[number], read) for number in numbers)
         _require(has, f"the {read} of an attribute are there where they are used")
-    seltypes = set(snapshot.subscriptions["seltype"].unique().to_pylist())
-    _require(seltypes <= {NONE, STANDARD, EXTENDED}, "the type of every selector is known")
-    dialects = set(snapshot.subscriptions["dialect"].unique().to_pylist())
-    _require(dialects <= set(DIALECTS), "the dialect of every subscription is known")
 
 
 def _verify_slices(tables: t.Tables, attributes: int) -> None:
@@ -176,13 +185,13 @@ def _verify_slices(tables: t.Tables, attributes: int) -> None:
     )
 
 
-def _verify_programs(snapshot: Snapshot) -> None:
+def _verify_programs(segment: Segment) -> None:
     """A program that runs stays within the arrays and its stack, and leaves one value."""
-    tables = snapshot.tables
+    tables = segment.tables
     operation, attribute, argument = tables.step.T
     _require(np.all((operation >= 0) & (operation < len(_OPERATIONS))), "every operation of a step is known")
     reads = attribute[np.isin(operation, _READS)]
-    _require(np.all((reads >= 0) & (reads < len(snapshot.attributes))), "a step reads a known attribute")
+    _require(np.all((reads >= 0) & (reads < len(segment.attributes))), "a step reads a known attribute")
     constants = operation == t.CONSTANT
     tags = attribute[constants]
     _require(np.all((tags >= t.BOOLEAN) & (tags <= t.DOUBLE)), "a constant is a boolean or a number")
@@ -210,16 +219,16 @@ def _verify_programs(snapshot: Snapshot) -> None:
     heights = heights - np.repeat(before, lengths)
     _require(np.all(heights >= 1), "a step has its operands on the stack")
     _require(np.all(heights[tables.step_first[1:] - 1] == 1), "a program leaves one value")
-    _require(np.max(heights, initial=1) <= snapshot.depth, "no program needs a deeper stack than `depth`")
+    _require(np.max(heights, initial=1) <= segment.depth, "no program needs a deeper stack than `depth`")
 
 
-def _verify_entries(snapshot: Snapshot) -> None:
-    tables = snapshot.tables
+def _verify_entries(segment: Segment) -> None:
+    tables = segment.tables
     ordinals = tables.entry_ordinal
-    _require(np.all((ordinals >= 0) & (ordinals < len(snapshot))), "an entry is a subscription's")
+    _require(np.all((ordinals >= 0) & (ordinals < segment.rows)), "an entry is a subscription's")
     ranged = tables.group_attribute[tables.group_flags & t.SORTED != 0]
     _require(
-        np.all((ranged >= 0) & (ranged < len(snapshot.attributes))), "a sorted group is of a known attribute"
+        np.all((ranged >= 0) & (ranged < len(segment.attributes))), "a sorted group is of a known attribute"
     )
     residuals = len(tables.term_first) - 1
     for group, flags in enumerate(tables.group_flags):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from selectroute.index import tables as t
-from selectroute.index.freeze import PAIR_MULTIPLIER
+from selectroute.index.layout import PAIR_MULTIPLIER
 from selectroute.match.compiled import compiled
 from selectroute.match.program import judge
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from selectroute.index import tables as t
 from selectroute.index.index import Index
+from selectroute.index.segment import Segment
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
-from selectroute.match.columns import TopicLevels, lane
+from selectroute.match.columns import Lane, TopicLevels, lane
 from selectroute.match.encode import encode
 from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
 from selectroute.match.fields import field_lane
@@ -76,20 +77,37 @@ def match(snapshot: Snapshot, messages: pa.RecordBatch | pa.Table) -> Matches:
     if isinstance(messages, pa.Table):
         # Usually one batch; several where a string column exceeds the 2 GiB of 32-bit offsets.
         return _joined([match(snapshot, batch) for batch in messages.combine_chunks().to_batches()])
-    rows = messages.num_rows
     batch = Batch(messages)
-    columns = _columns(snapshot, batch)
-    depth = max(snapshot.depth, 2)
+    lanes = _Lanes(snapshot, batch)
+    invalid = batch.invalid_names() if snapshot.checks_names else np.zeros(batch.rows, np.bool_)
+    found = [_match(segment, _columns(segment, lanes, invalid)) for segment in snapshot.segments]
+    offsets, ordinals = _side_by_side(found, snapshot.segments)
+    counters = Counters(*(sum(int(one[2][i]) for one in found) for i in range(3)))
+    offsets, ordinals, refused = judge_extended(snapshot, batch, offsets, ordinals)
+    return Matches(offsets, ordinals, counters, refused)
+
+
+def _match(segment: Segment, columns: Columns) -> tuple[t.Array, t.Array, t.Array]:
+    """The offsets, the ordinals within the segment, and the counters."""
+    depth = max(segment.depth, 2)
     bits = np.zeros(depth, np.int64)
     stack = (np.zeros(depth, np.int8), bits, bits.view(np.float64), np.zeros(depth, np.int32))
     # Zeroed pages cost nothing until they are touched, so this is free where no subscription has several
     # clauses.
-    seen = np.zeros(len(snapshot), np.int64)
+    seen = np.zeros(segment.rows, np.int64)
     counters = np.zeros(3, np.int64)
-    runs, offsets = collect(rows, snapshot.tables, columns, stack, seen, counters)
-    ordinals = emit(runs, offsets, snapshot.tables.entry_ordinal)
-    offsets, ordinals, refused = judge_extended(snapshot, batch, offsets, ordinals)
-    return Matches(offsets, ordinals, Counters(*counters.tolist()), refused)
+    rows = len(columns.invalid_names)
+    runs, offsets = collect(rows, segment.tables, columns, stack, seen, counters)
+    return offsets, emit(runs, offsets, segment.tables.entry_ordinal), counters
+
+
+def _side_by_side(
+    found: list[tuple[t.Array, t.Array, t.Array]], segments: tuple[Segment, ...]
+) -> tuple[t.Array, t.Array]:
+    """The matches of each row in all segments, ordinals running through these."""
+    if len(found) == 1:
+        return found[0][:2]
+    raise NotImplementedError
 
 
 def warm_up() -> None:
@@ -124,47 +142,65 @@ def _joined(parts: list[Matches]) -> Matches:
     )
 
 
-def _columns(snapshot: Snapshot, batch: Batch) -> Columns:
-    rows, count = batch.rows, len(snapshot.attributes)
+class _Lanes:
+    """The columns that a snapshot reads, unpacked once for all segments, and the text that their strings
+    share.
+    """
+
+    def __init__(self, snapshot: Snapshot, batch: Batch) -> None:
+        self.rows = batch.rows
+        self.lanes: dict[str, Lane] = {}
+        self.placed: dict[str, t.Array] = {}
+        """Of each lane with values its bits, where a string's place is one in `text`."""
+        topics: TopicLevels | None = None
+        texts: list[t.Array] = []
+        length = 0
+        for attribute in snapshot.attributes:
+            name = attribute.name
+            derived = derivation(name)
+            if derived is not None:
+                column = batch.column(TOPIC)
+                if column is None:
+                    continue
+                topics = topics or TopicLevels(column)
+                found = topics.lane(derived)
+            elif name.startswith(PREFIX) and name != TOPIC:
+                found = field_lane(name.removeprefix(PREFIX), batch)
+            else:
+                column = batch.column(name)
+                if column is None:
+                    continue
+                found = lane(name, column, attribute.byte_strings)
+            self.lanes[name] = found
+            if attribute.values:
+                strings = found.tags >= t.STRING
+                self.placed[name] = (
+                    np.where(strings, found.bits + length, found.bits) if length else found.bits
+                )
+                texts.append(found.data)
+                length += len(found.data)
+        self.text = np.concatenate(texts) if length else np.zeros(0, np.uint8)
+
+
+def _columns(segment: Segment, lanes: _Lanes, invalid_names: t.Array) -> Columns:
+    rows, count = lanes.rows, len(segment.attributes)
     # All zeros is NULL, in tags and in codes. What no column fills is never touched, and costs no memory.
     tags = np.zeros((count, rows), np.int8)
     codes = np.zeros((count, rows), np.int32)
     bits = np.zeros((count, rows), np.int64)
     sizes = np.zeros((count, rows), np.int32)
-    topics: TopicLevels | None = None
-    texts: list[t.Array] = []
-    length = 0
-    for number, attribute in enumerate(snapshot.attributes):
-        derived = derivation(attribute.name)
-        if derived is not None:
-            column = batch.column(TOPIC)
-            if column is None:
-                continue
-            topics = topics or TopicLevels(column)
-            found = topics.lane(derived)
-        elif attribute.name.startswith(PREFIX) and attribute.name != TOPIC:
-            found = field_lane(attribute.name.removeprefix(PREFIX), batch)
-        else:
-            column = batch.column(attribute.name)
-            if column is None:
-                continue
-            found = lane(attribute.name, column, attribute.byte_strings)
+    for number, attribute in enumerate(segment.attributes):
+        found = lanes.lanes.get(attribute.name)
+        if found is None:
+            continue
         tags[number] = found.spread(found.tags)
         if attribute.codes:
             distinct = codes[number] if found.rows is None else np.empty(len(found.tags), np.int32)
-            encode(number, found.tags, found.bits, found.sizes, found.data, snapshot.tables, distinct)
+            encode(number, found.tags, found.bits, found.sizes, found.data, segment.tables, distinct)
             if found.rows is not None:
                 codes[number] = distinct[found.rows]
         if attribute.values:
-            # A string's place is from now on one in the text of all columns together.
-            placed = (
-                np.where(found.tags >= t.STRING, found.bits + length, found.bits) if length else found.bits
-            )
-            bits[number] = found.spread(placed)
+            bits[number] = found.spread(lanes.placed[attribute.name])
             sizes[number] = found.spread(found.sizes)
-            texts.append(found.data)
-            length += len(found.data)
-    text = np.concatenate(texts) if length else np.zeros(0, np.uint8)
-    reals = snapshot.tables.entry_bound.view(np.float64)
-    invalid = batch.invalid_names() if snapshot.checks_names else np.zeros(rows, np.bool_)
-    return Columns(tags, codes, bits, bits.view(np.float64), sizes, text, reals, invalid)
+    reals = segment.tables.entry_bound.view(np.float64)
+    return Columns(tags, codes, bits, bits.view(np.float64), sizes, lanes.text, reals, invalid_names)

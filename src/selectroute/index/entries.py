@@ -1,0 +1,151 @@
+"""Clauses to the entries of a segment: the keys each is filed under, its range, and what is left to judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+
+from selectroute.clauses.access import Equalities, Key, scan_reason
+from selectroute.clauses.predicate import Clause, Literal, Test
+from selectroute.index import tables as t
+from selectroute.index.dictionary import Dictionary, dictionary_tables
+from selectroute.index.index import file_clause
+from selectroute.index.layout import Entries, lay_out
+from selectroute.index.plan import SCAN, Attributes, Plan
+from selectroute.index.program import Programs, bits_of
+from selectroute.index.segment import Attribute, Segment
+from selectroute.selector.truth import VOID
+from selectroute.selector.values import Float, Long, Number
+
+
+@dataclass(slots=True)
+class Writer:
+    """Collects the entries of a segment, clause by clause, with the constants and programs that they need."""
+
+    plan: Plan
+    attributes: dict[str, int] = field(default_factory=dict)
+    dictionaries: list[Dictionary] = field(default_factory=list)
+    tuples: dict[Attributes, int] = field(default_factory=lambda: {SCAN: 0})
+    pairs: Counter[Attributes] = field(default_factory=Counter)
+    scanned: Counter[str] = field(default_factory=Counter)
+    ranged: set[int] = field(default_factory=set)
+    coded: set[int] = field(default_factory=set)
+    plain: set[int] = field(default_factory=set)  # read by a dialect without byte strings
+    byte_strings: bool = False  # the dialect of the subscription that is being added has them
+    checks_names: bool = False
+    programs: Programs = field(init=False)
+    # the columns of the entries
+    tuple_: list[int] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
+    shape: list[int] = field(default_factory=list)
+    bound: list[int] = field(default_factory=list)
+    residual: list[int] = field(default_factory=list)
+    ordinal: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.programs = Programs(self.attribute, self.code)
+
+    def attribute(self, name: str) -> int:
+        """The number of an attribute, a new one if it has none yet."""
+        number = self.attributes.setdefault(name, len(self.attributes))
+        if number == len(self.dictionaries):
+            self.dictionaries.append(Dictionary())
+        if not self.byte_strings:
+            self.plain.add(number)
+        return number
+
+    def code(self, attribute: int, key: Key) -> int:
+        """The code of a key, a new one if it has none yet."""
+        self.coded.add(attribute)
+        return self.dictionaries[attribute].code(key)
+
+    def add(self, ordinal: int, clause: Clause, found: Equalities, clauses: int) -> None:
+        """One entry for each combination of the clause's keys; a message finds at most one of them."""
+        path = self.plan.path(found, clauses)
+        self.checks_names = self.checks_names or clause.valid_names
+        filed = file_clause("", clause, found, path)
+        if len(path) == 2:
+            self.pairs[path] += 1
+        if path == SCAN:
+            self.scanned[scan_reason(clause)] += 1
+        attributes = [self.attribute(name) for name in path]
+        key_codes = [
+            [self.code(attribute, key) for key in keys]
+            for attribute, keys in zip(attributes, filed.keys, strict=True)
+        ]
+        flags = (t.REPEATED if clauses > 1 else 0) | (t.VALID_NAMES if clause.valid_names else 0)
+        attribute, bound, rest = 0, 0, filed.residual
+        ranged = next((literal for literal in rest if _is_range(literal)), None)
+        if ranged is not None:
+            predicate = ranged.predicate
+            assert isinstance(predicate, Test) and isinstance(predicate.constant, Number)
+            rest = tuple(literal for literal in rest if literal is not ranged)
+            attribute = self.attribute(predicate.name)
+            self.ranged.add(attribute)
+            bound = bits_of(predicate.constant)[1]
+            flags |= t.SORTED | t.RANGE_OPERATORS.index(predicate.op) << t.OPERATOR_SHIFT
+            flags |= _bound_kind(predicate.constant) << t.BOUND_SHIFT
+            flags |= t.WANTED if ranged.wanted else 0
+            flags |= t.STRICT if predicate.dialect.unlike_types is VOID else 0
+        residual = -1
+        if rest:
+            flags |= t.RESIDUAL
+            residual = self.programs.residual(rest)
+        number = self.tuples.setdefault(path, len(self.tuples))
+        for codes in product(*key_codes):
+            first, second = (*codes, 0, 0)[:2]
+            self.tuple_.append(number)
+            self.codes.append(first << 32 | second)
+            self.shape.append(attribute << t.FLAG_BITS | flags)
+            self.bound.append(bound)
+            self.residual.append(residual)
+            self.ordinal.append(ordinal)
+
+    def segment(self, rows: int) -> Segment:
+        """Lay the entries out: a segment of ``rows`` subscriptions."""
+        entries = Entries(
+            tuple_=np.array(self.tuple_, np.int64),
+            codes=np.array(self.codes, np.uint64),
+            shape=np.array(self.shape, np.int64),
+            bound=np.array(self.bound, np.int64),
+            residual=np.array(self.residual, np.int32),
+            ordinal=np.array(self.ordinal, np.int32),
+        )
+        tuples = [[self.attributes[name] for name in path] for path in self.tuples if path]
+        others = {**self.programs.arrays(), **dictionary_tables(self.dictionaries)}
+        lanes = self.programs.lanes | self.ranged
+        attributes = tuple(
+            Attribute(
+                name=name,
+                codes=number in self.coded,
+                values=number in lanes,
+                byte_strings=number not in self.plain,
+            )
+            for name, number in self.attributes.items()
+        )
+        return Segment(
+            tables=lay_out(entries, tuples, others),
+            attributes=attributes,
+            depth=self.programs.depth,
+            checks_names=self.checks_names,
+            scanned=dict(self.scanned),
+            rows=rows,
+        )
+
+
+def _is_range(literal: Literal) -> bool:
+    predicate = literal.predicate
+    return (
+        isinstance(predicate, Test)
+        and predicate.op in t.RANGE_OPERATORS
+        and isinstance(predicate.constant, Number)
+    )
+
+
+def _bound_kind(constant: Number) -> int:
+    if isinstance(constant, Long):
+        return t.BOUND_LONG
+    return t.BOUND_FLOAT if isinstance(constant, Float) else t.BOUND_DOUBLE
