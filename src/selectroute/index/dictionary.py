@@ -7,6 +7,8 @@ from __future__ import annotations
 from itertools import accumulate
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from selectroute.clauses.access import FALSE, NULL, TRUE, Key
 from selectroute.index.tables import BYTES, CODE_FALSE, CODE_NULL, CODE_TRUE, FIRST_CODE, STRING, Array
@@ -22,26 +24,49 @@ HASH_TAG_SHIFT = 40  # above every length
 
 
 class Dictionary:
-    """The codes of one attribute's keys, given out in the order in which they are asked for."""
+    """The codes of one attribute's keys, given out in the order in which they are asked for.
+
+    Strings that come as a column stay one, in ``columns``; their codes follow those of ``codes``. No single
+    key is asked for after them.
+    """
 
     def __init__(self) -> None:
         self.codes: dict[Key, int] = dict(_FIXED)
+        self.columns: list[pa.Array] = []
 
     def code(self, key: Key) -> int:
         """The code of a key, a new one if it has none yet. O(1)."""
+        assert not self.columns, "single keys come before columns"
         return self.codes.setdefault(key, len(self.codes))
+
+    def add_column(self, strings: pa.Array) -> Array:
+        """The codes of distinct strings, int32, once for each attribute. O(length)."""
+        assert not self.columns, "an attribute has one column of keys"
+        known = [key for key in self.codes if isinstance(key, str)]
+        place = pc.index_in(strings, value_set=pa.array(known, strings.type))
+        new = place.is_null().to_numpy(zero_copy_only=False)
+        codes = np.empty(len(strings), np.int32)
+        codes[new] = np.arange(len(self.codes), len(self.codes) + int(new.sum()))
+        own = np.array([self.codes[key] for key in known], np.int32)
+        if len(own):
+            codes[~new] = own[place.drop_null().to_numpy()]
+        self.columns.append(strings.filter(pa.array(new)))
+        return codes
 
 
 def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
     """The arrays ``string_…``, ``number…`` and ``large_float…`` of `Tables` for attributes 0, 1, …"""
-    strings: list[bytes] = []
-    string_codes: list[int] = []
-    string_tags: list[int] = []
+    texts: list[bytes | memoryview] = []
+    lengths: list[Array] = [np.zeros(1, np.int64)]  # so that their sums begin at 0
+    codes: list[Array] = []
+    tags: list[Array] = []
     counts: list[int] = []
     numbers: list[dict[float, int]] = []
     large: list[dict[float, int]] = []
     for dictionary in dictionaries:
-        before = len(strings)
+        strings: list[bytes] = []
+        string_codes: list[int] = []
+        string_tags: list[int] = []
         plain: dict[float, int] = {}
         floats: dict[float, int] = {}
         for key, code in dictionary.codes.items():
@@ -60,14 +85,27 @@ def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
                 floats[key[1]] = code
             elif code >= FIRST_CODE:
                 raise AssertionError(f"key {key!r} has no place")
-        counts.append(len(strings) - before)
+        texts += strings
+        lengths.append(np.fromiter(map(len, strings), np.int64, len(strings)))
+        codes.append(np.array(string_codes, np.int32))
+        tags.append(np.array(string_tags, np.uint8))
+        for column in dictionary.columns:
+            large_column = column.cast(pa.large_binary())
+            _, offset_buffer, data_buffer = large_column.buffers()
+            first = np.frombuffer(offset_buffer, np.int64)[: len(column) + 1]
+            texts.append(memoryview(data_buffer)[int(first[0]) : int(first[-1])] if data_buffer else b"")
+            lengths.append(np.diff(first))
+            codes.append(
+                np.arange(len(dictionary.codes), len(dictionary.codes) + len(column), dtype=np.int32)
+            )
+            tags.append(np.full(len(column), STRING, np.uint8))
+        counts.append(len(strings) + sum(map(len, dictionary.columns)))
         numbers.append(plain)
         large.append(floats)
-    lengths = np.fromiter(map(len, strings), np.int64, len(strings))
-    data = np.frombuffer(b"".join(strings), np.uint8)
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-    tags = np.array(string_tags, np.uint8)
-    hashes = hash_strings(data, offsets, tags)
+    data = np.frombuffer(b"".join(texts), np.uint8)
+    offsets = np.cumsum(np.concatenate(lengths))
+    string_tag = _concatenated(tags, np.uint8)
+    hashes = hash_strings(data, offsets, string_tag)
     slots, slot_first = [], [0]
     start = 0
     for count in counts:
@@ -78,8 +116,8 @@ def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
     return {
         "string_slot_first": np.array(slot_first, np.int64),
         "string_slot": _concatenated(slots, np.int32),
-        "string_code": np.array(string_codes, np.int32),
-        "string_tag": tags,
+        "string_code": _concatenated(codes, np.int32),
+        "string_tag": string_tag,
         "string_first": offsets,
         "string_bytes": data,
         **_sorted_numbers("number", numbers),

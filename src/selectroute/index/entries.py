@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,18 @@ from selectroute.index.program import Programs, bits_of
 from selectroute.index.segment import Attribute, Segment
 from selectroute.selector.truth import VOID
 from selectroute.selector.values import Float, Long, Number
+
+
+class Placed(NamedTuple):
+    """Where a clause is filed: path and keys, the shape of its entries, its range, and what is left to judge."""
+
+    tuple_: int
+    path: Attributes
+    attributes: tuple[int, ...]
+    keys: tuple[tuple[Key, ...], ...]
+    shape: int
+    ranged: Literal | None
+    rest: tuple[Literal, ...]
 
 
 @dataclass(slots=True)
@@ -44,6 +57,7 @@ class Writer:
     bound: list[int] = field(default_factory=list)
     residual: list[int] = field(default_factory=list)
     ordinal: list[int] = field(default_factory=list)
+    blocks: list[Entries] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.programs = Programs(self.attribute, self.code)
@@ -62,22 +76,21 @@ class Writer:
         self.coded.add(attribute)
         return self.dictionaries[attribute].code(key)
 
-    def add(self, ordinal: int, clause: Clause, found: Equalities, clauses: int) -> None:
-        """One entry for each combination of the clause's keys; a message finds at most one of them."""
+    def place(self, clause: Clause, found: Equalities, clauses: int, count: int = 1) -> Placed:
+        """Say where a clause is filed, or ``count`` clauses that differ in their constants only.
+
+        ``clauses`` is how many the subscription has.
+        """
         path = self.plan.path(found, clauses)
         self.checks_names = self.checks_names or clause.valid_names
         filed = file_clause("", clause, found, path)
         if len(path) == 2:
-            self.pairs[path] += 1
+            self.pairs[path] += count
         if path == SCAN:
-            self.scanned[scan_reason(clause)] += 1
-        attributes = [self.attribute(name) for name in path]
-        key_codes = [
-            [self.code(attribute, key) for key in keys]
-            for attribute, keys in zip(attributes, filed.keys, strict=True)
-        ]
+            self.scanned[scan_reason(clause)] += count
+        attributes = tuple(self.attribute(name) for name in path)
         flags = (t.REPEATED if clauses > 1 else 0) | (t.VALID_NAMES if clause.valid_names else 0)
-        attribute, bound, rest = 0, 0, filed.residual
+        attribute, rest = 0, filed.residual
         ranged = next((literal for literal in rest if _is_range(literal)), None)
         if ranged is not None:
             predicate = ranged.predicate
@@ -85,28 +98,40 @@ class Writer:
             rest = tuple(literal for literal in rest if literal is not ranged)
             attribute = self.attribute(predicate.name)
             self.ranged.add(attribute)
-            bound = bits_of(predicate.constant)[1]
             flags |= t.SORTED | t.RANGE_OPERATORS.index(predicate.op) << t.OPERATOR_SHIFT
             flags |= _bound_kind(predicate.constant) << t.BOUND_SHIFT
             flags |= t.WANTED if ranged.wanted else 0
             flags |= t.STRICT if predicate.dialect.unlike_types is VOID else 0
-        residual = -1
         if rest:
             flags |= t.RESIDUAL
-            residual = self.programs.residual(rest)
         number = self.tuples.setdefault(path, len(self.tuples))
+        return Placed(number, path, attributes, filed.keys, attribute << t.FLAG_BITS | flags, ranged, rest)
+
+    def add(self, ordinal: int, clause: Clause, found: Equalities, clauses: int) -> None:
+        """One entry for each combination of the clause's keys; a message finds at most one of them."""
+        placed = self.place(clause, found, clauses)
+        key_codes = [
+            [self.code(attribute, key) for key in keys]
+            for attribute, keys in zip(placed.attributes, placed.keys, strict=True)
+        ]
+        bound = 0 if placed.ranged is None else bound_of(placed.ranged)
+        residual = self.programs.residual(placed.rest) if placed.rest else -1
         for codes in product(*key_codes):
             first, second = (*codes, 0, 0)[:2]
-            self.tuple_.append(number)
+            self.tuple_.append(placed.tuple_)
             self.codes.append(first << 32 | second)
-            self.shape.append(attribute << t.FLAG_BITS | flags)
+            self.shape.append(placed.shape)
             self.bound.append(bound)
             self.residual.append(residual)
             self.ordinal.append(ordinal)
 
+    def add_entries(self, entries: Entries) -> None:
+        """Add entries that were made as columns."""
+        self.blocks.append(entries)
+
     def segment(self, rows: int) -> Segment:
         """Lay the entries out: a segment of ``rows`` subscriptions."""
-        entries = Entries(
+        single = Entries(
             tuple_=np.array(self.tuple_, np.int64),
             codes=np.array(self.codes, np.uint64),
             shape=np.array(self.shape, np.int64),
@@ -114,6 +139,8 @@ class Writer:
             residual=np.array(self.residual, np.int32),
             ordinal=np.array(self.ordinal, np.int32),
         )
+        entries = Entries(*map(np.concatenate, zip(single, *self.blocks, strict=True)))
+        self.blocks.clear()
         tuples = [[self.attributes[name] for name in path] for path in self.tuples if path]
         others = {**self.programs.arrays(), **dictionary_tables(self.dictionaries)}
         lanes = self.programs.lanes | self.ranged
@@ -149,3 +176,10 @@ def _bound_kind(constant: Number) -> int:
     if isinstance(constant, Long):
         return t.BOUND_LONG
     return t.BOUND_FLOAT if isinstance(constant, Float) else t.BOUND_DOUBLE
+
+
+def bound_of(ranged: Literal) -> int:
+    """The bound of a range, as `Tables` has it."""
+    predicate = ranged.predicate
+    assert isinstance(predicate, Test) and isinstance(predicate.constant, Number)
+    return bits_of(predicate.constant)[1]

@@ -65,6 +65,13 @@ class Statistics:
         """Count a clause out that was counted in before."""
         self.add(equalities, sign=-1)
 
+    def add_column(self, name: str, clauses: int, squares: int) -> None:
+        """Count clauses with one key each in, of which ``squares`` is the sum of the squares of the counts of
+        each key.
+        """
+        self._totals[name] = self._totals.get(name, 0) + clauses
+        self._squares[name] = self._squares.get(name, 0) + squares
+
     def crowding(self, name: str) -> float:
         """The number of clauses that share a clause's key of this attribute, on average over the clauses."""
         total = self._totals.get(name, 0)

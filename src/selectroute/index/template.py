@@ -1,0 +1,162 @@
+"""The clauses of all selectors of one shape, found once by parsing a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from selectroute.clauses.access import literal_keys
+from selectroute.clauses.normal_form import clauses_of
+from selectroute.clauses.predicate import Clause, Condition, Levels, Literal, Matches, OneOf, Sound, Test
+from selectroute.index.shapes import MAX_SLOTS, Kind, Shape
+from selectroute.selector import ast
+from selectroute.selector.dialect import dialect as dialect_named
+from selectroute.selector.errors import InvalidSelectorError
+from selectroute.selector.selector import Selector
+from selectroute.selector.values import Double, Long, Value
+from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
+
+_FIRST_INTEGER: Final = 4_190_001
+"""Samples of numbers are below 2^24, where every type of number holds them."""
+
+
+class Slot(NamedTuple):
+    """Which literal of the text a constant is, and whether a minus stands before it."""
+
+    number: int
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Clauses whose constants are samples; those of a selector have its own literals in their place."""
+
+    clauses: tuple[Clause, ...]
+    _slots: dict[Value, Slot]
+
+    def slot(self, constant: object) -> Slot | None:
+        """The slot that a constant of a clause is the sample of; None of one that all selectors share."""
+        return self._slots.get(constant)  # type: ignore[call-overload,no-any-return]
+
+    def slots_of(self, literal: Literal) -> tuple[Slot, ...]:
+        """The slots that a literal reads, in the order in which `filled` takes their values."""
+        return tuple(slot for one in _constants(literal) if (slot := self._slots.get(one)) is not None)
+
+    def filled(self, literal: Literal, values: Sequence[Value]) -> Literal:
+        """The literal with these values in place of the samples, one for each of `slots_of`."""
+        given = iter(values)
+        own = [next(given) if one in self._slots else one for one in _constants(literal)]
+        predicate = literal.predicate
+        match predicate:
+            case Test():
+                return Literal(replace(predicate, constant=own[0]), literal.wanted)
+            case OneOf():
+                strings = tuple(sorted({one for one in own if isinstance(one, str)}))
+                return Literal(replace(predicate, values=strings), literal.wanted)
+            case Matches():
+                assert isinstance(own[0], str)
+                return Literal(replace(predicate, pattern=own[0]), literal.wanted)
+            case _:
+                return literal
+
+
+def template_of(selector: Shape, topic: Shape | None, dialect_name: str) -> Template | None:
+    """The template of a shape; None where a selector of it must be read by itself.
+
+    That is so if its sample is no selector (then the text itself shows why), and where more than the shape
+    decides: a literal that is not compared with one property, several equalities of one property, an id.
+    """
+    kinds = (*selector.kinds, *(topic.kinds if topic is not None else ()))
+    if len(kinds) > MAX_SLOTS:
+        return None
+    samples = [_sample(kind, number) for number, kind in enumerate(kinds)]
+    texts = [_spelled(kind, sample) for kind, sample in zip(kinds, samples, strict=True)]
+    dialect = dialect_named(dialect_name)
+    try:
+        checked = Selector(selector.filled(texts[: len(selector.kinds)]), dialect_name)
+        on_topic: tuple[Literal, ...] = ()
+        if topic is not None:
+            on_topic = TopicFilter.parse(topic.filled(texts[len(selector.kinds) :])).literals()
+    except (InvalidSelectorError, InvalidTopicFilterError):
+        return None
+    if not dialect.id_fields.keys().isdisjoint(checked.identifiers):
+        return None  # a string that is an id is matched as 24 bytes
+    clauses = tuple(
+        replace(clause, literals=on_topic + clause.literals) if on_topic else clause
+        for clause in clauses_of(checked.expression, dialect)
+    )
+    slots: dict[Value, Slot] = {}
+    for number, sample in enumerate(samples):
+        slots[sample] = Slot(number, False)
+        if isinstance(sample, Long):
+            slots[Long(-sample.value)] = Slot(number, True)
+        elif isinstance(sample, Double):
+            slots[Double(-sample.value)] = Slot(number, True)
+    found: set[int] = set()
+    for clause in clauses:
+        keyed = [keys.attribute for literal in clause.literals if (keys := literal_keys(literal)) is not None]
+        if len(keyed) != len(set(keyed)) or any(_hides(literal, slots) for literal in clause.literals):
+            return None
+        found |= {
+            slots[one].number for literal in clause.literals for one in _constants(literal) if one in slots
+        }
+    return Template(clauses, slots) if len(found) == len(samples) else None
+
+
+def _sample(kind: Kind, number: int) -> str | Long | Double:
+    match kind:
+        case Kind.INTEGER:
+            return Long(_FIRST_INTEGER + number)
+        case Kind.DECIMAL:
+            return Double(_FIRST_INTEGER + number + 0.5)
+        case _:
+            return f"?{number}"
+
+
+def _spelled(kind: Kind, sample: str | Long | Double) -> str:
+    if isinstance(sample, Long | Double):
+        return str(sample.value)
+    return f"'{sample}'" if kind is Kind.STRING else sample
+
+
+def _constants(literal: Literal) -> Iterable[Value]:
+    match literal.predicate:
+        case Test(constant=constant):
+            return (constant,)
+        case OneOf(values=values):
+            return values
+        case Matches(pattern=pattern):
+            return (pattern,)
+        case _:
+            return ()
+
+
+def _hides(literal: Literal, slots: dict[Value, Slot]) -> bool:
+    """Whether a predicate that is judged as a whole has a sample inside."""
+    match literal.predicate:
+        case Condition(expr=expr):
+            return _reads_sample((expr,), slots)
+        case Sound(conditions=conditions):
+            return _reads_sample(conditions, slots)
+        case Levels(pattern=levels):
+            return any(level in slots for level in levels)
+        case _:
+            return False
+
+
+def _reads_sample(expressions: Iterable[ast.Expr], slots: dict[Value, Slot]) -> bool:
+    for expression in expressions:
+        for node in ast.postorder(expression):
+            match node:
+                case ast.Literal(value=value):
+                    constants: Iterable[Value] = (value,)
+                case ast.In(values=values):
+                    constants = values
+                case ast.Like(pattern=pattern):
+                    constants = (pattern,)
+                case _:
+                    continue
+            if any(one in slots for one in constants):
+                return True
+    return False
