@@ -10,8 +10,9 @@ judges what is left of the clauses that it finds there. The key only narrows dow
 exact.
 
 **Freeze.** ``freeze`` makes a ``segment`` of all subscriptions: ``entries`` says where each clause is filed,
-and ``layout`` lays them down as flat arrays (``tables`` draws them): those of one key together, in groups of one shape, sorted by the bound of their first range so that ``weight >
-?`` is one binary search; what remains of a clause is a small program. ``file_format`` writes the arrays to
-files that are mapped into memory as they lie, checked by SHA-256. ``verify`` asserts every invariant of both
-forms.
+and ``layout`` lays them down as flat arrays (``tables`` draws them): those of one key together, in groups of
+one shape, sorted by the bound of their first range so that ``weight > ?`` is one binary search; what remains
+of a clause is a small program. ``build`` makes the same of many subscriptions at once, each shape of selector
+parsed once. ``file_format`` writes the arrays to files that are mapped into memory as they lie, checked by
+SHA-256. ``verify`` asserts every invariant of both forms.
 """

@@ -8,6 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from selectroute.clauses.access import Equalities, Key, scan_reason
 from selectroute.clauses.predicate import Clause, Literal, Test
@@ -23,7 +24,7 @@ from selectroute.selector.values import Float, Long, Number
 
 
 class Placed(NamedTuple):
-    """Where a clause is filed: path and keys, the shape of its entries, its range, and what is left to judge."""
+    """Where a clause is filed: path, keys, the shape of its entries, its range, and what is left to judge."""
 
     tuple_: int
     path: Attributes
@@ -75,6 +76,11 @@ class Writer:
         """The code of a key, a new one if it has none yet."""
         self.coded.add(attribute)
         return self.dictionaries[attribute].code(key)
+
+    def key_column(self, attribute: int, keys: pa.Array) -> t.Array:
+        """The codes of distinct strings, int32; single keys of the attribute come before."""
+        self.coded.add(attribute)
+        return self.dictionaries[attribute].add_column(keys)
 
     def place(self, clause: Clause, found: Equalities, clauses: int, count: int = 1) -> Placed:
         """Say where a clause is filed, or ``count`` clauses that differ in their constants only.

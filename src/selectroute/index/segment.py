@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from selectroute.index.tables import Tables
+import numpy as np
+
+from selectroute.index.tables import Array, Tables
 from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
 from selectroute.topics.levels import TOPIC
 
@@ -42,6 +44,8 @@ class Segment:
     ``rows`` is the number of subscriptions; an entry's ordinal counts from the segment's own first.
     ``depth`` is the deepest stack that a program needs, ``scanned`` counts the clauses on the scan list by
     their reason. ``checks_names``: some selectors take no message whose property names break a rule.
+    ``removed`` are the tombstones that came with a delta: ordinals of the snapshot, int32, ascending, all
+    below those of the segment itself. Matching this segment alone has nothing to do with them.
     """
 
     tables: Tables
@@ -50,8 +54,9 @@ class Segment:
     checks_names: bool
     scanned: Mapping[str, int]
     rows: int
+    removed: Array = field(default_factory=lambda: np.zeros(0, np.int32))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(array.nbytes for array in self.tables)
+        return sum(array.nbytes for array in self.tables) + int(self.removed.nbytes)

@@ -1,8 +1,8 @@
 """The shapes of many selectors: their texts with the literals taken out, column-wise.
 
-A million selectors of one application have a few shapes, ``JMSType = ? AND weight > ?``, and what is to be found
-out about a selector depends on its shape alone. Here texts become shapes, and the literals of a shape columns;
-Arrow does both without a Python object for a text.
+A million selectors of one application have a few shapes, ``JMSType = ? AND weight > ?``, and what is to be
+found out about a selector depends on its shape alone. Here texts become shapes, and the literals of a shape
+columns; Arrow does both without a Python object for a text.
 
 What is taken out: strings; plain integers of at most 18 digits and plain decimals of at most 15 and 15, which
 every dialect reads alike. Anything else stays in the shape. Whether a piece that looks like a literal is one,
@@ -41,6 +41,8 @@ class Kind(Enum):
     def __init__(self, mark: str, pattern: str) -> None:
         self.mark = mark
         self.pattern = pattern
+        self.inside = pattern.replace(r"\b", "")
+        """The pattern between what stands around the slot, where no boundary must be looked for again."""
 
 
 _BY_MARK: Final = {kind.mark: kind for kind in Kind}
@@ -71,13 +73,9 @@ class Shape:
 
         None if some text is not of this shape after all: it contains a mark itself, or half a string.
         """
-        groups = (
-            f"(?P<s{number}>{kind.pattern.strip(chr(92) + 'b')})" for number, kind in enumerate(self.kinds)
-        )
-        fixed = (re.escape(part) for part in self.parts)
-        pattern = (
-            "(?s)\\A" + "".join(p for pair in zip_longest(fixed, groups, fillvalue="") for p in pair) + "\\z"
-        )
+        groups = (f"(?P<s{number}>{kind.inside})" for number, kind in enumerate(self.kinds))
+        pieces = zip_longest(map(re.escape, self.parts), groups, fillvalue="")
+        pattern = "(?s)\\A" + "".join(piece for pair in pieces for piece in pair) + "\\z"
         if not self.kinds:
             return [] if pc.all(pc.equal(texts, self.parts[0])).as_py() else None
         try:

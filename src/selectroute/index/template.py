@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -93,6 +93,8 @@ def template_of(selector: Shape, topic: Shape | None, dialect_name: str) -> Temp
             slots[Long(-sample.value)] = Slot(number, True)
         elif isinstance(sample, Double):
             slots[Double(-sample.value)] = Slot(number, True)
+    if sum(one in slots for one in _literals_of(checked.expression)) != len(selector.kinds):
+        return None  # a literal that was not taken out happens to be a sample
     found: set[int] = set()
     for clause in clauses:
         keyed = [keys.attribute for literal in clause.literals if (keys := literal_keys(literal)) is not None]
@@ -136,27 +138,22 @@ def _hides(literal: Literal, slots: dict[Value, Slot]) -> bool:
     """Whether a predicate that is judged as a whole has a sample inside."""
     match literal.predicate:
         case Condition(expr=expr):
-            return _reads_sample((expr,), slots)
+            return any(one in slots for one in _literals_of(expr))
         case Sound(conditions=conditions):
-            return _reads_sample(conditions, slots)
+            return any(one in slots for expr in conditions for one in _literals_of(expr))
         case Levels(pattern=levels):
             return any(level in slots for level in levels)
         case _:
             return False
 
 
-def _reads_sample(expressions: Iterable[ast.Expr], slots: dict[Value, Slot]) -> bool:
-    for expression in expressions:
-        for node in ast.postorder(expression):
-            match node:
-                case ast.Literal(value=value):
-                    constants: Iterable[Value] = (value,)
-                case ast.In(values=values):
-                    constants = values
-                case ast.Like(pattern=pattern):
-                    constants = (pattern,)
-                case _:
-                    continue
-            if any(one in slots for one in constants):
-                return True
-    return False
+def _literals_of(expression: ast.Expr | None) -> Iterator[Value]:
+    """Every literal in an expression."""
+    for node in ast.postorder(expression) if expression is not None else ():
+        match node:
+            case ast.Literal(value=value):
+                yield value
+            case ast.In(values=values):
+                yield from values
+            case ast.Like(pattern=pattern):
+                yield pattern
