@@ -34,7 +34,8 @@ from selectroute.selector import (
 
 if TYPE_CHECKING:
     from selectroute.clauses.analysis import Analysis, check
-    from selectroute.index.errors import SnapshotError
+    from selectroute.index.build import build_snapshot
+    from selectroute.index.errors import BuildError, SnapshotError
     from selectroute.index.file_format import publish
     from selectroute.index.index import Index
     from selectroute.index.snapshot import Snapshot
@@ -45,11 +46,13 @@ __version__ = "0.1.0"
 
 _LATER = {
     "Analysis": "selectroute.clauses.analysis",
+    "BuildError": "selectroute.index.errors",
     "ColumnTypeError": "selectroute.match.columns",
     "Index": "selectroute.index.index",
     "Matches": "selectroute.match.match",
     "Snapshot": "selectroute.index.snapshot",
     "SnapshotError": "selectroute.index.errors",
+    "build_snapshot": "selectroute.index.build",
     "check": "selectroute.clauses.analysis",
     "publish": "selectroute.index.file_format",
 }
@@ -57,6 +60,7 @@ _LATER = {
 __all__ = [
     "DIALECTS",
     "Analysis",
+    "BuildError",
     "Byte",
     "ColumnTypeError",
     "Double",
@@ -76,6 +80,7 @@ __all__ = [
     "Snapshot",
     "SnapshotError",
     "Truth",
+    "build_snapshot",
     "check",
     "check_property_names",
     "publish",

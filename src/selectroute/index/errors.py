@@ -27,6 +27,15 @@ class InvalidIdError(SelectRouteError):
         super().__init__(f"{shown!r} is no subscription id: 1 to 128 of A-Z a-z 0-9 . _ - are")
 
 
+class BuildError(SelectRouteError):
+    """A subscription that cannot be built; ``row`` counts from 0, and ``cause`` says what is wrong."""
+
+    def __init__(self, row: int, cause: SelectRouteError) -> None:
+        self.row = row
+        self.cause = cause
+        super().__init__(f"subscription {row:,}: {cause}")
+
+
 class SnapshotError(SelectRouteError):
     """A snapshot that is missing, damaged, of another format, or in the way. The message says what to do."""
 

@@ -26,6 +26,7 @@ class Slot(NamedTuple):
 
     number: int
     negated: bool
+    is_string: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +89,11 @@ def template_of(selector: Shape, topic: Shape | None, dialect_name: str) -> Temp
     )
     slots: dict[Value, Slot] = {}
     for number, sample in enumerate(samples):
-        slots[sample] = Slot(number, False)
+        slots[sample] = Slot(number, False, isinstance(sample, str))
         if isinstance(sample, Long):
-            slots[Long(-sample.value)] = Slot(number, True)
+            slots[Long(-sample.value)] = Slot(number, True, False)
         elif isinstance(sample, Double):
-            slots[Double(-sample.value)] = Slot(number, True)
+            slots[Double(-sample.value)] = Slot(number, True, False)
     if sum(one in slots for one in _literals_of(checked.expression)) != len(selector.kinds):
         return None  # a literal that was not taken out happens to be a sample
     found: set[int] = set()
