@@ -67,14 +67,13 @@ def build(
     may be left out.
     """
     from selectroute.index.file_format import publish
-    from selectroute.index.registration import build_index
+    from selectroute.index.registration import build_from_lines
 
     started = time.perf_counter()
-    with opened(subscriptions) as lines, _progress("reading subscriptions") as advance:
-        index = build_index(lines, revision, advance)
-    read = time.perf_counter()
-    with _progress("freezing and publishing"):
-        snapshot = index.freeze(revision)
+    with opened(subscriptions) as lines, _progress("building") as advance:
+        snapshot = build_from_lines(lines, revision, advance)
+    built = time.perf_counter()
+    with _progress("publishing"):
         published = publish(snapshot, folder)
     done = time.perf_counter()
     result = {
@@ -82,7 +81,7 @@ def build(
         "subscriptions": len(snapshot),
         "bytes": snapshot.nbytes,
         "scanned": dict(snapshot.scanned),
-        "seconds": {"read": round(read - started, 3), "freeze_and_publish": round(done - read, 3)},
+        "seconds": {"build": round(built - started, 3), "publish": round(done - built, 3)},
     }
     if output is Output.json:
         print(json.dumps(result))

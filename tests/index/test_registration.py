@@ -1,0 +1,87 @@
+"""Lines of subscriptions: what Arrow reads at once is what is read line by line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selectroute.index import registration
+from selectroute.index.errors import RegistrationError
+from selectroute.index.registration import build_from_lines, read_subscriptions
+
+TEXT = st.none() | st.text(max_size=6) | st.sampled_from(["", "a = 'é'", "2013-01-01", "cars/+"])
+REVISION = st.none() | st.integers(-1, 4)
+ROWS = st.fixed_dictionaries(
+    {"id": st.text("abc", min_size=1, max_size=3)},
+    optional={
+        "selector": TEXT,
+        "topic": TEXT,
+        "dialect": TEXT,
+        "from": REVISION,
+        "to": REVISION,
+        "other": st.none() | st.integers() | st.lists(st.text(max_size=2)),
+    },
+)
+
+
+def one_by_one(lines, revision):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registration, "_read_block", lambda lines: None)
+        return read_subscriptions(lines, revision)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(ROWS, max_size=8), REVISION, st.booleans(), st.sampled_from(["", "\n", " \n"]))
+def test_a_block_is_read_as_its_lines_are(rows, revision, ascii, between):
+    lines = []
+    for row in rows:
+        lines.append(json.dumps(row, ensure_ascii=ascii) + "\n")
+        lines += [between] if between else []
+    at_once, apart = read_subscriptions(lines, revision), one_by_one(lines, revision)
+    assert at_once.table.equals(apart.table)
+    assert at_once.lines.tolist() == apart.lines.tolist()
+    step = 2 if between else 1
+    assert set(at_once.lines.tolist()) <= set(range(1, step * len(rows) + 1, step))
+
+
+def test_arrow_reads_what_is_sound(monkeypatch):
+    """Otherwise the test above would compare the slow path with itself."""
+    monkeypatch.setattr(registration, "_numbered_row", None)
+    lines = ['{"id": "a", "selector": "x = 1", "from": 1, "extra": {"b": []}}\n', "\n", '{"id": "b"}']
+    assert read_subscriptions(lines).lines.tolist() == [1, 3]
+
+
+def test_blocks_follow_each_other(monkeypatch):
+    monkeypatch.setattr(registration, "_BLOCK", 3)
+    told = []
+    lines = [f'{{"id": "s{number}", "to": {number % 2 or "null"}}}\n' for number in range(10)]
+    found = read_subscriptions(lines, progress=told.append)
+    assert found.lines.tolist() == [1, 3, 5, 7, 9]
+    assert found.table["id"].to_pylist() == ["s0", "s2", "s4", "s6", "s8"]
+    assert told == [3, 6, 9, 10]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('{"id": "a", "to": 9223372036854775808}', "an integer of 64 bits"),
+        ('{"id": "a", "from": 1.0}', "an integer of 64 bits"),
+        ('{"id": "a", "selector": "x = \'\\ud800\'"}', "half of a surrogate pair"),
+        ('{"id": "a"}{"id": "b"}', "this is no JSON"),
+        ('{"id": "a", "seltype": "STANDARD"}', '"seltype" is NONE without a selector'),
+        ('{"id": "a", "seltype": "OTHER", "selector": "x = 1"}', '"seltype" is NONE'),
+    ],
+)
+def test_the_line_that_is_no_subscription_is_named(line, sentence):
+    lines = ['{"id": "first"}\n', "\n", line + "\n", '{"id": "last"}\n']
+    with pytest.raises(RegistrationError, match=f"^line 3: .*{sentence}"):
+        read_subscriptions(lines)
+
+
+def test_the_line_of_what_cannot_be_built_is_named():
+    lines = ['{"id": "a"}\n', "\n", '{"id": "gone", "to": 1}\n', '{"id": "a", "selector": "x = 1"}\n']
+    with pytest.raises(RegistrationError, match=r"^line 4: subscription 'a' exists already"):
+        build_from_lines(lines)
