@@ -13,10 +13,11 @@ import pyarrow as pa
 from selectroute.clauses.access import Equalities, Key, scan_reason
 from selectroute.clauses.predicate import Clause, Literal, Test
 from selectroute.index import tables as t
+from selectroute.index.cost import CostPlan
 from selectroute.index.dictionary import Dictionary, dictionary_tables
 from selectroute.index.index import file_clause
 from selectroute.index.layout import Entries, lay_out
-from selectroute.index.plan import SCAN, Attributes, Plan
+from selectroute.index.plan import SCAN, Attributes
 from selectroute.index.program import Programs, bits_of
 from selectroute.index.segment import Attribute, Segment
 from selectroute.selector.truth import VOID
@@ -39,11 +40,10 @@ class Placed(NamedTuple):
 class Writer:
     """Collects the entries of a segment, clause by clause, with the constants and programs that they need."""
 
-    plan: Plan
+    plan: CostPlan
     attributes: dict[str, int] = field(default_factory=dict)
     dictionaries: list[Dictionary] = field(default_factory=list)
     tuples: dict[Attributes, int] = field(default_factory=lambda: {SCAN: 0})
-    pairs: Counter[Attributes] = field(default_factory=Counter)
     scanned: Counter[str] = field(default_factory=Counter)
     ranged: set[int] = field(default_factory=set)
     coded: set[int] = field(default_factory=set)
@@ -90,8 +90,6 @@ class Writer:
         path = self.plan.path(found, clauses)
         self.checks_names = self.checks_names or clause.valid_names
         filed = file_clause("", clause, found, path)
-        if len(path) == 2:
-            self.pairs[path] += count
         if path == SCAN:
             self.scanned[scan_reason(clause)] += count
         attributes = tuple(self.attribute(name) for name in path)

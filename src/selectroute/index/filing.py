@@ -13,10 +13,11 @@ import pyarrow as pa
 from selectroute.clauses.access import Equalities, Key, equalities, literal_keys
 from selectroute.clauses.predicate import Clause, Literal
 from selectroute.index import tables as t
+from selectroute.index.cost import CostPlan, Wish, wish_of
 from selectroute.index.entries import Placed, Writer, bound_of
 from selectroute.index.group import Group
 from selectroute.index.layout import Entries
-from selectroute.index.plan import MAX_PAIRS, Attributes, Plan, Statistics
+from selectroute.index.plan import Statistics
 from selectroute.index.subscription import Subscription
 from selectroute.index.template import Slot
 from selectroute.selector.dialect import dialect
@@ -44,17 +45,13 @@ def file_all(groups: Iterable[Group], singles: Iterable[tuple[int, Subscription]
     for _, _, entries in alone:
         for _, found in entries:
             statistics.add(found)
-    plan = Plan(statistics, limit=None)
-    wishes: Counter[Attributes] = Counter()
+    wishes: Counter[Wish] = Counter()
     for one in filed:
-        wishes[plan.path(one.found, one.clauses)] += len(one.group.ordinals)
+        wishes[wish_of(one.found, one.clauses)] += len(one.group.ordinals)
     for _, _, entries in alone:
         for _, found in entries:
-            wishes[plan.path(found, len(entries))] += 1
-    pairs: Counter[Attributes] = Counter({path: n for path, n in wishes.items() if len(path) == 2})
-    if len(pairs) > MAX_PAIRS:
-        plan = Plan.of_commonest(statistics, pairs)
-    writer = Writer(plan)
+            wishes[wish_of(found, len(entries))] += 1
+    writer = Writer(CostPlan(statistics, wishes))
     for row, name, entries in alone:
         writer.byte_strings = dialect(name).byte_strings
         for clause, found in entries:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from selectroute.clauses.access import equalities
 from selectroute.index.collector import paused_collector
-from selectroute.index.entries import Writer
+from selectroute.index.filing import file_all
 from selectroute.index.index import Index
-from selectroute.index.plan import MAX_PAIRS, Plan
 from selectroute.index.snapshot import Snapshot
-from selectroute.selector.dialect import dialect
 
 
 def freeze(index: Index, revision: int | None = None) -> Snapshot:
@@ -20,10 +17,6 @@ def freeze(index: Index, revision: int | None = None) -> Snapshot:
 
 
 def _freeze(index: Index, revision: int | None) -> Snapshot:
-    writer = _write(index, Plan(index.statistics, limit=None))
-    if len(writer.pairs) > MAX_PAIRS:
-        # Rare: so many shapes of selectors that the pairs of the fewest must share those of the others.
-        writer = _write(index, Plan.of_commonest(index.statistics, writer.pairs))
     subscriptions = list(index)
     ids = pa.table(
         {
@@ -35,18 +28,5 @@ def _freeze(index: Index, revision: int | None) -> Snapshot:
             "seltype": pa.array([s.seltype for s in subscriptions], pa.string()),
         }
     )
+    writer = file_all((), enumerate(subscriptions))
     return Snapshot((writer.segment(len(subscriptions)),), ids, revision)
-
-
-def _write(index: Index, plan: Plan) -> Writer:
-    writer = Writer(plan)
-    for ordinal, subscription in enumerate(index):
-        writer.byte_strings = dialect(subscription.dialect).byte_strings
-        entries = []
-        for clause in subscription.clauses:
-            found = equalities(clause)
-            if found.satisfiable:
-                entries.append((clause, found))
-        for clause, found in entries:
-            writer.add(ordinal, clause, found, len(entries))
-    return writer

@@ -72,6 +72,15 @@ class Statistics:
         self._totals[name] = self._totals.get(name, 0) + clauses
         self._squares[name] = self._squares.get(name, 0) + squares
 
+    def chance(self, name: str) -> float:
+        """The chance that two clauses have the same key of this attribute, 0 to 1."""
+        total = self._totals.get(name, 0)
+        return min(1.0, self._squares[name] / total**2) if total else 1.0
+
+    def total(self, name: str) -> int:
+        """The number of keys of this attribute that clauses have."""
+        return self._totals.get(name, 0)
+
     def crowding(self, name: str) -> float:
         """The number of clauses that share a clause's key of this attribute, on average over the clauses."""
         total = self._totals.get(name, 0)
@@ -100,19 +109,14 @@ def preferred(equalities: Equalities, statistics: Statistics, most: int = MAX_EN
 
 
 class Plan:
-    """The tuples of attributes in use. Single attributes are always allowed, pairs up to `MAX_PAIRS`."""
+    """The tuples of attributes in use by an index that changes: pairs up to `MAX_PAIRS`, any single ones.
 
-    def __init__(self, statistics: Statistics, limit: int | None = MAX_PAIRS) -> None:
+    What is known from the start is planned better by ``cost``.
+    """
+
+    def __init__(self, statistics: Statistics) -> None:
         self.statistics = statistics
-        self.limit = limit
         self.pairs: Counter[Attributes] = Counter()
-
-    @classmethod
-    def of_commonest(cls, statistics: Statistics, wishes: Counter[Attributes]) -> Plan:
-        """A plan with the pairs that most clauses prefer, and no others."""
-        plan = cls(statistics)
-        plan.pairs = Counter(dict(wishes.most_common(MAX_PAIRS)))
-        return plan
 
     def path(self, equalities: Equalities, clauses: int) -> Attributes:
         """The attributes to file a clause under: the preferred ones, or the best that are in use.
@@ -121,7 +125,7 @@ class Plan:
         """
         most = MAX_ENTRIES // clauses
         wish = preferred(equalities, self.statistics, most)
-        if len(wish) < 2 or wish in self.pairs or self.limit is None or len(self.pairs) < self.limit:
+        if len(wish) < 2 or wish in self.pairs or len(self.pairs) < MAX_PAIRS:
             return wish
         keys = equalities.keys
         crowding = self.statistics.crowding

@@ -1,0 +1,140 @@
+"""Which tuples of attributes a segment is filed under, chosen by what a message costs.
+
+Every tuple in use is a probe for each message, and every clause that a probe finds must be judged: more
+tuples divide better, fewer are probed faster. Clauses are *wishes*, many alike: the attributes that each
+requires to be equal. A wish filed under a tuple costs the clauses that a message finds there. How many these
+are is estimated from the constants: a message that carries an attribute has each key as often as the clauses
+have it, and it carries an attribute the rarer, the fewer clauses speak of it.
+
+Choosing tuples is facility location: opening one costs a probe, a wish is served by the cheapest open one.
+The greedy method opens what saves most until nothing saves; then what the later ones made superfluous is
+closed again. Both look at few options for each wish, so the time is in proportion to the wishes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping
+from itertools import combinations
+from math import prod, sqrt
+from typing import Final
+
+from selectroute.clauses.access import Equalities
+from selectroute.index.plan import MAX_ENTRIES, MAX_KEYS, SCAN, Attributes, Statistics
+
+Wish = tuple[tuple[str, int], ...]
+"""The attributes that a clause can be filed under, sorted, with the number of its keys."""
+
+PROBE_NS: Final = 6.0
+"""A key of one attribute that is looked up: its share of the hash probe and of finding the code."""
+
+SKIP_NS: Final = 1.0
+"""A tuple that is not looked up, because the message does not carry its attributes."""
+
+JUDGE_NS: Final = 20.0
+"""A clause that is found: a step of a binary search, or a residual to judge."""
+
+MAX_WISHES: Final = 4_096
+"""As many different wishes are planned for; rarer ones are served by what these open."""
+
+_OPTIONS: Final = 4
+"""The attributes of a wish that divide best; tuples are made of these."""
+
+
+def wish_of(found: Equalities, clauses: int) -> Wish:
+    """What a clause can be filed under; ``clauses`` is how many the subscription has."""
+    most = MAX_ENTRIES // clauses
+    return tuple(sorted((name, len(keys)) for name, keys in found.keys.items() if len(keys) <= most))
+
+
+class CostPlan:
+    """The tuples that cost least for these wishes, each of which counts its clauses."""
+
+    def __init__(self, statistics: Statistics, wishes: Mapping[Wish, int]) -> None:
+        self._statistics = statistics
+        self._clauses = max(1, sum(wishes.values()))
+        self._paths: dict[Wish, Attributes] = {}
+        self.tuples: frozenset[Attributes] = frozenset(self._chosen(Counter(wishes)))
+        """The tuples that are open."""
+
+    def path(self, found: Equalities, clauses: int) -> Attributes:
+        """The attributes to file a clause under; none is the scan list."""
+        wish = wish_of(found, clauses)
+        path = self._paths.get(wish)
+        if path is None:
+            options = self._options(wish)
+            inside = {path: chance for path, chance in options.items() if path in self.tuples}
+            path = self._paths[wish] = min(
+                inside or options, key=lambda path: (options[path], len(path), path), default=SCAN
+            )
+        return path
+
+    def _options(self, wish: Wish) -> dict[Attributes, float]:
+        """The tuples a wish can be filed under, with the chance that a message finds one of its clauses."""
+        chances = {
+            name: min(1.0, self._statistics.chance(name) * keys) * self._presence(name) for name, keys in wish
+        }
+        best = sorted(chances, key=lambda name: (chances[name], name))[:_OPTIONS]
+        keys = dict(wish)
+        options: dict[Attributes, float] = {(name,): chances[name] for name in best}
+        for pair in combinations(sorted(best), 2):
+            if prod(keys[name] for name in pair) <= MAX_KEYS:
+                options[pair] = prod(chances[name] for name in pair)
+        return options
+
+    def _presence(self, name: str) -> float:
+        """The chance that a message carries an attribute: more than the share of the clauses that read it."""
+        return sqrt(min(1.0, self._statistics.total(name) / self._clauses))
+
+    def _opening(self, path: Attributes) -> float:
+        """What a tuple costs by being open."""
+        return SKIP_NS + len(path) * PROBE_NS * prod(map(self._presence, path))
+
+    def _chosen(self, wishes: Counter[Wish]) -> set[Attributes]:
+        served: dict[Wish, float] = {}
+        costs: dict[Attributes, dict[Wish, float]] = {}
+        for wish, count in wishes.most_common(MAX_WISHES):
+            if wish:
+                served[wish] = count * JUDGE_NS * 2  # on the scan list nothing narrows down
+                for path, chance in self._options(wish).items():
+                    costs.setdefault(path, {})[wish] = count * chance * JUDGE_NS
+        # Opening a tuple saves the less the more others are open, so a saving that was once computed is a
+        # bound: only the best one is looked at again.
+        waiting = [(-self._saving(path, costs[path], served), path) for path in costs]
+        heapq.heapify(waiting)
+        opened: set[Attributes] = set()
+        while waiting and waiting[0][0] < 0:
+            _, path = heapq.heappop(waiting)
+            saving = self._saving(path, costs[path], served)
+            if waiting and saving < -waiting[0][0]:
+                heapq.heappush(waiting, (-saving, path))
+            elif saving > 0:
+                opened.add(path)
+                for wish, cost in costs[path].items():
+                    served[wish] = min(served[wish], cost)
+        self._close(opened, costs)
+        return opened
+
+    def _saving(self, path: Attributes, costs: Mapping[Wish, float], served: Mapping[Wish, float]) -> float:
+        saved = sum(max(0.0, served[wish] - cost) for wish, cost in costs.items())
+        return saved - self._opening(path)
+
+    def _close(self, opened: set[Attributes], costs: Mapping[Attributes, Mapping[Wish, float]]) -> None:
+        """Close the tuples whose wishes others serve nearly as well."""
+        serving: dict[Wish, dict[Attributes, float]] = {}
+        for path in opened:
+            for wish, cost in costs[path].items():
+                serving.setdefault(wish, {})[path] = cost
+        for path in sorted(opened, key=lambda path: (len(costs[path]), path)):
+            loss = 0.0
+            for wish, cost in costs[path].items():
+                others = [other for one, other in serving[wish].items() if one != path]
+                if not others:
+                    break
+                loss += max(0.0, min(others) - cost)
+            else:
+                if loss < self._opening(path):
+                    opened.remove(path)
+                    for wish in costs[path]:
+                        del serving[wish][path]

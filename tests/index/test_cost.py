@@ -1,0 +1,85 @@
+"""The tuples of a segment: few, and such that a message finds few clauses."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import selectroute as sr
+from selectroute.clauses.access import Equalities
+from selectroute.index.cost import CostPlan
+from selectroute.index.plan import SCAN, Statistics
+from selectroute.index.statistics import statistics
+
+NAMES = "abcdef"
+
+
+def found(**keys):
+    """What a clause can be filed under: the keys of each attribute."""
+    return Equalities({name: frozenset(values) for name, values in keys.items()}, {}, True)
+
+
+def plan_of(clauses):
+    counted, wishes = Statistics(), Counter()
+    for one in clauses:
+        counted.add(one)
+        wishes[tuple(sorted((name, len(keys)) for name, keys in one.keys.items()))] += 1
+    return CostPlan(counted, wishes)
+
+
+def tuples(*selectors):
+    snapshot = sr.build_snapshot((f"s{number}", text, None) for number, text in enumerate(selectors))
+    return {row.attributes: row.entries for row in statistics(snapshot).tuples if row.entries}
+
+
+def test_a_second_attribute_is_worth_its_place_where_the_first_is_crowded():
+    crowded = [f"t = 't{n % 3}' AND c = 'c{n % 50}'" for n in range(1_000)]
+    assert tuples(*crowded) == {("c", "t"): 1_000}
+    distinct = [f"id = 'i{n}' AND c = 'c'" for n in range(1_000)]
+    assert tuples(*distinct) == {("id",): 1_000}
+
+
+def test_wishes_share_a_tuple_that_serves_both():
+    both = [f"t = 't{n % 40}' AND c = 'c{n // 40}'" for n in range(800)]
+    third = [f"t = 't{n % 40}' AND c = 'c{n // 40}' AND w = 'w{n}'" for n in range(20)]
+    assert tuples(*both, *third) == {("c", "t"): 820}
+
+
+def test_what_has_no_equality_is_scanned():
+    assert plan_of([found(), found(a="x")]).path(found(), 1) == SCAN
+
+
+def test_a_wish_that_nobody_planned_for_takes_what_is_open():
+    plan = plan_of([found(a=[str(n)]) for n in range(50)])
+    assert plan.path(found(a="x", b="y"), 1) == ("a",)
+    assert plan.path(found(b="y"), 1) == ("b",)
+
+
+def test_an_attribute_with_too_many_keys_is_no_place():
+    many = found(a=map(str, range(20_000)))
+    assert plan_of([many]).path(many, 1) == SCAN
+    some = found(a=map(str, range(200)), b=map(str, range(300)))
+    assert len(plan_of([some]).path(some, 1)) == 1
+
+
+keys = st.dictionaries(
+    st.sampled_from(NAMES), st.frozensets(st.sampled_from("uvwxyz"), min_size=1), max_size=5
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(keys, min_size=1, max_size=40))
+def test_every_clause_is_filed_under_attributes_that_it_has(registry):
+    clauses = [Equalities(one, {}, True) for one in registry]
+    plan = plan_of(clauses)
+    for one in clauses:
+        path = plan.path(one, 1)
+        assert set(path) <= one.keys.keys()
+        assert path == tuple(sorted(path))
+        assert len(path) <= 2
+        assert bool(path) == bool(one.keys)
+        assert not path or path in plan.tuples
+    # Nothing is open that nobody uses but for what others would serve as well.
+    assert len(plan.tuples) <= len(clauses)
