@@ -10,13 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
+from selectroute.clauses.normal_form import clauses_of
 from selectroute.index import build
 from selectroute.index.build import build_snapshot
 from selectroute.index.errors import BuildError, DuplicateSubscriptionError, InvalidIdError
 from selectroute.index.shapes import Shape, selector_shapes, topic_shapes
-from selectroute.index.template import template_of
-from selectroute.index.verify import verify_snapshot
+from selectroute.index.template import clauses_by_shape, template_of
+from selectroute.index.verify import verify_index, verify_snapshot
 from selectroute.match import from_messages
+from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.topics import InvalidTopicFilterError
 from tests.corpus_rows import rows
 from tests.properties.test_engines import TOPICS, expected
@@ -78,6 +80,26 @@ def test_a_snapshot_built_by_shapes_selects_what_the_reference_does(registry, ba
     snapshot = build_snapshot(table_of(registry))
     verify_snapshot(snapshot)
     assert matched(snapshot, batch) == [sorted(expected(registry, message)) for message in batch]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(registries(), st.lists(messages(), min_size=8, max_size=8))
+def test_an_index_that_knows_the_shapes_selects_what_the_reference_does(registry, batch):
+    for selector, _ in registry:  # at the second time, a shape becomes a template
+        clauses_by_shape(selector.text, selector.dialect)
+    index = sr.Index()
+    for number, (selector, topic) in enumerate(registry):
+        index.add(f"s{number}", selector.text, topic, dialect=selector.dialect)
+    verify_index(index)
+    for message in batch:
+        assert sorted(index.match(message)) == sorted(expected(registry, message))
+
+
+def test_a_shape_that_was_seen_twice_has_a_template():
+    texts = [f"proof_of_shape = '{word}' AND weight > -{number}" for number, word in enumerate("xyz")]
+    assert clauses_by_shape(texts[0], "jms") is None
+    for text in texts[1:]:
+        assert clauses_by_shape(text, "jms") == clauses_of(sr.Selector(text).expression, dialect_named("jms"))
 
 
 @pytest.mark.parametrize("dialect", ["jms", "ibm-jms", "ibm-mq", "mqe"])

@@ -85,6 +85,21 @@ class Shape:
         return None if found.null_count else found.flatten()
 
 
+_LITERAL: Final = re.compile("|".join(f"({kind.pattern})" for kind in _OF_SELECTORS))
+
+
+def selector_shape(text: str) -> tuple[str, list[str]]:
+    """The shape of one selector, with marks, and its literals as they stand there. O(length)."""
+    found: list[str] = []
+
+    def mark(match: re.Match[str]) -> str:
+        found.append(match[0])
+        assert match.lastindex is not None
+        return _OF_SELECTORS[match.lastindex - 1].mark
+
+    return _LITERAL.sub(mark, text), found
+
+
 def selector_shapes(texts: pa.Array) -> pa.Array:
     """The shapes of selectors, strings with marks. O(length of the texts), on all cores."""
     return _marked(texts, _OF_SELECTORS)

@@ -9,6 +9,8 @@ from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.predicate import Clause
 from selectroute.index.errors import InvalidIdError
 from selectroute.index.extended import check_extended, provider_reads
+from selectroute.index.template import clauses_by_shape
+from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError
 from selectroute.selector.selector import Selector
@@ -50,24 +52,31 @@ def prepare(
     if not 0 < len(subscription) <= MAX_ID or not _ID_CHARACTERS.issuperset(subscription):
         raise InvalidIdError(subscription)
     rules = dialect_named(name)
-    checked: Selector | None = None
-    clauses: tuple[Clause, ...]
+    clauses: tuple[Clause, ...] | None = None
     text = selector.text if isinstance(selector, Selector) else selector or ""
     if is_extended:
         check_extended(text, rules)
     elif isinstance(selector, Selector):
-        checked = selector
+        clauses = clauses_of(selector.expression, rules)
     else:
-        try:
-            checked = Selector(text, name)
-        except InvalidSelectorError as error:
-            if not rules.extended or error.kind in LIMIT_KINDS or provider_reads(text) is None:
-                raise
-    if checked is None:
-        seltype, clauses = EXTENDED, (Clause((), rules.name_rules),)
-    else:
-        seltype, clauses = STANDARD if text else NONE, clauses_of(checked.expression, rules)
+        clauses = _clauses(text, rules)
+    seltype = EXTENDED if clauses is None else STANDARD if text else NONE
+    if clauses is None:
+        clauses = (Clause((), rules.name_rules),)
     if topic is not None:
         on_topic = TopicFilter.parse(topic).literals()
         clauses = tuple(replace(clause, literals=on_topic + clause.literals) for clause in clauses)
     return Subscription(subscription, text, name, topic, clauses, seltype)
+
+
+def _clauses(text: str, rules: Dialect) -> tuple[Clause, ...] | None:
+    """The clauses of a selector; None of one that is left to the extended selection provider."""
+    clauses = clauses_by_shape(text, rules.name)
+    if clauses is not None:
+        return clauses
+    try:
+        return clauses_of(Selector(text, rules.name).expression, rules)
+    except InvalidSelectorError as error:
+        if not rules.extended or error.kind in LIMIT_KINDS or provider_reads(text) is None:
+            raise
+        return None
