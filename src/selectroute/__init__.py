@@ -35,9 +35,11 @@ from selectroute.selector import (
 if TYPE_CHECKING:
     from selectroute.clauses.analysis import Analysis, check
     from selectroute.index.build import build_snapshot
+    from selectroute.index.delta import Add, Remove, Replace
     from selectroute.index.errors import BuildError, SnapshotError
     from selectroute.index.file_format import publish
     from selectroute.index.index import Index
+    from selectroute.index.publisher import Publisher
     from selectroute.index.snapshot import Snapshot
     from selectroute.match.columns import ColumnTypeError
     from selectroute.match.match import Matches
@@ -45,11 +47,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _LATER = {
+    "Add": "selectroute.index.delta",
     "Analysis": "selectroute.clauses.analysis",
     "BuildError": "selectroute.index.errors",
     "ColumnTypeError": "selectroute.match.columns",
     "Index": "selectroute.index.index",
     "Matches": "selectroute.match.match",
+    "Publisher": "selectroute.index.publisher",
+    "Remove": "selectroute.index.delta",
+    "Replace": "selectroute.index.delta",
     "Snapshot": "selectroute.index.snapshot",
     "SnapshotError": "selectroute.index.errors",
     "build_snapshot": "selectroute.index.build",
@@ -59,6 +65,7 @@ _LATER = {
 
 __all__ = [
     "DIALECTS",
+    "Add",
     "Analysis",
     "BuildError",
     "Byte",
@@ -74,6 +81,9 @@ __all__ = [
     "Message",
     "MessageError",
     "PropertyNameError",
+    "Publisher",
+    "Remove",
+    "Replace",
     "SelectRouteError",
     "Selector",
     "Short",

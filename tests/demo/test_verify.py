@@ -74,7 +74,7 @@ def _rewrite(folder, batch, change):
 
 
 def test_correct_deliveries_pass_and_every_pair_was_judged(folder):
-    check = Judge(folder, {}).check(MESSAGES, seed=1)
+    check = Judge(folder).check(MESSAGES, seed=1)
     assert check.differences == []
     assert check.messages == MESSAGES
     assert check.judged == MESSAGES * 2_000
@@ -89,25 +89,25 @@ def test_lost_delivery_is_found(folder):
         return rows[:3] + rows[4:]
 
     _rewrite(folder, 0, drop)
-    [difference] = Judge(folder, {}).check(MESSAGES, seed=1).differences
+    [difference] = Judge(folder).check(MESSAGES, seed=1).differences
     assert f"matches {lost[0]['subscription']}" in difference and "not delivered" in difference
 
 
 def test_wrong_delivery_is_found(folder):
     _rewrite(folder, 0, lambda rows: [*rows, {**rows[0], "subscription": "nobody"}])
-    [difference] = Judge(folder, {}).check(MESSAGES, seed=1).differences
+    [difference] = Judge(folder).check(MESSAGES, seed=1).differences
     assert "delivered to nobody" in difference
 
 
 def test_doubled_delivery_is_found(folder):
     _rewrite(folder, 1, lambda rows: [*rows, rows[0]])
-    [difference] = Judge(folder, {}).check(MESSAGES, seed=1).differences
+    [difference] = Judge(folder).check(MESSAGES, seed=1).differences
     assert "2 times" in difference
 
 
 def test_message_missing_from_all_outputs_is_found(folder):
     shutil.rmtree(folder / "output" / "deliveries" / "batch=1")
-    differences = Judge(folder, {}).check(MESSAGES, seed=1).differences
+    differences = Judge(folder).check(MESSAGES, seed=1).differences
     assert differences and all("0 batches" in difference for difference in differences)
 
 
@@ -115,18 +115,18 @@ def test_message_in_two_batches_is_found(folder):
     shutil.copytree(
         folder / "output" / "deliveries" / "batch=1", folder / "output" / "deliveries" / "batch=7"
     )
-    differences = Judge(folder, {}).check(MESSAGES, seed=1).differences
+    differences = Judge(folder).check(MESSAGES, seed=1).differences
     assert differences and all("2 batches" in difference for difference in differences)
 
 
 def test_delivery_at_another_revision_than_the_pin_is_found(folder):
     (folder / "output" / "pins" / "1.json").write_text(json.dumps({"batch": 1, "revision": 1, "digest": ""}))
-    differences = Judge(folder, {}).check(MESSAGES, seed=1).differences
+    differences = Judge(folder).check(MESSAGES, seed=1).differences
     assert differences and all("pinned to 1" in difference for difference in differences)
 
 
 def test_worked_example_is_a_real_match_at_its_revision(folder):
-    worked = Judge(folder, {}).check(0, seed=1).worked
+    worked = Judge(folder).check(0, seed=1).worked
     assert worked is not None
     assert sr.Selector(worked.subscription.selector).matches(worked.message)
 

@@ -94,9 +94,9 @@ def run(options: Options, progress: Progress) -> Outcome:
     if session.done():
         session.result()  # without a Java there is no point in going on
     with stages.stage("index", "selectors checked and indexed"):
-        index, selectors = _indexed(wanted)
-    with stages.stage("snapshot", "snapshot frozen and published"):
-        first = sr.publish(index.freeze(), folder / "snapshots")
+        snapshot = sr.build_snapshot((one.id, one.selector, one.topic) for one in wanted)
+    with stages.stage("snapshot", "snapshot published"):
+        first = sr.publish(snapshot, folder / "snapshots")
     subscriptions.write_jsonl(folder / "subscriptions.jsonl", ((one, first, None) for one in wanted))
     with stages.stage("spark", "waited for Spark, which started meanwhile"):
         spark = session.result()
@@ -110,7 +110,7 @@ def run(options: Options, progress: Progress) -> Outcome:
         try:
             watch.wait_first(fan)
             feed.some(1 / 2)
-            second = _change(index, folder)
+            second = _change(folder)
             feed.some(1)
             fan.wait(watch.complete)
         except BaseException:
@@ -121,7 +121,7 @@ def run(options: Options, progress: Progress) -> Outcome:
     changed_from = watch.first_batch_of(second)
     progress.say(f"{WATCHED.id} was changed while the stream ran: it holds from batch {changed_from} on")
     with stages.stage("verify", f"{options.verify} messages judged against every subscription"):
-        check = Judge(folder, selectors).check(options.verify, options.seed)
+        check = Judge(folder).check(options.verify, options.seed)
     stages.seconds["total"] = round(time.perf_counter() - started, 3)
     summary = {
         "options": {
@@ -149,19 +149,6 @@ def run(options: Options, progress: Progress) -> Outcome:
     )
 
 
-def _indexed(wanted: list[DemoSubscription]) -> tuple[sr.Index, dict[str, sr.Selector]]:
-    index = sr.Index()
-    selectors: dict[str, sr.Selector] = {}
-
-    def checked(text: str) -> sr.Selector:
-        if text not in selectors:  # many subscribers write the same selector
-            selectors[text] = sr.Selector(text)
-        return selectors[text]
-
-    index.add_many((one.id, checked(one.selector), one.topic) for one in wanted)
-    return index, selectors
-
-
 def _compile_kernel() -> subprocess.Popen[bytes]:
     """Compile the kernel into its cache, in a process of its own: else every worker would at its start.
 
@@ -178,10 +165,11 @@ def _files(messages: int) -> int:
     return max(3, min(FILES, messages // 1_000))
 
 
-def _change(index: sr.Index, folder: Path) -> int:
+def _change(folder: Path) -> int:
     """Replace the watched subscription and publish the next revision, while the stream runs."""
-    index.replace(WATCHED_CHANGED.id, WATCHED_CHANGED.selector)
-    return sr.publish(index.freeze(), folder / "snapshots")
+    snapshots = folder / "snapshots"
+    change = sr.Replace(WATCHED_CHANGED.id, WATCHED_CHANGED.selector)
+    return sr.publish(sr.Snapshot.open(snapshots).changed([change]), snapshots)
 
 
 def _history(

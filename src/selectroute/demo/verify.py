@@ -74,11 +74,11 @@ class _Delivered:
 
 
 class Judge:
-    """Judges messages of one demo folder. ``selectors`` holds those already parsed, by their text."""
+    """Judges messages of one demo folder, by selectors that it parses itself."""
 
-    def __init__(self, folder: Path, selectors: Mapping[str, sr.Selector]) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._selectors = dict(selectors)
+        self._selectors: dict[str, sr.Selector] = {}
         self._valid = list(read_jsonl(folder / "subscriptions.jsonl"))
         self._filters: dict[str, TopicFilter] = {}
 
