@@ -11,19 +11,38 @@ from bench.oracle import Expected
 
 FOLDER: Final = Path(__file__).with_name("definitions")
 CHECKED: Final = 2_000
-"""The messages that the expected counts of a size are for."""
+"""The messages that the expected counts of a size are for, unless it says another number."""
 
 TEXTS: Final = "S"
 """The workload of texts that are only parsed: its rules are texts, its matches those that are selectors."""
 
+NAMES: Final = (
+    "kernel",
+    "growth",
+    "adversarial",
+    "peers",
+    "spark",
+    "single",
+    "churn",
+    "change",
+    "build",
+    "memory",
+    "parse",
+)
+"""The benchmarks, in the order of the tables."""
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A workload at a number of rules, and what must match in its first 2,000 messages; of S see `TEXTS`."""
+    """A workload at a number of rules, and what must match in its first messages; of S see `TEXTS`."""
 
     workload: str
     rules: int
     check: Expected
+    checked: int
+    """How many messages the check is for."""
+    on_request: bool
+    """Whether it is run only where its number of rules is asked for."""
 
     @property
     def name(self) -> str:
@@ -39,7 +58,9 @@ class Benchmark:
     title: str
     analysis: str
     counted: str
-    """What a rate counts: messages or selectors."""
+    """What a rate counts: messages, selectors or rules."""
+    layout: str
+    """The form of its table: see `report`."""
     engines: tuple[str, ...]
     baseline: str | None
     """The engine of which the others' rates are shown as multiples."""
@@ -50,34 +71,48 @@ class Benchmark:
     quick_messages: int | None
     by_rules: dict[int, int]
     by_engine: dict[str, dict[int, int]]
+    by_workload: dict[str, dict[int, int]]
 
-    def covers(self, size: Size, quick: bool) -> bool:
-        """Whether this benchmark is run at a size."""
-        chosen = self.quick_rules if quick else tuple(self.by_rules)
+    def covers(self, size: Size, quick: bool, named: bool = False) -> bool:
+        """Whether this benchmark is run at a size; `named` says that its number of rules was asked for."""
+        chosen = self.quick_rules if quick and not named else tuple(self.by_rules)
         return size.workload in self.workloads and size.rules in chosen
 
-    def messages(self, engine: str, rules: int, quick: bool) -> int:
+    def messages(self, engine: str, size: Size, quick: bool) -> int:
         """How many messages an engine is timed on."""
-        count = self.by_engine.get(engine, self.by_rules)[rules]
+        by_rules = {
+            **self.by_rules,
+            **self.by_workload.get(size.workload, {}),
+            **self.by_engine.get(engine, {}),
+        }
+        count = by_rules[size.rules]
         return min(count, self.quick_messages) if quick and self.quick_messages is not None else count
 
 
 def sizes() -> list[Size]:
     """Every size, in the order of the tables."""
     return [
-        Size(entry["workload"], entry["rules"], Expected(entry["matches"], entry["rule_sum"]))
+        Size(
+            entry["workload"],
+            entry["rules"],
+            Expected(entry["matches"], entry["rule_sum"]),
+            entry.get("messages", CHECKED),
+            entry.get("on_request", False),
+        )
         for entry in _read("sizes")["size"]
     ]
 
 
 def benchmarks() -> list[Benchmark]:
     """Every benchmark, in the order of the tables."""
-    return [_benchmark(name, _read(name)) for name in ("kernel", "spark", "single", "build", "parse")]
+    return [_benchmark(name, _read(name)) for name in NAMES]
 
 
 def short(rules: int) -> str:
     """Such as ``100k`` or ``1M``."""
-    return f"{rules // 1_000_000}M" if rules >= 1_000_000 else f"{rules // 1_000}k"
+    if rules >= 1_000_000:
+        return f"{rules // 1_000_000}M"
+    return f"{rules // 1_000}k" if rules >= 1_000 else str(rules)
 
 
 def _benchmark(name: str, data: dict[str, Any]) -> Benchmark:
@@ -86,6 +121,7 @@ def _benchmark(name: str, data: dict[str, Any]) -> Benchmark:
         title=data["title"],
         analysis=data["analysis"].strip(),
         counted=data.get("counted", "messages"),
+        layout=data.get("layout", "rates"),
         engines=tuple(data["engines"]),
         baseline=data.get("baseline"),
         workloads=tuple(data.get("workloads", ("Z", "U"))),
@@ -94,8 +130,13 @@ def _benchmark(name: str, data: dict[str, Any]) -> Benchmark:
         quick_repetitions=data.get("quick_repetitions", 1),
         quick_messages=data.get("quick_messages"),
         by_rules=_counts(data["messages"]),
-        by_engine={engine: _counts(counts) for engine, counts in data.get("engine_messages", {}).items()},
+        by_engine=_tables(data, "engine_messages"),
+        by_workload=_tables(data, "workload_messages"),
     )
+
+
+def _tables(data: dict[str, Any], name: str) -> dict[str, dict[int, int]]:
+    return {key: _counts(counts) for key, counts in data.get(name, {}).items()}
 
 
 def _counts(table: dict[str, int]) -> dict[int, int]:

@@ -9,18 +9,23 @@ import os
 import platform
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 import selectroute as sr
-from bench.engines import Engine
+from bench.engine import Engine, Timed
+from bench.jvm import jdk_version
 from bench.oracle import Expected
 
 PARTS: Final = ("numba", "numpy", "pyarrow", "pyspark", "lark")
 """The packages whose versions decide a figure."""
+ENDINGS: Final = ("py", "toml", "lark", "c", "java")
+_DIGITS: Final = {"seconds": 6, "bytes_a_rule": 1, "p50_us": 2, "p99_us": 2}
 
 
 class WrongCountError(Exception):
@@ -29,7 +34,9 @@ class WrongCountError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One timed run, a row of the raw record. For `build` the engine is a step, with `bytes_a_rule`."""
+    """One timed run, a row of the raw record; what an engine does not know is 0. Of `build` the engine is a
+    step.
+    """
 
     benchmark: str
     engine: str
@@ -39,6 +46,9 @@ class Sample:
     repetition: int
     seconds: float
     bytes_a_rule: float = 0.0
+    p50_us: float = 0.0
+    """The time of one message, half of them take less."""
+    p99_us: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -59,20 +69,30 @@ def measure(
             raise WrongCountError(
                 f"{benchmark} {workload} {rules}: {engine.name} found {found}, expected {check}"
             )
-    warm = [engine.run() for engine in engines]
+    warm = [_found(engine.run()) for engine in engines]
     samples = []
     for repetition in range(repetitions):
         for engine, known in zip(engines, warm, strict=True):
             gc.collect()
             started = time.perf_counter()
-            found_now = engine.run()
+            outcome = engine.run()
             seconds = time.perf_counter() - started
-            if found_now != known:
-                raise WrongCountError(f"{engine.name} found {found_now} matches, before it were {known}")
-            samples.append(
-                Sample(benchmark, engine.name, workload, rules, engine.messages, repetition, seconds)
-            )
+            if _found(outcome) != known:
+                raise WrongCountError(
+                    f"{engine.name} found {_found(outcome)} matches, before it were {known}"
+                )
+            p50 = p99 = 0.0
+            if isinstance(outcome, Timed):
+                seconds = outcome.seconds
+                if outcome.each_ns is not None:
+                    p50, p99 = (np.percentile(outcome.each_ns, (50, 99)) / 1_000).tolist()
+            row = Sample(benchmark, engine.name, workload, rules, engine.messages, repetition, seconds)
+            samples.append(replace(row, bytes_a_rule=engine.bytes_a_rule, p50_us=p50, p99_us=p99))
     return samples
+
+
+def _found(outcome: int | Timed | None) -> int | None:
+    return outcome.matches if isinstance(outcome, Timed) else outcome
 
 
 def write_csv(path: Path, samples: Iterable[Sample]) -> None:
@@ -80,7 +100,9 @@ def write_csv(path: Path, samples: Iterable[Sample]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Sample)], lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**asdict(sample), "seconds": f"{sample.seconds:.6f}"} for sample in samples)
+        for sample in samples:
+            digits = {name: f"{getattr(sample, name):.{count}f}" for name, count in _DIGITS.items()}
+            writer.writerow({**asdict(sample), **digits})
 
 
 def read_csv(path: Path) -> list[Sample]:
@@ -96,6 +118,8 @@ def read_csv(path: Path) -> list[Sample]:
                 int(row["repetition"]),
                 float(row["seconds"]),
                 float(row["bytes_a_rule"]),
+                float(row["p50_us"]),
+                float(row["p99_us"]),
             )
             for row in csv.DictReader(file)
         ]
@@ -114,6 +138,7 @@ def machine(cores: int) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         **{name: version(name) for name in PARTS},
+        "java": jdk_version(),
     }
 
 
@@ -124,7 +149,7 @@ def source_digest() -> str:
     """
     digest = hashlib.sha256()
     for folder in (Path(sr.__file__).parent, Path(__file__).parent):
-        for path in sorted(path for ending in ("py", "toml", "lark") for path in folder.rglob(f"*.{ending}")):
+        for path in sorted(path for ending in ENDINGS for path in folder.rglob(f"*.{ending}")):
             digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 

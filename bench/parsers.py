@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import lark
 
 import selectroute as sr
+from bench.engine import Engine
 from bench.oracle import Expected
 
 GRAMMAR = Path(__file__).with_name("selector.lark")
 
 
-class Parser(ABC):
-    """A parser that is given texts. It is timed on those that are selectors: see `bench.engines.Engine`."""
+class Parser(Engine):
+    """A parser that is given texts. It is timed on those that are selectors: see `bench.engine.Engine`."""
 
     name: str
 
@@ -32,10 +33,10 @@ class Parser(ABC):
 
     @abstractmethod
     def run(self) -> int:
-        """See `bench.engines.Engine`."""
+        """See `bench.engine.Engine`."""
 
     def judge(self) -> Expected:
-        """See `bench.engines.Engine`; what is found are the texts that are selectors."""
+        """See `bench.engine.Engine`; what is found are the texts that are selectors."""
         found = [number for number, text in enumerate(self._texts) if self.accepts(text)]
         return Expected(len(found), sum(found))
 
@@ -56,7 +57,7 @@ class SelectorParser(Parser):
         return True
 
     def run(self) -> int:
-        """See `bench.engines.Engine`."""
+        """See `bench.engine.Engine`."""
         selector, dialect = sr.Selector, self.name
         for text in self._timed:
             selector(text, dialect)
@@ -83,7 +84,7 @@ class LarkParser(Parser):
         return True
 
     def run(self) -> int:
-        """See `bench.engines.Engine`."""
+        """See `bench.engine.Engine`."""
         parse = self._parse
         for text in self._timed:
             parse(text)

@@ -1,4 +1,9 @@
-"""The tables of README.md, made from the raw record and put between its markers."""
+"""The tables of README.md, made from the raw record and put between its markers.
+
+A benchmark's `layout` is the form of its table: ``rates`` and ``latency`` have a column for each number of
+rules, ``rows`` a column for each engine, ``steps`` seconds that add up, ``bytes`` what all benchmarks know of
+memory.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +28,16 @@ def render(samples: Sequence[Sample], machine: dict[str, Any]) -> str:
     """Return all tables in Markdown: for each benchmark its analysis, medians, and their spread."""
     parts = [_machine(machine)]
     for benchmark in benchmarks():
+        # What a rule weighs is known to many benchmarks; of the same engine any of them will do.
+        own = [one for one in samples if one.benchmark == benchmark.name]
+        known = [one for one in samples if one.bytes_a_rule and one.workload in benchmark.workloads]
         cells: _Cells = defaultdict(list)
-        for sample in samples:
-            if sample.benchmark == benchmark.name:
-                cells[sample.workload, sample.engine, sample.rules].append(sample)
-        if cells:
-            table = _build_table(cells) if benchmark.name == "build" else _rate_table(benchmark, cells)
-            parts.append(f"### {benchmark.title}\n\n{table}\n\n{benchmark.analysis}")
+        for sample in known if benchmark.layout == "bytes" else own:
+            cells[sample.workload, sample.engine, sample.rules].append(sample)
+        if own:
+            table = _TABLES[benchmark.layout](benchmark, cells)
+            left_out = _skipped(benchmark, machine.get("skipped", {}))
+            parts.append(f"### {benchmark.title}\n\n{table}{left_out}\n\n{benchmark.analysis}")
     return "\n\n".join(parts)
 
 
@@ -58,27 +66,73 @@ def _rate_table(benchmark: Benchmark, cells: _Cells) -> str:
                 base = [cells.get((workload, benchmark.baseline or "", rules), []) for rules in columns]
                 shown = [_rate(cell, of) for cell, of in zip(row, base, strict=True)]
                 lines.append(_line([workload, f"`{engine}`", *shown]))
-    spread = max(_spread(cell) for cell in cells.values())
-    counted = f"{benchmark.counted}/s, median"
-    if benchmark.baseline:
-        counted += f"; × is the multiple of `{benchmark.baseline}`"
-    return "\n".join([*lines, "", f"({counted}; largest spread of one cell ±{spread:.0%})"])
+    return "\n".join([*lines, "", _legend(benchmark, cells)])
 
 
-def _build_table(cells: _Cells) -> str:
+def _row_table(benchmark: Benchmark, cells: _Cells) -> str:
+    """A line for each workload and number of rules, with the engines side by side."""
+    lines = _head(["workload", "rules", *[f"`{engine}`" for engine in benchmark.engines]])
+    for workload in benchmark.workloads:
+        for rules in sorted({rules for of, _, rules in cells if of == workload}):
+            base = cells.get((workload, benchmark.baseline or "", rules), [])
+            row = [cells.get((workload, engine, rules), []) for engine in benchmark.engines]
+            lines.append(_line([f"`{workload}`", short(rules), *[_rate(cell, base) for cell in row]]))
+    return "\n".join([*lines, "", _legend(benchmark, cells)])
+
+
+def _step_table(benchmark: Benchmark, cells: _Cells) -> str:
+    """Seconds of each step, and of all."""
     columns = sorted({rules for _, _, rules in cells})
     steps = list(dict.fromkeys(engine for _, engine, _ in cells))
-    workloads = list(dict.fromkeys(workload for workload, _, _ in cells))
     lines = _head(["workload", "", *map(short, columns)])
-    for workload in workloads:
+    for workload in (one for one in benchmark.workloads if any(key[0] == one for key in cells)):
         for step in steps:
             row = [cells.get((workload, step, rules), []) for rules in columns]
             lines.append(_line([workload, f"{step}, s", *[_seconds(cell) for cell in row]]))
         total = [[s for step in steps for s in cells.get((workload, step, rules), [])] for rules in columns]
         lines.append(_line([workload, "**text to snapshot, s**", *[_total(cell) for cell in total]]))
-        sized = [f"{cell[0].bytes_a_rule:.1f}" if cell else "" for cell in total]
-        lines.append(_line([workload, "bytes a selector", *sized]))
+        each = [f"{cell[0].rules / sum(s.seconds for s in cell):,.0f}" if cell else "" for cell in total]
+        lines.append(_line([workload, "selectors a second", *each]))
     return "\n".join(lines)
+
+
+def _byte_table(benchmark: Benchmark, cells: _Cells) -> str:
+    """Bytes of a rule, of every engine that knows them."""
+    columns = sorted({rules for _, _, rules in cells})
+    lines = _head(["workload", "engine", *map(short, columns)])
+    for workload in benchmark.workloads:
+        for engine in dict.fromkeys(engine for of, engine, _ in cells if of == workload):
+            row = [cells.get((workload, engine, rules), []) for rules in columns]
+            sized = [f"{median(sample.bytes_a_rule for sample in cell):,.0f}" if cell else "" for cell in row]
+            lines.append(_line([workload, f"`{engine}`", *sized]))
+    return "\n".join([*lines, "", "(bytes, median)"])
+
+
+_TABLES: Final = {
+    "rates": _rate_table,
+    "latency": _rate_table,
+    "rows": _row_table,
+    "steps": _step_table,
+    "bytes": _byte_table,
+}
+
+
+def _legend(benchmark: Benchmark, cells: _Cells) -> str:
+    counted = f"{benchmark.counted}/s, median"
+    if benchmark.layout == "latency":
+        counted += "; p50 / p99 of one in µs"
+    if benchmark.baseline:
+        counted += f"; × is the multiple of `{benchmark.baseline}`, 1/n one n-th of it"
+    if max(map(len, cells.values())) > 1:
+        counted += f"; largest spread of one cell ±{max(map(_spread, cells.values())):.0%}"
+    return f"({counted})"
+
+
+def _skipped(benchmark: Benchmark, reasons: dict[str, str]) -> str:
+    here = [
+        f"`{engine}` was skipped: {reasons[engine]}." for engine in benchmark.engines if engine in reasons
+    ]
+    return f"\n\n{' '.join(here)}" if here else ""
 
 
 def _rate(cell: list[Sample], base: list[Sample]) -> str:
@@ -86,9 +140,21 @@ def _rate(cell: list[Sample], base: list[Sample]) -> str:
         return "–"
     rate = median(sample.rate for sample in cell)
     text = _number(rate)
+    if cell[0].p50_us:
+        text += f" ({_micro(median(s.p50_us for s in cell))} / {_micro(median(s.p99_us for s in cell))})"
     if base and cell[0].engine != base[0].engine:
-        text += f" ({rate / median(sample.rate for sample in base):.1f}×)"
+        text += f" ({_multiple(rate / median(sample.rate for sample in base))})"
     return text
+
+
+def _multiple(ratio: float) -> str:
+    if ratio < 0.095:
+        return f"1/{1 / ratio:.0f}"
+    return f"{ratio:.2f}×" if ratio < 1 else f"{ratio:.1f}×" if ratio < 100 else f"{ratio:.0f}×"
+
+
+def _micro(time: float) -> str:
+    return f"{time:.1f}" if time < 100 else f"{time:,.0f}"
 
 
 def _number(rate: float) -> str:
@@ -119,7 +185,8 @@ def _line(cells: list[str]) -> str:
 
 
 def _machine(machine: dict[str, Any]) -> str:
-    parts = ", ".join(f"{name} {machine[name]}" for name in ("python", *PARTS) if name in machine)
+    named = [name for name in ("python", *PARTS, "java") if machine.get(name)]
+    parts = ", ".join(f"{name} {machine[name]}" for name in named)
     return (
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} "
         f"GiB, {machine['system']}; {parts}; load average at the start {machine['load_average_at_start']}; "

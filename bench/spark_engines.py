@@ -4,7 +4,7 @@ path.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, IntegerType
 
-import selectroute as sr
-from bench.engines import rule_numbers
+from bench.engine import Engine
+from bench.engines import Built
 from bench.oracle import Expected, Oracle
-from bench.workloads import Ints, Triples, messages, with_body
+from bench.workloads import Ints, Triples, messages, selectors, with_body
 from selectroute.spark import local_session, match_files, route
 
 COLUMNS = ["JMSType", "color", "weight"]
@@ -46,7 +46,7 @@ def write_files(folder: Path, count: int) -> list[Path]:
     return paths
 
 
-class SparkEngine(ABC):
+class SparkEngine(Engine):
     """An engine that turns files of messages into a DataFrame of matches, written to a sink that does
     nothing.
     """
@@ -68,11 +68,11 @@ class SparkEngine(ABC):
         """Count what `matches` returned."""
 
     def judge(self) -> Expected:
-        """See `bench.engines.Engine`."""
+        """See `bench.engine.Engine`."""
         return self.count(self.matches(self._checked))
 
     def run(self) -> None:
-        """See `bench.engines.Engine`."""
+        """See `bench.engine.Engine`."""
         self.matches(self._paths).write.format("noop").mode("overwrite").save()
 
     def read(self, paths: Sequence[Path]) -> DataFrame:
@@ -109,17 +109,37 @@ class Join(SparkEngine):
         return _expected(matches.agg(F.count("rule"), F.sum("rule")))
 
 
+class When(SparkEngine):
+    """One CASE WHEN a rule, the numbers of those that hold in an array."""
+
+    name = "when"
+
+    def __init__(self, spark: SparkSession, paths: Sequence[Path], count: int, rules: Triples) -> None:
+        super().__init__(spark, paths, count)
+        each = (f"CASE WHEN {text} THEN {rule} END" for rule, text in enumerate(selectors(rules)))
+        self._all = f"array_compact(array({', '.join(each)})) AS rules"
+
+    def matches(self, paths: Sequence[Path]) -> DataFrame:
+        """See `SparkEngine`."""
+        return self.read(paths).selectExpr(self._all)
+
+    def count(self, matches: DataFrame) -> Expected:
+        """See `SparkEngine`."""
+        return _expected(matches.select(F.explode("rules").alias("rule")).agg(F.count("rule"), F.sum("rule")))
+
+
 class _Arrays(SparkEngine):
     """Engines whose result is ``subscriptions array<int>`` of ordinals."""
 
-    def __init__(self, spark: SparkSession, paths: Sequence[Path], count: int, snapshot: sr.Snapshot) -> None:
+    def __init__(self, spark: SparkSession, paths: Sequence[Path], count: int, built: Built) -> None:
         super().__init__(spark, paths, count)
-        self.snapshot = snapshot
+        self.snapshot = built.snapshot
+        self._built = built
 
     def count(self, matches: DataFrame) -> Expected:
         """See `SparkEngine`."""
         each = matches.select(F.explode("subscriptions").alias("ordinal")).toArrow()["ordinal"].to_numpy()
-        return Expected(len(each), int(rule_numbers(self.snapshot)[each].sum()))
+        return Expected(len(each), int(self._built.rule_numbers[each].sum()))
 
 
 class Route(_Arrays):
@@ -182,16 +202,17 @@ def _arrays(lengths: Ints) -> Callable[..., Any]:
 
 
 def engines(
-    spark: SparkSession, paths: Sequence[Path], rules: Triples, snapshot: sr.Snapshot, check: Expected
+    spark: SparkSession, paths: Sequence[Path], rules: Triples, built: Built, check: Expected
 ) -> dict[str, Callable[[int], SparkEngine]]:
     """Return how to make each engine for a number of messages."""
     lengths = Oracle(rules).lengths(messages(FILE_ROWS)[0])
     return {
         "join": lambda count: Join(spark, paths, count, rules),
+        "when": lambda count: When(spark, paths, count, rules),
         "noop-int": lambda count: NoOp(spark, paths, count, None, check),
         "noop-array": lambda count: NoOp(spark, paths, count, lengths, check),
-        "route": lambda count: Route(spark, paths, count, snapshot),
-        "files": lambda count: Files(spark, paths, count, snapshot),
+        "route": lambda count: Route(spark, paths, count, built),
+        "files": lambda count: Files(spark, paths, count, built),
     }
 
 

@@ -1,14 +1,17 @@
 """Workloads Z and U: seeded rules and messages, exact, so that every engine in every language runs the same.
 
-A splitmix64 stream of seed s adds 0x9E3779B97F4A7C15 for each draw, so that draw k depends on s and k alone
 A splitmix64 stream of seed s adds 0x9E3779B97F4A7C15 for each draw, so draw k depends on s and k alone and
-all draws are computed at once. ``u01 = (out >>> 11) * 2^-53``, ``ranint(n) = floor(u01 * n)``, ``zipf(n)``
+all draws are computed at once. ``u01 = (out >>> 11) * 2^-53``, ``ranint(n) = floor(u01 * n)``, and
+``zipf(n)`` is the first i with ``cum[i] > u01 * cum[n - 1]``, where ``cum[i]`` is the sum of 1/r for r = 1 to
+i + 1, added in this order in double precision. The other workloads have modules of their own: see
+`catalogue`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +28,7 @@ _RULE_SEED, _RULE_DRAWS = 1, 3
 _MESSAGE_SEED, _MESSAGE_DRAWS = 2, 8
 
 Ints = npt.NDArray[np.int64]
+Draws = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +43,15 @@ class Triples:
         return len(self.type)
 
 
-def splitmix64(seed: int, start: int, count: int) -> npt.NDArray[np.uint64]:
+def splitmix64(seed: int, start: int, count: int) -> Draws:
     """Return draws ``start`` to ``start + count`` of the stream of a seed."""
+    return splitmix64_at(seed, np.arange(start, start + count, dtype=np.uint64))
+
+
+def splitmix64_at(seed: int, places: Draws) -> Draws:
+    """Return the draws at some places of the stream of a seed, the first being at 0."""
     with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is the definition
-        z = np.uint64(seed) + _GAMMA * np.arange(start + 1, start + count + 1, dtype=np.uint64)
+        z = np.uint64(seed) + _GAMMA * (places + np.uint64(1))
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return z ^ (z >> np.uint64(31))
@@ -54,9 +63,9 @@ def rules(workload: str, count: int) -> Triples:
     """
     t, c, w = splitmix64(_RULE_SEED, 0, count * _RULE_DRAWS).reshape(count, _RULE_DRAWS).T
     if workload == "Z":
-        return Triples(_zipf(t, TYPES), _zipf(c, COLORS), _ranint(w, WEIGHTS))
+        return Triples(zipf(t, TYPES), zipf(c, COLORS), ranint(w, WEIGHTS))
     if workload == "U":
-        return Triples(_ranint(t, TYPES), _ranint(c, COLORS), _ranint(w, WEIGHTS))
+        return Triples(ranint(t, TYPES), ranint(c, COLORS), ranint(w, WEIGHTS))
     raise ValueError(f"there is no workload {workload!r}, only Z and U")
 
 
@@ -72,16 +81,16 @@ def messages(count: int, start: int = 0) -> tuple[Triples, pa.RecordBatch]:
     """
     draws = splitmix64(_MESSAGE_SEED, start * _MESSAGE_DRAWS, count * _MESSAGE_DRAWS)
     t, c, w, corr, priority, qty, region, urgent = draws.reshape(count, _MESSAGE_DRAWS).T
-    triples = Triples(_zipf(t, TYPES), _zipf(c, COLORS), _ranint(w, WEIGHTS))
+    triples = Triples(zipf(t, TYPES), zipf(c, COLORS), ranint(w, WEIGHTS))
     columns = {
-        "JMSType": _named("t", triples.type, TYPES),
-        "color": _named("c", triples.color, COLORS),
+        "JMSType": named("t", triples.type, TYPES),
+        "color": named("c", triples.color, COLORS),
         "weight": pa.array(triples.weight, pa.int32()),
         "JMSCorrelationID": pa.array([f"{out:08x}" for out in (corr >> np.uint64(32)).tolist()], pa.string()),
-        "JMSPriority": pa.array(_ranint(priority, 10), pa.int32()),
-        "qty": pa.array(_ranint(qty, 1_000), pa.int32()),
-        "region": _named("r", _ranint(region, 20), 20),
-        "urgent": pa.array(_ranint(urgent, 2) == 1),
+        "JMSPriority": pa.array(ranint(priority, 10), pa.int32()),
+        "qty": pa.array(ranint(qty, 1_000), pa.int32()),
+        "region": named("r", ranint(region, 20), 20),
+        "urgent": pa.array(ranint(urgent, 2) == 1),
     }
     return triples, pa.RecordBatch.from_pydict(columns)
 
@@ -98,20 +107,28 @@ def with_body(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch]).append_column("@body", pc.utf8_rpad(parts, 107, "."))
 
 
-def _named(prefix: str, numbers: Ints, count: int) -> Any:
+def named(prefix: str, numbers: Ints, count: int) -> Any:
+    """Return ``prefix`` and number as strings, for numbers below ``count``."""
     names = pa.array([f"{prefix}{number}" for number in range(count)], pa.string())
     return names.take(pa.array(numbers))
 
 
-def _u01(out: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    return (out >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _ranint(out: npt.NDArray[np.uint64], n: int) -> Ints:
+def ranint(out: Draws, n: int) -> Ints:
+    """Return for each draw an even number below ``n``."""
     return np.floor(_u01(out) * n).astype(np.int64)
 
 
-def _zipf(out: npt.NDArray[np.uint64], n: int) -> Ints:
-    cumulated = np.cumsum(1.0 / np.arange(1, n + 1, dtype=np.float64))  # adds in order, as defined
+def zipf(out: Draws, n: int) -> Ints:
+    """Return for each draw a number below ``n``, number i in proportion to ``1 / (i + 1)``."""
+    cumulated = _harmonic(n)
     found: Ints = np.searchsorted(cumulated, _u01(out) * cumulated[-1], side="right").astype(np.int64)
     return found
+
+
+@cache
+def _harmonic(n: int) -> npt.NDArray[np.float64]:
+    return np.cumsum(1.0 / np.arange(1, n + 1, dtype=np.float64))  # adds in order, as defined
+
+
+def _u01(out: Draws) -> npt.NDArray[np.float64]:
+    return (out >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,0 +1,147 @@
+"""One run over sizes and benchmarks."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.catalogue import WORKLOADS
+from bench.definition import TEXTS, Benchmark, Size, benchmarks
+from bench.engine import Engine, SkippedError
+from bench.engines import Built, build
+from bench.makers import makers
+from bench.measure import Sample, measure
+from bench.memory import index_bytes
+from bench.texts import texts
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is run: the quick tour or all of it, of some benchmarks and sizes."""
+
+    quick: bool
+    cores: int
+    only: Sequence[str]
+    rules: Sequence[int]
+    """Only these numbers of rules, and then of every benchmark that has them; all if it is empty."""
+
+
+class Tour:
+    """Rules are built once for each size, Spark starts once."""
+
+    def __init__(self, choice: Choice, sizes: Sequence[Size], scratch: Path) -> None:
+        self.samples: list[Sample] = []
+        self.skipped: dict[str, str] = {}
+        """Why an engine was left out."""
+        self._choice = choice
+        self._quick = choice.quick
+        self._sizes = [
+            one for one in sizes if one.rules in choice.rules or not (choice.rules or one.on_request)
+        ]
+        self._scratch = scratch
+        self._benchmarks = [one for one in benchmarks() if not choice.only or one.name in choice.only]
+        self._spark: Any = None
+        self._files: list[Path] = []
+
+    def run(self) -> None:
+        """Measure everything. Raises `WrongCountError` at the first wrong count."""
+        named = bool(self._choice.rules)
+        # What is imported at the first use is not the first size's to pay for.
+        build(partial(WORKLOADS["Z"].texts, 1), self._scratch / "warm")
+        for place, size in enumerate(self._sizes, 1):
+            chosen = [one for one in self._benchmarks if one.covers(size, self._quick, named)]
+            if chosen:
+                say(f"[{place}/{len(self._sizes)}] {size.name}: {', '.join(one.name for one in chosen)}")
+            if chosen and size.workload == TEXTS:
+                self._texts(size, chosen)
+            elif chosen:
+                self._size(size, chosen)
+
+    def _texts(self, size: Size, chosen: list[Benchmark]) -> None:
+        """What is measured of a size whose rules are texts: nothing is built of them."""
+        # lark is imported only when a benchmark needs it.
+        from bench import parsers
+
+        make = parsers.makers(texts(size.rules))
+        for benchmark in chosen:
+            self._measure(benchmark, size, make)
+
+    def _size(self, size: Size, chosen: list[Benchmark]) -> None:
+        folder = self._scratch / size.name.replace(" ", "-")
+        built = build(partial(WORKLOADS[size.workload].texts, size.rules), folder)
+        say(f"  built in {sum(built.seconds.values()):.1f} s")
+        fetch = not self._quick or "peers" in self._choice.only
+        for benchmark in chosen:
+            if benchmark.name == "build":
+                self._take(benchmark, _steps(size, built))
+            elif benchmark.name == "memory":
+                bytes_a_rule = index_bytes(size.workload, size.rules) / size.rules
+                self._take(
+                    benchmark, [Sample("memory", "index", size.workload, size.rules, 0, 0, 0.0, bytes_a_rule)]
+                )
+            elif benchmark.name == "spark":
+                self._measure(benchmark, size, self._in_spark(benchmark, size, built))
+            else:
+                made = makers(benchmark.name, size, built, self._scratch, fetch)
+                self._measure(benchmark, size, made)
+        shutil.rmtree(folder)
+
+    def _measure(self, benchmark: Benchmark, size: Size, make: Mapping[str, Callable[[int], Engine]]) -> None:
+        repetitions = benchmark.quick_repetitions if self._quick else benchmark.repetitions
+        with ExitStack() as opened:
+            engines = []
+            for name in benchmark.engines:
+                count = benchmark.messages(name, size, self._quick)
+                if not count or name not in make:
+                    continue
+                try:
+                    engines.append(make[name](count))
+                    opened.callback(engines[-1].close)
+                except SkippedError as error:
+                    self.skipped[name] = str(error)
+                    say(f"  {benchmark.name:8} {name:14} skipped: {error}")
+            taken = measure(benchmark.name, size.workload, size.rules, engines, size.check, repetitions)
+        self._take(benchmark, taken)
+
+    def _take(self, benchmark: Benchmark, taken: list[Sample]) -> None:
+        self.samples += taken
+        for sample in sorted(taken, key=lambda one: (one.engine, one.repetition)):
+            rate = f"{sample.rate:14,.0f} {benchmark.counted}/s" if sample.messages else ""
+            say(f"  {benchmark.name:8} {sample.engine:14} {sample.seconds:8.3f} s {rate}")
+
+    def _in_spark(
+        self, benchmark: Benchmark, size: Size, built: Built
+    ) -> Mapping[str, Callable[[int], Engine]]:
+        """How to make Spark's engines; it is imported and started only when a benchmark needs it."""
+        from bench import spark_engines
+
+        if self._spark is None:
+            self._spark = spark_engines.start(self._choice.cores)
+            counts = [
+                benchmark.messages(engine, one, self._quick)
+                for one in self._sizes
+                for engine in benchmark.engines
+                if benchmark.covers(one, self._quick, bool(self._choice.rules))
+            ]
+            self._files = spark_engines.write_files(self._scratch / "messages", max(counts))
+        triples = WORKLOADS[size.workload].triples
+        assert triples is not None
+        return spark_engines.engines(self._spark, self._files, triples(size.rules), built, size.check)
+
+
+def say(line: str) -> None:
+    """Progress, on standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _steps(size: Size, built: Built) -> list[Sample]:
+    return [
+        Sample("build", step, size.workload, size.rules, 0, 0, seconds)
+        for step, seconds in built.seconds.items()
+    ]

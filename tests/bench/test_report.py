@@ -1,0 +1,107 @@
+"""The tables say what the samples say, and which engine was left out, and why."""
+
+import pytest
+
+from bench import report
+from bench.engine import Engine, Timed
+from bench.measure import Sample, WrongCountError, measure, read_csv, write_csv
+from bench.oracle import Expected
+
+MACHINE = {
+    "date": "2026-01-01", "cpu": "a CPU", "cores": 2, "memory_gib": 4, "system": "an OS",
+    "load_average_at_start": 0.1, "source": "0123456789abcdef",
+}  # fmt: skip
+
+
+def _sample(benchmark, engine, workload, rules, rate, **more):
+    return Sample(benchmark, engine, workload, rules, 1_000, 0, 1_000 / rate, **more)
+
+
+def test_a_share_of_the_baseline_stands_beside_each_rate():
+    samples = [
+        _sample("kernel", "c", "Z", 1_000, 10_000_000),
+        _sample("kernel", "kernel", "Z", 1_000, 4_000_000),
+        _sample("kernel", "numpy", "Z", 1_000, 50_000),
+        _sample("kernel", "kernel", "R", 10_000, 900),
+    ]
+    lines = report.render(samples, MACHINE).split("\n")
+    assert "| workload | engine | 1k | 10k |" in lines
+    assert "| Z | `c` | 10.00M | – |" in lines
+    assert "| Z | `kernel` | 4.00M (0.40×) | – |" in lines
+    assert "| Z | `numpy` | 50.0k (1/200) | – |" in lines
+    assert "| R | `kernel` | – | 900 |" in lines
+
+
+def test_adversarial_rows_have_their_engines_side_by_side():
+    samples = [
+        _sample("adversarial", "kernel", "or", 1, 3_000),
+        _sample("adversarial", "numpy", "or", 1, 2_000),
+    ]
+    assert "| `or` | 1 | 3.0k (1.5×) | 2.0k |" in report.render(samples, MACHINE).split("\n")
+
+
+def test_latency_is_shown_in_microseconds():
+    samples = [_sample("single", "index", "Z", 1_000, 5_000, p50_us=12.34, p99_us=1_234.5)]
+    assert "| Z | `index` | 5.0k (12.3 / 1,234) |" in report.render(samples, MACHINE).split("\n")
+
+
+def test_memory_is_what_any_benchmark_knows_of_it():
+    samples = [
+        _sample("kernel", "kernel", "Z", 10_000, 1, bytes_a_rule=47.4),
+        Sample("memory", "index", "Z", 10_000, 0, 0, 0.0, 1_653.0),
+    ]
+    lines = report.render(samples, MACHINE).split("\n")
+    assert "| Z | `kernel` | 47 |" in lines and "| Z | `index` | 1,653 |" in lines
+
+
+def test_steps_add_up():
+    samples = [
+        Sample("build", "build", "Z", 1_000, 0, 0, 1.5),
+        Sample("build", "publish", "Z", 1_000, 0, 0, 0.5),
+    ]
+    lines = report.render(samples, MACHINE).split("\n")
+    assert "| Z | **text to snapshot, s** | **2.00** |" in lines
+    assert "| Z | selectors a second | 500 |" in lines
+
+
+def test_who_was_left_out_is_named_with_the_reason():
+    samples = [_sample("peers", "kernel", "Z", 1_000, 1_000)]
+    text = report.render(samples, {**MACHINE, "skipped": {"artemis": "needs a JDK", "c": "no C compiler"}})
+    assert "`artemis` was skipped: needs a JDK." in text
+    assert "no C compiler" not in text  # it is no engine of this table
+
+
+class Fixed(Engine):
+    name, messages = "fixed", 10
+
+    def __init__(self, found, runs):
+        self._found, self._runs = found, iter(runs)
+
+    def judge(self):
+        return self._found
+
+    def run(self):
+        return next(self._runs)
+
+
+def test_a_wrong_count_ends_the_run():
+    with pytest.raises(WrongCountError, match="fixed found"):
+        measure("b", "Z", 1, [Fixed(Expected(1, 1), [])], Expected(2, 2), 1)
+
+
+def test_a_run_that_finds_something_else_ends_it_too():
+    with pytest.raises(WrongCountError, match="found 6 matches, before it were 5"):
+        measure("b", "Z", 1, [Fixed(Expected(1, 1), [5, Timed(6, 1.0)])], Expected(1, 1), 1)
+
+
+def test_an_engine_may_keep_the_clock_itself():
+    [sample] = measure(
+        "b", "Z", 1, [Fixed(Expected(1, 1), [5, Timed(5, 4.0, [1_000, 3_000])])], Expected(1, 1), 1
+    )
+    assert (sample.seconds, sample.rate, sample.p50_us) == (4.0, 2.5, 2.0)
+
+
+def test_the_raw_record_is_read_as_it_was_written(tmp_path):
+    samples = [_sample("single", "index", "Z", 1_000, 500, bytes_a_rule=1.5, p50_us=2.25, p99_us=3.5)]
+    write_csv(tmp_path / "samples.csv", samples)
+    assert read_csv(tmp_path / "samples.csv") == samples
