@@ -7,7 +7,7 @@ import math
 from itertools import product
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
@@ -333,7 +333,7 @@ def near(draw: st.DrawFn) -> Message:
     return Message(headers, properties)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(contradictory(), st.lists(near(), min_size=20, max_size=40))
 def test_no_message_contradicts_a_claim(selector, batch):
     assert_sound(selector, batch)
@@ -364,5 +364,5 @@ def test_check_raises_nothing_but_invalid_selector(text, dialect):
     try:
         analysis = check(text, dialect)
     except sr.InvalidSelectorError:
-        assume(False)
+        return
     assert analysis.canonical == Selector(text, dialect).canonical

@@ -112,31 +112,32 @@ def test_a_missing_folder_says_how_to_make_one(tmp_path):
 
 
 def test_another_format_version_says_to_build_again(folder, monkeypatch):
-    monkeypatch.setattr("selectroute.index.file_format.FORMAT", 3)
-    with pytest.raises(sr.SnapshotError, match="format 2, this version reads format 3"):
+    monkeypatch.setattr("selectroute.index.manifest.FORMAT", 4)
+    with pytest.raises(sr.SnapshotError, match="format 3, this version reads format 4"):
         sr.Snapshot.open(folder)
 
 
 def test_a_manifest_cannot_lead_out_of_its_folder(folder):
     """A manifest is data from outside: even a well-formed one may only name files of the snapshot."""
-    from selectroute.index.file_format import _canonical, _self_digest
+    from selectroute.index.manifest import _canonical, _self_digest
 
     path = folder / "manifest-1.json"
     manifest = json.loads(path.read_bytes())
-    manifest["ids"]["file"] = "../" + manifest["ids"]["file"]
+    [segment] = manifest["segments"]
+    segment["ids"]["file"] = "../" + segment["ids"]["file"]
     manifest["sha256"] = _self_digest(manifest)
     path.write_bytes(_canonical(manifest))
     with pytest.raises(sr.SnapshotError, match="outside"):
         sr.Snapshot.open(folder)
 
 
-@pytest.mark.parametrize("field", ["segments", "ids", "revision"])
+@pytest.mark.parametrize("field", ["segments", "revision", "file", "sha256", "ids"])
 def test_a_manifest_with_a_field_missing_is_a_named_error(folder, field):
-    from selectroute.index.file_format import _canonical, _self_digest
+    from selectroute.index.manifest import _canonical, _self_digest
 
     path = folder / "manifest-1.json"
     manifest = json.loads(path.read_bytes())
-    del manifest[field]
+    del (manifest if field in manifest and field != "sha256" else manifest["segments"][0])[field]
     manifest["sha256"] = _self_digest(manifest)
     path.write_bytes(_canonical(manifest))
     with pytest.raises(sr.SnapshotError, match=path.name):
@@ -188,7 +189,7 @@ def test_an_unwritable_folder_is_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["entry_ordinal", "entry_bound", "slot_leaf", "group_first", "string_slot", "number"]
+    "name", ["entry_ordinal", "entry_bound", "slot", "code_leaf", "group_first", "string_slot", "number"]
 )
 def test_verify_notices_a_changed_array(name):
     index = sr.Index()
@@ -290,7 +291,7 @@ def with_column(name, text):
         (with_value("term_program", 0, 99), "a term runs a program"),
         (with_step([t.ADD], operation=t.NEGATE), "a program leaves one value"),
         (with_step([t.LOAD], operation=t.AND), "a step has its operands on the stack"),
-        (lambda tables: {"slot_first": np.append(tables.slot_first, tables.slot_first[-1])}, "each tuple"),
+        (lambda tables: {"slot_first": np.append(tables.slot_first, tables.slot_first[-1])}, "each posting"),
         (lambda tables: {"number_first": np.append(0, tables.number_first)}, "each attribute"),
         (lambda tables: {"large_float_first": np.append(0, tables.large_float_first)}, "each attribute"),
         (lambda tables: {"string_slot_first": np.append(0, tables.string_slot_first)}, "each attribute"),

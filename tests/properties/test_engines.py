@@ -33,7 +33,7 @@ TOPICS = (
     "/",
     "a/+/#",
 )
-PAIRS = 24 * 16
+PAIRS = 24 * 24
 """Pairs of selector and message in one example."""
 
 registries = st.lists(
@@ -41,8 +41,8 @@ registries = st.lists(
     min_size=24,
     max_size=24,
 )
-batches = st.lists(messages(), min_size=16, max_size=16)
-thorough = settings(max_examples=54, deadline=None, suppress_health_check=list(HealthCheck))
+batches = st.lists(messages(), min_size=24, max_size=24)
+thorough = settings(max_examples=36, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def expected(registry: list[tuple[sr.Selector, str | None]], message: sr.Message) -> set[str]:
@@ -101,7 +101,7 @@ def test_clauses_beyond_the_bound_keep_the_meaning(bound, monkeypatch):
     """With a tiny bound nearly every selector has an opaque part, so that path is compared, too."""
     monkeypatch.setattr("selectroute.clauses.normal_form.MAX_CLAUSES", bound)
 
-    @settings(thorough, max_examples=12)
+    @settings(thorough, max_examples=6)
     @given(registries, batches)
     def agree(registry, batch):
         index = index_of(registry)

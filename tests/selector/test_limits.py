@@ -19,7 +19,7 @@ NESTED = {
     "nots": "NOT " * DEEP + "a",
     "signs": "a = " + "- " * DEEP + "b",
     "sums": "a = b" + " + (b" * DEEP + ")" * DEEP,
-    "conditions": "(" * DEEP + "a" + " = TRUE)" * DEEP,
+    "conditions": "(" * 20_000 + "a" + " = TRUE)" * 20_000,
 }
 CHAINS = {
     "ands": "a" + " AND b" * DEEP,
@@ -30,9 +30,8 @@ CHAINS = {
 
 
 # More shapes, in the dialect jms, in test_parser.
-@pytest.mark.parametrize("shape", ["conditions", "product"])
-def test_depth_and_length_are_no_matter_to_the_parser(shape):
-    text, name = (NESTED | CHAINS)[shape], "ibm-mq"
+def test_depth_is_no_matter_to_the_parser():
+    text, name = NESTED["conditions"], "ibm-mq"
     rules = dialect(name)
     tree, again = parse(text, rules), parse(text, rules)
     assert tree == again and hash(tree) == hash(again)

@@ -139,22 +139,22 @@ def test_a_snapshot_that_reads_no_column_works_on_any_frame(spark):
 
 def test_a_filter_and_an_explode_compute_the_column_once(spark, snapshot, tmp_path, monkeypatch):
     # Each call of the matcher in a worker leaves a file.
-    from selectroute.spark import explode
+    from selectroute.spark import output
 
     calls = tmp_path / "calls"
     calls.mkdir()
-    real = explode.list_array
+    real = output.written
 
-    def counted(offsets, ordinals):
+    def counted(form, offsets, ordinals):
         import tempfile
 
         if len(offsets) > 1:
             tempfile.mkstemp(dir=calls)
-        return real(offsets, ordinals)
+        return real(form, offsets, ordinals)
 
     import sys
 
-    monkeypatch.setattr(sys.modules["selectroute.spark.route"], "list_array", counted)
+    monkeypatch.setattr(sys.modules["selectroute.spark.route"], "written", counted)
     # The patched function must travel with the UDF instead of being imported by name in the worker.
     spark_pickle = pytest.importorskip("pyspark.cloudpickle")
     module = sys.modules["selectroute.spark.route"]

@@ -15,4 +15,9 @@ one shape, sorted by the bound of their first range so that ``weight > ?`` is on
 of a clause is a small program. ``build`` makes the same of many subscriptions at once, each shape of selector
 parsed once. ``file_format`` writes the arrays to files that are mapped into memory as they lie, checked by
 SHA-256. ``verify`` asserts every invariant of both forms.
+
+**Change.** A snapshot never changes. ``delta`` makes another one that shares its arrays and has a small
+segment beside them, with tombstones for what is gone; ``merge`` rewrites segments as one when there are many,
+or many tombstones. ``publisher`` does both to a folder, where each revision is a ``manifest`` that names the
+files of its segments, and ``collect`` removes what no revision and no reader needs.
 """

@@ -81,7 +81,7 @@ def _normal(given: pa.Table) -> pa.Table:
     for name, type_ in COLUMNS.items():
         if name in given.column_names:
             column = given[name].cast(type_)
-            columns[name] = pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
+            columns[name] = column.combine_chunks()
         else:
             columns[name] = pa.nulls(given.num_rows, type_)
     columns["selector"] = pc.fill_null(columns["selector"], "")

@@ -11,7 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.clauses.access import FALSE, NULL, TRUE, Key
-from selectroute.index.tables import BYTES, CODE_FALSE, CODE_NULL, CODE_TRUE, FIRST_CODE, STRING, Array
+from selectroute.index.tables import (
+    BYTES,
+    CODE_FALSE,
+    CODE_NULL,
+    CODE_TRUE,
+    EMPTY_SLOT,
+    FIRST_CODE,
+    STRING,
+    Array,
+)
 
 _FIXED: dict[Key, int] = {NULL: CODE_NULL, FALSE: CODE_FALSE, TRUE: CODE_TRUE}
 
@@ -21,6 +30,9 @@ HASH_SEED = 0x9E3779B97F4A7C15
 HASH_MULTIPLIER = 0xD6E8FEB86659FD93
 HASH_SHIFT = 32
 HASH_TAG_SHIFT = 40  # above every length
+
+
+_SMALL = 4096
 
 
 class Dictionary:
@@ -109,13 +121,12 @@ def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
     slots, slot_first = [], [0]
     start = 0
     for count in counts:
-        table = open_addressing(hashes[start : start + count])
-        slots.append(np.where(table >= 0, table + start, -1).astype(np.int32))
-        slot_first.append(slot_first[-1] + len(table))
+        slots.append(string_slots(hashes[start : start + count], start))
+        slot_first.append(slot_first[-1] + len(slots[-1]))
         start += count
     return {
         "string_slot_first": np.array(slot_first, np.int64),
-        "string_slot": _concatenated(slots, np.int32),
+        "string_slot": _concatenated(slots, np.uint64),
         "string_code": _concatenated(codes, np.int32),
         "string_tag": string_tag,
         "string_first": offsets,
@@ -164,22 +175,36 @@ def hash_strings(data: Array, offsets: Array, tags: Array) -> Array:
     return state
 
 
-def open_addressing(hashes: Array) -> Array:
-    """A table of a power of two slots, at most half full: slot → position in `hashes` or -1, linear probing.
+def string_slots(hashes: Array, start: int) -> Array:
+    """The hash table of the strings ``start``, ``start`` + 1, … with these hashes, see `Tables`.
 
-    Invariant: from the slot ``hash & (size - 1)`` on, no empty slot comes before the entry's own.
+    The half of the hash beside a string tells nearly every other string from it without a look at its bytes.
     """
-    size = 1
-    while size < 2 * len(hashes):
-        size *= 2
-    table = np.full(size if len(hashes) else 0, -1, np.int64)
+    spare = 4 if len(hashes) <= _SMALL else 2  # where memory is no matter, fewer second looks
+    size = 1 << (spare * len(hashes) - 1).bit_length() if len(hashes) else 0
+    table = open_addressing(hashes, 0, size, size)
+    strings = np.arange(start, start + len(hashes), dtype=np.uint64)
+    slots = np.append(hashes >> np.uint64(32) << np.uint64(32) | strings, np.uint64(EMPTY_SLOT))
+    return slots[table]
+
+
+def open_addressing(hashes: Array, first: Array | int, sizes: Array | int, total: int) -> Array:
+    """Tables of ``total`` slots together, linear probing: slot → position in `hashes` or -1.
+
+    Hash i lies in the table that begins at ``first`` and has ``sizes`` slots, a power of two, of which at
+    most half are taken; arrays of the length of `hashes`, or one for all. Expected O(len(hashes)).
+
+    Invariant: from the slot ``hash & (size - 1)`` of a table on, no empty slot comes before the entry's own.
+    """
+    table = np.full(total, -1, np.int64)
     waiting = np.arange(len(hashes))
-    slot = hashes.astype(np.uint64) & np.uint64(max(size - 1, 0))
+    mask = np.broadcast_to(np.asarray(sizes, np.int64) - 1, hashes.shape)
+    slot = (hashes.astype(np.uint64) & mask.astype(np.uint64)).astype(np.int64)
+    base = np.broadcast_to(np.asarray(first, np.int64), hashes.shape)
     while len(waiting):
-        free = table[slot[waiting]] < 0
-        candidates = waiting[free]
-        taken, first = np.unique(slot[candidates], return_index=True)
-        table[taken] = candidates[first]
-        waiting = waiting[table[slot[waiting]] != waiting]
-        slot[waiting] = (slot[waiting] + np.uint64(1)) & np.uint64(size - 1)
+        place = base[waiting] + slot[waiting]
+        free = table[place] < 0
+        table[place[free]] = waiting[free]  # of several for one slot, the last
+        waiting = waiting[table[place] != waiting]
+        slot[waiting] = slot[waiting] + 1 & mask[waiting]
     return table

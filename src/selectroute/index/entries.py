@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from selectroute.clauses.access import Equalities, Key, scan_reason
-from selectroute.clauses.predicate import Clause, Literal, Test
+from selectroute.clauses.predicate import Clause, Literal
 from selectroute.index import tables as t
 from selectroute.index.cost import CostPlan
 from selectroute.index.dictionary import Dictionary, dictionary_tables
 from selectroute.index.index import file_clause
-from selectroute.index.layout import Entries, lay_out
+from selectroute.index.layout import Entries, joined, lay_out
 from selectroute.index.plan import SCAN, Attributes
-from selectroute.index.program import Programs, bits_of
+from selectroute.index.prefixes import has_prefix
+from selectroute.index.program import Programs
+from selectroute.index.ranges import bound_of, chosen_range, name_of
 from selectroute.index.segment import Attribute, Segment
-from selectroute.selector.truth import VOID
-from selectroute.selector.values import Float, Long, Number
 
 
 class Placed(NamedTuple):
@@ -33,6 +33,7 @@ class Placed(NamedTuple):
     keys: tuple[tuple[Key, ...], ...]
     shape: int
     ranged: Literal | None
+    high: Literal | None
     rest: tuple[Literal, ...]
 
 
@@ -56,6 +57,7 @@ class Writer:
     codes: list[int] = field(default_factory=list)
     shape: list[int] = field(default_factory=list)
     bound: list[int] = field(default_factory=list)
+    high: list[int] = field(default_factory=list)
     residual: list[int] = field(default_factory=list)
     ordinal: list[int] = field(default_factory=list)
     blocks: list[Entries] = field(default_factory=list)
@@ -90,26 +92,24 @@ class Writer:
         path = self.plan.path(found, clauses)
         self.checks_names = self.checks_names or clause.valid_names
         filed = file_clause("", clause, found, path)
-        if path == SCAN:
+        if path == SCAN and not has_prefix(filed.residual):
             self.scanned[scan_reason(clause)] += count
         attributes = tuple(self.attribute(name) for name in path)
         flags = (t.REPEATED if clauses > 1 else 0) | (t.VALID_NAMES if clause.valid_names else 0)
         attribute, rest = 0, filed.residual
-        ranged = next((literal for literal in rest if _is_range(literal)), None)
-        if ranged is not None:
-            predicate = ranged.predicate
-            assert isinstance(predicate, Test) and isinstance(predicate.constant, Number)
-            rest = tuple(literal for literal in rest if literal is not ranged)
-            attribute = self.attribute(predicate.name)
+        ranged = high = None
+        chosen = chosen_range(rest)
+        if chosen is not None:
+            ranged, high, range_flags = chosen
+            rest = tuple(literal for literal in rest if literal is not ranged and literal is not high)
+            attribute = self.attribute(name_of(ranged))
             self.ranged.add(attribute)
-            flags |= t.SORTED | t.RANGE_OPERATORS.index(predicate.op) << t.OPERATOR_SHIFT
-            flags |= _bound_kind(predicate.constant) << t.BOUND_SHIFT
-            flags |= t.WANTED if ranged.wanted else 0
-            flags |= t.STRICT if predicate.dialect.unlike_types is VOID else 0
+            flags |= range_flags
         if rest:
             flags |= t.RESIDUAL
         number = self.tuples.setdefault(path, len(self.tuples))
-        return Placed(number, path, attributes, filed.keys, attribute << t.FLAG_BITS | flags, ranged, rest)
+        shape = attribute << t.FLAG_BITS | flags
+        return Placed(number, path, attributes, filed.keys, shape, ranged, high, rest)
 
     def add(self, ordinal: int, clause: Clause, found: Equalities, clauses: int) -> None:
         """One entry for each combination of the clause's keys; a message finds at most one of them."""
@@ -119,6 +119,7 @@ class Writer:
             for attribute, keys in zip(placed.attributes, placed.keys, strict=True)
         ]
         bound = 0 if placed.ranged is None else bound_of(placed.ranged)
+        high = 0 if placed.high is None else bound_of(placed.high)
         residual = self.programs.residual(placed.rest) if placed.rest else -1
         for codes in product(*key_codes):
             first, second = (*codes, 0, 0)[:2]
@@ -126,6 +127,7 @@ class Writer:
             self.codes.append(first << 32 | second)
             self.shape.append(placed.shape)
             self.bound.append(bound)
+            self.high.append(high)
             self.residual.append(residual)
             self.ordinal.append(ordinal)
 
@@ -142,8 +144,9 @@ class Writer:
             bound=np.array(self.bound, np.int64),
             residual=np.array(self.residual, np.int32),
             ordinal=np.array(self.ordinal, np.int32),
+            high=np.array(self.high, np.int64),
         )
-        entries = Entries(*map(np.concatenate, zip(single, *self.blocks, strict=True)))
+        entries = joined([single, *self.blocks])
         self.blocks.clear()
         tuples = [[self.attributes[name] for name in path] for path in self.tuples if path]
         others = {**self.programs.arrays(), **dictionary_tables(self.dictionaries)}
@@ -165,25 +168,3 @@ class Writer:
             scanned=dict(self.scanned),
             rows=rows,
         )
-
-
-def _is_range(literal: Literal) -> bool:
-    predicate = literal.predicate
-    return (
-        isinstance(predicate, Test)
-        and predicate.op in t.RANGE_OPERATORS
-        and isinstance(predicate.constant, Number)
-    )
-
-
-def _bound_kind(constant: Number) -> int:
-    if isinstance(constant, Long):
-        return t.BOUND_LONG
-    return t.BOUND_FLOAT if isinstance(constant, Float) else t.BOUND_DOUBLE
-
-
-def bound_of(ranged: Literal) -> int:
-    """The bound of a range, as `Tables` has it."""
-    predicate = ranged.predicate
-    assert isinstance(predicate, Test) and isinstance(predicate.constant, Number)
-    return bits_of(predicate.constant)[1]

@@ -2,13 +2,13 @@
 
 ::
 
-    folder/manifest-<revision>.json             what belongs to the revision, with every file's SHA-256
+    folder/manifest-<revision>.json             the revision's segments: file, SHA-256, rows, kind, ids
     folder/segments/<revision>-<x>-base.arrow   one row; each array of `Tables` is a list, mapped as it lies
-    folder/ids/<revision>-<x>.arrow             ordinal → id, destination, topic, selector, dialect, seltype
+    folder/segments/<revision>-<x>-delta.arrow  the same, and the ordinals that it removes
+    folder/ids/<revision>-<x>.arrow             row → id, destination, topic, selector, dialect, seltype
 
-A revision exists from the moment its manifest does; until then its files are of no consequence. A manifest is
-never written over. Its own SHA-256 stands in it, over the canonical JSON of everything else, so that no bit
-can change unnoticed.
+A segment and its ids are written once, in the first revision that has them; later ones name the same files.
+What a manifest is and when it counts: `manifest`. What is needed no more: `collect`.
 """
 
 from __future__ import annotations
@@ -18,178 +18,210 @@ import json
 import os
 import re
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import pyarrow as pa
 
-from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
+from selectroute.index.errors import RevisionExistsError, SnapshotError
+from selectroute.index.manifest import (
+    FORMAT,
+    MAX_REVISION,
+    latest_revision,
+    locked,
+    published_digest,
+    read_manifest,
+    revisions,
+    sync_folder,
+    write_manifest,
+)
 from selectroute.index.segment import Attribute, Segment
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.tables import DTYPES, Tables, as_array
 
-FORMAT = 2
-"""The version of the format that is written and read."""
+__all__ = [
+    "FORMAT",
+    "latest_revision",
+    "open_snapshot",
+    "publish",
+    "published",
+    "published_digest",
+    "read_manifest",
+    "read_segment",
+    "revisions",
+    "write_segment",
+]
 
-MAX_MANIFEST_BYTES = 16 << 20
-MAX_REVISION = 2**63 - 1
-_MANIFEST = re.compile(r"manifest-(0|[1-9][0-9]{0,18})\.json")
+Entry = dict[str, Any]
+"""A segment in a manifest: ``file``, ``sha256``, ``rows``, ``kind``, ``removed`` (how many), ``ids`` {file,
+sha256}."""
+
 _FILE = re.compile(r"(segments|ids)/[0-9A-Za-z-]+\.arrow")
+_REMOVED = "removed"
+
+_entries: WeakKeyDictionary[Segment, dict[Path, Entry]] = WeakKeyDictionary()
+"""In which folders a segment lies already."""
+
+_opened: WeakValueDictionary[tuple[object, ...], Segment] = WeakValueDictionary()
+"""Segments that this process has opened, by their files: these were checked, and are mapped once."""
+
+_subscriptions: WeakKeyDictionary[Segment, pa.Table] = WeakKeyDictionary()
+"""The subscriptions of the segments in `_opened`."""
 
 
 def publish(snapshot: Snapshot, folder: str | Path) -> int:
     """Write a snapshot as a revision of a folder, durably, and return the revision.
 
-    A snapshot without a revision becomes the one after the newest there. Raises `SnapshotError` if the
-    revision exists already: nothing published is ever changed. A crash at any instant leaves the revision
-    complete or absent.
+    A snapshot without a revision becomes the one after the newest there. Segments that lie in the folder
+    already are not written again. Raises `SnapshotError` if the revision exists already: nothing published is
+    ever changed. A crash at any instant leaves the revision complete or absent.
     """
+    revision = published(snapshot, folder).revision
+    assert revision is not None
+    return revision
+
+
+def published(snapshot: Snapshot, folder: str | Path) -> Snapshot:
+    """As `publish`, but gives the snapshot with its revision, digest and folder."""
     folder = Path(folder)
     revision = snapshot.revision
     if revision is not None and (type(revision) is not int or not 0 <= revision <= MAX_REVISION):
         raise SnapshotError(f"{revision!r} is no revision: an integer from 0 to {MAX_REVISION}")
     try:
-        while True:
-            newest = (revisions(folder) or [0])[-1]
-            if revision is None and newest == MAX_REVISION:
-                raise SnapshotError(f"{folder} holds revision {newest}, and there is none after it")
-            try:
-                return _publish(snapshot, folder, newest + 1 if revision is None else revision)
-            except RevisionExistsError:
-                if revision is not None:
-                    raise  # otherwise somebody else took the next one: take the one after
+        for part in ("segments", "ids"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            return _publish(snapshot, folder, revision)
     except OSError as error:
         raise SnapshotError(
             f"the snapshot cannot be written to {folder}: {error.strerror or error}"
         ) from error
 
 
-def _publish(snapshot: Snapshot, folder: Path, revision: int) -> int:
-    for part in ("segments", "ids"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
+def _publish(snapshot: Snapshot, folder: Path, revision: int | None) -> Snapshot:
+    written: list[Segment] = []
+    try:
+        while True:
+            newest = (revisions(folder) or [0])[-1]
+            if revision is None and newest == MAX_REVISION:
+                raise SnapshotError(f"{folder} holds revision {newest}, and there is none after it")
+            number = newest + 1 if revision is None else revision
+            entries = [
+                _entry(snapshot, index, folder, number, written) for index in range(len(snapshot.segments))
+            ]
+            try:
+                digest = write_manifest(folder, number, entries)
+                return replace(snapshot, revision=number, digest=digest, folder=folder)
+            except RevisionExistsError:
+                if revision is not None:
+                    raise  # otherwise somebody else took the next one: take the one after
+    except RevisionExistsError:
+        for segment in written:
+            entry = _entries[segment].pop(folder.resolve())
+            for file in (entry["file"], entry["ids"]["file"]):
+                (folder / file).unlink()
+        raise
+
+
+def _entry(snapshot: Snapshot, number: int, folder: Path, revision: int, written: list[Segment]) -> Entry:
+    """The entry of a segment, which is written if the folder does not have it yet."""
+    segment = snapshot.segments[number]
+    known = _entries.setdefault(segment, {})
+    entry = known.get(folder.resolve())
+    if entry is None or not all((folder / file).exists() for file in (entry["file"], entry["ids"]["file"])):
+        subscriptions = snapshot.subscriptions.slice(snapshot.firsts[number], segment.rows)
+        entry = write_segment(segment, subscriptions, folder, revision, "delta" if number else "base")
+        known[folder.resolve()] = entry
+        written.append(segment)
+    return entry | {"kind": "delta" if number else "base"}
+
+
+def write_segment(segment: Segment, subscriptions: pa.Table, folder: Path, revision: int, kind: str) -> Entry:
+    """Write a segment and its subscriptions, durably. Until a manifest names them they are of no consequence.
+
+    Raises OSError.
+    """
     # The names are unique to this call: two publishers of one revision must not write into each other's
     # files.
     token = uuid.uuid4().hex[:8]
-    segment, ids = f"segments/{revision}-{token}-base.arrow", f"ids/{revision}-{token}.arrow"
-    manifest: dict[str, Any] = {
-        "format": FORMAT,
-        "revision": revision,
-        "segments": [
-            {
-                "file": segment,
-                "sha256": _write(folder / segment, _segment_table(snapshot.segments[0])),
-                "rows": len(snapshot),
-                "kind": "base",
-            }
-        ],
-        "ids": {"file": ids, "sha256": _write(folder / ids, snapshot.subscriptions)},
+    file, ids = f"segments/{revision}-{token}-{kind}.arrow", f"ids/{revision}-{token}.arrow"
+    return {
+        "file": file,
+        "sha256": _write(folder / file, _segment_table(segment)),
+        "rows": segment.rows,
+        "kind": kind,
+        "removed": len(segment.removed),
+        "ids": {"file": ids, "sha256": _write(folder / ids, subscriptions)},
     }
-    manifest["sha256"] = _self_digest(manifest)
-    temporary = folder / f".manifest-{revision}-{token}.tmp"
-    _write_durably(temporary, _canonical(manifest))
-    try:
-        # Unlike a rename, a link fails where the name exists: a published revision is never written over.
-        os.link(temporary, folder / f"manifest-{revision}.json")
-    except FileExistsError:
-        for file in (segment, ids):
-            (folder / file).unlink()
-        raise RevisionExistsError(
-            f"revision {revision} is already published in {folder}; publish this one under a higher revision"
-        ) from None
-    finally:
-        temporary.unlink()
-    _sync(folder)
-    return revision
 
 
 def open_snapshot(folder: Path, revision: int | None = None) -> Snapshot:
     """See `Snapshot.open`."""
-    if revision is None:
-        revision = latest_revision(folder)
+    if revision is not None:
+        return _open(folder, revision)
+    while True:
+        newest = latest_revision(folder)
+        try:
+            return _open(folder, newest)
+        except SnapshotError:
+            # It may have been collected in this very moment, because there is a newer one.
+            if latest_revision(folder) == newest:
+                raise
+
+
+def _open(folder: Path, revision: int) -> Snapshot:
     manifest = read_manifest(folder, revision)
-    try:
-        [segment] = manifest["segments"]
-        files = [(part["file"], part["sha256"]) for part in (segment, manifest["ids"])]
-    except (KeyError, TypeError, ValueError):
-        raise SnapshotError(f"manifest-{revision}.json in {folder} names no segment and ids") from None
-    table, subscriptions = (_read(folder, *file) for file in files)
-    header = json.loads(table.schema.metadata[b"selectroute"])
-    tables = Tables(
-        **{
-            name: as_array(name, table[name].chunk(0).values.to_numpy(zero_copy_only=True))
-            for name in Tables._fields
-        }
-    )
-    base = Segment(
-        tables=tables,
-        attributes=tuple(Attribute(**attribute) for attribute in header["attributes"]),
-        depth=header["depth"],
-        checks_names=header["checks_names"],
-        scanned=header["scanned"],
-        rows=subscriptions.num_rows,
-    )
+    entries = manifest.get("segments")
+    if not isinstance(entries, list) or not entries or not all(map(_is_entry, entries)):
+        raise SnapshotError(f"manifest-{revision}.json in {folder} names no segments and their ids")
+    parts = [read_segment(folder, entry) for entry in entries]
     return Snapshot(
-        segments=(base,),
-        subscriptions=subscriptions,
+        segments=tuple(segment for segment, _ in parts),
+        subscriptions=pa.concat_tables([subscriptions for _, subscriptions in parts]),
         revision=revision,
         digest=manifest["sha256"],
         folder=folder,
     )
 
 
-def revisions(folder: Path) -> list[int]:
-    """The revisions published in a folder, ascending; none if there is no such folder."""
+def _is_entry(entry: Any) -> bool:
     try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted(int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name)))
+        names = (entry["file"], entry["sha256"], entry["ids"]["file"], entry["ids"]["sha256"])
+    except (KeyError, TypeError):
+        return False
+    return all(isinstance(name, str) for name in names)
 
 
-def latest_revision(folder: str | Path) -> int:
-    """The newest revision published in a folder. Raises `SnapshotError` if there is none."""
-    found = revisions(Path(folder))
-    if not found:
-        raise SnapshotNotFoundError(
-            f"no snapshot is published in {folder}; "
-            f"make one with `selectroute index build SUBS.jsonl {folder}`"
-        )
-    return found[-1]
-
-
-def published_digest(folder: str | Path, revision: int) -> str:
-    """The digest of a published revision, its segments unread. Raises `SnapshotError`."""
-    digest: str = read_manifest(Path(folder), revision)["sha256"]
-    return digest
-
-
-def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
-    """The checked manifest of a revision. Raises `SnapshotError`."""
-    path = folder / f"manifest-{revision}.json"
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_MANIFEST_BYTES + 1)
-    except FileNotFoundError:
-        raise SnapshotNotFoundError(f"revision {revision} is not published in {folder}") from None
-    except OSError as error:
-        raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
-    damaged = SnapshotError(f"{path} is damaged; publish the snapshot again, under a higher revision")
-    try:
-        manifest = json.loads(data)
-        version, digest = manifest["format"], manifest["sha256"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise damaged from None
-    if digest != _self_digest(manifest) or data != _canonical(manifest):
-        raise damaged
-    if version != FORMAT:
-        raise SnapshotError(
-            f"{path} has format {version}, this version reads format {FORMAT}; build it again"
-        )
-    if manifest.get("revision") != revision:
-        raise damaged
-    checked: dict[str, Any] = manifest
-    return checked
+def read_segment(folder: Path, entry: Entry) -> tuple[Segment, pa.Table]:
+    """The segment and its subscriptions that an entry names, mapped and checked where this process has not
+    done so yet. Raises `SnapshotError`.
+    """
+    files = ((entry["file"], entry["sha256"]), (entry["ids"]["file"], entry["ids"]["sha256"]))
+    key = tuple((sha256, *_identity(folder, name)) for name, sha256 in files)
+    segment = _opened.get(key)
+    if segment is not None:
+        return segment, _subscriptions[segment]
+    table, subscriptions = (_read(folder, *file) for file in files)
+    if table.column_names != [*Tables._fields, _REMOVED]:
+        raise SnapshotError(f"{folder / entry['file']} has other arrays than format {FORMAT}; build it again")
+    header = json.loads(table.schema.metadata[b"selectroute"])
+    arrays = {name: table[name].chunk(0).values.to_numpy(zero_copy_only=True) for name in table.column_names}
+    removed = arrays.pop(_REMOVED)
+    segment = Segment(
+        tables=Tables(**{name: as_array(name, arrays[name]) for name in Tables._fields}),
+        attributes=tuple(Attribute(**attribute) for attribute in header["attributes"]),
+        depth=header["depth"],
+        checks_names=header["checks_names"],
+        scanned=header["scanned"],
+        rows=subscriptions.num_rows,
+        removed=removed,
+    )
+    _entries[segment] = {folder.resolve(): entry}
+    _subscriptions[segment] = subscriptions
+    _opened[key] = segment
+    return segment, subscriptions
 
 
 def _segment_table(segment: Segment) -> pa.Table:
@@ -200,8 +232,9 @@ def _segment_table(segment: Segment) -> pa.Table:
         "scanned": dict(segment.scanned),
     }
     columns = {}
-    for name, array in zip(Tables._fields, segment.tables, strict=True):
-        values = pa.array(array.reshape(-1), pa.from_numpy_dtype(DTYPES[name]))
+    arrays = dict(zip(Tables._fields, segment.tables, strict=True)) | {_REMOVED: segment.removed}
+    for name, array in arrays.items():
+        values = pa.array(array.reshape(-1), pa.from_numpy_dtype(DTYPES.get(name, array.dtype)))
         columns[name] = pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
     return pa.table(columns).replace_schema_metadata({"selectroute": json.dumps(header)})
 
@@ -213,14 +246,24 @@ def _write(path: Path, table: pa.Table) -> str:
             writer.write_table(table.combine_chunks())
         file.flush()
         os.fsync(file.fileno())
-    _sync(path.parent)
+    sync_folder(path.parent)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(folder: Path, name: str, sha256: str) -> pa.Table:
+def _identity(folder: Path, name: str) -> tuple[object, ...]:
+    """Which file this is: one that was written since to the same name is another."""
     if not _FILE.fullmatch(name):
         raise SnapshotError(f"the manifest in {folder} names {name!r}, which lies outside the snapshot")
+    path = folder / name
+    try:
+        status = path.stat()
+    except OSError:
+        return (str(path),)  # reading it says what is wrong
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _read(folder: Path, name: str, sha256: str) -> pa.Table:
     path = folder / name
     try:
         mapped = pa.memory_map(str(path))
@@ -237,27 +280,3 @@ def _read(folder: Path, name: str, sha256: str) -> pa.Table:
         )
     mapped.seek(0)
     return pa.ipc.open_file(mapped).read_all()
-
-
-def _canonical(manifest: dict[str, Any]) -> bytes:
-    return json.dumps(manifest, indent=1, sort_keys=True).encode()
-
-
-def _self_digest(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(_canonical({k: v for k, v in manifest.items() if k != "sha256"})).hexdigest()
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Make a folder's entries durable: a rename or a new file is one only when its folder is on disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -14,10 +14,11 @@ from selectroute.clauses.access import Equalities, Key, equalities, literal_keys
 from selectroute.clauses.predicate import Clause, Literal
 from selectroute.index import tables as t
 from selectroute.index.cost import CostPlan, Wish, wish_of
-from selectroute.index.entries import Placed, Writer, bound_of
+from selectroute.index.entries import Placed, Writer
 from selectroute.index.group import Group
 from selectroute.index.layout import Entries
 from selectroute.index.plan import Statistics
+from selectroute.index.ranges import bound_of
 from selectroute.index.subscription import Subscription
 from selectroute.index.template import Slot
 from selectroute.selector.dialect import dialect
@@ -213,10 +214,7 @@ def _entries(
 ) -> Iterator[Entries]:
     """The entries of a clause of a group: one block for each combination of its keys."""
     rows = len(group.ordinals)
-    bound: t.Array | int = 0
-    if place.ranged is not None:
-        slots = group.template.slots_of(place.ranged)
-        bound = group.numbers(slots[0]).view(np.int64) if slots else bound_of(place.ranged)
+    bound, high = (_bounds(group, literal) for literal in (place.ranged, place.high))
     of_first, of_second = (*codes, (0,), (0,))[:2]
     pairs: Iterable[tuple[Any, Any]] = product(of_first, of_second)
     for first, second in pairs:
@@ -228,7 +226,16 @@ def _entries(
             bound=_column(bound, rows, np.int64),
             residual=_column(residual, rows, np.int32),
             ordinal=group.ordinals.astype(np.int32),
+            high=None if place.high is None else _column(high, rows, np.int64),
         )
+
+
+def _bounds(group: Group, ranged: Literal | None) -> t.Array | int:
+    """The bounds of a range: a column, or one for all."""
+    if ranged is None:
+        return 0
+    slots = group.template.slots_of(ranged)
+    return group.numbers(slots[0]).view(np.int64) if slots else bound_of(ranged)
 
 
 def _column(values: t.Array | int, rows: int, dtype: type) -> t.Array:

@@ -7,13 +7,14 @@ a sorted array of hashes, made when a part is first asked and kept as long as it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from selectroute.index.dictionary import hash_strings
 from selectroute.index.segment import Segment
@@ -29,9 +30,9 @@ class Ids:
     Also the ids of ordinals whose subscription was removed since, see `Snapshot.dead`.
     """
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Iterable[Part]) -> None:
         self._parts = tuple(parts)
-        self._firsts = np.cumsum([0, *(len(part.strings) for part in parts)])
+        self._firsts = np.cumsum([0, *(len(part.strings) for part in self._parts)])
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -120,15 +121,8 @@ class Part:
             waiting = waiting[within]
             waiting = waiting[known[place[waiting]] == hashes[waiting]]
             rows = order[place[waiting]]
-            same = np.array(
-                [
-                    one.equals(other)
-                    for one, other in zip(
-                        self.strings.take(pa.array(rows)), wanted.take(pa.array(waiting)), strict=True
-                    )
-                ],
-                np.bool_,
-            )
+            same = pc.equal(self.strings.take(pa.array(rows)), wanted.take(pa.array(waiting)))
+            same = same.to_numpy(zero_copy_only=False)
             result[waiting[same]] = rows[same]
             waiting = waiting[~same]
             place[waiting] += 1
@@ -141,17 +135,15 @@ _parts: WeakKeyDictionary[Segment, Part] = WeakKeyDictionary()
 def part_of(segment: Segment, strings: pa.Array) -> Part:
     """The part of a segment's ids, which keeps its hashes for every snapshot that has the segment."""
     part = _parts.get(segment)
-    if part is None or not _same_memory(part.strings, strings):
+    if part is None or memory_of(part.strings) != memory_of(strings):
         part = _parts[segment] = Part(strings)
     return part
 
 
-def _same_memory(one: pa.Array, other: pa.Array) -> bool:
-    def where(array: pa.Array) -> tuple[int, int, int | None]:
-        buffer = array.buffers()[1]
-        return array.offset, len(array), None if buffer is None else buffer.address
-
-    return where(one) == where(other)
+def memory_of(array: pa.Array) -> tuple[int, int, int | None]:
+    """Where an array lies: what is the same for two of them is the same array."""
+    buffer = array.buffers()[1]
+    return array.offset, len(array), None if buffer is None else buffer.address
 
 
 def _hashes(strings: pa.Array) -> Array:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.index.extended import provider_reads
+from selectroute.index.ids import Ids, memory_of, part_of
 from selectroute.index.segment import Attribute, Segment
 from selectroute.index.subscription import EXTENDED
 from selectroute.index.tables import Array
 from selectroute.selector.names import INVALID_NAMES
 
 if TYPE_CHECKING:
+    from selectroute.index.delta import Change
     from selectroute.match.match import Matches
 
 
@@ -28,7 +32,11 @@ class Snapshot:
 
     Made by ``Index.freeze()``; ``publish`` writes it to a folder and ``Snapshot.open`` maps it from there.
     ``subscriptions`` has the columns id, destination, topic, selector, dialect, seltype, one row for each
-    ordinal. Ordinals run through the segments, one after the other.
+    ordinal. Ordinals run through the segments, one after the other: the base, then the deltas of `changed`,
+    which share all segments before them.
+
+    ``len()`` counts the subscriptions. Ordinals may be more: one that was removed or replaced since leaves a
+    hole, because the ordinals behind it stay as they are. It matches nothing, and `dead` says which they are.
     """
 
     segments: tuple[Segment, ...]
@@ -38,7 +46,7 @@ class Snapshot:
     folder: Path | None = None
 
     def __len__(self) -> int:
-        return int(self.subscriptions.num_rows)
+        return int(self.firsts[-1]) - sum(len(segment.removed) for segment in self.segments)
 
     def __repr__(self) -> str:
         return f"Snapshot(revision={self.revision}, {len(self):,} subscriptions, {self.nbytes:,} bytes)"
@@ -63,6 +71,58 @@ class Snapshot:
         from selectroute.match.match import match
 
         return match(self, messages)
+
+    def changed(self, changes: Iterable[Change], revision: int | None = None) -> Snapshot:
+        """A snapshot with these changes, in their order: `Add`, `Replace` and `Remove`.
+
+        It shares all arrays of this one, and has a delta beside them: O(size of the changed selectors); the
+        first change of a segment also hashes its ids. Raises what ``Index.add``, ``replace`` and ``remove``
+        raise; this snapshot stays as it is in any case.
+
+        What a removed subscription read is read until the next merge: a column that nobody else reads must
+        still have a type that a property can have.
+        """
+        from selectroute.index.delta import changed
+
+        return changed(self, changes, revision)
+
+    @cached_property
+    def firsts(self) -> Array:
+        """The first ordinal of each segment, and at the end the number of ordinals; int64[segments + 1]."""
+        return np.cumsum([0, *(segment.rows for segment in self.segments)], dtype=np.int64)
+
+    @cached_property
+    def dead(self) -> Array | None:
+        """Which ordinals are of no subscription any more, bool[ordinals]; None if every one is."""
+        removed = [segment.removed for segment in self.segments if len(segment.removed)]
+        if not removed:
+            return None
+        mask = np.zeros(self.firsts[-1], np.bool_)
+        mask[np.concatenate(removed)] = True
+        return mask
+
+    @cached_property
+    def deaths(self) -> tuple[int, ...]:
+        """How many ordinals of each segment are of no subscription any more."""
+        removed = np.sort(np.concatenate([np.zeros(0, np.int32), *(s.removed for s in self.segments)]))
+        return tuple(np.diff(np.searchsorted(removed, self.firsts)).tolist())
+
+    @cached_property
+    def dead_entries(self) -> tuple[Array | None, ...]:
+        """Of each segment which entries are dead ordinals', None if none is: uint64[words], bit ``entry &
+        63`` of word ``entry >> 6``. O(entries), at a nanosecond or two each.
+        """
+        found: list[Array | None] = []
+        for segment, first, deaths in zip(self.segments, self.firsts[:-1], self.deaths, strict=True):
+            if self.dead is None or not deaths:
+                found.append(None)
+                continue
+            bits = self.dead[first : first + segment.rows][segment.tables.entry_ordinal]
+            words = np.zeros(len(bits) // 64 + 1, np.uint64)
+            packed = np.packbits(bits, bitorder="little")
+            words.view(np.uint8)[: len(packed)] = packed
+            found.append(words)
+        return tuple(found)
 
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -96,26 +156,55 @@ class Snapshot:
         if self.checks_names:
             names.add(INVALID_NAMES)
         if self.extended is not None:
-            for selector in set(self.subscriptions["selector"].filter(self._is_extended).to_pylist()):
+            extended = self.subscriptions["selector"].filter(pa.array(self.extended))
+            for selector in set(extended.to_pylist()):
                 names.update(provider_reads(selector) or ())
         return tuple(sorted(names))
 
     @cached_property
     def extended(self) -> Array | None:
-        """Whether each ordinal's selector is EXTENDED, bool[subscriptions]; None if none is."""
-        mask = self._is_extended.to_numpy()
+        """Whether each ordinal's selector is EXTENDED, bool[ordinals]; None if none is."""
+        column = self.subscriptions["seltype"]
+        places = [
+            first + _extended_rows(segment, _piece(column, first, segment.rows))
+            for first, segment in zip(self.firsts[:-1], self.segments, strict=True)
+        ]
+        mask = np.zeros(self.firsts[-1], np.bool_) if any(map(len, places)) else None
+        if mask is None:
+            return None
+        mask[np.concatenate(places)] = True
+        if self.dead is not None:
+            mask &= ~self.dead
         return mask if mask.any() else None
 
-    @property
-    def _is_extended(self) -> pa.ChunkedArray:
-        return pc.equal(self.subscriptions["seltype"], EXTENDED)
-
     @cached_property
-    def ids(self) -> pa.Array:
+    def ids(self) -> Ids:
         """The id of each ordinal, strings. ``ids[ordinal].as_py()``, or ``ids.take(ordinals)``."""
-        return self.subscriptions["id"].combine_chunks()
+        column = self.subscriptions["id"]
+        return Ids(
+            part_of(segment, _piece(column, first, segment.rows))
+            for first, segment in zip(self.firsts[:-1], self.segments, strict=True)
+        )
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays that matching reads; the ids are not among them."""
         return sum(segment.nbytes for segment in self.segments)
+
+
+def _piece(column: pa.ChunkedArray, first: int, rows: int) -> pa.Array:
+    """Some rows of a column as one array: the memory itself where it lies in one chunk, not a copy."""
+    chunks = [chunk for chunk in column.slice(first, rows).chunks if len(chunk)]
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays([pa.array([], column.type), *chunks])
+
+
+_extended: WeakKeyDictionary[Segment, tuple[object, Array]] = WeakKeyDictionary()
+
+
+def _extended_rows(segment: Segment, seltypes: pa.Array) -> Array:
+    """The EXTENDED rows of a segment, found once for all snapshots that have it."""
+    memory, rows = _extended.get(segment, (None, None))
+    if rows is None or memory != memory_of(seltypes):
+        rows = np.flatnonzero(pc.equal(seltypes, EXTENDED).to_numpy(zero_copy_only=False))
+        _extended[segment] = (memory_of(seltypes), rows)
+    return rows

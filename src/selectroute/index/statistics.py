@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from selectroute.index.segment import Segment
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.fields import identifier_of
 
 
 @dataclass(frozen=True, slots=True)
 class AccessTuple:
-    """One tuple of attributes that clauses are filed under; the scan list has none."""
+    """One tuple of attributes that clauses are filed under; the scan list has none. Sums over the segments: a
+    tuple that several have is looked up in each.
+    """
 
     attributes: tuple[str, ...]
     keys: int
@@ -22,8 +26,19 @@ class AccessTuple:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentStatistics:
+    """The base, or a delta: its ordinals, and how many of them are of no subscription any more."""
+
+    rows: int
+    dead: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotStatistics:
-    """Sizes of a snapshot, and the clauses on the scan list by their reason."""
+    """Sizes of a snapshot, and the clauses on the scan list by their reason. Entries, keys, programs and
+    clauses are those of dead ordinals, too, until the next merge.
+    """
 
     revision: int | None
     subscriptions: int
@@ -34,35 +49,49 @@ class SnapshotStatistics:
     reads: tuple[str, ...]
     tuples: tuple[AccessTuple, ...]
     scanned: dict[str, int]
+    segments: tuple[SegmentStatistics, ...]
 
 
 def statistics(snapshot: Snapshot) -> SnapshotStatistics:
     """Count what a snapshot holds. O(its leaves)."""
-    [segment] = snapshot.segments
+    tuples: dict[tuple[str, ...], AccessTuple] = {}
+    for segment in snapshot.segments:
+        for one in _tuples(segment):
+            before = tuples.get(one.attributes, AccessTuple(one.attributes, 0, 0, 0))
+            tuples[one.attributes] = AccessTuple(
+                attributes=one.attributes,
+                keys=before.keys + one.keys,
+                entries=before.entries + one.entries,
+                largest=max(before.largest, one.largest),
+            )
+    return SnapshotStatistics(
+        revision=snapshot.revision,
+        subscriptions=len(snapshot),
+        entries=sum(len(segment.tables.entry_ordinal) for segment in snapshot.segments),
+        bytes=snapshot.nbytes,
+        bytes_per_subscription=snapshot.nbytes / len(snapshot) if len(snapshot) else 0.0,
+        programs=sum(len(segment.tables.step_first) - 1 for segment in snapshot.segments),
+        reads=snapshot.reads,
+        tuples=tuple(sorted(tuples.values(), key=lambda entry: -entry.entries)),
+        scanned=dict(sorted(snapshot.scanned.items(), key=lambda item: -item[1])),
+        segments=tuple(
+            SegmentStatistics(segment.rows, dead, segment.nbytes)
+            for segment, dead in zip(snapshot.segments, snapshot.deaths, strict=True)
+        ),
+    )
+
+
+def _tuples(segment: Segment) -> Iterator[AccessTuple]:
     tables = segment.tables
     # Entries of each leaf: the entries before the group after its last, minus those before its first.
     sizes = np.diff(tables.entry_first[tables.group_first])
     names = [identifier_of(attribute.name) for attribute in segment.attributes]
-    tuples = [AccessTuple((), 0, int(sizes[0]), int(sizes[0]))]
+    yield AccessTuple((), 0, int(sizes[0]), int(sizes[0]))
     for number, attributes in enumerate(tables.tuple_attributes.tolist()):
-        slots = tables.slot_leaf[tables.slot_first[number] : tables.slot_first[number + 1]]
-        leaves = sizes[slots[slots >= 0]]
-        tuples.append(
-            AccessTuple(
-                attributes=tuple(names[attribute] for attribute in attributes if attribute >= 0),
-                keys=len(leaves),
-                entries=int(leaves.sum()),
-                largest=int(leaves.max(initial=0)),
-            )
+        leaves = sizes[tables.tuple_leaf[number] : tables.tuple_leaf[number + 1]]
+        yield AccessTuple(
+            attributes=tuple(names[attribute] for attribute in attributes if attribute >= 0),
+            keys=len(leaves),
+            entries=int(leaves.sum()),
+            largest=int(leaves.max(initial=0)),
         )
-    return SnapshotStatistics(
-        revision=snapshot.revision,
-        subscriptions=len(snapshot),
-        entries=len(tables.entry_ordinal),
-        bytes=snapshot.nbytes,
-        bytes_per_subscription=snapshot.nbytes / len(snapshot) if len(snapshot) else 0.0,
-        programs=len(tables.step_first) - 1,
-        reads=snapshot.reads,
-        tuples=tuple(sorted(tuples, key=lambda entry: -entry.entries)),
-        scanned=dict(sorted(snapshot.scanned.items(), key=lambda item: -item[1])),
-    )

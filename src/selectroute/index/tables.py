@@ -2,16 +2,26 @@
 
 A message finds its matches like this (one leaf is drawn; ``a:b`` is the slice from a to b)::
 
-    codes of the message    tuple t = (attribute 0, attribute 2)   leaf 7
-    attribute 0  →  5   ─┐                                     ┌─ group 11  entries 90:94, sorted by bound:
-    attribute 2  →  17  ─┴→ slot of (5, 17) in t's table → 7 ──┤            e.g. attribute 4 > bound
-                                                               └─ group 12  entries 94:95, with a residual
+    codes of the message    postings of attribute 0's code 5     leaf 7
+    attribute 0  →  5   ──→ 30: attribute 2, slots 64:72 ─┐  ┌─ group 11  entries 90:94, sorted by bound:
+    attribute 2  →  17  ────→ the slot of 17 there → 7 ───┴──┤            e.g. attribute 4 > bound
+    attribute 3  →  -1 (no clause has its value: no cost)    └─ group 12  entries 94:95, with a residual
     entries   90      91      92      93      94
     bound     100     250     250     9000    0        ← a prefix of group 11 holds: one binary search
     residual  -1      -1      -1      -1      3
     ordinal   12      7       40      9       12       → copied out
 
+A pair of attributes is filed under its *anchor*, the attribute that has more of the pair's keys: each code of
+it has a posting for each pair in which it occurs. So a message costs what its values have in common with the
+clauses, however many pairs of attributes are in use. A clause with one attribute has its leaf at the code.
+
 Leaf 0 is the scan list: it has no key and every message visits it.
+
+Ranges with two ends are sorted by the lower one; those that hold are found among a prefix by the maxima of
+the higher one over 16 entries, over 16 of these, and so on::
+
+    high     7 9 3 … │ 2 2 1 … │ …     16 entries each, of one group; see `HIGH`
+    maxima   9         2         …     the level above follows behind, until one has 16 or fewer
 
 A *code* numbers the keys of one attribute (see ``clauses.access``): ``ABSENT`` is a value that no clause has,
 the next three are the same for all attributes, the others are given out as constants are met.
@@ -55,11 +65,20 @@ OPERATOR_SHIFT: Final = 4  # two bits: < <= > >=
 BOUND_SHIFT: Final = 6  # two bits: the bounds are longs, doubles, floats
 STRICT: Final = 256  # unlike types make the whole selector false: no range holds then, wanted TRUE or FALSE
 VALID_NAMES: Final = 512  # only for messages whose property names break no rule
+INTERVAL: Final = 1024  # a second range of the same attribute bounds it above, see `high`
+EXCLUSIVE: Final = 2048  # the upper end is not part of the interval
+UNIFORM: Final = 4096  # all entries have the same residual, which is judged once
 FLAG_BITS: Final = 16
 RANGE_OPERATORS: Final = ("<", "<=", ">", ">=")
 BOUND_LONG: Final = 0
 BOUND_DOUBLE: Final = 1
 BOUND_FLOAT: Final = 2
+HIGH: Final = 16
+"""So many upper ends of intervals have one maximum in the level above."""
+
+# -- the second attribute of a tuple that has none
+ALONE: Final = -1
+PREFIXES: Final = -2  # the leaves are of the first one's prefixes, see ``prefixes``
 
 # -- operations of a program, a stack machine over (tag, bits) values; UNKNOWN is NULL, TRUE and FALSE are
 # booleans
@@ -107,15 +126,34 @@ ANY_ONE: Final = -1
 ANY_MANY: Final = -2
 
 
+EMPTY_SLOT: Final = 2**64 - 1
+"""A slot of `string_slot` without a string; no string has this number."""
+
+
 class Tables(NamedTuple):
     """All arrays of one segment. ``x_first[i] : x_first[i + 1]`` is the slice of ``x`` that belongs to i."""
 
-    # the access keys: tuples of at most two attributes (-1: none), each with an open-addressing table of
-    # a power of two slots, at most half full; a slot is the two codes and the leaf, leaf -1 is empty
+    # the access keys: tuples of one attribute, or of two, and their leaves. The codes of an attribute
+    # that is alone or an anchor, from `code_low` on, have a leaf (-1: none) and postings. A posting has an
+    # open-addressing table of a power of two slots, at most half full, for the codes of its attribute.
     tuple_attributes: Array  # int32[tuples, 2]
-    slot_first: Array  # int64[tuples + 1]
-    slot_codes: Array  # uint64[slots], first code << 32 | second code
-    slot_leaf: Array  # int32[slots]
+    tuple_leaf: Array  # int32[tuples + 1]
+    code_low: Array  # int32[attributes]
+    code_first: Array  # int64[attributes + 1], into code_leaf
+    code_leaf: Array  # int32[codes]
+    code_posting: Array  # int32[codes + 1], into posting_attribute
+    posting_attribute: Array  # int32[postings]
+    posting_filter: Array  # uint64[postings], bit ``code & 63`` is set for each code that has a slot
+    slot_first: Array  # int64[postings + 1]
+    slot: Array  # int64[slots], leaf << 32 | code, or -1
+
+    # prefixes of strings, for each attribute ascending by their bytes, see ``prefixes``
+    prefix_first: Array  # int64[attributes + 1]
+    prefix_parent: Array  # int32[prefixes], the longest other one with which it begins, or -1
+    prefix_leaf: Array  # int32[prefixes]
+    prefix_key: Array  # int64[prefixes], the first eight bytes as a number, ascending for each attribute
+    prefix_byte_first: Array  # int64[prefixes + 1], into prefix_bytes
+    prefix_bytes: Array  # uint8[bytes], UTF-8
 
     # leaves have groups, groups have entries; invariant: every entry belongs to one group of one leaf
     group_first: Array  # int32[leaves + 1]
@@ -125,11 +163,13 @@ class Tables(NamedTuple):
     entry_bound: Array  # int64[entries], a long, or the bits of a double; ascending within a SORTED group
     entry_residual: Array  # int32[entries], in a RESIDUAL group, else -1
     entry_ordinal: Array  # int32[entries], the subscription
+    group_high: Array  # int32[groups], of an INTERVAL group where its upper ends begin in `high`, else -1
+    high: Array  # int64[…], longs, or doubles in the order of their values; then their maxima, see above
 
     # a residual is a conjunction of terms: programs with their wanted truth
     term_first: Array  # int32[residuals + 1]
     term_program: Array  # int32[terms]
-    term_wanted: Array  # uint8[terms]
+    term_wanted: Array  # uint8[terms], 0 or 1; plus 2 where several residuals have the program
     step_first: Array  # int32[programs + 1]
     step: Array  # int64[steps, 3]: operation, attribute, argument
     item_first: Array  # int32[sets and patterns + 1]
@@ -139,7 +179,7 @@ class Tables(NamedTuple):
 
     # the constants: for each attribute a hash table of strings, and sorted numbers
     string_slot_first: Array  # int64[attributes + 1]
-    string_slot: Array  # int32[slots], a string or -1
+    string_slot: Array  # uint64[slots], the upper half of the string's hash, and the string; or EMPTY_SLOT
     string_code: Array  # int32[strings]
     string_tag: Array  # uint8[strings], STRING or BYTES
     string_first: Array  # int64[strings + 1], into string_bytes
@@ -154,9 +194,21 @@ class Tables(NamedTuple):
 
 DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "tuple_attributes": np.dtype(np.int32),
+    "tuple_leaf": np.dtype(np.int32),
+    "code_low": np.dtype(np.int32),
+    "code_first": np.dtype(np.int64),
+    "code_leaf": np.dtype(np.int32),
+    "code_posting": np.dtype(np.int32),
+    "posting_attribute": np.dtype(np.int32),
+    "posting_filter": np.dtype(np.uint64),
     "slot_first": np.dtype(np.int64),
-    "slot_codes": np.dtype(np.uint64),
-    "slot_leaf": np.dtype(np.int32),
+    "slot": np.dtype(np.int64),
+    "prefix_first": np.dtype(np.int64),
+    "prefix_parent": np.dtype(np.int32),
+    "prefix_leaf": np.dtype(np.int32),
+    "prefix_key": np.dtype(np.int64),
+    "prefix_byte_first": np.dtype(np.int64),
+    "prefix_bytes": np.dtype(np.uint8),
     "group_first": np.dtype(np.int32),
     "group_flags": np.dtype(np.uint16),
     "group_attribute": np.dtype(np.int32),
@@ -164,6 +216,8 @@ DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "entry_bound": np.dtype(np.int64),
     "entry_residual": np.dtype(np.int32),
     "entry_ordinal": np.dtype(np.int32),
+    "group_high": np.dtype(np.int32),
+    "high": np.dtype(np.int64),
     "term_first": np.dtype(np.int32),
     "term_program": np.dtype(np.int32),
     "term_wanted": np.dtype(np.uint8),
@@ -174,7 +228,7 @@ DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "level_first": np.dtype(np.int32),
     "level_bytes": np.dtype(np.uint8),
     "string_slot_first": np.dtype(np.int64),
-    "string_slot": np.dtype(np.int32),
+    "string_slot": np.dtype(np.uint64),
     "string_code": np.dtype(np.int32),
     "string_tag": np.dtype(np.uint8),
     "string_first": np.dtype(np.int64),

@@ -11,15 +11,18 @@ import numpy as np
 
 from selectroute.clauses.access import equalities
 from selectroute.index import tables as t
+from selectroute.index.access_paths import code_hash
 from selectroute.index.dictionary import hash_strings
 from selectroute.index.errors import SnapshotError
 from selectroute.index.index import Filed, Index
-from selectroute.index.layout import pair_hash
+from selectroute.index.intervals import level_slices
 from selectroute.index.plan import MAX_PAIRS, Statistics
+from selectroute.index.prefixes import Prefixes, prefix_key
 from selectroute.index.program import stack_effect
 from selectroute.index.segment import Segment
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, NONE, STANDARD
+from selectroute.index.tombstones import broken_tombstones
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.fields import DERIVED, PREFIX
 from selectroute.topics.levels import TOPIC
@@ -34,11 +37,14 @@ _BY_CODE = (t.IS_KEY, t.IS_NOT_KEY, *_SETS)
 _BY_VALUE = (t.LOAD, *_PATTERNS)
 _MODES = (*range(t.ADD, t.AS_TRUTH + 1),)
 _MODE = t.VOIDS | t.POSITIVE_ZERO | t.SAME_TYPE
-_FLAGS = (t.VALID_NAMES << 1) - 1
+_FLAGS = (t.UNIFORM << 1) - 1
 
 _ALONGSIDE = {
-    "slot_codes": "slot_leaf",
     "group_attribute": "group_flags",
+    "group_high": "group_flags",
+    "posting_filter": "posting_attribute",
+    "prefix_parent": "prefix_leaf",
+    "prefix_key": "prefix_leaf",
     "entry_bound": "entry_ordinal",
     "entry_residual": "entry_ordinal",
     "term_wanted": "term_program",
@@ -96,13 +102,13 @@ def verify_snapshot(snapshot: Snapshot) -> None:
     for segment in snapshot.segments:
         verify_segment(segment)
     rows = sum(segment.rows for segment in snapshot.segments)
-    _require(rows == snapshot.subscriptions.num_rows, "every ordinal is a subscription's")
+    _require(rows == snapshot.subscriptions.num_rows, "every ordinal has a row")
     seltypes = set(snapshot.subscriptions["seltype"].unique().to_pylist())
     _require(seltypes <= {NONE, STANDARD, EXTENDED}, "the type of every selector is known")
     dialects = set(snapshot.subscriptions["dialect"].unique().to_pylist())
     _require(dialects <= set(DIALECTS), "the dialect of every subscription is known")
-    ids = snapshot.ids.to_pylist()
-    _require(len(set(ids)) == len(ids), "an id is one subscription's")
+    for sentence in broken_tombstones(snapshot):
+        _require(False, sentence)
 
 
 def verify_segment(segment: Segment) -> None:
@@ -114,7 +120,8 @@ def verify_segment(segment: Segment) -> None:
     _verify_slices(tables, len(segment.attributes))
     _verify_programs(segment)
     _verify_entries(segment)
-    _verify_slots(tables)
+    _verify_paths(tables)
+    _verify_prefixes(tables)
     _verify_strings(tables, len(segment.attributes))
     for name in ("number", "large_float"):
         values, firsts = getattr(tables, name), getattr(tables, f"{name}_first")
@@ -132,13 +139,19 @@ def _verify_attributes(segment: Segment) -> None:
     flags = tables.group_flags.astype(np.int64)
     _require(np.all(flags <= _FLAGS), "every flag of a group is known")
     _require(np.all(flags >> t.BOUND_SHIFT & 3 <= t.BOUND_FLOAT), "the bounds are longs, doubles or floats")
+    _require(np.all(tables.term_wanted <= 3), "what a term wants is known")
     checked = bool(np.any(flags & t.VALID_NAMES))
     _require(segment.checks_names == checked, "names are checked if a group takes valid ones only")
     operation, attributes, _ = tables.step.T
     modes = attributes[np.isin(operation, _MODES)]
     _require(np.all((modes >= 0) & (modes <= _MODE)), "a step computes and compares in a known way")
-    codes = [*attributes[np.isin(operation, _BY_CODE)], *tables.tuple_attributes.reshape(-1)]
-    values = [*attributes[np.isin(operation, _BY_VALUE)], *tables.group_attribute[flags & t.SORTED != 0]]
+    by_prefix = tables.tuple_attributes[:, 1] == t.PREFIXES
+    codes = [*attributes[np.isin(operation, _BY_CODE)], *tables.tuple_attributes[~by_prefix].reshape(-1)]
+    values = [
+        *attributes[np.isin(operation, _BY_VALUE)],
+        *tables.group_attribute[flags & t.SORTED != 0],
+        *np.flatnonzero(np.diff(tables.prefix_first)),
+    ]
     for used, read in ((codes, "codes"), (values, "values")):
         numbers = {int(number) for number in used if 0 <= number < count}
         has = all(getattr(segment.attributes[number], read) for number in numbers)
@@ -148,7 +161,11 @@ def _verify_attributes(segment: Segment) -> None:
 def _verify_slices(tables: t.Tables, attributes: int) -> None:
     """Each ``…_first`` begins at 0, never descends and ends with its array."""
     slices = {
-        "slot_first": tables.slot_leaf,
+        "code_first": tables.code_leaf,
+        "code_posting": tables.posting_attribute,
+        "slot_first": tables.slot,
+        "prefix_first": tables.prefix_leaf,
+        "prefix_byte_first": tables.prefix_bytes,
         "group_first": tables.group_flags,
         "entry_first": tables.entry_ordinal,
         "term_first": tables.term_program,
@@ -168,8 +185,13 @@ def _verify_slices(tables: t.Tables, attributes: int) -> None:
     for name, other in _ALONGSIDE.items():
         _require(len(getattr(tables, name)) == len(getattr(tables, other)), f"{name} is as long as {other}")
     counts = {
-        "slot_first": (len(tables.tuple_attributes), "tuple"),
+        "tuple_leaf": (len(tables.tuple_attributes), "tuple"),
+        "code_first": (attributes, "attribute"),
+        "code_posting": (len(tables.code_leaf), "code"),
+        "slot_first": (len(tables.posting_attribute), "posting"),
         "entry_first": (len(tables.group_flags), "group"),
+        "prefix_first": (attributes, "attribute"),
+        "prefix_byte_first": (len(tables.prefix_leaf), "prefix"),
         "string_first": (len(tables.string_code), "string"),
         "string_slot_first": (attributes, "attribute"),
         "number_first": (attributes, "attribute"),
@@ -179,6 +201,8 @@ def _verify_slices(tables: t.Tables, attributes: int) -> None:
         _require(len(getattr(tables, name)) == count + 1, f"{name} has a slice for each {what}")
     _require(np.all(tables.tuple_attributes < attributes), "a tuple is of known attributes")
     _require(np.all(tables.tuple_attributes[:, 0] >= 0), "a tuple has a first attribute")
+    readers = tables.posting_attribute
+    _require(np.all((readers >= 0) & (readers < attributes)), "a posting reads a known attribute")
     _require(
         np.all((tables.term_program >= 0) & (tables.term_program < len(tables.step_first) - 1)),
         "a term runs a program",
@@ -241,21 +265,63 @@ def _verify_entries(segment: Segment) -> None:
             )
         else:
             _require(np.all(residual == -1), "other groups' entries have none")
+        uniform = bool(flags & t.RESIDUAL) and bool(np.all(residual == residual[0]))
+        _require(bool(flags & t.UNIFORM) == uniform, "a uniform group has one residual, any other several")
         if flags & t.SORTED:
             bounds = tables.entry_bound[entries]
             longs = flags >> t.BOUND_SHIFT & 3 == t.BOUND_LONG
             ordered = bounds if longs else bounds.view(np.float64)
             _require(np.all(ordered[1:] >= ordered[:-1]), "the bounds of a sorted group ascend")
+        _verify_intervals(tables, group)
 
 
-def _verify_slots(tables: t.Tables) -> None:
+def _verify_intervals(tables: t.Tables, group: int) -> None:
+    """The upper ends of a group's intervals, and the maxima by which they are found."""
+    first, flags = int(tables.group_high[group]), tables.group_flags[group]
+    _require((first >= 0) == (flags & t.INTERVAL != 0), "an interval group has upper ends, no other one has")
+    if first < 0:
+        return
+    _require(flags & t.SORTED, "intervals are sorted by their lower ends")
+    slices = level_slices(first, int(tables.entry_first[group + 1] - tables.entry_first[group]))
+    _require(slices[-1].stop <= len(tables.high), "the upper ends lie within their array")
+    for below, above in pairwise(slices):
+        level = tables.high[below]
+        maxima = np.maximum.reduceat(level, np.arange(0, len(level), t.HIGH))
+        _require(np.array_equal(maxima, tables.high[above]), "a maximum is that of the 16 below it")
+
+
+def _verify_paths(tables: t.Tables) -> None:
     leaves = len(tables.group_first) - 1
     _require(leaves >= 1, "leaf 0 is the scan list")
-    used = tables.slot_leaf[tables.slot_leaf >= 0]
-    _require(np.array_equal(np.sort(used), np.arange(1, leaves)), "every other leaf has one slot")
-    for first, last in pairwise(tables.slot_first):
-        leaf, codes = tables.slot_leaf[first:last], tables.slot_codes[first:last]
-        _verify_probing(leaf >= 0, pair_hash(codes), "slot table")
+    firsts = tables.tuple_leaf
+    _require(firsts[0] == 1 and firsts[-1] == leaves, "the leaves behind the scan list are the tuples'")
+    _require(np.all(np.diff(firsts) >= 0), "the leaves of a tuple are neighbours")
+    used = tables.slot[tables.slot >= 0]
+    filed = np.concatenate((tables.code_leaf[tables.code_leaf >= 0], used >> 32, tables.prefix_leaf))
+    _require(np.array_equal(np.sort(filed), np.arange(1, leaves)), "every other leaf has one place")
+    _require(np.all(tables.code_low >= 0), "the keys of an attribute are codes")
+    tuples = np.searchsorted(firsts, used >> 32, side="right") - 1
+    of_slot = np.repeat(tables.posting_attribute, np.diff(tables.slot_first))[tables.slot >= 0]
+    pairs = tables.tuple_attributes[tuples]
+    _require(np.all(np.any(pairs == of_slot[:, None], axis=1)), "a posting leads to leaves of its attribute")
+    for (first, last), filter_ in zip(pairwise(tables.slot_first), tables.posting_filter, strict=True):
+        slots = tables.slot[first:last]
+        _require(len(slots) > 0, "a posting has a slot")
+        bits = np.uint64(1) << (slots[slots >= 0] & 63).astype(np.uint64)
+        _require(np.bitwise_or.reduce(bits) == filter_, "a posting's filter has the bits of its codes")
+        _verify_probing(slots >= 0, code_hash(slots & 0xFFFFFFFF), "posting")
+
+
+def _verify_prefixes(tables: t.Tables) -> None:
+    data = tables.prefix_bytes.tobytes()
+    texts = [data[start:end] for start, end in pairwise(tables.prefix_byte_first.tolist())]
+    _require(tables.prefix_key.tolist() == [prefix_key(text) for text in texts], "a prefix has its key")
+    for first, last in pairwise(tables.prefix_first.tolist()):
+        own = texts[first:last]
+        _require(all(one < other for one, other in pairwise(own)), "the prefixes of an attribute ascend")
+        parents = Prefixes({0: own}).arrays(1)["prefix_parent"]
+        moved = np.where(parents < 0, -1, parents + first)
+        _require(np.array_equal(tables.prefix_parent[first:last], moved), "a parent is the longest prefix")
 
 
 def _verify_strings(tables: t.Tables, attributes: int) -> None:
@@ -266,9 +332,14 @@ def _verify_strings(tables: t.Tables, attributes: int) -> None:
         slots = tables.string_slot[
             tables.string_slot_first[attribute] : tables.string_slot_first[attribute + 1]
         ]
-        used = slots >= 0
-        seen[slots[used]] += 1
-        _verify_probing(used, hashes[np.where(used, slots, 0)] if len(hashes) else hashes, "string table")
+        used = slots != t.EMPTY_SLOT
+        strings = (slots[used] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        _require(np.all(strings < len(seen)), "a slot is of a known string")
+        seen[strings] += 1
+        own = np.zeros(len(slots), np.uint64)
+        own[used] = hashes[strings]
+        _require(np.all((own ^ slots)[used] >> np.uint64(32) == 0), "a string's hash is beside it")
+        _verify_probing(used, own, "string table")
     _require(np.all(seen == 1), "every string has one slot")
 
 

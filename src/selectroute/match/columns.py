@@ -148,10 +148,10 @@ def lane(name: str, array: pa.Array, byte_strings: bool = False) -> Lane:
         return null_lane(len(array))
     tag = _HEADER_TAGS.get(name, _TAGS[array.type])
     tags = _tags(array, tag)
-    no_sizes = np.zeros(len(array), np.int32)
     if tag == t.STRING:
         starts, sizes, data = _strings(array)
         return Lane(tags, starts, sizes, data)
+    no_sizes = np.zeros(len(array), np.int32)
     if tag == t.BOOLEAN:
         return Lane(tags, _fixed_width(array.cast(pa.int8()), np.int8).astype(np.int64), no_sizes, _NO_BYTES)
     width = array.type.to_pandas_dtype()
@@ -209,10 +209,11 @@ class TopicLevels:
 
 
 def _tags(array: pa.Array, tag: int) -> t.Array:
-    tags = np.full(len(array), tag, np.int8)
-    if array.null_count:
-        tags[pc.is_null(array).to_numpy(zero_copy_only=False)] = t.NULL
-    return tags
+    if not array.null_count:
+        return np.full(len(array), tag, np.int8)
+    # NULL is 0, and a product is ten times as fast as a choice.
+    present: t.Array = pc.is_valid(array).to_numpy(zero_copy_only=False).view(np.int8)
+    return present * np.int8(tag)
 
 
 def _fixed_width(array: pa.Array, width: type) -> t.Array:

@@ -8,13 +8,31 @@ from selectroute.clauses.access import LARGE_FLOAT
 from selectroute.index import tables as t
 from selectroute.index.dictionary import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT, HASH_TAG_SHIFT
 from selectroute.match.compiled import compiled, inlined
+from selectroute.match.memory import address_of, byte_at, word_at
+from selectroute.match.ranges import first_not_below
 
 _SEED, _MULTIPLIER, _SHIFT = np.uint64(HASH_SEED), np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)
 _TAG_SHIFT = np.uint64(HASH_TAG_SHIFT)
+_UPPER, _LOWER = np.uint64(0xFFFFFFFF_00000000), np.uint64(0xFFFFFFFF)
+_EMPTY = np.uint64(t.EMPTY_SLOT)
+_ONE = np.uint64(1)
+_GREATEST = np.int64(2**63 - 1)
 
 
 @compiled
-def encode(attribute, tags, bits, sizes, data, tables, codes):
+def hash_strings(tags, starts, sizes, data, hashes):
+    """Write the hash of each string of a lane, as ``dictionary.hash_strings`` has it, into `hashes`.
+
+    By itself, once for all dictionaries in which the lane is looked up: here nothing waits for memory.
+    """
+    address = address_of(data)
+    for i in range(len(tags)):
+        if tags[i] >= t.STRING:
+            hashes[i] = _hash(address, len(data), starts[i], sizes[i], tags[i])
+
+
+@compiled
+def encode(attribute, tags, bits, sizes, hashes, data, tables, codes):
     """Write the code of each entry of a lane into `codes`."""
     values = bits.view(np.float64)
     slot_first = tables.string_slot_first[attribute]
@@ -28,29 +46,29 @@ def encode(attribute, tags, bits, sizes, data, tables, codes):
     firsts, constants = tables.string_first, tables.string_bytes
     string_code, string_tag = tables.string_code, tables.string_tag
     mask = np.uint64(len(slots) - 1)
+    address, known = address_of(data), address_of(constants)
     for i in range(len(tags)):
         tag = tags[i]
         if tag >= t.STRING:
-            # The search stands here and not in a function: numba would count references to the arrays at
-            # every call, which takes four times as long as the search.
             code = np.int32(t.ABSENT)
             if len(slots):
-                start, size = bits[i], sizes[i]
-                slot = _hash(data, start, size, tag) & mask
-                string = slots[slot]
-                while string >= 0:
-                    first = firsts[string]
-                    if firsts[string + 1] - first == size and string_tag[string] == tag:
-                        same = True
-                        for k in range(size):
-                            if data[start + k] != constants[first + k]:
-                                same = False
-                                break
-                        if same:
+                hashed = hashes[i]
+                at = hashed & mask
+                slot = slots[at]
+                while slot != _EMPTY:
+                    if (slot ^ hashed) & _UPPER == 0:
+                        string = slot & _LOWER
+                        first = firsts[string]
+                        size = sizes[i]
+                        if (
+                            firsts[string + _ONE] - first == size
+                            and string_tag[string] == tag
+                            and _same(address, len(data), bits[i], known, len(constants), first, size)
+                        ):
                             code = string_code[string]
                             break
-                    slot = (slot + np.uint64(1)) & mask
-                    string = slots[slot]
+                    at = (at + _ONE) & mask
+                    slot = slots[at]
             codes[i] = code
         elif tag == t.NULL:
             codes[i] = t.CODE_NULL
@@ -62,6 +80,64 @@ def encode(attribute, tags, bits, sizes, data, tables, codes):
             codes[i] = _number_code(values[i], numbers, number_code)
         else:
             codes[i] = _number_code(np.float64(bits[i]), numbers, number_code)
+
+
+@compiled
+def find_prefixes(tags, starts, sizes, data, keys, parents, firsts, prefixes, begin, end, found):
+    """Write the longest prefix of each string of a lane, one of ``begin`` to ``end`` or -1, to `found`."""
+    address, known, address_of_keys = address_of(data), address_of(prefixes), address_of(keys)
+    for i in range(len(tags)):
+        found[i] = -1
+        if tags[i] != t.STRING:
+            continue
+        start, size = np.int64(starts[i]), np.int64(sizes[i])
+        key = np.uint64(0)
+        for k in range(8):
+            key = key << np.uint64(8) | np.uint64(byte_at(address, start + k) if k < size else 0)
+        signed = np.int64(key ^ np.uint64(1 << 63))
+        # The last prefix that is not greater than the value: among those of the same first eight bytes, the
+        # rest of the bytes decides.
+        low = first_not_below(signed, begin, end, address_of_keys, len(keys))
+        high = (
+            first_not_below(signed + 1, low, end, address_of_keys, len(keys)) if signed < _GREATEST else end
+        )
+        while low < high:
+            middle = (low + high) >> 1
+            if _is_greater(known, firsts[middle], firsts[middle + 1], address, start, start + size):
+                high = middle
+            else:
+                low = middle + 1
+        prefix = low - 1
+        if prefix < begin:
+            continue
+        while prefix >= 0 and not _begins(address, start, size, known, firsts[prefix], firsts[prefix + 1]):
+            prefix = np.int64(parents[prefix])
+        found[i] = prefix
+
+
+@inlined
+def _is_greater(left, at, stop, right, first, last):
+    """Whether the bytes from ``at`` to ``stop`` are greater than those from ``first`` to ``last``."""
+    while at < stop and first < last:
+        a, b = byte_at(left, at), byte_at(right, first)
+        if a != b:
+            return a > b
+        at += 1
+        first += 1
+    return at < stop
+
+
+@inlined
+def _begins(text, start, size, prefixes, first, last):
+    """Whether a string begins with a prefix."""
+    if last - first > size:
+        return False
+    while first < last:
+        if byte_at(text, start) != byte_at(prefixes, first):
+            return False
+        start += 1
+        first += 1
+    return True
 
 
 @inlined
@@ -78,43 +154,48 @@ def _number_code(value, keys, codes):
 
 
 @inlined
-def _hash(data, start, size, tag):
-    """The hash of ``dictionary.hash_strings``, word by word."""
+def _hash(data, bytes_, start, size, tag):
+    """The hash of ``dictionary.hash_strings``, word by word, of a string in the ``bytes_`` at an address."""
     state = (_SEED ^ (np.uint64(size) | np.uint64(tag) << _TAG_SHIFT)) * _MULTIPLIER
     state ^= state >> _SHIFT
-    position = np.uint64(start)
+    position = np.int64(start)
     for _ in range(size >> 3):
-        state = (state ^ _word(data, position)) * _MULTIPLIER
+        state = (state ^ word_at(data, position)) * _MULTIPLIER
         state ^= state >> _SHIFT
-        position += np.uint64(8)
+        position += 8
     rest = size & 7
     if rest:
-        state = (state ^ _tail(data, position, rest)) * _MULTIPLIER
+        state = (state ^ _tail(data, bytes_, position, rest)) * _MULTIPLIER
         state ^= state >> _SHIFT
     return state
 
 
 @inlined
-def _tail(data, at, rest):
-    """The last one to seven bytes of a string, padded with zeros to a word."""
-    if at + np.uint64(8) <= np.uint64(len(data)):
-        return _word(data, at) & ((np.uint64(1) << np.uint64(rest << 3)) - np.uint64(1))
+def _same(left, left_bytes, at, right, right_bytes, first, size):
+    """Whether two strings of one size are equal, that at ``at`` and that at ``first``."""
+    for _ in range(size >> 3):
+        if word_at(left, at) != word_at(right, first):
+            return False
+        at += 8
+        first += 8
+    rest = size & 7
+    return rest == 0 or _tail(left, left_bytes, at, rest) == _tail(right, right_bytes, first, rest)
+
+
+@inlined
+def _tail(data, bytes_, at, rest):
+    """The last one to seven bytes of a string, padded with zeros to a word. Reads within the bytes only."""
+    if at + 8 <= bytes_:
+        return _cut(word_at(data, at), rest)
+    if bytes_ >= 8:  # the word that ends with the bytes, moved down
+        return _cut(word_at(data, bytes_ - 8) >> np.uint64((at + 8 - bytes_) << 3), rest)
     word = np.uint64(0)
     for k in range(rest):
-        word |= np.uint64(data[at + np.uint64(k)]) << np.uint64(k << 3)
+        word |= np.uint64(byte_at(data, at + k)) << np.uint64(k << 3)
     return word
 
 
 @inlined
-def _word(data, at):
-    """Eight bytes, little-endian. The index is unsigned, so that the compiler makes one load of them."""
-    return (
-        np.uint64(data[at])
-        | np.uint64(data[at + np.uint64(1)]) << np.uint64(8)
-        | np.uint64(data[at + np.uint64(2)]) << np.uint64(16)
-        | np.uint64(data[at + np.uint64(3)]) << np.uint64(24)
-        | np.uint64(data[at + np.uint64(4)]) << np.uint64(32)
-        | np.uint64(data[at + np.uint64(5)]) << np.uint64(40)
-        | np.uint64(data[at + np.uint64(6)]) << np.uint64(48)
-        | np.uint64(data[at + np.uint64(7)]) << np.uint64(56)
-    )
+def _cut(word, rest):
+    """The lowest bytes of a word."""
+    return word & ((np.uint64(1) << np.uint64(rest << 3)) - np.uint64(1))

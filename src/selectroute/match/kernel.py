@@ -1,18 +1,38 @@
-"""The match kernel: codes in, runs of matching entries out, then their ordinals into one allocation."""
+"""The match kernel: codes in, runs of matching entries out, then their ordinals into one allocation.
+
+A block of rows goes through four stages, each a loop over plain arrays::
+
+    find    codes of the rows   → visits: the leaves of each row
+    narrow  groups of the leaves → spans: the entries of a group whose range holds
+    judge   residuals of a span  → held: which of its entries hold
+    join    spans and held       → runs of entries, each subscription once a row
+
+In a stage nothing depends on the row before, so that a processor has the cache misses of many rows at a time.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from selectroute.index import tables as t
-from selectroute.index.layout import PAIR_MULTIPLIER
+from selectroute.index.access_paths import CODE_MULTIPLIER
 from selectroute.match.compiled import compiled
+from selectroute.match.memory import address_of, copy
 from selectroute.match.program import judge
+from selectroute.match.ranges import FROM, NONE, exceeding, range_of, threshold
 
-_MULTIPLIER = np.uint64(PAIR_MULTIPLIER)
+_MULTIPLIER = np.uint64(CODE_MULTIPLIER)
 
 PROBES, FOUND, JUDGED = 0, 1, 2
 """The counters: keys looked up, leaves found, residuals judged."""
+
+BLOCK = 1024
+"""Rows that go through the stages together: what they visit stays in the cache, and they share what the calls
+cost.
+"""
+
+HELD = 1 << 20
+"""Entries with residuals that are judged together, except that a row is not divided."""
 
 
 @compiled
@@ -22,40 +42,145 @@ def collect(rows, tables, columns, stack, seen, counters):
     Returns ``runs`` int64[r, 2], slices of the entries in the order of the rows, and ``offsets`` int64[rows +
     1]: where the matches of each row begin.
     """
-    # All arrays are taken out of their tuples once, see `program`.
-    tuple_attributes, slot_first = tables.tuple_attributes, tables.slot_first
-    slot_codes, slot_leaf = tables.slot_codes, tables.slot_leaf
-    group_first, group_flags, group_attribute = tables.group_first, tables.group_flags, tables.group_attribute
-    entry_first, entry_bound, entry_residual = tables.entry_first, tables.entry_bound, tables.entry_residual
-    entry_ordinal, entry_reals = tables.entry_ordinal, columns.entry_reals
-    term_first, term_program, term_wanted = tables.term_first, tables.term_program, tables.term_wanted
-    step_first, steps, item_first, items = tables.step_first, tables.step, tables.item_first, tables.item
-    level_first, level_bytes = tables.level_first, tables.level_bytes
-    tags, codes, bits, reals = columns.tags, columns.codes, columns.bits, columns.reals
-    sizes, text, invalid_names = columns.sizes, columns.text, columns.invalid_names
-    stack_tags, stack_bits, stack_reals, stack_sizes = stack
-
     runs = np.empty((max(1024, rows), 2), np.int64)
     used = 0
-    held = np.empty(256, np.bool_)
     offsets = np.zeros(rows + 1, np.int64)
-    for row in range(rows):
-        total = 0
-        first_run = used
-        for number in range(-1, len(tuple_attributes)):
-            leaf = np.int64(0)  # the scan list
-            if number >= 0:
-                second_attribute = tuple_attributes[number, 1]
-                first = codes[tuple_attributes[number, 0], row]
-                second = codes[second_attribute, row] if second_attribute >= 0 else np.int32(0)
-                if first < 0 or second < 0:
-                    continue  # a value that no clause has
-                counters[PROBES] += 1
-                key = np.uint64(first) << np.uint64(32) | np.uint64(second)
-                leaf = _probe(key, slot_first[number], slot_first[number + 1], slot_codes, slot_leaf)
-                if leaf < 0:
+    visits = np.empty((2, 4 * BLOCK), np.int32)
+    leaves = np.empty(4 * BLOCK, np.int32)
+    firsts = np.empty(BLOCK + 1, np.int64)
+    spans = np.empty((4 * BLOCK, 4), np.int64)
+    held = np.empty(1024, np.bool_)
+    for block in range(0, rows, BLOCK):
+        stop = min(block + BLOCK, rows)
+        found = -1
+        while found < 0:
+            found = find(
+                block, stop, columns.codes, columns.anchors, tables.code_low, tables.code_first,
+                tables.code_leaf, tables.code_posting, tables.posting_attribute, tables.posting_filter,
+                tables.slot_first, tables.slot, columns.prefixed, tables.prefix_parent, tables.prefix_leaf,
+                visits, leaves, firsts, counters,
+            )  # fmt: skip
+            if found < 0:
+                visits = np.empty((2, 2 * visits.shape[1]), np.int32)
+                leaves = np.empty(visits.shape[1], np.int32)
+        row = block
+        while row < stop:
+            next_row, spanned, judged = narrow(
+                row, stop, block, leaves, firsts, columns.tags, columns.bits, columns.reals,
+                columns.invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
+                tables.entry_first, tables.entry_bound, tables.group_high, tables.high, spans,
+            )  # fmt: skip
+            if next_row == row:  # not even one
+                spans = np.empty((2 * len(spans), 4), np.int64)
+                continue
+            if judged > len(held):
+                held = np.empty(2 * judged, np.bool_)
+            if judged:
+                counters[JUDGED] += judge(
+                    spans, spanned, tables.entry_residual, tables.term_first, tables.term_program,
+                    tables.term_wanted, tables.step_first, tables.step, tables.item_first, tables.item,
+                    tables.level_first, tables.level_bytes, columns.tags, columns.codes, columns.bits,
+                    columns.sizes, columns.text, stack[0], stack[1], stack[2], stack[3], stack[4], held,
+                )  # fmt: skip
+            room = spanned + judged
+            if used + room > len(runs):
+                larger = np.empty((2 * len(runs) + room, 2), np.int64)
+                larger[:used] = runs[:used]
+                runs = larger
+            used = join(row, next_row, spans, spanned, held, tables.entry_ordinal, seen, runs, used, offsets)
+            row = next_row
+    return runs[:used], offsets
+
+
+@compiled
+def find(
+    block, stop, codes, anchors, code_low, code_first, code_leaf, code_posting, posting_attribute,
+    posting_filter, slot_first, slots, prefixed, prefix_parent, prefix_leaf, visits, leaves, firsts, counters,
+):  # fmt: skip
+    """The leaves of the rows from `block` to `stop`; ``firsts[r - block]`` is where those of row r begin.
+
+    Returns how many; -1 if there is no room for them.
+    """
+    room = len(leaves)
+    found = probes = 0
+    for number in range(len(anchors)):
+        attribute = anchors[number]
+        low, first = np.int64(code_low[attribute]), code_first[attribute]
+        many = code_first[attribute + 1] - first
+        for row in range(block, stop):
+            place = codes[attribute, row] - low
+            if place < 0 or place >= many:
+                continue  # a value that no clause has
+            place += first
+            leaf = code_leaf[place]
+            if leaf >= 0:
+                if found == room:
+                    return -1
+                probes += 1
+                visits[0, found], visits[1, found] = row - block, leaf
+                found += 1
+            for posting in range(code_posting[place], code_posting[place + 1]):
+                other = np.int64(codes[posting_attribute[posting], row])
+                if other < 0 or not posting_filter[posting] >> np.uint64(other & 63) & np.uint64(1):
                     continue
-                counters[FOUND] += 1
+                probes += 1
+                begin = slot_first[posting]
+                mask = slot_first[posting + 1] - begin - 1
+                at = np.int64((np.uint64(other) * _MULTIPLIER) >> np.uint64(16)) & mask
+                slot = slots[begin + at]
+                while slot >= 0 and slot & 0xFFFFFFFF != other:
+                    at = (at + 1) & mask
+                    slot = slots[begin + at]
+                if slot >= 0:
+                    if found == room:
+                        return -1
+                    visits[0, found], visits[1, found] = row - block, slot >> 32
+                    found += 1
+    for number in range(len(prefixed)):
+        for row in range(block, stop):
+            prefix = prefixed[number, row]
+            while prefix >= 0:
+                if found == room:
+                    return -1
+                probes += 1
+                visits[0, found], visits[1, found] = row - block, prefix_leaf[prefix]
+                found += 1
+                prefix = prefix_parent[prefix]
+    counters[PROBES] += probes
+    counters[FOUND] += found
+    # In the order of the rows, by counting.
+    firsts[:] = 0
+    for visit in range(found):
+        firsts[visits[0, visit]] += 1
+    total = 0
+    for row in range(len(firsts)):
+        total += firsts[row]
+        firsts[row] = total
+    for visit in range(found - 1, -1, -1):
+        row = visits[0, visit]
+        firsts[row] -= 1
+        leaves[firsts[row]] = visits[1, visit]
+    return found
+
+
+@compiled
+def narrow(
+    row, stop, block, leaves, firsts, tags, bits, reals, invalid_names, group_first, group_flags,
+    group_attribute, entry_first, entry_bound, group_high, high, spans,
+):  # fmt: skip
+    """The spans of the rows from `row` on: row, first entry, end, flags of the group.
+
+    Returns the row that is next, where the room for spans or `HELD` is used up or it is `stop`; how many
+    spans; and how many residuals there are to judge.
+    """
+    bounds, highs = address_of(entry_bound), address_of(high)
+    room, total = len(spans), len(entry_bound)
+    scan = 1 if group_first[1] > 0 else 0  # leaf 0 comes first, if it has something
+    spanned = judged = 0
+    while row < stop and judged < HELD:
+        spanned_before, judged_before = spanned, judged
+        for visit in range(firsts[row - block] - scan, firsts[row - block + 1]):
+            leaf = leaves[visit] if visit >= firsts[row - block] else np.int32(0)
             for group in range(group_first[leaf], group_first[leaf + 1]):
                 flags = np.int64(group_flags[group])
                 if flags & t.VALID_NAMES and invalid_names[row]:
@@ -63,134 +188,98 @@ def collect(rows, tables, columns, stack, seen, counters):
                 start, end = entry_first[group], entry_first[group + 1]
                 if flags & t.SORTED:
                     attribute = group_attribute[group]
-                    start, end = _range(
-                        flags, start, end, tags[attribute, row], bits[attribute, row], reals[attribute, row],
-                        entry_bound, entry_reals,
-                    )  # fmt: skip
+                    tag, value, real = tags[attribute, row], bits[attribute, row], reals[attribute, row]
+                    if flags & t.INTERVAL:
+                        enough, least = threshold(flags, tag, value, real)
+                        if enough == NONE:
+                            continue
+                        if enough == FROM:
+                            low, limit = range_of(flags, start, end, tag, value, real, bounds, total)
+                            at, limit = low - start, limit - start
+                            high_first = np.int64(group_high[group])
+                            while at < limit:
+                                at, after = exceeding(highs, high_first, end - start, at, limit, least)
+                                if at == after:
+                                    break
+                                if spanned == room:
+                                    return row, spanned_before, judged_before
+                                spans[spanned, 0], spans[spanned, 1] = row, start + at
+                                spans[spanned, 2], spans[spanned, 3] = start + after, flags
+                                spanned += 1
+                                if flags & t.RESIDUAL:
+                                    judged += 1 if flags & t.UNIFORM else after - at
+                                at = after
+                            continue
+                    start, end = range_of(flags, start, end, tag, value, real, bounds, total)
                     if start == end:
                         continue
-                each = flags & (t.RESIDUAL | t.REPEATED)
-                room = end - start if each else 1
-                if used + room > len(runs):
-                    runs = _larger(runs, used, room)
-                if not each:
-                    runs[used, 0], runs[used, 1] = start, end
-                    used += 1
-                    total += end - start
-                    continue
+                if spanned == room:
+                    return row, spanned_before, judged_before
+                spans[spanned, 0], spans[spanned, 1] = row, start
+                spans[spanned, 2], spans[spanned, 3] = end, flags
+                spanned += 1
                 if flags & t.RESIDUAL:
-                    if end - start > len(held):
-                        held = np.empty(2 * (end - start), np.bool_)
-                    counters[JUDGED] += judge(
-                        start, end, row, entry_residual, term_first, term_program, term_wanted, step_first,
-                        steps, item_first, items, level_first, level_bytes, tags, codes, bits, sizes, text,
-                        stack_tags, stack_bits, stack_reals, stack_sizes, held,
-                    )  # fmt: skip
-                for entry in range(start, end):
-                    if flags & t.RESIDUAL and not held[entry - start]:
-                        continue
-                    if flags & t.REPEATED and seen[entry_ordinal[entry]] == row + 1:
-                        continue
-                    if flags & t.REPEATED:
-                        seen[entry_ordinal[entry]] = row + 1
-                    total += 1
-                    if used > first_run and runs[used - 1, 1] == entry:
-                        runs[used - 1, 1] = entry + 1  # the run before ends here: extend it
-                    else:
-                        runs[used, 0], runs[used, 1] = entry, entry + 1
-                        used += 1
-        offsets[row + 1] = offsets[row] + total
-    return runs[:used], offsets
+                    judged += 1 if flags & t.UNIFORM else end - start
+        row += 1
+    return row, spanned, judged
 
 
 @compiled
-def _larger(runs, used, room):
-    """The runs so far, with space for `room` more and as many again."""
-    larger = np.empty((2 * len(runs) + room, 2), np.int64)
-    larger[:used] = runs[:used]
-    return larger
+def join(row, stop, spans, spanned, held, entry_ordinal, seen, runs, used, offsets):
+    """The runs of the rows from `row` to `stop`, behind those ``used`` before. Returns how many there are."""
+    span = judged = 0
+    total = offsets[row]
+    while row < stop:
+        first_run = used
+        while span < spanned and spans[span, 0] == row:
+            start, end, flags = spans[span, 1], spans[span, 2], spans[span, 3]
+            span += 1
+            if flags & t.UNIFORM:
+                judged += 1
+                if not held[judged - 1]:
+                    continue
+                flags ^= t.RESIDUAL
+            if not flags & (t.RESIDUAL | t.REPEATED):
+                runs[used, 0], runs[used, 1] = start, end
+                used += 1
+                total += end - start
+                continue
+            for entry in range(start, end):
+                if flags & t.RESIDUAL:
+                    judged += 1
+                    if not held[judged - 1]:
+                        continue
+                if flags & t.REPEATED:
+                    if seen[entry_ordinal[entry]] == row + 1:
+                        continue
+                    seen[entry_ordinal[entry]] = row + 1
+                total += 1
+                if used > first_run and runs[used - 1, 1] == entry:
+                    runs[used - 1, 1] = entry + 1  # the run before ends here: extend it
+                else:
+                    runs[used, 0], runs[used, 1] = entry, entry + 1
+                    used += 1
+        row += 1
+        offsets[row] = total
+    return used
 
 
-@compiled
-def emit(runs, offsets, entry_ordinal):
-    """Second pass: the ordinals of all runs, in order, int32[offsets[-1]]."""
-    ordinals = np.empty(offsets[-1], np.int32)
-    position = 0
-    for number in range(len(runs)):
-        for entry in range(runs[number, 0], runs[number, 1]):
-            ordinals[position] = entry_ordinal[entry]
-            position += 1
+def emit(runs: t.Array, offsets: t.Array, entry_ordinal: t.Array) -> t.Array:
+    """Second pass: the ordinals of all runs, in order, int32[offsets[-1]].
+
+    The memory comes from NumPy, and so in huge pages where the system has them: in small ones, which the
+    system clears one by one, a million matches took seven times as long.
+    """
+    ordinals = np.empty(int(offsets[-1]), np.int32)
+    _copy_runs(runs, entry_ordinal, ordinals)
     return ordinals
 
 
 @compiled
-def _probe(key, begin, end, slot_codes, slot_leaf):
-    """The leaf of a pair of codes in the table of one tuple, or -1."""
-    mask = np.uint64(end - begin - 1)
-    slot = key * _MULTIPLIER
-    slot = (slot ^ (slot >> np.uint64(32))) & mask
-    place = begin + np.int64(slot)
-    leaf = slot_leaf[place]
-    while leaf >= 0 and slot_codes[place] != key:
-        slot = (slot + np.uint64(1)) & mask
-        place = begin + np.int64(slot)
-        leaf = slot_leaf[place]
-    return np.int64(leaf)
-
-
-@compiled
-def _range(flags, start, end, tag, value, real, bounds, real_bounds):
-    """The slice of a sorted group whose ranges have the wanted truth for the row's value."""
-    wanted = flags & t.WANTED
-    if tag == t.NULL:
-        return start, start  # UNKNOWN
-    if tag < t.BYTE or tag > t.DOUBLE:
-        # Unlike types are FALSE, unless they make the whole selector false.
-        return (start, start) if wanted or flags & t.STRICT else (start, end)
-    operator = (flags >> t.OPERATOR_SHIFT) & 3
-    kind = (flags >> t.BOUND_SHIFT) & 3
-    suffix = operator < 2  # value < bound: the larger bounds hold
-    # Bounds below `middle` are less than the value, or not greater than it where the equal ones belong to
-    # them.
-    with_equal = operator == 0 or operator == 3
-    if tag < t.FLOAT and kind == t.BOUND_LONG:
-        middle = _search(value, start, end, with_equal, bounds)
-    else:
-        if tag < t.FLOAT:
-            real = np.float64(np.float32(value)) if kind == t.BOUND_FLOAT else np.float64(value)
-        if real != real:
-            return (start, start) if wanted else (start, end)  # NaN compares FALSE
-        if kind == t.BOUND_LONG:
-            middle = _search_promoted(real, start, end, with_equal, bounds, tag == t.FLOAT)
-        else:
-            middle = _search(real, start, end, with_equal, real_bounds)
-    if suffix == (wanted != 0):
-        return middle, end
-    return start, middle
-
-
-@compiled
-def _search(value, low, high, with_equal, bounds):
-    """The first bound from `low` on that is not less than the value (or, `with_equal`, greater than it)."""
-    while low < high:
-        middle = (low + high) >> 1
-        bound = bounds[middle]
-        if bound < value or (with_equal and bound == value):
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled
-def _search_promoted(value, low, high, with_equal, bounds, to_float):
-    """Long bounds against a double or float: promotion is monotonic, so the bounds stay in order."""
-    while low < high:
-        middle = (low + high) >> 1
-        whole = bounds[middle]
-        bound = np.float64(np.float32(whole)) if to_float else np.float64(whole)
-        if bound < value or (with_equal and bound == value):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+def _copy_runs(runs, source, target):
+    at = 0
+    for number in range(len(runs)):
+        start = runs[number, 0]
+        count = runs[number, 1] - start
+        copy(target, at, source, start, count)
+        at += count

@@ -20,25 +20,44 @@ FALSE, TRUE, UNKNOWN, VOID = 0, 1, 2, 3
 
 @compiled
 def judge(
-    start, end, row, entry_residual, term_first, term_program, term_wanted, step_first, steps,
-    item_first, items, level_first, level_bytes, lane_tags, lane_codes, lane_bits, lane_sizes, text,
-    tags, bits, reals, sizes, held,
+    spans, spanned, entry_residual, term_first, term_program, term_wanted, step_first, steps, item_first,
+    items, level_first, level_bytes, lane_tags, lane_codes, lane_bits, lane_sizes, text,
+    tags, bits, reals, sizes, memo, held,
 ):  # fmt: skip
-    """Judge the residuals of the entries from `start` to `end` on a row: ``held[i]`` says whether entry start
-    + i holds.
+    """Judge the residuals of all entries in spans (row, first, end, flags) that have them: ``held`` says of
+    one after the other whether it holds, of a uniform span once.
 
     A residual holds if every term has its wanted truth; UNKNOWN satisfies neither. ``tags`` to ``sizes`` are
-    the stack. Neighbours with one residual are judged once. Returns how many residuals were judged.
+    the stack. Neighbours with one residual are judged once, and so is a program that several entries have:
+    ``memo`` int64[programs] says in which row it was run last, and what came of it. Returns how many
+    residuals were judged.
     """
-    judged = 0
+    judged = entries = 0
+    span, row, entry, end = -1, np.int64(0), np.int64(-1), np.int64(0)
     before, holds = np.int32(-1), False
-    for entry in range(start, end):
+    while True:
+        entry += 1
+        while entry >= end:
+            span += 1
+            if span == spanned:
+                return judged
+            if spans[span, 3] & t.RESIDUAL:
+                row, entry, end = spans[span, 0], spans[span, 1], spans[span, 2]
+                end = entry + 1 if spans[span, 3] & t.UNIFORM else end
+                before = np.int32(-1)
         residual = entry_residual[entry]
         if residual != before:
             before, holds = residual, True
             judged += 1
             for term in range(term_first[residual], term_first[residual + 1]):
                 program = term_program[term]
+                wanted = term_wanted[term] & 1
+                shared = term_wanted[term] > 1
+                if shared and memo[program] >> 2 == row + 1:
+                    if memo[program] & 3 == wanted:
+                        continue
+                    holds = False
+                    break
                 top = -1
                 for number in range(step_first[program], step_first[program + 1]):
                     operation, attribute, argument = steps[number, 0], steps[number, 1], steps[number, 2]
@@ -163,12 +182,14 @@ def judge(
                                 truth = TRUE if found == (operation != t.NOT_LIKE) else FALSE
                         tags[top] = t.NULL if truth == UNKNOWN else t.VOID if truth == VOID else t.BOOLEAN
                         bits[top] = truth & 1
-                wanted = TRUE if term_wanted[term] else FALSE
-                if tags[top] != t.BOOLEAN or bits[top] != wanted:
+                truth = bits[top] if tags[top] == t.BOOLEAN else UNKNOWN
+                if shared:
+                    memo[program] = (row + 1) << 2 | truth
+                if truth != wanted:
                     holds = False
                     break
-        held[entry - start] = holds
-    return judged
+        held[entries] = holds
+        entries += 1
 
 
 @compiled

@@ -6,17 +6,23 @@ and Python. ``start_fanout`` is that as a stream with exactly-once output, ``mat
 path without a stream or output.
 
 Read `batches` first: one batch from pin to commit. Then `plan` (files → splits), `worker` with `readers` and
-`sinks` (what a task does), `pins` and `commits` (what survives a crash). This is the only folder that
-imports pyspark.
+`sinks` (what a task does), `pins` and `commits` (what survives a crash). A registry
+beyond one machine's memory is cut in partitions: `partition` says how. This is the only folder that imports
+pyspark.
 """
 
 from selectroute.spark.batches import BatchReport
 from selectroute.spark.binding import Binding, BindingError
 from selectroute.spark.java import JavaError
 from selectroute.spark.job import Job, JobError
+from selectroute.spark.output import OutputChoice, OutputError, explain_output, unpack
+from selectroute.spark.partition import PartitionedSnapshot
+from selectroute.spark.partition_publish import publish_partitions
+from selectroute.spark.partition_route import PartitionError
 from selectroute.spark.query import FanOut, check, start_fanout
 from selectroute.spark.route import deliveries, match_files, route
 from selectroute.spark.session import local_session
+from selectroute.spark.snapshots import distribute
 
 __all__ = [
     "BatchReport",
@@ -26,10 +32,18 @@ __all__ = [
     "JavaError",
     "Job",
     "JobError",
+    "OutputChoice",
+    "OutputError",
+    "PartitionError",
+    "PartitionedSnapshot",
     "check",
     "deliveries",
+    "distribute",
+    "explain_output",
     "local_session",
     "match_files",
+    "publish_partitions",
     "route",
     "start_fanout",
+    "unpack",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -27,6 +28,9 @@ from selectroute.selector.fields import PREFIX
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.binding import Bound, is_mixed
 
+if TYPE_CHECKING:
+    from selectroute.spark.partition import PartitionedSnapshot
+
 _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
     BooleanType: pa.bool_(),
     ByteType: pa.int8(),
@@ -45,16 +49,19 @@ _BODIES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.nu
 
 
 class ReadTypes:
-    """The types that the columns a snapshot reads can have."""
+    """The types that the columns a snapshot reads can have. ``no_bytes`` are those that can't be bytes."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot | PartitionedSnapshot) -> None:
+        if not isinstance(snapshot, Snapshot):
+            self.no_bytes = snapshot.no_bytes
+            return
         # Who converts between the names of a field takes its ids as bytes; who reads a property as it is
         # takes bytes where all the dialects that read it have byte strings.
-        self._no_bytes = {
+        self.no_bytes = frozenset(
             attribute.name
             for attribute in snapshot.attributes
             if not attribute.byte_strings and not attribute.name.startswith(PREFIX)
-        }
+        )
 
     def check(self, name: str, type_: pa.DataType) -> None:
         """Raise `ColumnTypeError` if the column that is read as ``name`` cannot have this type."""
@@ -65,10 +72,10 @@ class ReadTypes:
             if type_ not in _BODIES:
                 raise ColumnTypeError(name, type_, "the body is a string or binary")
         else:
-            check_column(name, type_, name not in self._no_bytes)
+            check_column(name, type_, name not in self.no_bytes)
 
 
-def check_types(snapshot: Snapshot, bound: Iterable[Bound]) -> None:
+def check_types(snapshot: Snapshot | PartitionedSnapshot, bound: Iterable[Bound]) -> None:
     """Make sure, before any job runs, that each bound column has a type that its identifier can have.
 
     Raises:

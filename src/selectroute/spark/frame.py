@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -31,9 +32,15 @@ from selectroute.spark.binding import (
 )
 from selectroute.spark.column_types import check_types
 
+if TYPE_CHECKING:
+    from selectroute.spark.partition import PartitionedSnapshot
+
 
 def read_columns(
-    schema: StructType, columns: Sequence[Column], snapshot: Snapshot, binding: Binding | None
+    schema: StructType,
+    columns: Sequence[Column],
+    snapshot: Snapshot | PartitionedSnapshot,
+    binding: Binding | None,
 ) -> list[tuple[str, Column]]:
     """Return the columns to match, with their identifiers; ``columns`` are those of `by_position`.
 
@@ -43,7 +50,7 @@ def read_columns(
     bound = bind(schema, snapshot.reads, binding)
     check_types(snapshot, bound)
     read = [(one.identifier, column_at(schema, columns, one.path)) for one in bound]
-    if snapshot.checks_names and INVALID_NAMES not in (one.identifier for one in bound):
+    if INVALID_NAMES in snapshot.reads and INVALID_NAMES not in (one.identifier for one in bound):
         read.append((INVALID_NAMES, _invalid_names(schema, columns, binding or BY_NAME)))
     return read
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from selectroute.index.errors import SnapshotError
-from selectroute.index.file_format import latest_revision, published_digest
+from selectroute.index.manifest import latest_revision, locked, published_digest
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark import durable
 from selectroute.spark.snapshots import SnapshotRef
@@ -44,6 +44,15 @@ def pin(batch: int, pins: Path, snapshots: Path, query: str) -> Pin:
         _check(pinned, snapshots)
         return pinned
     durable.make_folder(pins)
+    latest_revision(snapshots)  # raises where there is none
+    # Under the lock nobody removes the revision between its being the newest and its being leased.
+    with locked(snapshots):
+        pinned = _newest(batch, pins, snapshots, query)
+    durable.write_json(path, asdict(pinned))
+    return pinned
+
+
+def _newest(batch: int, pins: Path, snapshots: Path, query: str) -> Pin:
     previous = _previous(batch, pins)
     revision = latest_revision(snapshots)
     if previous is not None and revision < previous.revision:
@@ -55,9 +64,7 @@ def pin(batch: int, pins: Path, snapshots: Path, query: str) -> Pin:
         )
     # The lease first: from then on nobody removes the revision, and the digest is read of files that stay.
     lease(snapshots, query, revision)
-    pinned = Pin(batch, revision, published_digest(snapshots, revision))
-    durable.write_json(path, asdict(pinned))
-    return pinned
+    return Pin(batch, revision, published_digest(snapshots, revision))
 
 
 def lease(snapshots: Path, query: str, revision: int) -> None:

@@ -14,6 +14,9 @@ import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark import SparkFiles
+from pyspark.sql import SparkSession
+
 from selectroute.index.errors import SnapshotError
 from selectroute.index.file_format import publish, published_digest
 from selectroute.index.snapshot import Snapshot
@@ -27,6 +30,9 @@ class SnapshotRef:
     revision: int
     digest: str
 
+
+_SPARK_FILES = "spark-files:"
+"""Before the name of an archive that `distribute` sent: no folder of a file system."""
 
 _KEPT = 2
 """The newest revision and the one before, which a batch may still be routed against."""
@@ -44,7 +50,7 @@ def open_once(ref: SnapshotRef) -> Snapshot:
     """
     snapshot = _opened.get(ref)
     if snapshot is None:
-        snapshot = Snapshot.open(ref.folder, ref.revision)
+        snapshot = Snapshot.open(located(ref.folder), ref.revision)
         if snapshot.digest != ref.digest:
             raise SnapshotError(
                 f"revision {ref.revision} in {ref.folder} is not the one that was pinned: its digest is "
@@ -62,13 +68,44 @@ def refer(snapshot: Snapshot) -> SnapshotRef:
 
     That folder is on this machine and is removed when the process ends: a cluster needs a published snapshot.
     """
+    ref = _published.get(snapshot)
+    if ref is not None:
+        return ref
     if snapshot.folder is not None and snapshot.revision is not None and snapshot.digest:
         return SnapshotRef(str(Path(snapshot.folder).resolve()), snapshot.revision, snapshot.digest)
-    ref = _published.get(snapshot)
-    if ref is None:
-        folder = tempfile.mkdtemp(prefix="selectroute-snapshot-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        revision = publish(snapshot, folder)
-        ref = SnapshotRef(folder, revision, published_digest(folder, revision))
-        _published[snapshot] = ref
+    folder = temporary_folder()
+    revision = publish(snapshot, folder)
+    ref = SnapshotRef(folder, revision, published_digest(folder, revision))
+    _published[snapshot] = ref
     return ref
+
+
+def distribute(spark: SparkSession, snapshot: Snapshot) -> None:
+    """Send a snapshot to all executors with Spark's files, for clusters without a shared folder.
+
+    From now on `route`, `deliveries` and `match_files` of this snapshot object, in this session, have each
+    executor fetch it from the driver once, as an archive, and map its own copy. Spark keeps the copies until
+    the session ends: for revisions that come and go, a shared folder is the better place.
+    """
+    folder = temporary_folder()
+    revision = publish(snapshot, folder)
+    digest = published_digest(folder, revision)
+    # Spark unpacks an archive on each executor into a folder of the archive's name.
+    name = f"snapshot-{revision}-{digest[:16]}"
+    archive = shutil.make_archive(str(Path(temporary_folder()) / name), "zip", folder)
+    spark.sparkContext.addArchive(archive)
+    _published[snapshot] = SnapshotRef(f"{_SPARK_FILES}{name}.zip", revision, digest)
+
+
+def located(folder: str) -> str:
+    """Return where the folder of a reference is in this process: Spark's files have their own place in
+    each.
+    """
+    return SparkFiles.get(folder.removeprefix(_SPARK_FILES)) if folder.startswith(_SPARK_FILES) else folder
+
+
+def temporary_folder() -> str:
+    """Return a new folder of this machine that is removed when the process ends."""
+    folder = tempfile.mkdtemp(prefix="selectroute-snapshot-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

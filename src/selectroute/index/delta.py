@@ -1,0 +1,167 @@
+"""Changes to a snapshot: a small delta beside everything that is there, and tombstones for what is gone.
+
+::
+
+    ordinals     0 … 999,999      1,000,000 … 1,000,009     1,000,010
+    segments    ┌───────────────┬─────────────────────────┬────────────────────────┐
+                │ base          │ delta, removed 17, 4711 │ delta, removed 1,000,003│
+                └───────────────┴─────────────────────────┴────────────────────────┘
+
+Nothing that exists is touched. What is replaced or removed keeps its ordinal, which is of no subscription any
+more: ordinals of the base would otherwise shift, and the base would have to be written again for each change.
+
+invariant: an ordinal is removed once at most, by a segment behind its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from selectroute.index.build import build_snapshot
+from selectroute.index.collector import paused_collector
+from selectroute.index.errors import BuildError, DuplicateSubscriptionError, UnknownSubscriptionError
+from selectroute.index.index import KEEP, Index, _Keep
+from selectroute.index.segment import Segment
+from selectroute.index.snapshot import Snapshot
+from selectroute.index.subscription import EXTENDED
+from selectroute.index.tables import Array
+from selectroute.selector.selector import Selector
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """A new subscription, as `Index.add` has it."""
+
+    id: str
+    selector: Selector | str | None = None
+    topic: str | None = None
+    dialect: str = "jms"
+    extended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Another selector for a subscription, as `Index.replace` has it; without a topic it keeps the topic."""
+
+    id: str
+    selector: Selector | str | None
+    topic: str | _Keep | None = KEEP
+    dialect: str = "jms"
+    extended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """The end of a subscription."""
+
+    id: str
+
+
+Change = Add | Replace | Remove
+
+_MANY = 256
+"""Changes from which on their selectors are read by their shapes."""
+
+
+def changed(snapshot: Snapshot, changes: Iterable[Change], revision: int | None = None) -> Snapshot:
+    """See `Snapshot.changed`."""
+    changes = list(changes)
+    ids = [change.id for change in changes]
+    places = _places(snapshot, ids)
+    removed: list[int] = []
+    if len(changes) >= _MANY and len(set(ids)) == len(ids) and not any(map(_is_parsed, changes)):
+        delta = _built(snapshot, changes, places, removed)
+    else:
+        delta = _indexed(snapshot, changes, places, removed)
+    [segment] = delta.segments
+    return with_delta(snapshot, segment, delta.subscriptions, removed, revision)
+
+
+def _indexed(
+    snapshot: Snapshot, changes: list[Change], places: dict[str, int], removed: list[int]
+) -> Snapshot:
+    """The rows of a delta, one change after the other; what these take away is appended to `removed`."""
+    index = Index()
+    with paused_collector():
+        for change in changes:
+            before = places.pop(change.id, None)
+            if before is not None:
+                if isinstance(change, Add):
+                    raise DuplicateSubscriptionError(change.id)
+                removed.append(before)
+            if isinstance(change, Remove):
+                if before is None:
+                    index.remove(change.id)
+            elif isinstance(change, Add) or before is not None:
+                topic = _topic(snapshot, change, before)
+                index.add(change.id, change.selector, topic, dialect=change.dialect, extended=change.extended)
+            else:
+                index.replace(
+                    change.id, change.selector, change.topic, dialect=change.dialect, extended=change.extended
+                )
+        return index.freeze()
+
+
+def _built(snapshot: Snapshot, changes: list[Change], places: dict[str, int], removed: list[int]) -> Snapshot:
+    """As `_indexed`, for many changes of as many subscriptions."""
+    rows: list[tuple[str, str, str | None, str, str | None]] = []
+    for change in changes:
+        before = places.get(change.id)
+        if before is not None:
+            if isinstance(change, Add):
+                raise DuplicateSubscriptionError(change.id)
+            removed.append(before)
+        elif not isinstance(change, Add):
+            raise UnknownSubscriptionError(change.id)
+        if not isinstance(change, Remove):
+            text, topic = str(change.selector or ""), _topic(snapshot, change, before)
+            rows.append((change.id, text, topic, change.dialect, EXTENDED if change.extended else None))
+    names = ("id", "selector", "topic", "dialect", "seltype")
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    try:
+        return build_snapshot(
+            pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
+        )
+    except BuildError as error:
+        raise error.cause from None
+
+
+def _is_parsed(change: Change) -> bool:
+    """Whether it brings its selector parsed, possibly within other limits than the usual ones."""
+    return not isinstance(change, Remove) and isinstance(change.selector, Selector)
+
+
+def _topic(snapshot: Snapshot, change: Add | Replace, before: int | None) -> str | None:
+    if not isinstance(change.topic, _Keep):
+        return change.topic
+    topic: str | None = snapshot.subscriptions["topic"][before].as_py()
+    return topic
+
+
+def with_delta(
+    snapshot: Snapshot,
+    segment: Segment,
+    rows: pa.Table,
+    removed: Array | list[int],
+    revision: int | None = None,
+) -> Snapshot:
+    """A snapshot with one more segment, which takes out these ordinals; none if it would do nothing."""
+    tombstones = np.sort(np.array(removed, np.int32))
+    if not segment.rows and not len(tombstones):
+        return Snapshot(snapshot.segments, snapshot.subscriptions, revision)
+    subscriptions = pa.concat_tables([snapshot.subscriptions, rows.cast(snapshot.subscriptions.schema)])
+    if not np.array_equal(segment.removed, tombstones):
+        segment = replace(segment, removed=tombstones)
+    return Snapshot((*snapshot.segments, segment), subscriptions, revision)
+
+
+def _places(snapshot: Snapshot, ids: list[str]) -> dict[str, int]:
+    """The ordinals of those ids that have a subscription."""
+    found = snapshot.ids.find(ids)
+    if snapshot.dead is not None:
+        found[snapshot.dead[found] & (found >= 0)] = -1
+    return {id: ordinal for id, ordinal in zip(ids, found.tolist(), strict=True) if ordinal >= 0}

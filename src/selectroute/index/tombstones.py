@@ -1,0 +1,34 @@
+"""The invariants of tombstones: what a delta may take out of the segments before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from selectroute.index.snapshot import Snapshot
+
+
+def broken_tombstones(snapshot: Snapshot) -> Iterator[str]:
+    """A sentence for each invariant that does not hold. O(ordinals).
+
+    Whoever opened the file may trust none of this: an ordinal out of range would lead the kernel out of the
+    array of dead bits.
+    """
+    removed = [segment.removed for segment in snapshot.segments]
+    if not all(array.dtype == np.int32 for array in removed):
+        yield "tombstones are int32"
+    for array, first in zip(removed, snapshot.firsts.tolist(), strict=False):
+        if len(array) and not 0 <= array.min() <= array.max() < first:
+            yield "a segment removes ordinals before its own"
+            return
+        if not np.all(np.diff(array) > 0):
+            yield "tombstones ascend"
+    every = np.concatenate(removed)
+    if len(np.unique(every)) != len(every):
+        yield "an ordinal is removed once"
+    live = np.ones(snapshot.firsts[-1], np.bool_) if snapshot.dead is None else ~snapshot.dead
+    ids = snapshot.ids.to_arrow().filter(pa.array(live))
+    if len(ids.unique()) != len(ids):
+        yield "an id is one subscription's"

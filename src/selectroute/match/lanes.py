@@ -1,0 +1,130 @@
+"""A batch as the kernel sees it: its columns unpacked once for all segments, and encoded for each of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from selectroute.index import tables as t
+from selectroute.index.segment import Segment
+from selectroute.index.snapshot import Snapshot
+from selectroute.match.batch import Batch
+from selectroute.match.columns import Lane, TopicLevels, lane
+from selectroute.match.encode import encode, find_prefixes, hash_strings
+from selectroute.match.fields import field_lane
+from selectroute.selector.fields import PREFIX
+from selectroute.topics.levels import TOPIC, derivation
+
+
+class Columns(NamedTuple):
+    """The batch as the kernel sees it, one row of each array for each attribute of the segment."""
+
+    tags: t.Array  # int8[attributes, rows]
+    codes: t.Array  # int32[attributes, rows], of attributes with ``codes``
+    bits: t.Array  # int64[attributes, rows], of attributes with ``values``; of a string, its place in `text`
+    reals: t.Array  # float64, the same bits
+    sizes: t.Array  # int32[attributes, rows], of strings with ``values``
+    text: t.Array  # uint8, the bytes of all strings with ``values``
+    entry_reals: t.Array  # float64, the bits of ``entry_bound``
+    invalid_names: t.Array  # bool[rows], messages whose property names break a rule
+    prefixed: t.Array  # int32[n, rows], for each attribute with prefixes the longest of a value, or -1
+    anchors: t.Array  # int64[n], the attributes whose codes lead to leaves, where the batch has any
+
+
+class Lanes:
+    """The columns that a snapshot reads, unpacked once for all segments, and the text that their strings
+    share.
+    """
+
+    def __init__(self, snapshot: Snapshot, batch: Batch) -> None:
+        self.rows = batch.rows
+        self.lanes: dict[str, Lane] = {}
+        self.hashes: dict[str, t.Array] = {}
+        """Of each lane with codes the hashes of its strings."""
+        self.placed: dict[str, t.Array] = {}
+        """Of each lane with values its bits, where a string's place is one in `text`."""
+        topics: TopicLevels | None = None
+        texts: list[t.Array] = []
+        length = 0
+        for attribute in snapshot.attributes:
+            name = attribute.name
+            derived = derivation(name)
+            if derived is not None:
+                column = batch.column(TOPIC)
+                if column is None:
+                    continue
+                topics = topics or TopicLevels(column)
+                found = topics.lane(derived)
+            elif name.startswith(PREFIX) and name != TOPIC:
+                found = field_lane(name.removeprefix(PREFIX), batch)
+            else:
+                column = batch.column(name)
+                if column is None:
+                    continue
+                found = lane(name, column, attribute.byte_strings)
+            self.lanes[name] = found
+            if attribute.codes:
+                hashes = self.hashes[name] = np.empty(len(found.tags), np.uint64)
+                hash_strings(found.tags, found.bits, found.sizes, found.data, hashes)
+            if attribute.values:
+                self.placed[name] = found.bits
+                if len(found.data):
+                    if length:
+                        others = (found.tags != t.NULL) & (found.tags < t.STRING)
+                        moved = found.bits + length
+                        self.placed[name] = np.where(others, found.bits, moved) if others.any() else moved
+                    texts.append(found.data)
+                    length += len(found.data)
+        self.text = np.concatenate(texts) if length else np.zeros(0, np.uint8)
+
+    def columns(self, segment: Segment, invalid_names: t.Array) -> Columns:
+        """What a segment reads, encoded by its constants."""
+        rows, count = self.rows, len(segment.attributes)
+        tables = segment.tables
+        # All zeros is NULL, in tags and in codes. What no column fills is never touched, and costs no memory.
+        tags = np.zeros((count, rows), np.int8)
+        codes = np.zeros((count, rows), np.int32)
+        bits = np.zeros((count, rows), np.int64)
+        sizes = np.zeros((count, rows), np.int32)
+        present = np.zeros(count, np.bool_)
+        prefixed: list[t.Array] = []
+        for number, attribute in enumerate(segment.attributes):
+            found = self.lanes.get(attribute.name)
+            if found is None:
+                continue
+            present[number] = True
+            tags[number] = found.spread(found.tags)
+            if attribute.codes:
+                distinct = codes[number] if found.rows is None else np.empty(len(found.tags), np.int32)
+                hashes = self.hashes[attribute.name]
+                encode(number, found.tags, found.bits, found.sizes, hashes, found.data, tables, distinct)
+                if found.rows is not None:
+                    codes[number] = distinct[found.rows]
+            if tables.prefix_first[number + 1] > tables.prefix_first[number]:
+                longest = np.empty(len(found.tags), np.int32)
+                find_prefixes(
+                    found.tags, found.bits, found.sizes, found.data, tables.prefix_key, tables.prefix_parent,
+                    tables.prefix_byte_first, tables.prefix_bytes, tables.prefix_first[number],
+                    tables.prefix_first[number + 1], longest,
+                )  # fmt: skip
+                prefixed.append(found.spread(longest))
+            if attribute.values:
+                bits[number] = found.spread(self.placed[attribute.name])
+                sizes[number] = found.spread(found.sizes)
+        # Without a column all values are NULL, which is a key of few attributes.
+        keyed = np.diff(tables.code_first) > 0
+        anchors = np.flatnonzero(keyed & (present | (tables.code_low == t.CODE_NULL)))
+        reals = tables.entry_bound.view(np.float64)
+        return Columns(
+            tags=tags,
+            codes=codes,
+            bits=bits,
+            reals=bits.view(np.float64),
+            sizes=sizes,
+            text=self.text,
+            entry_reals=reals,
+            invalid_names=invalid_names,
+            prefixed=np.stack(prefixed) if prefixed else np.zeros((0, rows), np.int32),
+            anchors=anchors,
+        )

@@ -1,0 +1,103 @@
+"""Reads and copies of memory that are one instruction, or one call of the C library.
+
+Where an array is passed to a function, numba counts a reference, atomically, which costs more than a search
+in it. An address is a number and costs nothing; it is valid as long as its array, which the caller keeps.
+Nothing here checks bounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+_BYTE, _LONG = ir.IntType(8), ir.IntType(64)
+
+
+def _data(context: Any, builder: Any, type_: Any, array: Any) -> Any:
+    return context.make_array(type_)(context, builder, array).data
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def address_of(_context: Any, array: Any) -> Any:
+    """Where the elements of a contiguous array begin."""
+
+    def lower(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return builder.ptrtoint(_data(context, builder, signature.args[0], arguments[0]), _LONG)
+
+    return types.int64(array), lower
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def long_at(_context: Any, _address: Any, _index: Any) -> Any:
+    """Element ``index`` of the int64 array at an address."""
+
+    def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _LONG.as_pointer())
+        return builder.load(builder.gep(pointer, [arguments[1]]))
+
+    return types.int64(types.int64, types.int64), lower
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def real_at(_context: Any, _address: Any, _index: Any) -> Any:
+    """Element ``index`` of the float64 array at an address."""
+
+    def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], ir.DoubleType().as_pointer())
+        return builder.load(builder.gep(pointer, [arguments[1]]))
+
+    return types.float64(types.int64, types.int64), lower
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def bits_of_real(_context: Any, _real: Any) -> Any:
+    """The bits of a double, as a long."""
+
+    def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], _LONG)
+
+    return types.int64(types.float64), lower
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def word_at(_context: Any, _address: Any, _byte: Any) -> Any:
+    """The eight bytes from ``byte`` on as a number, uint64, the first byte the lowest."""
+
+    def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(builder.add(arguments[0], arguments[1]), _LONG.as_pointer())
+        return builder.load(pointer, align=1)
+
+    return types.uint64(types.int64, types.int64), lower
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def byte_at(_context: Any, _address: Any, _byte: Any) -> Any:
+    """One byte."""
+
+    def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(builder.add(arguments[0], arguments[1]), _BYTE.as_pointer()))
+
+    return types.uint8(types.int64, types.int64), lower
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy(_context: Any, target: Any, _at: Any, source: Any, _start: Any, _count: Any) -> Any:
+    """``target[at : at + count] = source[start : start + count]``, arrays of one type, as one memcpy.
+
+    A slice assignment asks first whether the arrays overlap, and a loop is no memcpy; both are slower on
+    short runs and on long ones.
+    """
+    signature = types.void(target, types.int64, source, types.int64, types.int64)
+
+    def lower(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        to, at, of, start, count = arguments
+        to_data = _data(context, builder, signature.args[0], to)
+        of_data = _data(context, builder, signature.args[2], of)
+        size = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
+        cgutils.raw_memcpy(builder, builder.gep(to_data, [at]), builder.gep(of_data, [start]), count, size)
+        return context.get_dummy_value()
+
+    return signature, lower

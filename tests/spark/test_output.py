@@ -1,0 +1,145 @@
+"""The forms of `route`'s output hold the same, and `auto` takes the cheaper one and says why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import functions as F
+
+import selectroute as sr
+from selectroute.spark import (
+    BindingError,
+    OutputError,
+    PartitionError,
+    deliveries,
+    explain_output,
+    route,
+    unpack,
+)
+from selectroute.spark.explode import TooManyMatchesError
+from selectroute.spark.output import PACKED_FROM, read, written
+
+LISTS = [[1, 2, 3], [], [7], [-1, 2**31 - 1], []]
+
+
+def flat(lists):
+    offsets = np.cumsum([0, *map(len, lists)]).astype(np.int64)
+    return offsets, np.array([one for each in lists for one in each], np.int32)
+
+
+@pytest.mark.parametrize("form", ["array", "packed"])
+@pytest.mark.parametrize("lists", [LISTS, [[]], []])
+def test_what_is_written_is_read_again(form, lists):
+    column = written(form, *flat(lists))
+    assert len(column) == len(lists)
+    offsets, ordinals = read(column)
+    assert (offsets.tolist(), ordinals.tolist()) == tuple(part.tolist() for part in flat(lists))
+
+
+@pytest.mark.parametrize("form", ["array", "packed"])
+def test_a_slice_and_nulls_are_read_as_they_stand(form):
+    column = written(form, *flat(LISTS)).slice(1, 3)
+    assert read(column)[1].tolist() == [7, -1, 2**31 - 1]
+    nulls = column.take(pa.array([0, None, 1, 2]))
+    offsets, ordinals = read(nulls)
+    assert (offsets.tolist(), ordinals.tolist()) == ([0, 0, 0, 1, 3], [7, -1, 2**31 - 1])
+
+
+def test_packed_ordinals_are_four_little_endian_bytes_each():
+    assert written("packed", *flat(LISTS)).to_pylist()[:3] == [b"\1\0\0\0\2\0\0\0\3\0\0\0", b"", b"\7\0\0\0"]
+
+
+def test_more_bytes_than_arrow_can_address_are_refused():
+    many = np.broadcast_to(np.int32(0), 2**29)
+    offsets = np.array([0, 2**29], np.int64)
+    with pytest.raises(TooManyMatchesError, match=r"lower spark\.sql\.execution\.arrow"):
+        written("packed", offsets, many)
+
+
+def index_of(*selectors):
+    index = sr.Index()
+    for number, selector in enumerate(selectors):
+        index.add(f"s{number}", selector)
+    return index
+
+
+def test_auto_takes_arrays_where_messages_have_few_subscriptions_and_packs_where_they_have_many():
+    few = index_of(*(f"JMSCorrelationID = 'ID:{n}'" for n in range(500))).freeze()
+    many = index_of(*(f"color = 'c{n % 5}' AND weight > {n}" for n in range(500))).freeze()
+    assert (explain_output(few).form, explain_output(many).form) == ("array", "packed")
+    assert explain_output(few).expected < 2
+    assert 40 < explain_output(many).expected < 60  # half of 100
+    sentence = str(explain_output(many))
+    assert sentence.startswith("packed: a message is expected to go to about")
+    assert f"at least the {PACKED_FROM}" in sentence
+    assert "fewer than" in str(explain_output(few))
+
+
+def test_what_has_no_equality_and_no_selector_counts_for_every_message():
+    ranges = index_of(*(f"weight > {n}" for n in range(100))).freeze()
+    assert explain_output(ranges).expected == pytest.approx(50)
+    everything = index_of(*[None] * 40).freeze()
+    assert explain_output(everything).expected == pytest.approx(40)
+    assert explain_output(sr.Index().freeze()).form == "array"
+
+
+def test_the_estimate_is_made_from_a_sample_and_scaled_to_the_registry():
+    large = index_of(*(f"color = 'c{n % 100}' AND weight > 1" for n in range(20_000))).freeze()
+    assert 80 < explain_output(large).expected < 125  # half of 200
+
+
+SELECTORS = [None, *(f"color = 'c{n % 3}' AND weight > {n}" for n in range(240))]
+
+
+@pytest.fixture(scope="module")
+def snapshot():
+    return index_of(*SELECTORS).freeze()
+
+
+def frame(spark):
+    rows = [(f"ID:{n}", f"c{n % 4}" if n % 5 else None, n) for n in range(250)]
+    return spark.createDataFrame(rows, "`@id` string, color string, weight int").repartition(3)
+
+
+def lists(df):
+    return sorted((row["@id"], row["subscriptions"]) for row in df.collect())
+
+
+@pytest.mark.spark
+def test_every_form_holds_the_same_subscriptions(spark, snapshot):
+    df = frame(spark)
+    arrays = lists(route(df, snapshot))
+    assert max(len(ordinals) for _, ordinals in arrays) > 50
+    for output in ("packed", "auto"):
+        packed = route(df, snapshot, output=output)
+        assert packed.schema["subscriptions"].dataType.simpleString() == "binary"
+        assert lists(packed.withColumn("subscriptions", unpack(F.col("subscriptions")))) == arrays
+    few = index_of("color = 'c1'").freeze()
+    assert route(df, few, output="auto").schema["subscriptions"].dataType.simpleString() == "array<int>"
+
+
+@pytest.mark.spark
+def test_deliveries_are_the_same_from_every_form(spark, snapshot):
+    df = frame(spark)
+
+    def delivered(routed):
+        return sorted((row.message_id, row.subscription) for row in deliveries(routed, snapshot).collect())
+
+    expected = delivered(df)
+    assert len(expected) > 1_000
+    for output in ("array", "packed", "auto"):
+        assert delivered(route(df, snapshot, output=output)) == expected
+
+
+@pytest.mark.spark
+def test_a_form_that_there_is_not_is_refused(spark, snapshot):
+    with pytest.raises(OutputError, match="array, packed or auto, not 'rows'"):
+        route(frame(spark), snapshot, output="rows")
+    with pytest.raises(PartitionError, match="gathered as arrays"):
+        route(frame(spark), snapshot, partitions=2, output="packed")
+    with pytest.raises(BindingError, match="not the array<int> that route adds"):
+        deliveries(frame(spark).withColumn("subscriptions", F.lit("text")), snapshot)
