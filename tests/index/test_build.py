@@ -129,6 +129,18 @@ def test_what_is_in_the_snapshot_is_what_index_and_freeze_make():
     assert len(ours) == 200
 
 
+def test_what_is_scanned_is_counted_by_what_each_selector_has():
+    patterns = ["abc%", "%abc", "_b%", "ab%", "%"]
+    selectors = [f"color LIKE '{pattern}'" for pattern in patterns * 2] + [
+        f"a <> {n} AND b <> 1" for n in range(3)
+    ]
+    snapshot = build_snapshot((f"s{number}", text, None) for number, text in enumerate(selectors))
+    assert snapshot.scanned == {
+        "it has no equality, only LIKE": 6,
+        "it has no equality, only ranges or <>": 3,
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "shape"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import NamedTuple
@@ -84,16 +85,14 @@ class Writer:
         self.coded.add(attribute)
         return self.dictionaries[attribute].add_column(keys)
 
-    def place(self, clause: Clause, found: Equalities, clauses: int, count: int = 1) -> Placed:
-        """Say where a clause is filed, or ``count`` clauses that differ in their constants only.
+    def place(self, clause: Clause, found: Equalities, clauses: int) -> Placed:
+        """Say where a clause is filed, and all that differ from it in their constants only.
 
         ``clauses`` is how many the subscription has.
         """
         path = self.plan.path(found, clauses)
         self.checks_names = self.checks_names or clause.valid_names
         filed = file_clause("", clause, found, path)
-        if path == SCAN and not has_prefix(filed.residual):
-            self.scanned[scan_reason(clause)] += count
         attributes = tuple(self.attribute(name) for name in path)
         flags = (t.REPEATED if clauses > 1 else 0) | (t.VALID_NAMES if clause.valid_names else 0)
         attribute, rest = 0, filed.residual
@@ -111,9 +110,15 @@ class Writer:
         shape = attribute << t.FLAG_BITS | flags
         return Placed(number, path, attributes, filed.keys, shape, ranged, high, rest)
 
+    def count_scanned(self, clause: Clause, placed: Placed, rest: Sequence[Literal], count: int = 1) -> None:
+        """Count clauses that every message visits; `rest` is what they leave to judge."""
+        if placed.path == SCAN and not has_prefix(rest):
+            self.scanned[scan_reason(clause)] += count
+
     def add(self, ordinal: int, clause: Clause, found: Equalities, clauses: int) -> None:
         """One entry for each combination of the clause's keys; a message finds at most one of them."""
         placed = self.place(clause, found, clauses)
+        self.count_scanned(clause, placed, placed.rest)
         key_codes = [
             [self.code(attribute, key) for key in keys]
             for attribute, keys in zip(placed.attributes, placed.keys, strict=True)

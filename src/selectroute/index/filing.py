@@ -60,8 +60,8 @@ def file_all(groups: Iterable[Group], singles: Iterable[tuple[int, Subscription]
     placed: list[tuple[_Filed, Placed, t.Array | int]] = []
     for one in filed:
         writer.byte_strings = dialect(one.group.dialect).byte_strings
-        place = writer.place(one.clause, one.found, one.clauses, len(one.group.ordinals))
-        placed.append((one, place, _residuals(writer, one.group, place.rest)))
+        place = writer.place(one.clause, one.found, one.clauses)
+        placed.append((one, place, _residuals(writer, one, place)))
     codes = keys.encode(writer, [(one, place) for one, place, _ in placed])
     for (one, place, residual), of_keys in zip(placed, codes, strict=True):
         for entries_ in _entries(one.group, place, residual, of_keys):
@@ -176,14 +176,14 @@ class _KeyColumns:
         raise AssertionError(f"a clause has no equality of {name}")
 
 
-def _residuals(writer: Writer, group: Group, rest: tuple[Literal, ...]) -> t.Array | int:
+def _residuals(writer: Writer, one: _Filed, place: Placed) -> t.Array | int:
     """The residual of each subscription of a group; one number where they have the same."""
-    if not rest:
-        return -1
+    group, rest = one.group, place.rest
     template = group.template
     slots = list(dict.fromkeys(slot for literal in rest for slot in template.slots_of(literal)))
     if not slots:
-        return writer.programs.residual(rest)
+        writer.count_scanned(one.clause, place, rest, len(group.ordinals))
+        return writer.programs.residual(rest) if rest else -1
     numbers: list[t.Array] = []
     for slot in slots:
         column = group.slots[slot.number]
@@ -196,13 +196,15 @@ def _residuals(writer: Writer, group: Group, rest: tuple[Literal, ...]) -> t.Arr
     new[0] = True
     for column in numbers:
         new[1:] |= np.diff(column[order]) != 0
-    first = order[new]
-    made = np.empty(len(first), np.int32)
-    for i, row in enumerate(first.tolist()):
+    starts = np.flatnonzero(new)
+    made = np.empty(len(starts), np.int32)
+    counts = np.diff(starts, append=len(order)).tolist()
+    for i, (row, count) in enumerate(zip(order[starts].tolist(), counts, strict=True)):
         literals = [
             template.filled(literal, [group.value(slot, row) for slot in template.slots_of(literal)])
             for literal in rest
         ]
+        writer.count_scanned(one.clause, place, literals, count)
         made[i] = writer.programs.residual(literals)
     result = np.empty(len(order), np.int32)
     result[order] = made[np.cumsum(new) - 1]
