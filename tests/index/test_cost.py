@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,6 +46,13 @@ def test_wishes_share_a_tuple_that_serves_both():
     both = [f"t = 't{n % 40}' AND c = 'c{n // 40}'" for n in range(800)]
     third = [f"t = 't{n % 40}' AND c = 'c{n // 40}' AND w = 'w{n}'" for n in range(20)]
     assert tuples(*both, *third) == {("c", "t"): 820}
+
+
+def test_tuples_that_a_message_rarely_meets_are_open_however_many_they_are():
+    pairs = list(combinations("abcdefghijklmnopqrst", 2))
+    values = [(pair, 20 * place + n) for place, pair in enumerate(pairs) for n in range(20)]
+    rare = [f"{p} = 'v{value % 100}' AND {q} = 'w{value % 100}'" for (p, q), value in values]
+    assert tuples(*rare) == dict.fromkeys(pairs, 20)
 
 
 def test_what_has_no_equality_is_scanned():

@@ -1,12 +1,13 @@
 """Which tuples of attributes a segment is filed under, chosen by what a message costs.
 
-Every tuple in use is a probe for each message, and every clause that a probe finds must be judged: more
-tuples divide better, fewer are probed faster. Clauses are *wishes*, many alike: the attributes that each
-requires to be equal. A wish filed under a tuple costs the clauses that a message finds there. How many these
-are is estimated from the constants: a message that carries an attribute has each key as often as the clauses
-have it, and it carries an attribute the rarer, the fewer clauses speak of it.
+A message meets a tuple where its value of the anchor is that of some clause there (see ``tables``); that is a
+probe, and every clause that a probe finds must be judged: more tuples divide better, fewer are met. Clauses
+are *wishes*, many alike: the attributes that each requires to be equal. A wish filed under a tuple costs the
+clauses that a message finds there. How many these are is estimated from the constants: a message that carries
+an attribute has each key as often as the clauses have it, and it carries an attribute the rarer, the fewer
+clauses speak of it.
 
-Choosing tuples is facility location: opening one costs a probe, a wish is served by the cheapest open one.
+Choosing tuples is facility location: opening one costs its probes, a wish is served by the cheapest open one.
 The greedy method opens what saves most until nothing saves; then what the later ones made superfluous is
 closed again. Both look at few options for each wish, so the time is in proportion to the wishes.
 """
@@ -14,7 +15,7 @@ closed again. Both look at few options for each wish, so the time is in proporti
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import combinations
 from math import prod, sqrt
@@ -26,11 +27,11 @@ from selectroute.index.plan import MAX_ENTRIES, MAX_KEYS, SCAN, Attributes, Stat
 Wish = tuple[tuple[str, int], ...]
 """The attributes that a clause can be filed under, sorted, with the number of its keys."""
 
-PROBE_NS: Final = 6.0
-"""A key of one attribute that is looked up: its share of the hash probe and of finding the code."""
+PROBE_NS: Final = 3.0
+"""For each attribute of a tuple that is met: reading its leaf, or the filter and perhaps the slots."""
 
-SKIP_NS: Final = 1.0
-"""A tuple that is not looked up, because the message does not carry its attributes."""
+SKIP_NS: Final = 0.02
+"""A tuple that is not met: no time, but its place in memory, which others then do not have in the cache."""
 
 JUDGE_NS: Final = 20.0
 """A clause that is found: a step of a binary search, or a residual to judge."""
@@ -55,6 +56,8 @@ class CostPlan:
         self._statistics = statistics
         self._clauses = max(1, sum(wishes.values()))
         self._paths: dict[Wish, Attributes] = {}
+        self._met: defaultdict[Attributes, float] = defaultdict(float)
+        """How many clauses of a tuple have the value that a message has of the anchor."""
         self.tuples: frozenset[Attributes] = frozenset(self._chosen(Counter(wishes)))
         """The tuples that are open."""
 
@@ -89,7 +92,7 @@ class CostPlan:
 
     def _opening(self, path: Attributes) -> float:
         """What a tuple costs by being open."""
-        return SKIP_NS + len(path) * PROBE_NS * prod(map(self._presence, path))
+        return SKIP_NS + len(path) * PROBE_NS * min(self._met[path], max(map(self._presence, path)))
 
     def _chosen(self, wishes: Counter[Wish]) -> set[Attributes]:
         served: dict[Wish, float] = {}
@@ -97,8 +100,10 @@ class CostPlan:
         for wish, count in wishes.most_common(MAX_WISHES):
             if wish:
                 served[wish] = count * JUDGE_NS * 2  # on the scan list nothing narrows down
-                for path, chance in self._options(wish).items():
+                options = self._options(wish)
+                for path, chance in options.items():
                     costs.setdefault(path, {})[wish] = count * chance * JUDGE_NS
+                    self._met[path] += count * min(options[name,] for name in path)
         # Opening a tuple saves the less the more others are open, so a saving that was once computed is a
         # bound: only the best one is looked at again.
         waiting = [(-self._saving(path, costs[path], served), path) for path in costs]

@@ -10,7 +10,7 @@ from selectroute.index import tables as t
 from selectroute.index.segment import Segment
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
-from selectroute.match.columns import Lane, TopicLevels, lane
+from selectroute.match.columns import Lane, TopicLevels, check_column, lane
 from selectroute.match.encode import encode, find_prefixes, hash_strings
 from selectroute.match.fields import field_lane
 from selectroute.selector.fields import PREFIX
@@ -34,7 +34,7 @@ class Columns(NamedTuple):
 
 class Lanes:
     """The columns that a snapshot reads, unpacked once for all segments, and the text that their strings
-    share.
+    share. Those that are NULL throughout, of many kinds of messages most, are left out.
     """
 
     def __init__(self, snapshot: Snapshot, batch: Batch) -> None:
@@ -61,6 +61,9 @@ class Lanes:
             else:
                 column = batch.column(name)
                 if column is None:
+                    continue
+                if column.null_count == self.rows:  # as good as none, but of a type that it may have
+                    check_column(name, column.type, attribute.byte_strings)
                     continue
                 found = lane(name, column, attribute.byte_strings)
             self.lanes[name] = found
@@ -111,7 +114,8 @@ class Lanes:
                 prefixed.append(found.spread(longest))
             if attribute.values:
                 bits[number] = found.spread(self.placed[attribute.name])
-                sizes[number] = found.spread(found.sizes)
+                if len(found.data):
+                    sizes[number] = found.spread(found.sizes)
         # Without a column all values are NULL, which is a key of few attributes.
         keyed = np.diff(tables.code_first) > 0
         anchors = np.flatnonzero(keyed & (present | (tables.code_low == t.CODE_NULL)))

@@ -1,13 +1,14 @@
 """LIKE on UTF-8, and the levels of a topic: what a string has to a pattern of symbols.
 
 A symbol of LIKE is a code point, one of LEVELS the number of a level; both have `ANY_ONE` and `ANY_MANY`.
-What stands between two `ANY_MANY`, a segment, is taken where it is found first: any later place would leave
-less text to what follows, and no more.
+What stands before the first `ANY_MANY` and after the last has its place at an end of the text, and is
+compared first. What stands between two, a segment, is taken where it is found first: any later place would
+leave less text to what follows, and no more.
 
-`like` looks for it greedily, which is fastest for the usual patterns. A segment that nearly matches
-everywhere (``%aaaaaaab%`` among many ``a``) would make it read the text once for each of its characters; so
-it counts what it matched in vain, and leaves such a text to `like_in_bits`. Both split what is no UTF-8 at
-the same places, and read no byte beyond its end.
+`like` looks for its first byte, eight bytes at a time, and compares the rest there, which is fastest for the
+usual patterns. A segment that nearly matches everywhere (``%aaaaaaab%`` among many ``a``) would make it read
+the text once for each of its characters; so it counts what it read in vain, and leaves what is left of such a
+text to `like_in_bits`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import numpy as np
 
 from selectroute.index import tables as t
 from selectroute.match.compiled import compiled
+from selectroute.match.memory import address_of
+from selectroute.match.utf8 import after, before, byte_of, code_point, first_of, size_of
 
-# How many symbols the greedy search may match in vain before the search in bits takes over: for each byte and
+# How many bytes the greedy search may read in vain before the search in bits takes over: for each byte and
 # symbol, as many as cost what the bits would; and as many more as cost what the other's arrays do.
 _VAIN_PER_BYTE, _VAIN_AT_LEAST = 8, 1 << 16
 
@@ -28,30 +31,63 @@ def like(text, start, end, symbols, first, last):
 
     O(bytes + symbols) for the usual patterns, O(bytes x symbols / 64) at worst.
     """
-    at, want = start, first
-    retry_at, retry_want = start, np.int64(-1)
-    patience = _VAIN_AT_LEAST + _VAIN_PER_BYTE * (end - start + last - first)
-    while at < end:
-        width = min(_width(text[at]), end - at)  # a column may hold what is no UTF-8
-        if want < last and symbols[want] == t.ANY_MANY:
+    verdict, start, end, first, last = _greedily(text, start, end, symbols, first, last)
+    return like_in_bits(text, start, end, symbols, first, last) if verdict < 0 else verdict == 1
+
+
+@compiled
+def _greedily(text, start, end, symbols, first, last):
+    """The verdict, 0 or 1; or -1 and what is left, bytes and symbols, where too much was read in vain."""
+    address = address_of(text)
+    low, high = np.int64(start), np.int64(end)
+    first, last = np.int64(first), np.int64(last)
+    while first < last and symbols[first] != t.ANY_MANY:
+        low = after(address, low, high, symbols[first])
+        if low < 0:
+            return 0, low, high, first, last
+        first += 1
+    if first == last:
+        return (1 if low == high else 0), low, high, first, last
+    while symbols[last - 1] != t.ANY_MANY:
+        high = before(address, low, high, symbols[last - 1])
+        if high < 0:
+            return 0, low, high, first, last
+        last -= 1
+
+    patience = _VAIN_AT_LEAST + _VAIN_PER_BYTE * (high - low + last - first)
+    while True:  # symbols[first] is ANY_MANY, and so is the last one
+        want, at = first + 1, low
+        # An ANY_ONE that a segment begins with may as well stand before it.
+        while want < last and symbols[want] == t.ANY_ONE:
+            at = after(address, at, high, t.ANY_ONE)
+            if at < 0:
+                return 0, low, high, first, last
             want += 1
-            if want == last:
-                return True
-            retry_at, retry_want = at, want
-        elif want < last and (symbols[want] == t.ANY_ONE or symbols[want] == _code_point(text, at, width)):
-            at += width
-            want += 1
-        elif retry_want >= 0:
-            patience -= want - retry_want
-            if patience < 0:
-                return like_in_bits(text, start, end, symbols, first, last)
-            retry_at = min(retry_at + _width(text[retry_at]), end)
-            at, want = retry_at, retry_want
-        else:
-            return False
-    while want < last and symbols[want] == t.ANY_MANY:
-        want += 1
-    return want == last
+        if want == last:
+            return 1, low, high, first, last
+        if symbols[want] != t.ANY_MANY:
+            begin, lead = want, byte_of(symbols[want], size_of(symbols[want]), 0)
+            place = at
+            while True:
+                place = first_of(address, place, high, lead)
+                if place < 0:
+                    return 0, low, high, first, last
+                want, at = begin, place
+                while symbols[want] != t.ANY_MANY:
+                    behind = after(address, at, high, symbols[want])
+                    if behind < 0:
+                        break
+                    at = behind
+                    want += 1
+                if symbols[want] == t.ANY_MANY:
+                    break
+                if at == high:
+                    return 0, low, high, first, last  # a later place has even less behind it
+                patience -= at - place
+                if patience < 0:
+                    return -1, low, high, first, last
+                place += 1
+        first, low = want, at
 
 
 @compiled
@@ -74,13 +110,13 @@ def like_in_bits(text, start, end, symbols, first, last):
         pattern[want - first] = number_of[symbol] if symbol >= 0 else symbol
 
     characters = np.empty(end - start, np.int32)
-    high, at = 0, start
+    address, high, at = address_of(text), 0, np.int64(start)
     while at < end:
-        width = min(_width(text[at]), end - at)
-        point = _code_point(text, at, width)
-        characters[high] = number_of[point] if point <= highest else 0
+        behind = after(address, at, end, t.ANY_ONE)
+        point = code_point(address, at, behind)
+        characters[high] = number_of[point] if 0 <= point <= highest else 0
         high += 1
-        at += width
+        at = behind
 
     # What stands before the first ANY_MANY and after the last has its place at an end of the text.
     low, head, tail = 0, 0, len(pattern)
@@ -97,14 +133,14 @@ def like_in_bits(text, start, end, symbols, first, last):
 
     masks = np.zeros(numbers, np.int32)
     while head < tail:
-        after = head
-        while pattern[after] != t.ANY_MANY:
-            after += 1
-        if after > head:
-            low = _end_of_first(characters, low, high, pattern[head:after], masks)
+        stop = head
+        while pattern[stop] != t.ANY_MANY:
+            stop += 1
+        if stop > head:
+            low = _end_of_first(characters, low, high, pattern[head:stop], masks)
             if low < 0:
                 return False
-        head = after + 1
+        head = stop + 1
     return True
 
 
@@ -212,23 +248,3 @@ def _is_level(text, start, stop, level, level_first, level_bytes):
         if text[start + k] != level_bytes[first + k]:
             return False
     return True
-
-
-@compiled
-def _width(lead):
-    """Bytes of the UTF-8 sequence that begins with `lead`."""
-    if lead < 0x80:
-        return 1
-    if lead < 0xE0:
-        return 2
-    return 3 if lead < 0xF0 else 4
-
-
-@compiled
-def _code_point(text, at, width):
-    if width == 1:
-        return np.int32(text[at])
-    point = np.int32(text[at]) & (0x7F >> width)
-    for k in range(1, width):
-        point = point << 6 | (np.int32(text[at + k]) & 0x3F)
-    return point
