@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench import report
 from bench.definition import NAMES, sizes
@@ -46,12 +47,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report.update_readme(_recorded())
         return 0
     described = machine(given.cores)
+    whole = given.full and not given.only and not given.rules
     choice = Choice(not given.full, given.cores, given.only, given.rules)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="selectroute-bench-") as scratch:
         tour = Tour(choice, sizes(), Path(scratch))
+
+        def keep(done: int, of: int) -> None:
+            """A run that is ended early leaves what it has measured."""
+            if source_digest() == described["source"]:
+                _record(tour, {**described, "skipped": tour.skipped, "sizes": [done, of]})
+
         try:
-            tour.run()
+            tour.run(keep if whole else lambda done, of: None)
         except WrongCountError as error:
             print(f"bench: {error}", file=sys.stderr)
             return 1
@@ -61,12 +69,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if source_digest() != described["source"]:
         print("bench: sources changed while they were measured: these figures are no record", file=sys.stderr)
         return 1
-    if given.full and not given.only and not given.rules:
-        RECORD.mkdir(exist_ok=True)
-        write_csv(RECORD / "samples.csv", tour.samples)
-        (RECORD / "machine.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+    if whole:
         report.update_readme(_recorded())
     return 0
+
+
+def _record(tour: Tour, described: dict[str, Any]) -> None:
+    RECORD.mkdir(exist_ok=True)
+    write_csv(RECORD / "samples.csv", tour.samples)
+    (RECORD / "machine.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
 
 def _recorded() -> str:

@@ -187,9 +187,11 @@ def _line(cells: list[str]) -> str:
 def _machine(machine: dict[str, Any]) -> str:
     named = [name for name in ("python", *PARTS, "java") if machine.get(name)]
     parts = ", ".join(f"{name} {machine[name]}" for name in named)
+    done, of = machine.get("sizes", (1, 1))
+    ended = f"the run was ended after {done} of {of} sizes; " if done < of else ""
     return (
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} "
         f"GiB, {machine['system']}; {parts}; load average at the start {machine['load_average_at_start']}; "
-        f"sources {machine['source'][:12]}. "
+        f"{ended}sources {machine['source'][:12]}. "
         "Raw: [`record/samples.csv`](record/samples.csv), [`record/machine.json`](record/machine.json)."
     )

@@ -49,8 +49,11 @@ class Tour:
         self._spark: Any = None
         self._files: list[Path] = []
 
-    def run(self) -> None:
-        """Measure everything. Raises `WrongCountError` at the first wrong count."""
+    def run(self, finished: Callable[[int, int], None] = lambda done, of: None) -> None:
+        """Measure everything; ``finished`` is called after each size with how many are done, and of how many.
+
+        Raises `WrongCountError` at the first wrong count.
+        """
         named = bool(self._choice.rules)
         # What is imported at the first use is not the first size's to pay for.
         build(partial(WORKLOADS["Z"].texts, 1), self._scratch / "warm")
@@ -62,6 +65,7 @@ class Tour:
                 self._texts(size, chosen)
             elif chosen:
                 self._size(size, chosen)
+            finished(place, len(self._sizes))
 
     def _texts(self, size: Size, chosen: list[Benchmark]) -> None:
         """What is measured of a size whose rules are texts: nothing is built of them."""

@@ -1,0 +1,23 @@
+"""A run tells what it has finished, so that one that is ended early leaves a record."""
+
+from __future__ import annotations
+
+from bench import report
+from bench.definition import sizes
+from bench.measure import machine
+from bench.tour import Choice, Tour
+
+
+def test_each_finished_size_is_told(tmp_path):
+    told = []
+    tour = Tour(Choice(True, 1, ["parse"], [1_000]), sizes(), tmp_path)
+    tour.run(lambda done, of: told.append((done, of, len(tour.samples))))
+    assert [done for done, _, _ in told] == list(range(1, told[-1][1] + 1))
+    assert told[-1][2] == len(tour.samples) > 0
+
+
+def test_a_record_says_that_its_run_was_ended():
+    described = machine(1)
+    assert "ended after" not in report.render([], described)
+    assert "ended after" not in report.render([], {**described, "sizes": [34, 34]})
+    assert "the run was ended after 12 of 34 sizes" in report.render([], {**described, "sizes": [12, 34]})
