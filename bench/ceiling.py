@@ -77,7 +77,8 @@ class Ceiling:
         pairs = rules.type[order] << 32 | rules.color[order]
         keys, starts = np.unique(pairs, return_index=True)
         self._pairs = _Table(made, keys.astype(np.uint64))
-        self._types, self._colors = _Table(made, _words("t", TYPES)), _Table(made, _words("c", COLORS))
+        types = max(TYPES, int(rules.type.max()) + 1)  # G has more of them the more rules there are
+        self._types, self._colors = _Table(made, _words("t", types)), _Table(made, _words("c", COLORS))
         self._starts = np.append(starts, len(order)).astype(np.int32)
         self._bounds = rules.weight[order].astype(np.int32)
         self._ids = order.astype(np.int32)

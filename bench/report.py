@@ -189,6 +189,8 @@ def _machine(machine: dict[str, Any]) -> str:
     parts = ", ".join(f"{name} {machine[name]}" for name in named)
     done, of = machine.get("sizes", (1, 1))
     ended = f"the run was ended after {done} of {of} sizes; " if done < of else ""
+    if "runs" in machine:
+        ended = f"in {machine['runs']} runs, each benchmark of a size in one of them; "
     return (
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} "
         f"GiB, {machine['system']}; {parts}; load average at the start {machine['load_average_at_start']}; "

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bench import growth
 from bench.ceiling import Ceiling, CeilingEngine, library
 from bench.definition import sizes
 from bench.engine import SkippedError
@@ -69,3 +70,11 @@ def test_a_compiler_that_fails_is_no_crash(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", shutil.which("false"))
     with pytest.raises(SkippedError, match="failed"):
         library(tmp_path / "fails")
+
+
+@needs_compiler
+def test_all_types_that_rules_have_are_looked_up(compiled):
+    count = 200_000  # 2,000 types, where Z and U have 1,000
+    sent, batch = growth.messages(count, 500)
+    found = CeilingEngine("c", Ceiling(compiled, growth.rules(count)), [batch], 500)
+    assert found.judge() == Oracle(growth.rules(count)).expected(sent)
