@@ -8,6 +8,7 @@ rare shapes and those where more than the shape decides, is read one by one, as 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -22,13 +23,16 @@ from selectroute.index.collector import paused_collector
 from selectroute.index.errors import BuildError, DuplicateSubscriptionError, InvalidIdError
 from selectroute.index.filing import file_all
 from selectroute.index.group import Group, literals
+from selectroute.index.index import Index
 from selectroute.index.shapes import Shape, selector_shapes, topic_shapes
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.subscription import EXTENDED, NONE, STANDARD, Subscription, prepare
+from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, Subscription, prepare
 from selectroute.index.template import template_of
 from selectroute.selector.dialect import DEFAULT_DIALECT
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.limits import DEFAULT_LIMITS
+from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED
+from selectroute.selector.selector import Selector
+from selectroute.topics.filter import MAX_LENGTH
 
 COLUMNS: Final = {
     name: pa.string() for name in ("id", "destination", "topic", "selector", "dialect", "seltype")
@@ -38,8 +42,6 @@ COLUMNS: Final = {
 FEW: Final = 24
 """Selectors of one shape that are faster read one by one (measured: a shape costs what 20 selectors do)."""
 
-_MAX_TOPIC: Final = 10_240
-_ID: Final = r"\A[A-Za-z0-9._-]{1,128}\z"
 _NO_TOPIC: Final = "\x05"
 
 
@@ -65,6 +67,23 @@ def build_snapshot(
         subscriptions = _table_of(subscriptions)
     with paused_collector():
         return _Build(_normal(subscriptions), progress).snapshot(revision)
+
+
+def rebuilt(rows: pa.Table, revision: int | None = None) -> Snapshot:
+    """A snapshot of subscriptions that were accepted before, under whatever limits; row i has ordinal i."""
+    try:
+        return build_snapshot(rows, revision)
+    except BuildError:
+        # A selector that was registered with other limits than the usual ones, which allowed it then.
+        index = Index()
+        for one in rows.to_pylist():
+            id, text, topic, name = one["id"], one["selector"], one["topic"], one["dialect"]
+            if one["seltype"] == EXTENDED:
+                index.add(id, text, topic, dialect=name, extended=True)
+            else:
+                index.add(id, Selector(text, name, limits=UNLIMITED), topic)
+        made = index.freeze(revision)
+        return replace(made, subscriptions=rows.cast(made.subscriptions.schema))
 
 
 def _table_of(triples: Iterable[tuple[str, str | None, str | None]]) -> pa.Table:
@@ -116,7 +135,7 @@ class _Build:
 
     def _check_ids(self) -> None:
         ids = self._table["id"].chunk(0)
-        valid = pc.fill_null(pc.match_substring_regex(ids, pattern=_ID), False)
+        valid = pc.fill_null(pc.match_substring_regex(ids, pattern=rf"\A{ID}\z"), False)
         if valid.false_count:
             row = valid.index(False).as_py()
             self._refuse(row, InvalidIdError(ids[row].as_py() or ""))
@@ -139,7 +158,7 @@ class _Build:
         # What lengths are refused is for the reader of single subscriptions to say.
         long = pc.or_(
             pc.greater(pc.utf8_length(selectors), DEFAULT_LIMITS.length),
-            pc.greater(pc.fill_null(pc.utf8_length(topics), 0), _MAX_TOPIC),
+            pc.greater(pc.fill_null(pc.utf8_length(topics), 0), MAX_LENGTH),
         )
         alone = pc.or_(extended, long).to_numpy(zero_copy_only=False)
         shapes = pc.binary_join_element_wise(

@@ -16,7 +16,7 @@ from selectroute.index import tables as t
 from selectroute.index.cost import CostPlan, Wish, wish_of
 from selectroute.index.entries import Placed, Writer
 from selectroute.index.group import Group
-from selectroute.index.layout import Entries
+from selectroute.index.layout import Entries, changes
 from selectroute.index.plan import Statistics
 from selectroute.index.ranges import bound_of
 from selectroute.index.subscription import Subscription
@@ -192,18 +192,13 @@ def _residuals(writer: Writer, one: _Filed, place: Placed) -> t.Array | int:
         else:
             numbers.append(np.unique(column, return_inverse=True)[1])
     order = np.lexsort(numbers)
-    new = np.zeros(len(order), np.bool_)
-    new[0] = True
-    for column in numbers:
-        new[1:] |= np.diff(column[order]) != 0
+    new = changes(*(column[order] for column in numbers))
     starts = np.flatnonzero(new)
     made = np.empty(len(starts), np.int32)
     counts = np.diff(starts, append=len(order)).tolist()
     for i, (row, count) in enumerate(zip(order[starts].tolist(), counts, strict=True)):
-        literals = [
-            template.filled(literal, [group.value(slot, row) for slot in template.slots_of(literal)])
-            for literal in rest
-        ]
+        values = {slot.number: group.value(slot.number, row) for slot in slots}
+        literals = [template.filled(literal, values) for literal in rest]
         writer.count_scanned(one.clause, place, literals, count)
         made[i] = writer.programs.residual(literals)
     result = np.empty(len(order), np.int32)

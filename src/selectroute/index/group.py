@@ -23,16 +23,13 @@ class Group:
     ordinals: t.Array
     slots: list[pa.Array | t.Array]  # strings; or int64, float64
 
-    def value(self, slot: Slot, row: int) -> Value:
-        """The literal of one subscription, as a constant."""
-        column = self.slots[slot.number]
+    def value(self, number: int, row: int) -> Value:
+        """The literal of one subscription in a slot, without its sign."""
+        column = self.slots[number]
         if isinstance(column, pa.Array):
             text: str = column[row].as_py()
             return text
-        sign = -1 if slot.negated else 1
-        return (
-            Long(int(column[row]) * sign) if column.dtype == np.int64 else Double(float(column[row]) * sign)
-        )
+        return Long(int(column[row])) if column.dtype == np.int64 else Double(float(column[row]))
 
     def numbers(self, slot: Slot) -> t.Array:
         """The literals of a slot of numbers, with their signs."""

@@ -62,8 +62,8 @@ def lay_out(entries: Entries, tuples: Sequence[Sequence[int]], others: Mapping[s
     )  # fmt: skip
     tuple_, codes, shape = entries.tuple_[order], entries.codes[order], entries.shape[order]
     residual = entries.residual[order]
-    new_leaf = _changes(tuple_, codes)
-    new_group = new_leaf | _changes(shape, common[order])
+    new_leaf = changes(tuple_, codes)
+    new_group = new_leaf | changes(shape, common[order])
     leaf_starts, group_starts = np.flatnonzero(new_leaf), np.flatnonzero(new_group)
     groups_before = np.searchsorted(group_starts, leaf_starts)
     # Leaf 0 is the scan list, with or without entries: tuple 0 sorts first where it has any.
@@ -135,7 +135,7 @@ def _common_residuals(entries: Entries) -> t.Array:
     rows = np.flatnonzero(entries.residual >= 0)
     columns = [entries.residual[rows], entries.shape[rows], entries.codes[rows], entries.tuple_[rows]]
     order = np.lexsort(columns)
-    run = np.cumsum(_changes(*(column[order] for column in columns))) - 1
+    run = np.cumsum(changes(*(column[order] for column in columns))) - 1
     many = np.bincount(run, minlength=1)[run] >= COMMON
     common[rows[order[many]]] = columns[0][order[many]]
     return common
@@ -158,7 +158,7 @@ def _shared(residual: t.Array, others: Mapping[str, t.Array]) -> t.Array:
     return shared
 
 
-def _changes(*columns: t.Array) -> t.Array:
+def changes(*columns: t.Array) -> t.Array:
     """True where a row differs from the row before, and at the first."""
     result = np.zeros(len(columns[0]), np.bool_)
     result[:1] = True

@@ -21,15 +21,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from selectroute.index.build import build_snapshot
+from selectroute.index.build import rebuilt
 from selectroute.index.delta import with_delta
-from selectroute.index.errors import BuildError
-from selectroute.index.index import Index
 from selectroute.index.segment import Segment
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.subscription import EXTENDED
-from selectroute.selector.limits import UNLIMITED
-from selectroute.selector.selector import Selector
 
 RATIO = 2
 MOST_SEGMENTS = 8
@@ -81,7 +76,7 @@ def merged_part(snapshot: Snapshot, first: int) -> Part:
     rows = snapshot.subscriptions.slice(start)
     if snapshot.dead is not None:
         rows = rows.filter(pa.array(~snapshot.dead[start:]))
-    made = _built(rows)
+    made = rebuilt(rows)
     [segment] = made.segments
     removed = np.concatenate([segment.removed for segment in snapshot.segments[first:]])
     return replace(segment, removed=np.sort(removed[removed < start])), made.subscriptions
@@ -118,26 +113,6 @@ def rolled_in(then: Snapshot, first: int, part: Part, now: Snapshot) -> Snapshot
         rows = now.subscriptions.slice(now.firsts[number], segment.rows)
         result = with_delta(result, segment, rows, moved)
     return result
-
-
-def _built(rows: pa.Table) -> Snapshot:
-    """Subscriptions that were accepted before, as a snapshot; row i has ordinal i."""
-    if not rows.num_rows:
-        return Index().freeze()
-    try:
-        return build_snapshot(rows)
-    except BuildError:
-        # A selector that was registered with other limits than the usual ones, which allowed it then.
-        index = Index()
-        for one in rows.to_pylist():
-            id, text, topic, name = one["id"], one["selector"], one["topic"], one["dialect"]
-            if one["seltype"] == EXTENDED:
-                index.add(id, text, topic, dialect=name, extended=True)
-            else:
-                selector = Selector(text, name, limits=UNLIMITED) if text else None
-                index.add(id, selector, topic, dialect=name)
-        made = index.freeze()
-        return replace(made, subscriptions=rows.cast(made.subscriptions.schema))
 
 
 def main(folder: str, revision: str, first: str) -> None:

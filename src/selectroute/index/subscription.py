@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,8 +17,10 @@ from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError
 from selectroute.selector.selector import Selector
 from selectroute.topics.filter import TopicFilter
 
-MAX_ID = 128
-_ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+ID: Final = "[A-Za-z0-9._-]{1,128}"
+"""What an id looks like, for the regular expressions of Python and of Arrow."""
+
+_ID = re.compile(ID)
 
 NONE: Final = "NONE"
 STANDARD: Final = "STANDARD"
@@ -49,7 +52,7 @@ def prepare(
 ) -> Subscription:
     """Check a subscription, or raise what `Index.add` raises. O(size of the selector)."""
     name = selector.dialect if isinstance(selector, Selector) else dialect_name
-    if not 0 < len(subscription) <= MAX_ID or not _ID_CHARACTERS.issuperset(subscription):
+    if not _ID.fullmatch(subscription):
         raise InvalidIdError(subscription)
     rules = dialect_named(name)
     clauses: tuple[Clause, ...] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -37,31 +37,26 @@ class Template:
     clauses: tuple[Clause, ...]
     _slots: dict[Value, Slot]
 
-    def slot(self, constant: object) -> Slot | None:
-        """The slot that a constant of a clause is the sample of; None of one that all selectors share."""
-        return self._slots.get(constant)  # type: ignore[call-overload,no-any-return]
-
     def slots_of(self, literal: Literal) -> tuple[Slot, ...]:
-        """The slots that a literal reads, in the order in which `filled` takes their values."""
+        """The slots that a literal reads."""
         return tuple(slot for one in _constants(literal) if (slot := self._slots.get(one)) is not None)
 
     def clauses_of(self, values: Sequence[Value]) -> tuple[Clause, ...]:
         """The clauses of the selector with these literals, one for each slot."""
         return tuple(
-            Clause(tuple(self._of(literal, values) for literal in clause.literals), clause.valid_names)
+            Clause(tuple(self.filled(literal, values) for literal in clause.literals), clause.valid_names)
             for clause in self.clauses
         )
 
-    def _of(self, literal: Literal, values: Sequence[Value]) -> Literal:
-        slots = self.slots_of(literal)
-        return (
-            self.filled(literal, [_signed(values[slot.number], slot) for slot in slots]) if slots else literal
-        )
-
-    def filled(self, literal: Literal, values: Sequence[Value]) -> Literal:
-        """The literal with these values in place of the samples, one for each of `slots_of`."""
-        given = iter(values)
-        own = [next(given) if one in self._slots else one for one in _constants(literal)]
+    def filled(self, literal: Literal, values: Sequence[Value] | Mapping[int, Value]) -> Literal:
+        """The literal with the literals of a text, by the numbers of their slots, in place of the samples."""
+        slots = [self._slots.get(one) for one in _constants(literal)]
+        if not any(slots):
+            return literal
+        own = [
+            one if slot is None else _signed(values[slot.number], slot)
+            for one, slot in zip(_constants(literal), slots, strict=True)
+        ]
         predicate = literal.predicate
         match predicate:
             case Test(name=name, op=op, dialect=dialect):

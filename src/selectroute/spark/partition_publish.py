@@ -19,10 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from selectroute.clauses.access import Key, equalities
-from selectroute.index.build import build_snapshot
-from selectroute.index.errors import BuildError, SnapshotError
+from selectroute.index.build import rebuilt
+from selectroute.index.errors import SnapshotError
 from selectroute.index.file_format import publish, published_digest
-from selectroute.index.index import Index
 from selectroute.index.plan import Attributes, Plan, Statistics
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, Subscription, prepare
@@ -223,24 +222,10 @@ class _Addresses:
 def _publish_part(table: pa.Table, ordinals: Ordinals, folder: Path, revision: int) -> dict[str, Any]:
     rows = table.take(pa.array(ordinals))
     rows = rows.set_column(rows.schema.get_field_index("id"), "id", pa.array(ordinals).cast(pa.string()))
-    try:
-        part = build_snapshot(rows, revision)
-    except BuildError:  # a selector was accepted under larger limits
-        part = _one_by_one(rows, revision)
+    part = rebuilt(rows, revision)
     publish(part, folder)
     digest = published_digest(folder, revision)
     return {"revision": revision, "digest": digest, "rows": len(part), "bytes": part.nbytes}
-
-
-def _one_by_one(rows: pa.Table, revision: int) -> Snapshot:
-    index = Index()
-    for row in rows.to_pylist():
-        if row["seltype"] == EXTENDED:
-            index.add(row["id"], row["selector"], row["topic"], dialect=row["dialect"], extended=True)
-        else:
-            selector = Selector(row["selector"], row["dialect"], limits=UNLIMITED)
-            index.add(row["id"], selector, row["topic"])
-    return index.freeze(revision)
 
 
 def _bitmap(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
