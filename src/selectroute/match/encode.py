@@ -31,6 +31,47 @@ def hash_strings(tags, starts, sizes, data, hashes):
             hashes[i] = _hash(address, len(data), starts[i], sizes[i], tags[i])
 
 
+TRIAL = 8192
+"""After so many rows it shows whether a column has strings that come again."""
+
+
+@compiled
+def number_strings(tags, starts, sizes, hashes, data, numbers):
+    """Number the distinct strings of a lane from 0, and write each row's number into `numbers`; of what is no
+    string it is 0. Returns how many there are, or -1 if hardly any comes twice.
+    """
+    slots_of = 4
+    while slots_of < 2 * len(tags):
+        slots_of *= 2
+    mask = np.uint64(slots_of - 1)
+    slots = np.full(slots_of, -1, np.int32)
+    first_row = np.empty(len(tags), np.int32)
+    address = address_of(data)
+    count = 0
+    for i in range(len(tags)):
+        if i == TRIAL and 4 * count > 3 * TRIAL:
+            return -1
+        numbers[i] = 0
+        if tags[i] != t.STRING:
+            continue
+        at = hashes[i] & mask
+        while slots[at] >= 0:
+            row = first_row[slots[at]]
+            if (
+                hashes[row] == hashes[i]
+                and sizes[row] == sizes[i]
+                and _same(address, len(data), starts[i], address, len(data), starts[row], sizes[i])
+            ):
+                break
+            at = (at + _ONE) & mask
+        if slots[at] < 0:
+            slots[at] = count
+            first_row[count] = i
+            count += 1
+        numbers[i] = slots[at]
+    return count
+
+
 @compiled
 def encode(attribute, tags, bits, sizes, hashes, data, tables, codes):
     """Write the code of each entry of a lane into `codes`."""

@@ -1,8 +1,9 @@
 """The match kernel: codes in, runs of matching entries out, then their ordinals into one allocation.
 
-A block of rows goes through four stages, each a loop over plain arrays::
+A block of rows goes through five stages, each a loop over plain arrays::
 
     find    codes of the rows   → visits: the leaves of each row
+    scan    the scan list       → accepted: spans of it whose residuals hold, column by column
     narrow  groups of the leaves → spans: the entries of a group whose range holds
     judge   residuals of a span  → held: which of its entries hold
     join    spans and held       → runs of entries, each subscription once a row
@@ -17,9 +18,11 @@ import numpy as np
 from selectroute.index import tables as t
 from selectroute.index.access_paths import CODE_MULTIPLIER
 from selectroute.match.compiled import compiled
-from selectroute.match.memory import address_of, copy
+from selectroute.match.memory import copy
+from selectroute.match.narrow import narrow
 from selectroute.match.program import judge
-from selectroute.match.ranges import FROM, NONE, exceeding, range_of, threshold
+from selectroute.match.scan import by_row, scan, words_of
+from selectroute.match.verdicts import FEWEST_ROWS
 
 _MULTIPLIER = np.uint64(CODE_MULTIPLIER)
 
@@ -32,15 +35,16 @@ cost.
 """
 
 HELD = 1 << 20
-"""Entries with residuals that are judged together, except that a row is not divided."""
+"""Entries with residuals that are judged row by row together, except that a row is not divided."""
 
 
 @compiled
-def collect(rows, tables, columns, stack, seen, counters):
+def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, counters):
     """First pass: the runs of matching entries.
 
     Returns ``runs`` int64[r, 2], slices of the entries in the order of the rows, and ``offsets`` int64[rows +
-    1]: where the matches of each row begin.
+    1]: where the matches of each row begin. ``terms`` and ``shared_terms`` are `Segment.scan_terms`,
+    ``single`` is `single_terms`.
     """
     runs = np.empty((max(1024, rows), 2), np.int64)
     used = 0
@@ -50,8 +54,18 @@ def collect(rows, tables, columns, stack, seen, counters):
     firsts = np.empty(BLOCK + 1, np.int64)
     spans = np.empty((4 * BLOCK, 4), np.int64)
     held = np.empty(1024, np.bool_)
-    for block in range(0, rows, BLOCK):
-        stop = min(block + BLOCK, rows)
+    # What is judged column by column: nothing in a batch of a few rows.
+    by_column = len(terms) > 0 and rows >= FEWEST_ROWS
+    words = words_of(shared_terms) if by_column else 1
+    known = np.empty((shared_terms if by_column else 0, words), np.uint64)
+    shared = (known, np.empty_like(known), np.full(len(known), -1, np.int64))
+    accepted = np.empty((1024 if by_column else 0, 4), np.int64)
+    order = np.empty(0, np.int32)
+    accepted_first, nobody = np.zeros(BLOCK + 1, np.int64), np.zeros(BLOCK + 1, np.int64)
+    apart = t.RESIDUAL if by_column else 0
+    size = min(BLOCK, words << 6) if by_column else BLOCK
+    for block in range(0, rows, size):
+        stop = min(block + size, rows)
         found = -1
         while found < 0:
             found = find(
@@ -63,12 +77,20 @@ def collect(rows, tables, columns, stack, seen, counters):
             if found < 0:
                 visits = np.empty((2, 2 * visits.shape[1]), np.int32)
                 leaves = np.empty(visits.shape[1], np.int32)
+        if by_column:
+            accepted, total, spans, judged = scan(
+                block, stop, tables, columns, terms, stack, single[0], single[1], single[2], shared, leaves,
+                nobody, spans, accepted,
+            )  # fmt: skip
+            order = by_row(accepted, total, block, accepted_first, order)
+            counters[JUDGED] += judged
         row = block
         while row < stop:
             next_row, spanned, judged = narrow(
                 row, stop, block, leaves, firsts, columns.tags, columns.bits, columns.reals,
                 columns.invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
-                tables.entry_first, tables.entry_bound, tables.group_high, tables.high, spans,
+                tables.entry_first, tables.entry_bound, tables.group_high, tables.high, 0,
+                tables.group_first[1], apart, accepted, order, accepted_first, HELD, spans,
             )  # fmt: skip
             if next_row == row:  # not even one
                 spans = np.empty((2 * len(spans), 4), np.int64)
@@ -80,7 +102,8 @@ def collect(rows, tables, columns, stack, seen, counters):
                     spans, spanned, tables.entry_residual, tables.term_first, tables.term_program,
                     tables.term_wanted, tables.step_first, tables.step, tables.item_first, tables.item,
                     tables.level_first, tables.level_bytes, columns.tags, columns.codes, columns.bits,
-                    columns.sizes, columns.text, stack[0], stack[1], stack[2], stack[3], stack[4], held,
+                    columns.sizes, columns.text, columns.strings, columns.patterns,
+                    columns.pattern, columns.cells, stack[0], stack[1], stack[2], stack[3], stack[4], held,
                 )  # fmt: skip
             room = spanned + judged
             if used + room > len(runs):
@@ -161,67 +184,6 @@ def find(
         firsts[row] -= 1
         leaves[firsts[row]] = visits[1, visit]
     return found
-
-
-@compiled
-def narrow(
-    row, stop, block, leaves, firsts, tags, bits, reals, invalid_names, group_first, group_flags,
-    group_attribute, entry_first, entry_bound, group_high, high, spans,
-):  # fmt: skip
-    """The spans of the rows from `row` on: row, first entry, end, flags of the group.
-
-    Returns the row that is next, where the room for spans or `HELD` is used up or it is `stop`; how many
-    spans; and how many residuals there are to judge.
-    """
-    bounds, highs = address_of(entry_bound), address_of(high)
-    room, total = len(spans), len(entry_bound)
-    scan = 1 if group_first[1] > 0 else 0  # leaf 0 comes first, if it has something
-    spanned = judged = 0
-    while row < stop and judged < HELD:
-        spanned_before, judged_before = spanned, judged
-        for visit in range(firsts[row - block] - scan, firsts[row - block + 1]):
-            leaf = leaves[visit] if visit >= firsts[row - block] else np.int32(0)
-            for group in range(group_first[leaf], group_first[leaf + 1]):
-                flags = np.int64(group_flags[group])
-                if flags & t.VALID_NAMES and invalid_names[row]:
-                    continue
-                start, end = entry_first[group], entry_first[group + 1]
-                if flags & t.SORTED:
-                    attribute = group_attribute[group]
-                    tag, value, real = tags[attribute, row], bits[attribute, row], reals[attribute, row]
-                    if flags & t.INTERVAL:
-                        enough, least = threshold(flags, tag, value, real)
-                        if enough == NONE:
-                            continue
-                        if enough == FROM:
-                            low, limit = range_of(flags, start, end, tag, value, real, bounds, total)
-                            at, limit = low - start, limit - start
-                            high_first = np.int64(group_high[group])
-                            while at < limit:
-                                at, after = exceeding(highs, high_first, end - start, at, limit, least)
-                                if at == after:
-                                    break
-                                if spanned == room:
-                                    return row, spanned_before, judged_before
-                                spans[spanned, 0], spans[spanned, 1] = row, start + at
-                                spans[spanned, 2], spans[spanned, 3] = start + after, flags
-                                spanned += 1
-                                if flags & t.RESIDUAL:
-                                    judged += 1 if flags & t.UNIFORM else after - at
-                                at = after
-                            continue
-                    start, end = range_of(flags, start, end, tag, value, real, bounds, total)
-                    if start == end:
-                        continue
-                if spanned == room:
-                    return row, spanned_before, judged_before
-                spans[spanned, 0], spans[spanned, 1] = row, start
-                spans[spanned, 2], spans[spanned, 3] = end, flags
-                spanned += 1
-                if flags & t.RESIDUAL:
-                    judged += 1 if flags & t.UNIFORM else end - start
-        row += 1
-    return row, spanned, judged
 
 
 @compiled

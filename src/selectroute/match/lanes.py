@@ -13,6 +13,14 @@ from selectroute.match.batch import Batch
 from selectroute.match.columns import Lane, TopicLevels, check_column, lane
 from selectroute.match.encode import encode, find_prefixes, hash_strings
 from selectroute.match.fields import field_lane
+from selectroute.match.verdicts import (
+    FEWEST_ROWS,
+    Strings,
+    Verdicts,
+    distinct_strings,
+    no_verdicts,
+    verdicts_of,
+)
 from selectroute.selector.fields import PREFIX
 from selectroute.topics.levels import TOPIC, derivation
 
@@ -30,6 +38,10 @@ class Columns(NamedTuple):
     invalid_names: t.Array  # bool[rows], messages whose property names break a rule
     prefixed: t.Array  # int32[n, rows], for each attribute with prefixes the longest of a value, or -1
     anchors: t.Array  # int64[n], the attributes whose codes lead to leaves, where the batch has any
+    strings: t.Array  # these and the next are `Verdicts`
+    patterns: t.Array
+    pattern: t.Array
+    cells: t.Array
 
 
 class Lanes:
@@ -44,6 +56,8 @@ class Lanes:
         """Of each lane with codes the hashes of its strings."""
         self.placed: dict[str, t.Array] = {}
         """Of each lane with values its bits, where a string's place is one in `text`."""
+        self.strings: dict[str, Strings | None] = {}
+        """Of lanes that LIKE reads the distinct strings."""
         topics: TopicLevels | None = None
         texts: list[t.Array] = []
         length = 0
@@ -120,6 +134,7 @@ class Lanes:
         keyed = np.diff(tables.code_first) > 0
         anchors = np.flatnonzero(keyed & (present | (tables.code_low == t.CODE_NULL)))
         reals = tables.entry_bound.view(np.float64)
+        verdicts = self._verdicts(segment)
         return Columns(
             tags=tags,
             codes=codes,
@@ -131,4 +146,30 @@ class Lanes:
             invalid_names=invalid_names,
             prefixed=np.stack(prefixed) if prefixed else np.zeros((0, rows), np.int32),
             anchors=anchors,
+            strings=verdicts.strings,
+            patterns=verdicts.patterns,
+            pattern=verdicts.pattern,
+            cells=verdicts.cells,
         )
+
+    def _verdicts(self, segment: Segment) -> Verdicts:
+        """Room for what LIKE says of the strings that come again."""
+        if self.rows < FEWEST_ROWS:
+            return no_verdicts(segment)
+        found = {
+            number: self._strings(segment.attributes[number].name) for number in segment.crowded_patterns
+        }
+        known = {number: strings for number, strings in found.items() if strings is not None}
+        return verdicts_of(segment, known, self.rows) if known else no_verdicts(segment)
+
+    def _strings(self, name: str) -> Strings | None:
+        found = self.lanes.get(name)
+        if found is None:
+            return None
+        if name not in self.strings:
+            hashes = self.hashes.get(name)
+            if hashes is None:
+                hashes = self.hashes[name] = np.empty(len(found.tags), np.uint64)
+                hash_strings(found.tags, found.bits, found.sizes, found.data, hashes)
+            self.strings[name] = distinct_strings(found, hashes)
+        return self.strings[name]

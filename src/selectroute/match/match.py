@@ -82,7 +82,9 @@ def _runs(segment: Segment, columns: Columns) -> tuple[t.Array, t.Array, t.Array
     stack = (np.zeros(depth, np.int8), bits, bits.view(np.float64), np.zeros(depth, np.int32), memo)
     counters = np.zeros(3, np.int64)
     rows = len(columns.invalid_names)
-    runs, offsets = collect(rows, segment.tables, columns, stack, seen, counters)
+    runs, offsets = collect(
+        rows, segment.tables, columns, *segment.scan_terms, segment.single_terms, stack, seen, counters
+    )
     return runs, offsets, counters
 
 

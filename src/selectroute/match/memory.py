@@ -84,6 +84,16 @@ def byte_at(_context: Any, _address: Any, _byte: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def trailing_zeros(_context: Any, _word: Any) -> Any:
+    """How many zeros stand below the lowest bit of a word that is not zero, as int64."""
+
+    def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), lower
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def copy(_context: Any, target: Any, _at: Any, source: Any, _start: Any, _count: Any) -> Any:
     """``target[at : at + count] = source[start : start + count]``, arrays of one type, as one memcpy.
 

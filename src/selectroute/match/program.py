@@ -21,16 +21,16 @@ FALSE, TRUE, UNKNOWN, VOID = 0, 1, 2, 3
 @compiled
 def judge(
     spans, spanned, entry_residual, term_first, term_program, term_wanted, step_first, steps, item_first,
-    items, level_first, level_bytes, lane_tags, lane_codes, lane_bits, lane_sizes, text,
-    tags, bits, reals, sizes, memo, held,
+    items, level_first, level_bytes, lane_tags, lane_codes, lane_bits, lane_sizes, text, strings,
+    patterns, pattern, cells, tags, bits, reals, sizes, memo, held,
 ):  # fmt: skip
     """Judge the residuals of all entries in spans (row, first, end, flags) that have them: ``held`` says of
     one after the other whether it holds, of a uniform span once.
 
     A residual holds if every term has its wanted truth; UNKNOWN satisfies neither. ``tags`` to ``sizes`` are
     the stack. Neighbours with one residual are judged once, and so is a program that several entries have:
-    ``memo`` int64[programs] says in which row it was run last, and what came of it. Returns how many
-    residuals were judged.
+    ``memo`` int64[programs] says in which row it was run last, and what came of it; ``strings`` to ``cells``
+    are `Verdicts`. Returns how many residuals were judged.
     """
     judged = entries = 0
     span, row, entry, end = -1, np.int64(0), np.int64(-1), np.int64(0)
@@ -178,7 +178,20 @@ def judge(
                                         text, begin, stop, items, first, last, level_first, level_bytes
                                     )
                                 else:
-                                    found = like(text, begin, stop, items, first, last)
+                                    cell = np.int64(-1)
+                                    if patterns[attribute, 2] and pattern[number] < patterns[attribute, 2]:
+                                        cell = (
+                                            patterns[attribute, 0]
+                                            + pattern[number] * patterns[attribute, 1]
+                                            + strings[attribute, row]
+                                        )
+                                    known = cells[cell >> 2] >> ((cell & 3) << 1) & 3 if cell >= 0 else 0
+                                    if known:
+                                        found = known == 3
+                                    else:
+                                        found = like(text, begin, stop, items, first, last)
+                                        if cell >= 0:
+                                            cells[cell >> 2] |= (3 if found else 2) << ((cell & 3) << 1)
                                 truth = TRUE if found == (operation != t.NOT_LIKE) else FALSE
                         tags[top] = t.NULL if truth == UNKNOWN else t.VOID if truth == VOID else t.BOOLEAN
                         bits[top] = truth & 1
@@ -204,7 +217,7 @@ def _promoted(left, right):
 
 
 @compiled
-def _real(tag, bits, real, kind):
+def promoted_real(tag, bits, real, kind):
     """A number as the double, or the float held in a double, that it is promoted to."""
     if tag == t.FLOAT or tag == t.DOUBLE:
         return real
@@ -228,7 +241,7 @@ def _arithmetic(operation, mode, left, a, left_real, right, b, right_real):
         return t.NULL, 0, 0.0
     kind = _promoted(left, right)
     if kind >= t.FLOAT:
-        x, y = _real(left, a, left_real, kind), _real(right, b, right_real, kind)
+        x, y = promoted_real(left, a, left_real, kind), promoted_real(right, b, right_real, kind)
         if operation == t.ADD:
             result = x + y
         elif operation == t.SUBTRACT:
@@ -288,7 +301,7 @@ def _compare(operation, mode, left, a, left_real, right, b, right_real):
             return unlike
         kind = _promoted(left, right)
         if kind >= t.FLOAT:
-            x, y = _real(left, a, left_real, kind), _real(right, b, right_real, kind)
+            x, y = promoted_real(left, a, left_real, kind), promoted_real(right, b, right_real, kind)
             return _ordered(operation, x < y, x == y, x > y)
         return _ordered(operation, a < b, a == b, a > b)
     if left != right or operation > t.UNEQUAL:

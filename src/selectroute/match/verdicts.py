@@ -1,0 +1,74 @@
+"""What LIKE says of each distinct string of a batch, so that it is asked once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from selectroute.index import tables as t
+from selectroute.index.segment import Segment
+from selectroute.match.columns import Lane
+from selectroute.match.encode import number_strings
+
+FEWEST_ROWS = 16
+"""Batches of fewer rows are judged row by row."""
+
+MOST_CELLS = 1 << 28
+"""Patterns times strings of a segment that are remembered, at most: 64 MiB, of which those cost memory that
+are asked. Further patterns are judged each time.
+"""
+
+
+class Verdicts(NamedTuple):
+    """The verdicts of a segment's patterns on a batch's strings, in cells of two bits: 0 not asked, 2 no, 3
+    yes. The cell of a pattern and a string is ``first + pattern * strings + string``, by their numbers.
+    """
+
+    strings: t.Array  # int32[attributes, rows], which of the distinct strings of its column a row has
+    patterns: t.Array  # int64[attributes, 3]: first, strings, and how many patterns have cells
+    pattern: t.Array  # int32[steps], of LIKE the number of its pattern, see `Segment.like_patterns`
+    cells: t.Array  # uint8, four cells each
+
+
+class Strings(NamedTuple):
+    """The distinct strings of a column: which a row has, int32[rows], and how many there are."""
+
+    numbers: t.Array
+    count: int
+
+
+def distinct_strings(lane: Lane, hashes: t.Array) -> Strings | None:
+    """Number the strings of a column; None if hardly any comes twice. ``hashes`` are those of `encode`."""
+    if lane.rows is not None:
+        numbers, count = lane.rows.astype(np.int32), len(lane.tags)
+    else:
+        numbers = np.empty(len(lane.tags), np.int32)
+        count = number_strings(lane.tags, lane.bits, lane.sizes, hashes, lane.data, numbers)
+    return Strings(numbers, count) if count >= 0 and 4 * count <= 3 * len(numbers) else None
+
+
+def no_verdicts(segment: Segment) -> Verdicts:
+    """Nothing is remembered."""
+    patterns = np.zeros((len(segment.attributes), 3), np.int64)
+    return Verdicts(_NO_STRINGS, patterns, _NO_PATTERN, _NO_CELLS)
+
+
+_NO_STRINGS, _NO_PATTERN = np.zeros((0, 0), np.int32), np.zeros(0, np.int32)
+_NO_CELLS = np.zeros(0, np.uint8)
+
+
+def verdicts_of(segment: Segment, columns: dict[int, Strings], rows: int) -> Verdicts:
+    """Cells for the patterns of the attributes whose strings are given. Zeroed pages that nobody touches cost
+    nothing.
+    """
+    pattern, counts = segment.like_patterns
+    patterns = np.zeros((len(segment.attributes), 3), np.int64)
+    strings = np.zeros((len(segment.attributes), rows), np.int32)
+    cells = 0
+    for number, column in columns.items():
+        known = min(int(counts[number]), (MOST_CELLS - cells) // max(column.count, 1))
+        patterns[number] = cells, column.count, known
+        strings[number] = column.numbers
+        cells += known * column.count
+    return Verdicts(strings, patterns, pattern, np.zeros((cells + 3) // 4, np.uint8))
