@@ -38,14 +38,27 @@ def judge_column(
     operation, attribute = steps[first, 0], steps[first, 1]
     simple = last - first == 1 and t.IS_NULL <= operation <= t.NOT_IN
     simple |= last - first == 3 and operation == t.LOAD and steps[first + 1, 0] == t.CONSTANT
+    remembered = last - first == 1 and (operation == t.LIKE or operation == t.NOT_LIKE)
+    remembered = remembered and patterns[attribute, 2] and pattern[first] < patterns[attribute, 2]
+    cells_first = patterns[attribute, 0] + pattern[first] * patterns[attribute, 1] if remembered else 0
     count = 0
     if not simple or not shared:
         for word in range(len(asked)):
             left = asked[word] & ~known[word]
             while left:
-                spans[count, 0] = block + (word << 6) + trailing_zeros(left)
-                spans[count, 1], spans[count, 2], spans[count, 3] = program, program + 1, t.RESIDUAL
-                left &= left - np.uint64(1)
+                row = block + (word << 6) + trailing_zeros(left)
+                bit = left & (~left + np.uint64(1))
+                left ^= bit
+                if remembered and lane_tags[attribute, row] == t.STRING:
+                    cell = cells_first + strings[attribute, row]
+                    verdict = cells[cell >> 2] >> ((cell & 3) << 1) & 3
+                    if verdict:
+                        known[word] |= bit
+                        if ((verdict == 3) == (operation == t.LIKE)) == (wanted != 0):
+                            held[word] |= bit
+                        continue
+                spans[count, 0], spans[count, 1], spans[count, 2] = row, program, program + 1
+                spans[count, 3] = t.RESIDUAL
                 count += 1
     if simple and (shared or count > FEW_ROWS):
         if last - first == 1:

@@ -21,8 +21,7 @@ from selectroute.match.compiled import compiled
 from selectroute.match.memory import copy
 from selectroute.match.narrow import narrow
 from selectroute.match.program import judge
-from selectroute.match.scan import by_row, scan, words_of
-from selectroute.match.verdicts import FEWEST_ROWS
+from selectroute.match.scan import by_column, by_row, scan, words_of
 
 _MULTIPLIER = np.uint64(CODE_MULTIPLIER)
 
@@ -54,16 +53,14 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, cou
     firsts = np.empty(BLOCK + 1, np.int64)
     spans = np.empty((4 * BLOCK, 4), np.int64)
     held = np.empty(1024, np.bool_)
-    # What is judged column by column: nothing in a batch of a few rows.
-    by_column = len(terms) > 0 and rows >= FEWEST_ROWS
-    words = words_of(shared_terms) if by_column else 1
-    known = np.empty((shared_terms if by_column else 0, words), np.uint64)
-    shared = (known, np.empty_like(known), np.full(len(known), -1, np.int64))
-    accepted = np.empty((1024 if by_column else 0, 4), np.int64)
-    order = np.empty(0, np.int32)
     accepted_first, nobody = np.zeros(BLOCK + 1, np.int64), np.zeros(BLOCK + 1, np.int64)
-    apart = t.RESIDUAL if by_column else 0
-    size = min(BLOCK, words << 6) if by_column else BLOCK
+    accepted, order = np.empty((16, 4), np.int64), np.empty(0, np.int32)
+    apart = by_column(rows, tables, columns, terms, leaves, nobody, accepted, spans)
+    scanned = apart.any()
+    words = words_of(shared_terms) if scanned else 16
+    known = np.empty((shared_terms if scanned else 0, words), np.uint64)
+    shared = (known, np.empty_like(known), np.full(len(known), -1, np.int64))
+    size = min(BLOCK, words << 6)
     for block in range(0, rows, size):
         stop = min(block + size, rows)
         found = -1
@@ -77,10 +74,10 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, cou
             if found < 0:
                 visits = np.empty((2, 2 * visits.shape[1]), np.int32)
                 leaves = np.empty(visits.shape[1], np.int32)
-        if by_column:
+        if scanned:
             accepted, total, spans, judged = scan(
-                block, stop, tables, columns, terms, stack, single[0], single[1], single[2], shared, leaves,
-                nobody, spans, accepted,
+                block, stop, tables, columns, terms, stack, single[0], single[1], single[2], shared, apart,
+                leaves, nobody, spans, accepted,
             )  # fmt: skip
             order = by_row(accepted, total, block, accepted_first, order)
             counters[JUDGED] += judged

@@ -19,9 +19,9 @@ def narrow(
     """The spans of the rows from `row` on: row, first entry, end, flags of the group.
 
     They are of the row's leaves, of the scan list's groups from `scan_first` to `scan_stop` but for those
-    with a flag of `apart`, and those that were accepted before: ``accepted[order[accepted_first[row - block]]]``
-    and so on. Returns the row that is next, where the room for spans is used up, or there are `most`
-    residuals, or it is `stop`; how many spans; and how many residuals there are to judge.
+    that are `apart`, and those `accepted` before, in their `order` from ``accepted_first[row - block]``
+    on. Returns the row that is next, where the room for spans is used up, or there are `most` residuals,
+    or it is `stop`; how many spans; and how many residuals there are to judge.
     """
     bounds, highs = address_of(entry_bound), address_of(high)
     room, total = len(spans), len(entry_bound)
@@ -49,7 +49,7 @@ def narrow(
                 flags = np.int64(group_flags[group])
                 if flags & t.VALID_NAMES and invalid_names[row]:
                     continue
-                if leaf == 0 and flags & apart:
+                if leaf == 0 and apart[group]:
                     continue
                 start, end = entry_first[group], entry_first[group + 1]
                 if flags & t.SORTED:

@@ -18,6 +18,7 @@ from selectroute.match.columnwise import judge_column
 from selectroute.match.compiled import compiled
 from selectroute.match.memory import trailing_zeros
 from selectroute.match.narrow import narrow
+from selectroute.match.verdicts import FEWEST_ROWS
 
 WORDS = 16
 """Words of a block's rows, at most."""
@@ -35,12 +36,44 @@ def words_of(shared):
     return max(1, min(WORDS, SHARED_WORDS // max(1, shared)))
 
 
+SAMPLE, DENSE = 64, 8
+"""A sorted group is judged column by column where on a sample of rows one of `DENSE` entries is in the range,
+or more: an entry costs a column as much as some thirty rows.
+"""
+
+
+@compiled
+def by_column(rows, tables, columns, terms, leaves, nobody, accepted, spans):
+    """Which groups of the scan list are judged column by column in a batch, bool[groups of the scan list]."""
+    apart = np.zeros(tables.group_first[1], np.bool_)
+    none = np.zeros_like(apart)
+    if len(terms) == 0 or rows < FEWEST_ROWS:
+        return apart
+    for group in range(len(apart)):
+        flags = np.int64(tables.group_flags[group])
+        if not flags & t.RESIDUAL:
+            continue
+        if not flags & t.SORTED:
+            apart[group] = True
+        elif not flags & t.UNIFORM and rows >= 4 * SAMPLE:
+            next_row, _, judged = narrow(
+                0, SAMPLE, 0, leaves, nobody, columns.tags, columns.bits, columns.reals,
+                columns.invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
+                tables.entry_first, tables.entry_bound, tables.group_high, tables.high, group, group + 1,
+                none, accepted, leaves, nobody, np.int64(1) << 62, spans,
+            )  # fmt: skip
+            entries = tables.entry_first[group + 1] - tables.entry_first[group]
+            apart[group] = judged * DENSE >= next_row * entries > 0
+    return apart
+
+
 @compiled
 def scan(
-    block, stop, tables, columns, terms, stack, number, always, never, shared, leaves, nobody, spans,
+    block, stop, tables, columns, terms, stack, number, always, never, shared, apart, leaves, nobody, spans,
     accepted,
 ):  # fmt: skip
-    """Judge the residuals of the scan list on the rows from `block` to `stop`.
+    """Judge the residuals of those groups of the scan list on the rows from `block` to `stop` that are
+    `apart`, see `by_column`.
 
     ``terms`` is that of `Segment.scan_terms`, ``number`` to ``never`` those of `single_terms`. ``shared`` is
     (known, held, block) of the shared terms, uint64[terms, words] and int64[terms]. Returns the spans that
@@ -52,54 +85,40 @@ def scan(
     term_first, term_program, term_wanted = tables.term_first, tables.term_program, tables.term_wanted
     entry_residual = tables.entry_residual
     found = judged = 0
+    none = np.zeros_like(apart)
     scratch = np.zeros(words << 6, np.bool_)
     single = np.empty((max(stop - block, 1), 4), np.int64)
     active, rows_of = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
     own_known, own_held = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
     for group in range(tables.group_first[1]):
-        flags = np.int64(tables.group_flags[group])
-        if not flags & t.RESIDUAL:
+        if not apart[group]:
             continue
-        next_row = block
-        while next_row < stop:
+        flags = np.int64(tables.group_flags[group])
+        start, end = tables.entry_first[group], tables.entry_first[group + 1]
+        is_sorted, uniform = flags & t.SORTED != 0, flags & t.UNIFORM != 0
+        next_row, spanned = block, 0
+        while is_sorted and next_row < stop:
             next_row, spanned, to_judge = narrow(
                 block, stop, block, leaves, nobody, columns.tags, columns.bits, columns.reals,
                 columns.invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
-                tables.entry_first, tables.entry_bound, tables.group_high, tables.high, group, group + 1, 0,
-                accepted, leaves, nobody, np.int64(1) << 62, spans,
+                tables.entry_first, tables.entry_bound, tables.group_high, tables.high, group, group + 1,
+                none, accepted, leaves, nobody, np.int64(1) << 62, spans,
             )  # fmt: skip
             if next_row < stop:
                 spans = np.empty((2 * len(spans), 4), np.int64)
-        if spanned == 0:
-            continue
-        judged += to_judge
-        start, end = tables.entry_first[group], tables.entry_first[group + 1]
-        uniform = flags & t.UNIFORM != 0
-        if uniform:
-            end = start + 1
-        # Where the rows' spans begin and end, by entry.
-        turns_first = np.zeros(end - start + 2, np.int64)
         active[:] = 0
-        for span in range(spanned):
-            if uniform:
-                at = spans[span, 0] - block
-                active[at >> 6] |= _ONE << np.uint64(at & 63)
-            else:
-                turns_first[spans[span, 1] - start] += 1
-                turns_first[spans[span, 2] - start] += 1
-        total = 0
-        for at in range(end - start + 2):
-            total += turns_first[at]
-            turns_first[at] = total
-        turns = np.empty(total, np.int32)
-        for span in range(0 if uniform else spanned):
-            for side in (1, 2):
-                at = spans[span, side] - start
-                turns_first[at] -= 1
-                turns[turns_first[at]] = spans[span, 0] - block
+        if is_sorted:
+            judged += to_judge
+            turns_first, turns = _turns(spans, spanned, block, start, end)
+        else:
+            for row in range(block, stop):
+                if not (flags & t.VALID_NAMES and columns.invalid_names[row]):
+                    active[(row - block) >> 6] |= _ONE << np.uint64((row - block) & 63)
+                    judged += 1 if uniform else end - start
         for entry in range(start, end):
-            for turn in range(turns_first[entry - start], turns_first[entry - start + 1]):
-                active[turns[turn] >> 6] ^= _ONE << np.uint64(turns[turn] & 63)
+            if is_sorted:
+                for turn in range(turns_first[entry - start], turns_first[entry - start + 1]):
+                    active[turns[turn] >> 6] ^= _ONE << np.uint64(turns[turn] & 63)
             left = np.uint64(0)
             for word in range(words):
                 rows_of[word] = active[word]
@@ -140,28 +159,40 @@ def scan(
                     break
             if left == 0:
                 continue
-            if uniform:
-                break
+            behind = end if uniform else entry + 1
             for word in range(words):
                 left = rows_of[word]
                 while left:
                     if found == len(accepted):
                         accepted = _larger(accepted)
                     accepted[found, 0] = block + (word << 6) + trailing_zeros(left)
-                    accepted[found, 1], accepted[found, 2] = entry, entry + 1
+                    accepted[found, 1], accepted[found, 2] = entry, behind
                     accepted[found, 3] = flags & t.REPEATED
                     left &= left - _ONE
                     found += 1
-        if uniform and left:
-            for span in range(spanned):
-                at = spans[span, 0] - block
-                if rows_of[at >> 6] >> np.uint64(at & 63) & _ONE:
-                    if found == len(accepted):
-                        accepted = _larger(accepted)
-                    accepted[found, :] = spans[span, :]
-                    accepted[found, 3] = flags & t.REPEATED
-                    found += 1
+            if uniform:
+                break
     return accepted, found, spans, judged
+
+
+@compiled
+def _turns(spans, spanned, block, start, end):
+    """Where the spans of a sorted group begin and end: the rows of the block, by entry."""
+    first = np.zeros(end - start + 2, np.int64)
+    for span in range(spanned):
+        first[spans[span, 1] - start] += 1
+        first[spans[span, 2] - start] += 1
+    total = 0
+    for at in range(len(first)):
+        total += first[at]
+        first[at] = total
+    turns = np.empty(total, np.int32)
+    for span in range(spanned):
+        for side in (1, 2):
+            at = spans[span, side] - start
+            first[at] -= 1
+            turns[first[at]] = spans[span, 0] - block
+    return first, turns
 
 
 @compiled
