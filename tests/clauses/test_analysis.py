@@ -201,7 +201,7 @@ def test_a_comparison_that_no_type_satisfies_is_underlined(text, dialect, part, 
 
 
 def test_a_selector_without_an_equality_is_not_indexable():
-    analysis = check("a LIKE 'x%' OR b > 5")
+    analysis = check("a LIKE '%x' OR b > 5")
     assert [warning.sentence for warning in analysis.warnings] == [
         "a part of the selector is judged for every message: it has no equality, only LIKE",
         "a part of the selector is judged for every message: it has no equality, only ranges or <>",
@@ -210,6 +210,29 @@ def test_a_selector_without_an_equality_is_not_indexable():
     assert kinds("weight + 1 > 5 AND c <> 'x'") == [NOT_INDEXABLE]
     assert underlined(whole, NOT_INDEXABLE) == ["weight + 1 > 5"]
     assert kinds("JMSType = 'car' AND weight + 1 > 5") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a LIKE 'x%'", ("a",)),
+        ("a LIKE 'x%y_' AND b <> 'z'", ("a",)),
+        ("a LIKE '!%x%' ESCAPE '!'", ("a",)),
+        ("a LIKE '%x'", ()),
+        ("a LIKE '_x%'", ()),
+        ("a NOT LIKE 'x%'", ()),
+        ("NOT (a LIKE 'x%')", ()),
+    ],
+)
+def test_a_clause_is_found_by_its_prefix_exactly_where_a_snapshot_files_it_so(text, names):
+    analysis = check(text)
+    [access] = analysis.access
+    assert (access.attributes, access.by_prefix) == (names, bool(names))
+    assert (NOT_INDEXABLE in [warning.kind for warning in analysis.warnings]) == (not names)
+    assert analysis.to_dict()["access"][0]["by_prefix"] == bool(names)
+    snapshot = sr.build_snapshot([("s", text, None)])
+    assert (len(snapshot.segments[0].tables.prefix_leaf) == 1) == bool(names)
+    assert ("what a begins with" in str(analysis)) == bool(names)
 
 
 def test_access_names_the_attributes_of_each_kind_of_clause():
@@ -236,7 +259,7 @@ def test_an_analysis_reads_well_and_is_data():
         "dialect": "jms",
         "canonical": "JMSPriority > 9 OR color = 'red'",
         "identifiers": ["JMSPriority", "color"],
-        "access": [{"attributes": ["color"], "reason": None, "clauses": 1}],
+        "access": [{"attributes": ["color"], "by_prefix": False, "reason": None, "clauses": 1}],
         "warnings": [
             {
                 "kind": "impossible-comparison",

@@ -18,11 +18,13 @@ Above 2^53 several longs share a double: there the literal is judged again (``Ke
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from selectroute.clauses.predicate import Clause, Literal, Missing, OneOf, Test
+from selectroute.clauses.predicate import Clause, Literal, Matches, Missing, OneOf, Test
 from selectroute.selector.check import NUMBER
+from selectroute.selector.like import compile_like
 from selectroute.selector.values import Double, Float, Value, to_float32
 
 Key = str | bytes | float | tuple[str, float] | tuple[str]
@@ -124,6 +126,23 @@ def equalities(clause: Clause) -> Equalities:
             if found.exact:
                 covered[name] = (*covered.get(name, ()), literal)
     return Equalities(keys, covered, all(keys.values()))
+
+
+def prefixed(literals: Iterable[Literal]) -> tuple[str, ...]:
+    """The attributes of which a literal is a LIKE with a prefix: a snapshot files a clause without a key by
+    one of them.
+    """
+    names = (
+        literal.predicate.name
+        for literal in literals
+        if isinstance(literal.predicate, Matches)
+        and literal.wanted
+        and not literal.predicate.negated
+        and isinstance(
+            next(iter(compile_like(literal.predicate.pattern, literal.predicate.escape)), None), str
+        )
+    )
+    return tuple(dict.fromkeys(names))
 
 
 NO_EQUALITY = "it has no equality"

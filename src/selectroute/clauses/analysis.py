@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from selectroute.clauses.access import equalities, scan_reason
+from selectroute.clauses.access import equalities, prefixed, scan_reason
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.outcomes import Leaf, Outcomes, outcomes_by_name, satisfiable, truths
 from selectroute.clauses.predicate import Clause, Condition, Missing, OneOf, Test
@@ -54,7 +54,9 @@ class SelectorWarning:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How clauses of the selector are found: under the values of these attributes, or by a scan."""
+    """How clauses of the selector are found in a snapshot: under the values of these attributes or under
+    their prefixes, or by a scan.
+    """
 
     attributes: tuple[str, ...]
     reason: str | None
@@ -63,8 +65,13 @@ class Access:
     clauses: int
     """How many clauses are found so."""
 
+    by_prefix: bool = False
+    """Under what the attribute's value begins with, not under the value: LIKE is all that they have."""
+
     def __str__(self) -> str:
         way = ", ".join(self.attributes) if self.reason is None else f"every message: {self.reason}"
+        if self.by_prefix:
+            way = f"what {way} begins with"
         return way if self.clauses == 1 else f"{way} ({self.clauses:,} clauses)"
 
 
@@ -91,7 +98,12 @@ class Analysis:
             "canonical": self.canonical,
             "identifiers": list(self.identifiers),
             "access": [
-                {"attributes": list(one.attributes), "reason": one.reason, "clauses": one.clauses}
+                {
+                    "attributes": list(one.attributes),
+                    "by_prefix": one.by_prefix,
+                    "reason": one.reason,
+                    "clauses": one.clauses,
+                }
                 for one in self.access
             ],
             "warnings": list(map(self._warning, self.warnings)),
@@ -155,11 +167,15 @@ def analyse(selector: Selector) -> Analysis:
 
 
 def _access(clauses: list[Clause]) -> tuple[Access, ...]:
-    counts: Counter[tuple[tuple[str, ...], str | None]] = Counter()
+    counts: Counter[tuple[tuple[str, ...], str | None, bool]] = Counter()
     for clause in clauses:
-        attributes = tuple(map(identifier_of, sorted(equalities(clause).keys)))
-        counts[attributes, None if attributes else scan_reason(clause)] += 1
-    return tuple(Access(*way, count) for way, count in counts.items())
+        keys = sorted(equalities(clause).keys)
+        attributes = tuple(map(identifier_of, keys or prefixed(clause.literals)))
+        counts[attributes, None if attributes else scan_reason(clause), bool(attributes and not keys)] += 1
+    return tuple(
+        Access(attributes, reason, count, by_prefix)
+        for (attributes, reason, by_prefix), count in counts.items()
+    )
 
 
 def _warnings(
@@ -189,7 +205,7 @@ def _warnings(
 def _not_indexable(whole: Span, clauses: list[Clause]) -> Iterator[SelectorWarning]:
     reasons: dict[str, Span] = {}
     for clause in clauses:
-        if not equalities(clause).keys:
+        if not equalities(clause).keys and not prefixed(clause.literals):
             judged = [one.predicate.expr for one in clause.literals if isinstance(one.predicate, Condition)]
             reasons.setdefault(scan_reason(clause), judged[0].span if judged else whole)
     for reason, span in reasons.items():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from selectroute.clauses.access import Equalities, Key, scan_reason
+from selectroute.clauses.access import Equalities, Key, prefixed, scan_reason
 from selectroute.clauses.predicate import Clause, Literal
 from selectroute.index import tables as t
 from selectroute.index.cost import CostPlan
@@ -19,7 +19,6 @@ from selectroute.index.dictionary import Dictionary, dictionary_tables
 from selectroute.index.index import file_clause
 from selectroute.index.layout import Entries, joined, lay_out
 from selectroute.index.plan import SCAN, Attributes
-from selectroute.index.prefixes import has_prefix
 from selectroute.index.program import Programs
 from selectroute.index.ranges import bound_of, chosen_range, name_of
 from selectroute.index.segment import Attribute, Segment
@@ -112,7 +111,7 @@ class Writer:
 
     def count_scanned(self, clause: Clause, placed: Placed, rest: Sequence[Literal], count: int = 1) -> None:
         """Count clauses that every message visits; `rest` is what they leave to judge."""
-        if placed.path == SCAN and not has_prefix(rest):
+        if placed.path == SCAN and not prefixed(rest):
             self.scanned[scan_reason(clause)] += count
 
     def add(self, ordinal: int, clause: Clause, found: Equalities, clauses: int) -> None:

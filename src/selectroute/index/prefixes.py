@@ -9,14 +9,12 @@ one with which it begins, and a value finds the longest that it has; the shorter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from selectroute.clauses.predicate import Literal, Matches
 from selectroute.index import tables as t
-from selectroute.selector.like import LikeOp, compile_like
 
 
 class Prefixes(NamedTuple):
@@ -53,21 +51,6 @@ class Prefixes(NamedTuple):
 def prefix_key(text: bytes) -> int:
     """The first eight bytes, padded with zeros, as a long in the order of the bytes."""
     return int.from_bytes(text[:8].ljust(8, b"\0"), "big") - (1 << 63)
-
-
-def has_prefix(literals: Iterable[Literal]) -> bool:
-    """Whether one of the literals that a clause leaves is a LIKE with a prefix: then it is filed by that."""
-    return any(
-        isinstance(literal.predicate, Matches)
-        and literal.wanted
-        and not literal.predicate.negated
-        and isinstance(_first(literal.predicate), str)
-        for literal in literals
-    )
-
-
-def _first(like: Matches) -> str | LikeOp | None:
-    return next(iter(compile_like(like.pattern, like.escape)), None)
 
 
 class Filing(NamedTuple):
