@@ -35,7 +35,7 @@ class Strings(NamedTuple):
     """The distinct strings of a column: which a row has, int32[rows], and how many there are."""
 
     numbers: t.Array
-    count: int
+    distinct: int
 
 
 def distinct_strings(lane: Lane, hashes: t.Array) -> Strings | None:
@@ -67,8 +67,8 @@ def verdicts_of(segment: Segment, columns: dict[int, Strings], rows: int) -> Ver
     strings = np.zeros((len(segment.attributes), rows), np.int32)
     cells = 0
     for number, column in columns.items():
-        known = min(int(counts[number]), (MOST_CELLS - cells) // max(column.count, 1))
-        patterns[number] = cells, column.count, known
+        known = min(int(counts[number]), (MOST_CELLS - cells) // max(column.distinct, 1))
+        patterns[number] = cells, column.distinct, known
         strings[number] = column.numbers
-        cells += known * column.count
+        cells += known * column.distinct
     return Verdicts(strings, patterns, pattern, np.zeros((cells + 3) // 4, np.uint8))
