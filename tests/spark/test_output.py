@@ -1,4 +1,4 @@
-"""The forms of `route`'s output hold the same, and `auto` takes the cheaper one and says why."""
+"""The forms of output of `route` and `match_files` hold the same, `auto` takes the cheaper one and says why."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from selectroute.spark import (
     PartitionError,
     deliveries,
     explain_output,
+    match_files,
     route,
     unpack,
 )
 from selectroute.spark.explode import TooManyMatchesError
-from selectroute.spark.output import PACKED_FROM, read, written
+from selectroute.spark.output import ORDINALS, PACKED, PACKED_FROM, portions, read, written
 
 LISTS = [[1, 2, 3], [], [7], [-1, 2**31 - 1], []]
 
@@ -51,6 +52,18 @@ def test_a_slice_and_nulls_are_read_as_they_stand(form):
 
 def test_packed_ordinals_are_four_little_endian_bytes_each():
     assert written("packed", *flat(LISTS)).to_pylist()[:3] == [b"\1\0\0\0\2\0\0\0\3\0\0\0", b"", b"\7\0\0\0"]
+
+
+@pytest.mark.parametrize("form", ["array", "packed"])
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 100])
+def test_portions_hold_together_what_one_column_would_and_no_more_at_once(form, most):
+    parts = list(portions(form, *flat(LISTS), most))
+    whole = written(form, *flat(LISTS))
+    assert pa.concat_arrays([part for _, part in parts]).equals(whole)
+    assert [row for row, _ in parts] == np.cumsum([0, *(len(part) for _, part in parts[:-1])]).tolist()
+    assert all(len(part) == 1 or len(read(part)[1]) <= most for _, part in parts)
+    assert len(parts) == {1: 4, 2: 3, 3: 2, 4: 2, 100: 1}[most]
+    assert list(portions(form, *flat([]), most)) == []
 
 
 def test_more_bytes_than_arrow_can_address_are_refused():
@@ -133,6 +146,30 @@ def test_deliveries_are_the_same_from_every_form(spark, snapshot):
     assert len(expected) > 1_000
     for output in ("array", "packed", "auto"):
         assert delivered(route(df, snapshot, output=output)) == expected
+
+
+@pytest.mark.spark
+def test_files_hold_the_same_subscriptions_in_every_form(spark, snapshot, tmp_path):
+    frame(spark).repartition(2).write.parquet(str(tmp_path / "in"))
+    paths = sorted((tmp_path / "in").glob("*.parquet"))
+
+    def found(**options):
+        routed = match_files(spark, paths, snapshot, **options)
+        if routed.schema["subscriptions"].dataType.simpleString() == "binary":
+            routed = routed.withColumn("subscriptions", unpack(F.col("subscriptions")))
+        return sorted(map(tuple, routed.collect()))
+
+    arrays = found()
+    assert len(arrays) == 250 and max(len(ordinals) for *_, ordinals in arrays) > 50
+    assert found(output="packed") == found(output="auto") == arrays
+    assert found(output="packed", place=False) == sorted((ordinals,) for *_, ordinals in arrays)
+    of_frame = sorted((ordinals,) for _, ordinals in lists(route(frame(spark), snapshot)))
+    assert found(place=False) == of_frame
+    assert match_files(spark, paths, snapshot, output="auto").schema["subscriptions"].dataType == PACKED
+    few = index_of("color = 'c1'").freeze()
+    assert match_files(spark, paths, few, output="auto").schema["subscriptions"].dataType == ORDINALS
+    with pytest.raises(OutputError, match="array, packed or auto, not 'rows'"):
+        match_files(spark, paths, snapshot, output="rows")
 
 
 @pytest.mark.spark

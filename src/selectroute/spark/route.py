@@ -41,7 +41,7 @@ from selectroute.spark.partition_route import PartitionError, route_partitioned
 from selectroute.spark.plan import plan
 from selectroute.spark.snapshots import SnapshotRef, open_once, refer
 from selectroute.spark.sources import local_folder
-from selectroute.spark.worker import arrays, run_tasks
+from selectroute.spark.worker import found_in, run_tasks
 
 SUBSCRIPTIONS = "subscriptions"
 """The column that `route` adds."""
@@ -181,22 +181,35 @@ def match_files(
     *,
     file_format: str = "auto",
     place: bool = True,
+    output: Output = "array",
 ) -> DataFrame:
     """Return the matches of message files, a message a row, by the fan-out's reading path: ``subscriptions
     array<int>``.
 
-    The workers read, only the columns that selectors need; nothing but the result crosses to the JVM. With
-    ``place`` also ``source string, offset bigint``: the path and the row. What can't be read or judged is
-    left out.
+    The workers read, only the columns that selectors need; nothing but the result crosses to the JVM, about
+    a megabyte at once however many subscriptions a message goes to. What can't be read or judged is left out.
+
+    Args:
+        spark: the session.
+        paths: message files, as the fan-out takes them; rows come in any order.
+        snapshot: what to match; `route` says how the workers get it.
+        file_format: ``parquet``, ``json``, or by each file's name (``auto``).
+        place: also give ``source string, offset bigint``: the file's path, and the row in it from 0.
+        output: ``array``, ``packed`` or ``auto``, as `route` has it, and to the same effect.
+
+    Raises:
+        OutputError: a form that there is not.
+        SourceError: a path that is not on a mounted file system.
     """
+    form = form_of(output, snapshot)
     _warn_of_extended(snapshot)
     tasks = plan(
         [local_folder(path) for path in paths], None, file_format, spark.sparkContext.defaultParallelism
     )
-    schema = StructType([StructField(SUBSCRIPTIONS, ORDINALS)])
+    schema = StructType([StructField(SUBSCRIPTIONS, ORDINALS if form == "array" else PACKED)])
     if place:
         schema = StructType([*_PLACE, *schema])
-    return run_tasks(spark, tasks, arrays(tasks, refer(snapshot), MAX_MESSAGE_BYTES, place), schema)
+    return run_tasks(spark, tasks, found_in(tasks, refer(snapshot), MAX_MESSAGE_BYTES, place, form), schema)
 
 
 def _warn_of_extended(snapshot: Snapshot | PartitionedSnapshot) -> None:

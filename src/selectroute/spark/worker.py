@@ -17,7 +17,7 @@ from selectroute.match.batch import Batch
 from selectroute.match.columns import ColumnTypeError
 from selectroute.match.match import Matches
 from selectroute.spark.column_types import ReadTypes
-from selectroute.spark.explode import list_array
+from selectroute.spark.output import portions
 from selectroute.spark.plan import Split
 from selectroute.spark.readers import Dead, Messages, read
 from selectroute.spark.sinks import Sinks
@@ -48,12 +48,17 @@ def fan_out(tasks: list[list[Split]], work: Work) -> Batches:
     return run
 
 
-def _as_rows(source: str, messages: Messages, matches: Matches, place: bool) -> pa.RecordBatch:
-    lists = list_array(matches.offsets, matches.ordinals)
-    if not place:
-        return pa.RecordBatch.from_arrays([lists], names=["subscriptions"])
-    columns: list[Any] = [pa.repeat(pa.scalar(source), len(lists)), pa.array(messages.rows), lists]
-    return pa.RecordBatch.from_arrays(columns, names=["source", "offset", "subscriptions"])
+def _as_rows(
+    source: str, messages: Messages, matches: Matches, place: bool, form: str
+) -> Iterator[pa.RecordBatch]:
+    for start, found in portions(form, matches.offsets, matches.ordinals):
+        columns: list[Any] = [found]
+        if place:
+            rows = messages.rows[start : start + len(found)]
+            columns = [pa.repeat(pa.scalar(source), len(rows)), pa.array(rows), found]
+        yield pa.RecordBatch.from_arrays(
+            columns, names=["source", "offset", "subscriptions"][-len(columns) :]
+        )
 
 
 def route_splits(splits: list[Split], work: Work) -> dict[str, Any]:
@@ -109,8 +114,11 @@ def _types_will_do(snapshot: Snapshot, columns: pa.RecordBatch) -> bool:
     return True
 
 
-def arrays(tasks: list[list[Split]], ref: SnapshotRef, max_message_bytes: int, place: bool) -> Batches:
-    """Return the function for ``mapInArrow`` over task numbers that yields the matches themselves."""
+def found_in(
+    tasks: list[list[Split]], ref: SnapshotRef, max_message_bytes: int, place: bool, form: str
+) -> Batches:
+    """Return the function for ``mapInArrow`` over task numbers that yields the matches themselves, in a form
+    of `output`."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         snapshot = open_once(ref)
@@ -120,7 +128,7 @@ def arrays(tasks: list[list[Split]], ref: SnapshotRef, max_message_bytes: int, p
                     for read_or_dead in read(split, snapshot.reads, max_message_bytes):
                         for judged in judge(snapshot, read_or_dead):
                             if not isinstance(judged, Dead):
-                                yield _as_rows(split.source, *judged, place)
+                                yield from _as_rows(split.source, *judged, place, form)
 
     return run
 
