@@ -155,6 +155,29 @@ def test_names_that_spark_confuses_stay_apart(spark):
     assert sorted((row[0], row[2]) for row in routed.collect()) == [("blue", [1]), ("red", [0])]
 
 
+def test_what_spark_infers_of_a_wide_frame_grows_with_its_columns_and_not_exponentially(spark):
+    index = sr.Index()
+    for number in range(12):
+        index.add(f"s{number}", f"p{number} = 1")
+    routed = route(
+        spark.range(5).selectExpr(*(f"id + {n} AS p{n}" for n in range(12))), index.freeze(), partitions=2
+    )
+    waiting, most = [routed._jdf.queryExecution().optimizedPlan()], 0
+    while waiting:
+        plan = waiting.pop()
+        most = max(most, plan.validConstraints().size())
+        waiting += [plan.children().apply(n) for n in range(plan.children().size())]
+    assert 0 < most < 100
+    found = routed.select("p0", "subscriptions").collect()
+    assert sorted((row.p0, len(row.subscriptions)) for row in found) == [
+        (0, 1),
+        (1, 1),
+        (2, 0),
+        (3, 0),
+        (4, 0),
+    ]
+
+
 def test_a_stream_is_refused_and_the_frames_of_foreach_batch_are_routed(spark, snapshot, tmp_path):
     frame(spark).write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(frame(spark).schema).parquet(str(tmp_path / "in"))

@@ -67,7 +67,9 @@ def route_partitioned(
     values = [one.alias(f"c{i}") for i, (_, one) in enumerate(read)]
     types = [field.dataType for field in exact.select(*values).schema]
     key = F.unhex(F.sha2(_octets([one for _, one in read], types), 256))
-    narrow = exact.select(key.alias("key"), *values)
+    # The key comes last: with each alias that comes after it, Spark's inference of constraints writes what
+    # it knows of the key once more. Twenty columns would be a million constraints, and more than its memory.
+    narrow = exact.select(*values, key.alias("key"))
     # Where there are fewer partitions than cores, several tasks serve one.
     tasks_each = max(1, df.sparkSession.sparkContext.defaultParallelism // snapshot.partitions)
     names = [name for name, _ in read]
@@ -79,7 +81,7 @@ def route_partitioned(
     one_list = F.when(F.size(lists) == 1, lists.getItem(0)).otherwise(F.array_distinct(F.flatten(lists)))
     kept = [f"c{i}" for i in range(len(columns))]
     whole = exact.select(
-        key.alias("key"), *(one.alias(name) for one, name in zip(columns, kept, strict=True))
+        *(one.alias(name) for one, name in zip(columns, kept, strict=True)), key.alias("key")
     )
     # Merged, not broadcast: Spark knows nothing of the size of answers before it has them.
     answered = found.select(F.col("key").alias("answer_key"), one_list.alias("answer")).hint("merge")
@@ -118,7 +120,7 @@ def _address(ref: PartitionsRef, names: list[str], tasks_each: int) -> Batches:
         snapshot = open_partitions(ref)
         rest = snapshot.rest()
         for turn, batch in enumerate(batches):
-            messages = pa.RecordBatch.from_arrays(_different(batch).columns, names=[_KEY, *names])
+            messages = pa.RecordBatch.from_arrays(_different(batch).columns, names=[*names, _KEY])
             rows, partitions = snapshot.addresses(messages)
             nowhere = np.setdiff1d(np.arange(messages.num_rows), rows)
             rows = np.concatenate((rows, nowhere))
@@ -146,7 +148,7 @@ def _address(ref: PartitionsRef, names: list[str], tasks_each: int) -> Batches:
 
 def _different(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the messages of a batch, one of each key."""
-    encoded = pc.dictionary_encode(batch.column(0))
+    encoded = pc.dictionary_encode(batch.column(batch.num_columns - 1))
     if len(encoded.dictionary) == batch.num_rows:
         return batch
     return batch.take(pa.array(np.unique(encoded.indices.to_numpy(), return_index=True)[1]))
@@ -171,10 +173,10 @@ def _match(ref: PartitionsRef, tasks_each: int) -> Batches:
                 matches = snapshot.part(partition).match(messages)
                 ordinals = ordinals_of(snapshot.refs[partition])[matches.ordinals]
                 offsets, ordinals = _together(
-                    (matches.offsets, ordinals), list_offsets(messages.column(messages.num_columns - 1))
+                    (matches.offsets, ordinals), list_offsets(messages.column(_REST))
                 )
                 yield pa.RecordBatch.from_arrays(
-                    [messages.column(0), list_array(offsets, ordinals)], names=["key", "found"]
+                    [messages.column(_KEY), list_array(offsets, ordinals)], names=["key", "found"]
                 )
 
     return match
