@@ -12,6 +12,9 @@ from bench import adversarial, growth, mixed, replies, workloads
 from bench.conditions import And, Compare, Condition
 from bench.workloads import Triples
 
+Messages = Callable[[int, int, int], pa.RecordBatch]
+"""Columns by the number of rules, the number of messages, and the first message."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -21,8 +24,7 @@ class Workload:
     """The selectors of a number of rules."""
     conditions: Callable[[int], Iterable[Condition]]
     """The same selectors, for brute force."""
-    messages: Callable[[int, int, int], pa.RecordBatch]
-    """Columns by the number of rules, the number of messages, and the first message."""
+    messages: Messages
     triples: Callable[[int], Triples] | None = None
     """What decides, of the workloads whose rules are all type, color and weight."""
 
@@ -34,9 +36,7 @@ def _triple_conditions(triples: Triples) -> Iterator[Condition]:
         yield And((*equal, Compare("weight", ">", w)))
 
 
-def _of_triples(
-    triples: Callable[[int], Triples], messages: Callable[[int, int, int], pa.RecordBatch]
-) -> Workload:
+def _of_triples(triples: Callable[[int], Triples], messages: Messages) -> Workload:
     return Workload(
         texts=lambda rules: workloads.selectors(triples(rules)),
         conditions=lambda rules: _triple_conditions(triples(rules)),
@@ -45,9 +45,7 @@ def _of_triples(
     )
 
 
-def _of_conditions(
-    conditions: Callable[[int], Iterator[Condition]], messages: Callable[[int, int, int], pa.RecordBatch]
-) -> Workload:
+def _of_conditions(conditions: Callable[[int], Iterator[Condition]], messages: Messages) -> Workload:
     return Workload(
         texts=lambda rules: (one.text() for one in conditions(rules)),
         conditions=conditions,

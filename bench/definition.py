@@ -22,6 +22,7 @@ NAMES: Final = (
     "adversarial",
     "peers",
     "spark",
+    "partitions",
     "single",
     "churn",
     "change",
@@ -64,6 +65,11 @@ class Benchmark:
     engines: tuple[str, ...]
     baseline: str | None
     """The engine of which the others' rates are shown as multiples."""
+    spark: bool
+    """Whether its engines are Spark's."""
+    shares: tuple[str, ...]
+    """Engines of which the rates of ``shared`` are shown as multiples too, in a table of their own."""
+    shared: tuple[str, ...]
     workloads: tuple[str, ...]
     repetitions: int
     quick_rules: tuple[int, ...]
@@ -124,6 +130,9 @@ def _benchmark(name: str, data: dict[str, Any]) -> Benchmark:
         layout=data.get("layout", "rates"),
         engines=tuple(data["engines"]),
         baseline=data.get("baseline"),
+        spark=data.get("spark", False),
+        shares=tuple(data.get("shares", {}).get("of", ())),
+        shared=tuple(data.get("shares", {}).get("engines", ())),
         workloads=tuple(data.get("workloads", ("Z", "U"))),
         repetitions=data["repetitions"],
         quick_rules=tuple(data["quick_rules"]),

@@ -37,7 +37,8 @@ def render(samples: Sequence[Sample], machine: dict[str, Any]) -> str:
         if own:
             table = _TABLES[benchmark.layout](benchmark, cells)
             left_out = _skipped(benchmark, machine.get("skipped", {}))
-            parts.append(f"### {benchmark.title}\n\n{table}{left_out}\n\n{benchmark.analysis}")
+            shares = _share_table(benchmark, cells) if benchmark.shares else ""
+            parts.append(f"### {benchmark.title}\n\n{table}{left_out}{shares}\n\n{benchmark.analysis}")
     return "\n\n".join(parts)
 
 
@@ -67,6 +68,24 @@ def _rate_table(benchmark: Benchmark, cells: _Cells) -> str:
                 shown = [_rate(cell, of) for cell, of in zip(row, base, strict=True)]
                 lines.append(_line([workload, f"`{engine}`", *shown]))
     return "\n".join([*lines, "", _legend(benchmark, cells)])
+
+
+def _share_table(benchmark: Benchmark, cells: _Cells) -> str:
+    """How many times as fast as some engines others are, in a column for each number of rules."""
+    columns = sorted({rules for _, _, rules in cells})
+    lines = ["", "", *_head(["workload", "as a multiple", *map(short, columns)])]
+    for workload in benchmark.workloads:
+        for engine, base in ((one, of) for one in benchmark.shared for of in benchmark.shares):
+            rows = [
+                (cells.get((workload, engine, rules)), cells.get((workload, base, rules)))
+                for rules in columns
+            ]
+            shown = [
+                _multiple(_median_rate(one) / _median_rate(of)) if one and of else "–" for one, of in rows
+            ]
+            if any(one and of for one, of in rows):
+                lines.append(_line([workload, f"`{engine}` of `{base}`", *shown]))
+    return "\n".join(lines)
 
 
 def _row_table(benchmark: Benchmark, cells: _Cells) -> str:
@@ -138,13 +157,17 @@ def _skipped(benchmark: Benchmark, reasons: dict[str, str]) -> str:
 def _rate(cell: list[Sample], base: list[Sample]) -> str:
     if not cell:
         return "–"
-    rate = median(sample.rate for sample in cell)
+    rate = _median_rate(cell)
     text = _number(rate)
     if cell[0].p50_us:
         text += f" ({_micro(median(s.p50_us for s in cell))} / {_micro(median(s.p99_us for s in cell))})"
     if base and cell[0].engine != base[0].engine:
-        text += f" ({_multiple(rate / median(sample.rate for sample in base))})"
+        text += f" ({_multiple(rate / _median_rate(base))})"
     return text
+
+
+def _median_rate(cell: list[Sample]) -> float:
+    return median(sample.rate for sample in cell)
 
 
 def _multiple(ratio: float) -> str:

@@ -1,13 +1,15 @@
-"""What is measured in Spark: the join a user would write, no-op UDFs, `route`, and the fan-out's reading
-path.
+"""What is measured in Spark: the join a user would write, no-op UDFs, `route`, whole and in partitions, and
+the fan-out's reading path.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import mkdtemp
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +17,17 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import ArrayType, IntegerType
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType
 
+from bench.catalogue import WORKLOADS
+from bench.definition import Size
 from bench.engine import Engine
 from bench.engines import Built
 from bench.oracle import Expected, Oracle
 from bench.workloads import Ints, Triples, messages, selectors, with_body
-from selectroute.spark import local_session, match_files, route
+from selectroute.spark import Output, local_session, match_files, publish_partitions, route, unpack
 
-COLUMNS = ["JMSType", "color", "weight"]
+PARTITIONS: Final = (2, 8)
 FILE_ROWS = 25_000
 """Small enough that the fewest messages an engine is given still come as a file for each core."""
 
@@ -33,17 +37,33 @@ def start(cores: int) -> SparkSession:
     return local_session("selectroute bench", cores, log_level="OFF")
 
 
-def write_files(folder: Path, count: int) -> list[Path]:
-    """Write the first ``count`` messages as Parquet files, and one of the checked messages alone, named
-    first.
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the messages of a size are: in a file those that are checked, in files of 25,000 those that are
+    timed.
     """
+
+    spark: SparkSession
+    checked: Path
+    paths: Sequence[Path]
+    columns: Sequence[str]
+    """What decides: the columns that are read."""
+
+
+def write_files(folder: Path, make: Callable[[int, int], pa.RecordBatch], count: int) -> list[Path]:
+    """Write ``count`` messages, in files; ``make`` gives so many from a place on."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / "checked.parquet"]
-    pq.write_table(with_body(messages(2_000)[1]), paths[0])
-    for number in range(count // FILE_ROWS):
-        paths.append(folder / f"{number:04d}.parquet")
-        pq.write_table(with_body(messages(FILE_ROWS, number * FILE_ROWS)[1]), paths[-1])
+    paths = [folder / f"{number:04d}.parquet" for number in range(count // FILE_ROWS)]
+    for number, path in enumerate(paths):
+        pq.write_table(with_body(make(FILE_ROWS, number * FILE_ROWS)), path)
     return paths
+
+
+def write_checked(folder: Path, size: Size) -> Path:
+    """Write the messages that the counts of a size are for."""
+    path = folder / "checked.parquet"
+    pq.write_table(with_body(WORKLOADS[size.workload].messages(size.rules, size.checked, 0)), path)
+    return path
 
 
 class SparkEngine(Engine):
@@ -53,11 +73,10 @@ class SparkEngine(Engine):
 
     name = ""
 
-    def __init__(self, spark: SparkSession, paths: Sequence[Path], count: int) -> None:
+    def __init__(self, source: Source, count: int) -> None:
         self.messages = count // FILE_ROWS * FILE_ROWS
-        self.spark = spark
-        self._checked = paths[:1]
-        self._paths = paths[1 : 1 + count // FILE_ROWS]
+        self.source = source
+        self._paths = source.paths[: count // FILE_ROWS]
 
     @abstractmethod
     def matches(self, paths: Sequence[Path]) -> DataFrame:
@@ -69,15 +88,15 @@ class SparkEngine(Engine):
 
     def judge(self) -> Expected:
         """See `bench.engine.Engine`."""
-        return self.count(self.matches(self._checked))
+        return self.count(self.matches([self.source.checked]))
 
     def run(self) -> None:
         """See `bench.engine.Engine`."""
         self.matches(self._paths).write.format("noop").mode("overwrite").save()
 
     def read(self, paths: Sequence[Path]) -> DataFrame:
-        """The three columns that decide."""
-        return self.spark.read.parquet(*map(str, paths)).select(*COLUMNS)
+        """The columns that decide."""
+        return self.source.spark.read.parquet(*map(str, paths)).select(*self.source.columns)
 
 
 class Join(SparkEngine):
@@ -85,8 +104,8 @@ class Join(SparkEngine):
 
     name = "join"
 
-    def __init__(self, spark: SparkSession, paths: Sequence[Path], count: int, rules: Triples) -> None:
-        super().__init__(spark, paths, count)
+    def __init__(self, source: Source, count: int, rules: Triples) -> None:
+        super().__init__(source, count)
         table = pa.table(
             {
                 "JMSType": pa.array([f"t{number}" for number in rules.type.tolist()]),
@@ -95,9 +114,9 @@ class Join(SparkEngine):
                 "rule": pa.array(np.arange(len(rules)), pa.int32()),
             }
         )
-        path = paths[0].parent / f"rules-{len(rules)}.parquet"
+        path = source.checked.parent / "rules.parquet"
         pq.write_table(table, path)
-        self._rules = spark.read.parquet(str(path))
+        self._rules = source.spark.read.parquet(str(path))
 
     def matches(self, paths: Sequence[Path]) -> DataFrame:
         """See `SparkEngine`."""
@@ -114,8 +133,8 @@ class When(SparkEngine):
 
     name = "when"
 
-    def __init__(self, spark: SparkSession, paths: Sequence[Path], count: int, rules: Triples) -> None:
-        super().__init__(spark, paths, count)
+    def __init__(self, source: Source, count: int, rules: Triples) -> None:
+        super().__init__(source, count)
         each = (f"CASE WHEN {text} THEN {rule} END" for rule, text in enumerate(selectors(rules)))
         self._all = f"array_compact(array({', '.join(each)})) AS rules"
 
@@ -128,62 +147,85 @@ class When(SparkEngine):
         return _expected(matches.select(F.explode("rules").alias("rule")).agg(F.count("rule"), F.sum("rule")))
 
 
-class _Arrays(SparkEngine):
-    """Engines whose result is ``subscriptions array<int>`` of ordinals."""
+class _Ordinals(SparkEngine):
+    """Engines whose result is a column ``subscriptions`` of ordinals."""
 
-    def __init__(self, spark: SparkSession, paths: Sequence[Path], count: int, built: Built) -> None:
-        super().__init__(spark, paths, count)
+    def __init__(self, source: Source, count: int, built: Built, output: Output = "array") -> None:
+        super().__init__(source, count)
         self.snapshot = built.snapshot
         self._built = built
+        self._output: Output = output
 
     def count(self, matches: DataFrame) -> Expected:
         """See `SparkEngine`."""
-        each = matches.select(F.explode("subscriptions").alias("ordinal")).toArrow()["ordinal"].to_numpy()
+        packed = isinstance(matches.schema["subscriptions"].dataType, BinaryType)
+        lists = unpack(F.col("subscriptions")) if packed else F.col("subscriptions")
+        each = matches.select(F.explode(lists).alias("ordinal")).toArrow()["ordinal"].to_numpy()
         return Expected(len(each), int(self._built.rule_numbers[each].sum()))
 
 
-class Route(_Arrays):
+class Route(_Ordinals):
     """`selectroute.spark.route` on the DataFrame."""
 
-    name = "route"
+    def __init__(self, source: Source, count: int, built: Built, output: Output = "array") -> None:
+        super().__init__(source, count, built, output)
+        self.name = "route" if output == "array" else f"route-{output}"
 
     def matches(self, paths: Sequence[Path]) -> DataFrame:
         """See `SparkEngine`."""
-        return route(self.read(paths), self.snapshot).select("subscriptions")
+        return route(self.read(paths), self.snapshot, output=self._output).select("subscriptions")
 
 
-class Files(_Arrays):
+class Partitions(_Ordinals):
+    """`route` against the same rules in partitions, which are written when the engine is made."""
+
+    def __init__(self, source: Source, count: int, built: Built, partitions: int) -> None:
+        super().__init__(source, count, built)
+        self.name = f"partitions-{partitions}"
+        folder = mkdtemp(prefix=self.name, dir=source.checked.parent)
+        self._parts = publish_partitions(built.snapshot, folder, partitions)
+        self.bytes_a_rule = sum(self._parts.bytes) / len(self._parts)
+
+    def matches(self, paths: Sequence[Path]) -> DataFrame:
+        """See `SparkEngine`."""
+        return route(self.read(paths), self._parts).select("subscriptions")
+
+
+class Files(_Ordinals):
     """The fan-out's reading path: the workers read the files."""
 
-    name = "files"
+    def __init__(self, source: Source, count: int, built: Built, output: Output = "array") -> None:
+        super().__init__(source, count, built, output)
+        self.name = "files" if output == "array" else f"files-{output}"
 
     def matches(self, paths: Sequence[Path]) -> DataFrame:
         """See `SparkEngine`."""
-        return match_files(self.spark, list(paths), self.snapshot, place=False)
+        return match_files(self.source.spark, list(paths), self.snapshot, place=False, output=self._output)
 
 
 class NoOp(SparkEngine):
     """An `arrow_udf` of the same columns that does nothing: ints out, or arrays as long as the true
-    matches.
+    matches, whose elements may be NULL to Spark or may not.
     """
 
-    def __init__(
-        self, spark: SparkSession, paths: Sequence[Path], count: int, lengths: Ints | None, check: Expected
-    ) -> None:
-        super().__init__(spark, paths, count)
-        self.name = "noop-int" if lengths is None else "noop-array"
+    def __init__(self, source: Source, count: int, name: str, lengths: Ints | None, check: Expected) -> None:
+        super().__init__(source, count)
+        self.name = name
         nothing: Any = _ints if lengths is None else _arrays(lengths)
-        kind: Any = IntegerType() if lengths is None else ArrayType(IntegerType())
+        kind: Any = IntegerType()
+        if lengths is not None:
+            kind = ArrayType(IntegerType(), containsNull=name != "noop-no-nulls")
         self._nothing: Any = arrow_udf(nothing, kind)
         self._check = check
 
     def matches(self, paths: Sequence[Path]) -> DataFrame:
         """See `SparkEngine`."""
-        return self.read(paths).select(self._nothing(*COLUMNS).alias("nothing"))
+        return self.read(paths).select(self._nothing(*self.source.columns).alias("nothing"))
 
     def count(self, matches: DataFrame) -> Expected:
         """It matches nothing; that every message came through is all there is to check."""
-        return self._check if matches.count() == 2_000 else Expected(-1, -1)
+        came, checked = matches.count(), pq.read_metadata(self.source.checked).num_rows
+        return self._check if came == checked else Expected(-1, -1)
 
 
 def _ints(types: pa.Array, _colors: pa.Array, _weights: pa.Array) -> pa.Array:
@@ -201,19 +243,35 @@ def _arrays(lengths: Ints) -> Callable[..., Any]:
     return arrays
 
 
-def engines(
-    spark: SparkSession, paths: Sequence[Path], rules: Triples, built: Built, check: Expected
-) -> dict[str, Callable[[int], SparkEngine]]:
+def engines(source: Source, size: Size, built: Built) -> dict[str, Callable[[int], SparkEngine]]:
     """Return how to make each engine for a number of messages."""
-    lengths = Oracle(rules).lengths(messages(FILE_ROWS)[0])
-    return {
-        "join": lambda count: Join(spark, paths, count, rules),
-        "when": lambda count: When(spark, paths, count, rules),
-        "noop-int": lambda count: NoOp(spark, paths, count, None, check),
-        "noop-array": lambda count: NoOp(spark, paths, count, lengths, check),
-        "route": lambda count: Route(spark, paths, count, built),
-        "files": lambda count: Files(spark, paths, count, built),
+    made: dict[str, Callable[[int], SparkEngine]] = {
+        "route": lambda count: Route(source, count, built),
+        "route-auto": lambda count: Route(source, count, built, "auto"),
+        "files": lambda count: Files(source, count, built),
+        "files-auto": lambda count: Files(source, count, built, "auto"),
     }
+
+    def in_partitions(partitions: int) -> Callable[[int], SparkEngine]:
+        return lambda count: Partitions(source, count, built, partitions)
+
+    made |= {f"partitions-{number}": in_partitions(number) for number in PARTITIONS}
+    workload = WORKLOADS[size.workload]
+    if workload.triples is not None:
+        rules = workload.triples(size.rules)
+        lengths = Oracle(rules).lengths(messages(FILE_ROWS)[0])
+
+        def no_op(name: str, of: Ints | None) -> Callable[[int], SparkEngine]:
+            return lambda count: NoOp(source, count, name, of, size.check)
+
+        made |= {
+            "join": lambda count: Join(source, count, rules),
+            "when": lambda count: When(source, count, rules),
+            "noop-int": no_op("noop-int", None),
+            "noop-array": no_op("noop-array", lengths),
+            "noop-no-nulls": no_op("noop-no-nulls", lengths),
+        }
+    return made
 
 
 def _expected(row: DataFrame) -> Expected:

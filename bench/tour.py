@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.catalogue import WORKLOADS
+import pyarrow.parquet as pq
+
+from bench.catalogue import WORKLOADS, Messages
 from bench.definition import TEXTS, Benchmark, Size, benchmarks
 from bench.engine import Engine, SkippedError
 from bench.engines import Built, build
@@ -47,7 +49,8 @@ class Tour:
         self._scratch = scratch
         self._benchmarks = [one for one in benchmarks() if not choice.only or one.name in choice.only]
         self._spark: Any = None
-        self._files: list[Path] = []
+        self._files: dict[Messages, list[Path]] = {}
+        """The messages that Spark reads, which are those of several sizes."""
 
     def run(self, finished: Callable[[int, int], None] = lambda done, of: None) -> None:
         """Measure everything; ``finished`` is called after each size with how many are done, and of how many.
@@ -89,8 +92,8 @@ class Tour:
                 self._take(
                     benchmark, [Sample("memory", "index", size.workload, size.rules, 0, 0, 0.0, bytes_a_rule)]
                 )
-            elif benchmark.name == "spark":
-                self._measure(benchmark, size, self._in_spark(benchmark, size, built))
+            elif benchmark.spark:
+                self._measure(benchmark, size, self._in_spark(size, built, folder))
             else:
                 made = makers(benchmark.name, size, built, self._scratch, fetch)
                 self._measure(benchmark, size, made)
@@ -119,24 +122,33 @@ class Tour:
             rate = f"{sample.rate:14,.0f} {benchmark.counted}/s" if sample.messages else ""
             say(f"  {benchmark.name:8} {sample.engine:14} {sample.seconds:8.3f} s {rate}")
 
-    def _in_spark(
-        self, benchmark: Benchmark, size: Size, built: Built
-    ) -> Mapping[str, Callable[[int], Engine]]:
+    def _in_spark(self, size: Size, built: Built, folder: Path) -> Mapping[str, Callable[[int], Engine]]:
         """How to make Spark's engines; it is imported and started only when a benchmark needs it."""
         from bench import spark_engines
 
         if self._spark is None:
             self._spark = spark_engines.start(self._choice.cores)
-            counts = [
-                benchmark.messages(engine, one, self._quick)
-                for one in self._sizes
-                for engine in benchmark.engines
-                if benchmark.covers(one, self._quick, bool(self._choice.rules))
-            ]
-            self._files = spark_engines.write_files(self._scratch / "messages", max(counts))
-        triples = WORKLOADS[size.workload].triples
-        assert triples is not None
-        return spark_engines.engines(self._spark, self._files, triples(size.rules), built, size.check)
+        make = WORKLOADS[size.workload].messages
+        if make not in self._files:
+            # Which they are does not depend on how many rules there are, in any workload that Spark runs.
+            paths = self._scratch / f"messages-{len(self._files)}"
+            count = max(self._counts_in_spark(make))
+            self._files[make] = spark_engines.write_files(paths, partial(make, size.rules), count)
+        checked = spark_engines.write_checked(folder, size)
+        columns = pq.read_schema(checked).names
+        decisive = [name for name in columns if name in built.snapshot.reads]
+        source = spark_engines.Source(self._spark, checked, self._files[make], decisive)
+        return spark_engines.engines(source, size, built)
+
+    def _counts_in_spark(self, make: Messages) -> Iterator[int]:
+        """How many of these messages each engine is given."""
+        named = bool(self._choice.rules)
+        for benchmark in (one for one in self._benchmarks if one.spark):
+            for size in self._sizes:
+                if not benchmark.covers(size, self._quick, named):
+                    continue
+                if WORKLOADS[size.workload].messages is make:
+                    yield from (benchmark.messages(one, size, self._quick) for one in benchmark.engines)
 
 
 def say(line: str) -> None:

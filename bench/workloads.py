@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 TYPES: Final = 1_000
 COLORS: Final = 100
 WEIGHTS: Final = 10_000
+BODY: Final = 107
 
 _GAMMA: Final = np.uint64(0x9E3779B97F4A7C15)
 _RULE_SEED, _RULE_DRAWS = 1, 3
@@ -96,15 +97,11 @@ def messages(count: int, start: int = 0) -> tuple[Triples, pa.RecordBatch]:
 
 
 def with_body(batch: pa.RecordBatch) -> pa.Table:
-    """Return the messages with a body of 107 bytes, as a stream would carry it."""
-    parts = pc.binary_join_element_wise(
-        batch.column("JMSCorrelationID"),
-        batch.column("JMSType"),
-        batch.column("color"),
-        batch.column("region"),
-        "|",
-    )
-    return pa.Table.from_batches([batch]).append_column("@body", pc.utf8_rpad(parts, 107, "."))
+    """Return the messages with a body of 107 characters, as a stream would carry it: their strings."""
+    texts = [column for column in batch.columns if pa.types.is_string(column.type)]
+    parts = pc.binary_join_element_wise(*texts, "|", null_handling="skip")
+    body = pc.utf8_slice_codeunits(pc.utf8_rpad(parts, BODY, "."), 0, BODY)
+    return pa.Table.from_batches([batch]).append_column("@body", body)
 
 
 def named(prefix: str, numbers: Ints, count: int) -> Any:

@@ -1,4 +1,4 @@
-"""The forms of output of `route` and `match_files` hold the same, `auto` takes the cheaper one and says why."""
+"""The forms of output of `route` and `match_files` hold the same; `auto` takes the cheaper and says why."""
 
 from __future__ import annotations
 

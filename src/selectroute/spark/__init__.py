@@ -15,7 +15,7 @@ from selectroute.spark.batches import BatchReport
 from selectroute.spark.binding import Binding, BindingError
 from selectroute.spark.java import JavaError
 from selectroute.spark.job import Job, JobError
-from selectroute.spark.output import OutputChoice, OutputError, explain_output, unpack
+from selectroute.spark.output import Output, OutputChoice, OutputError, explain_output, unpack
 from selectroute.spark.partition import PartitionedSnapshot
 from selectroute.spark.partition_publish import publish_partitions
 from selectroute.spark.partition_route import PartitionError
@@ -32,6 +32,7 @@ __all__ = [
     "JavaError",
     "Job",
     "JobError",
+    "Output",
     "OutputChoice",
     "OutputError",
     "PartitionError",

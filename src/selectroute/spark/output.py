@@ -49,7 +49,7 @@ PACKED = BinaryType()
 
 PORTION = 1 << 18
 """Ordinals that a worker which reads files hands over at once, a megabyte of them, or those of one message.
-At 850 a message this halves the time of the whole crossing; a quarter or four times of it do as well."""
+At 850 a message that takes 40 to 50 % off what a message costs the processors, in either form."""
 
 _SAMPLE = 4_000
 _MOST_BYTES = 2**31 - 1
