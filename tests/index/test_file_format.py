@@ -16,23 +16,7 @@ import selectroute as sr
 from selectroute.index import tables as t
 from selectroute.index.file_format import published_digest, revisions
 from selectroute.index.verify import InvariantError, verify_snapshot
-
-MESSAGES = pa.record_batch(
-    {"JMSType": ["car", "bus", None], "weight": pa.array([3000, 10, None], pa.int32())}
-)
-
-
-def small(revision=None):
-    index = sr.Index()
-    index.add("heavy", "JMSType = 'car' AND weight > 2500")
-    index.add("light", "weight < 100 AND NOT (JMSType = 'car')")
-    index.add("parts", "weight + 1 > 2 OR JMSType LIKE 'b_s' OR JMSType IN ('car', 'bus') OR weight = 10")
-    index.add("topic", topic="a/#/b/#")
-    return index.freeze(revision)
-
-
-def pairs(snapshot):
-    return [sorted(row.tolist()) for row in snapshot.match(MESSAGES)]
+from tests.index.published import pairs, small
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import os
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
 import selectroute as sr
@@ -15,23 +14,7 @@ from selectroute.index import file_format
 from selectroute.index.delta import Add, Remove, Replace
 from selectroute.index.file_format import published
 from selectroute.index.verify import verify_snapshot
-
-MESSAGES = pa.record_batch(
-    {"JMSType": ["car", "bus", None], "weight": pa.array([3000, 10, None], pa.int32())}
-)
-
-
-def small():
-    index = sr.Index()
-    index.add("heavy", "JMSType = 'car' AND weight > 2500")
-    index.add("light", "weight < 100 AND NOT (JMSType = 'car')")
-    index.add("parts", "weight + 1 > 2 OR JMSType LIKE 'b_s' OR JMSType IN ('car', 'bus') OR weight = 10")
-    index.add("topic", topic="a/#/b/#")
-    return index.freeze()
-
-
-def pairs(snapshot):
-    return [sorted(row.tolist()) for row in snapshot.match(MESSAGES)]
+from tests.index.published import pairs, small
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
@@ -14,78 +13,28 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 import selectroute as sr
-from selectroute.match import from_messages
-from selectroute.selector import DIALECTS
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark import Binding, BindingError, PartitionError, deliveries, publish_partitions, route
-from selectroute.topics import TopicFilter
-from tests.corpus_rows import rows
-from tests.strategies import checked_selectors, messages
+from tests.spark import agreement
 
 pytestmark = pytest.mark.spark
 
-TOPICS = (None, None, "a", "a/+", "#/b", "cars/#", "#/eu/#")
 
-
-def as_sent(batch):
-    """All headers and properties of the messages as columns: Spark sees who breaks the rules on names."""
-    names = {name for message in batch for name in (*message.headers, *message.properties)} | {"@topic"}
-    return pa.Table.from_batches([from_messages(batch, sorted(names))])
-
-
-def routed(spark, batch, parts, **options):
-    """The ids that each message gets, in the order of the messages."""
-    table = as_sent(batch).append_column("@row", pa.array(range(len(batch))))
-    found = route(spark.createDataFrame(table), parts, **options).select("`@row`", "subscriptions").collect()
-    assert sorted(row["@row"] for row in found) == list(range(len(batch))), "every message once"
-    ids = parts.ids.to_pylist()
-    by_row = {row["@row"]: [ids[ordinal] for ordinal in row["subscriptions"]] for row in found}
-    assert all(len(set(each)) == len(each) for each in by_row.values()), "each subscription once"
-    return [set(by_row[number]) for number in range(len(batch))]
-
-
-@settings(
-    max_examples=4,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-)
-@given(
-    st.lists(st.tuples(checked_selectors(), st.sampled_from(TOPICS)), min_size=48, max_size=48),
-    st.lists(messages(), min_size=16, max_size=16),
-    st.sampled_from([1, 2, 3, 7]),
-)
+@agreement.spark_jobs(4)
+@given(agreement.REGISTRIES, agreement.BATCHES, st.sampled_from([1, 2, 3, 7]))
 def test_partitions_agree_with_the_reference_on_generated_selectors_and_messages(
     spark, registry, batch, partitions
 ):
-    index = sr.Index()
-    for number, (selector, topic) in enumerate(registry):
-        index.add(f"s{number}", selector, topic)
-    for message, ids in zip(batch, routed(spark, batch, index.freeze(), partitions=partitions), strict=True):
-        assert ids == {
-            f"s{number}"
-            for number, (selector, topic) in enumerate(registry)
-            if (topic is None or TopicFilter.parse(topic).matches(message.topic))
-            and selector.matches(message)
-        }
+    snapshot = agreement.registered(registry)
+    found = agreement.routed(spark, agreement.as_sent(batch), snapshot, partitions=partitions)
+    for message, ids in zip(batch, found, strict=True):
+        assert ids == agreement.wanted(registry, message)
 
 
 def test_partitions_select_exactly_the_true_rows_of_the_corpus_in_each_dialect(spark):
-    index, batch = sr.Index(), []
-    for number, row in enumerate(rows()):
-        batch.append(sr.Message.from_json(dict(row.message)))
-        for name in DIALECTS:
-            if row.verdict[name] in ("true", "false", "unknown"):
-                index.add(f"{number}-{name}", sr.Selector(row.selector, name))
-    snapshot = index.freeze()
-    assert INVALID_NAMES in snapshot.reads and len(index) > 4_000
-    found = routed(spark, batch, snapshot, partitions=4)
-    wrong = [
-        f"{name}: {row.selector!r} with {row.message}; {row}"
-        for number, (row, ids) in enumerate(zip(rows(), found, strict=True))
-        for name in DIALECTS
-        if (f"{number}-{name}" in ids) is not (row.verdict[name] == "true")
-    ]
+    snapshot, batch = agreement.corpus()
+    assert INVALID_NAMES in snapshot.reads
+    wrong = agreement.disagreements(agreement.routed(spark, agreement.as_sent(batch), snapshot, partitions=4))
     assert not wrong, "\n".join(wrong)
 
 

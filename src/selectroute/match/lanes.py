@@ -44,6 +44,33 @@ class Columns(NamedTuple):
     cells: t.Array
 
 
+class AttributeLanes:
+    """The lanes of a batch by the names of attributes: columns, derived fields, levels of the topic."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._topics: TopicLevels | None = None
+
+    def of(self, name: str, byte_strings: bool) -> Lane | None:
+        """Return an attribute's lane, or None where no message has it. O(rows).
+
+        Raises `ColumnTypeError`. ``byte_strings``: a column of bytes may be a property of byte strings.
+        """
+        derived = derivation(name)
+        if derived is None and name.startswith(PREFIX) and name != TOPIC:
+            return field_lane(name.removeprefix(PREFIX), self._batch)
+        column = self._batch.column(name if derived is None else TOPIC)
+        if column is None:
+            return None
+        if derived is not None:
+            self._topics = self._topics or TopicLevels(column)
+            return self._topics.lane(derived)
+        if column.null_count == self._batch.rows:  # as good as none, but of a type that it may have
+            check_column(name, column.type, byte_strings)
+            return None
+        return lane(name, column, byte_strings)
+
+
 class Lanes:
     """The columns that a snapshot reads, unpacked once for all segments, and the text that their strings
     share. Those that are NULL throughout, of many kinds of messages most, are left out.
@@ -58,28 +85,14 @@ class Lanes:
         """Of each lane with values its bits, where a string's place is one in `text`."""
         self.strings: dict[str, Strings | None] = {}
         """Of lanes that LIKE reads the distinct strings."""
-        topics: TopicLevels | None = None
+        lanes = AttributeLanes(batch)
         texts: list[t.Array] = []
         length = 0
         for attribute in snapshot.attributes:
             name = attribute.name
-            derived = derivation(name)
-            if derived is not None:
-                column = batch.column(TOPIC)
-                if column is None:
-                    continue
-                topics = topics or TopicLevels(column)
-                found = topics.lane(derived)
-            elif name.startswith(PREFIX) and name != TOPIC:
-                found = field_lane(name.removeprefix(PREFIX), batch)
-            else:
-                column = batch.column(name)
-                if column is None:
-                    continue
-                if column.null_count == self.rows:  # as good as none, but of a type that it may have
-                    check_column(name, column.type, attribute.byte_strings)
-                    continue
-                found = lane(name, column, attribute.byte_strings)
+            found = lanes.of(name, attribute.byte_strings)
+            if found is None:
+                continue
             self.lanes[name] = found
             if attribute.codes:
                 hashes = self.hashes[name] = np.empty(len(found.tags), np.uint64)

@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+# Under this name here too: it is one of the steps that a test fails in turn.
+from selectroute.index.manifest import sync_folder as sync_folder
+
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Put ``content`` at ``path`` in one step: a reader sees the old file or the new one, whole."""
@@ -75,15 +78,6 @@ def make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
         sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries: a rename in it is durable only then."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class DigestingFile(io.RawIOBase):

@@ -20,11 +20,9 @@ import pyarrow as pa
 from selectroute.clauses.access import FALSE, LARGE_FLOAT, NULL, TRUE, Key
 from selectroute.index import tables as t
 from selectroute.match.batch import Batch
-from selectroute.match.columns import Lane, TopicLevels, lane, null_lane
+from selectroute.match.columns import Lane, null_lane
 from selectroute.match.compiled import compiled, inlined
-from selectroute.match.fields import field_lane
-from selectroute.selector.fields import PREFIX
-from selectroute.topics.levels import TOPIC, derivation
+from selectroute.match.lanes import AttributeLanes
 
 FORMAT = 1
 """The version of these numbers, and of the folder that holds partitions made by them."""
@@ -133,8 +131,7 @@ class MessageKeys:
 
     def __init__(self, messages: pa.RecordBatch) -> None:
         self.rows: int = messages.num_rows
-        self._batch = Batch(messages)
-        self._topics: TopicLevels | None = None
+        self._lanes = AttributeLanes(Batch(messages))
         self._hashed: dict[str, tuple[Hashes, Flags]] = {}
 
     def of(self, attributes: Sequence[str]) -> tuple[Hashes, Flags]:
@@ -144,23 +141,9 @@ class MessageKeys:
         """
         for name in attributes:
             if name not in self._hashed:
-                self._hashed[name] = hash_lane(self._lane(name))
+                # Which columns may be byte strings was checked for the registry as a whole.
+                one = self._lanes.of(name, byte_strings=True) or null_lane(self.rows)
+                self._hashed[name] = hash_lane(one)
         found = [self._hashed[name] for name in attributes]
         has = np.logical_and.reduce([one for _, one in found])
         return joined(attributes, [one for one, _ in found]), has
-
-    def _lane(self, name: str) -> Lane:
-        if derivation(name) is not None or name == TOPIC:
-            column = self._batch.column(TOPIC)
-        elif name.startswith(PREFIX):
-            return field_lane(name.removeprefix(PREFIX), self._batch)
-        else:
-            column = self._batch.column(name)
-        if column is None:
-            return null_lane(self.rows)
-        derived = derivation(name)
-        if derived is not None:
-            self._topics = self._topics or TopicLevels(column)
-            return self._topics.lane(derived)
-        # Which columns may be byte strings was checked for the registry as a whole.
-        return lane(name, column, byte_strings=True)
