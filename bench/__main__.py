@@ -24,9 +24,7 @@ RECORD = Path(__file__).with_name("record")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; return the exit code: 1 if a count was wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument(
-        "--full", action="store_true", help="all sizes to 1M; writes bench/record and the README"
-    )
+    parser.add_argument("--full", action="store_true", help="all sizes; writes bench/record and the README")
     parser.add_argument(
         "--report", action="store_true", help="make the README's tables from bench/record again"
     )
@@ -39,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=[],
         type=int,
         metavar="N",
-        help="only this size; 10000000 for R's largest",
+        help="only this size",
     )
     parser.add_argument("--cores", type=int, default=2, help="Spark's cores (default 2)")
     given = parser.parse_args(arguments)
@@ -56,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         def keep(done: int, of: int) -> None:
             """A run that is ended early leaves what it has measured."""
             if source_digest() == described["source"]:
-                _record(tour, {**described, "skipped": tour.skipped, "sizes": [done, of]})
+                ended = f"the run was ended after {done} of {of} sizes" if done < of else ""
+                _record(tour, {**described, "skipped": tour.skipped, "remark": ended})
 
         try:
             tour.run(keep if whole else lambda done, of: None)

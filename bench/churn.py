@@ -25,8 +25,9 @@ class ChurnEngine(IndexEngine):
     """
 
     def __init__(self, name: str, index: sr.Index, sent: Sequence[sr.Message], texts: Sequence[str]) -> None:
-        super().__init__(index, sent, len(texts))
+        super().__init__(index, sent, 0)
         self.name = name
+        self.messages = len(texts)
         self._new = [(f"new-{number}", text) for number, text in enumerate(texts)]
 
     def run(self) -> Timed:

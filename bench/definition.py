@@ -42,8 +42,6 @@ class Size:
     check: Expected
     checked: int
     """How many messages the check is for."""
-    on_request: bool
-    """Whether it is run only where its number of rules is asked for."""
 
     @property
     def name(self) -> str:
@@ -103,7 +101,6 @@ def sizes() -> list[Size]:
             entry["rules"],
             Expected(entry["matches"], entry["rule_sum"]),
             entry.get("messages", CHECKED),
-            entry.get("on_request", False),
         )
         for entry in _read("sizes")["size"]
     ]

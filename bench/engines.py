@@ -121,11 +121,13 @@ class IndexEngine(Engine):
 
     name = "index"
 
-    def __init__(self, index: sr.Index, sent: Sequence[sr.Message], count: int) -> None:
-        self.messages = count
+    def __init__(
+        self, index: sr.Index, sent: Sequence[sr.Message], count: int, checked: int | None = None
+    ) -> None:
         self._index = index
-        self._all = sent
+        self._all = sent[:checked]
         self._sent = sent[:count]
+        self.messages = len(self._sent)
 
     def judge(self) -> Expected:
         """See `Engine`."""
@@ -144,7 +146,7 @@ class ReferenceEngine(Engine):
     name = "reference"
 
     def __init__(self, texts: Sequence[str], sent: Sequence[sr.Message], count: int) -> None:
-        self.messages = count
+        self.messages = min(count, len(sent))
         self._selectors = [sr.Selector(text, limits=UNLIMITED) for text in texts]
         self._all = sent
         self._sent = sent[:count]

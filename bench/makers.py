@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+import selectroute as sr
 from bench import replies
 from bench.brute import BruteEngine
 from bench.catalogue import WORKLOADS
@@ -52,11 +53,16 @@ def makers(benchmark: str, size: Size, built: Built, scratch: Path, fetch: bool)
     workload, checked = WORKLOADS[size.workload], size.checked
     batches = Batches(size)
     if benchmark == "single":
-        sent = to_messages(batches.first(checked)[0].slice(0, checked))
+
+        def first(count: int) -> list[sr.Message]:
+            return to_messages(batches.first(count)[0].slice(0, max(count, checked)))
+
         return {
             "kernel-1": lambda count: KernelOneEngine(built, batches.first(count)[0], checked, count),
-            "index": lambda count: IndexEngine(built.index, sent, count),
-            "reference": lambda count: ReferenceEngine(list(workload.texts(size.rules)), sent, count),
+            "index": lambda count: IndexEngine(built.index, first(count), count, checked),
+            "reference": lambda count: ReferenceEngine(
+                list(workload.texts(size.rules)), first(checked), count
+            ),
         }
     if benchmark == "change":
 

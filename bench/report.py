@@ -210,13 +210,10 @@ def _line(cells: list[str]) -> str:
 def _machine(machine: dict[str, Any]) -> str:
     named = [name for name in ("python", *PARTS, "java") if machine.get(name)]
     parts = ", ".join(f"{name} {machine[name]}" for name in named)
-    done, of = machine.get("sizes", (1, 1))
-    ended = f"the run was ended after {done} of {of} sizes; " if done < of else ""
-    if "runs" in machine:
-        ended = f"in {machine['runs']} runs, each benchmark of a size in one of them; "
+    remark = f"{machine['remark']}; " if machine.get("remark") else ""
     return (
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} "
         f"GiB, {machine['system']}; {parts}; load average at the start {machine['load_average_at_start']}; "
-        f"{ended}sources {machine['source'][:12]}. "
+        f"{remark}sources {machine['source'][:12]}. "
         "Raw: [`record/samples.csv`](record/samples.csv), [`record/machine.json`](record/machine.json)."
     )

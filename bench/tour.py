@@ -43,9 +43,7 @@ class Tour:
         """Why an engine was left out."""
         self._choice = choice
         self._quick = choice.quick
-        self._sizes = [
-            one for one in sizes if one.rules in choice.rules or not (choice.rules or one.on_request)
-        ]
+        self._sizes = [one for one in sizes if one.rules in choice.rules or not choice.rules]
         self._scratch = scratch
         self._benchmarks = [one for one in benchmarks() if not choice.only or one.name in choice.only]
         self._spark: Any = None

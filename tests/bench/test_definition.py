@@ -9,7 +9,8 @@ from bench.jvm import PEERS
 
 ENGINES = {
     "kernel", "numpy", "c", "c-codes", "kernel-1", "change", "index", "reference", "build",
-    "join", "when", "noop-int", "noop-array", "route", "files",
+    "join", "when", "noop-int", "noop-array", "noop-no-nulls", "route", "route-auto", "files", "files-auto",
+    "partitions-2", "partitions-8",
     "lark-lalr", "jms", "ibm-jms", "ibm-mq", *PEERS, *CHANGES,
 }  # fmt: skip
 
@@ -29,15 +30,30 @@ def test_a_benchmark_names_engines_workloads_and_sizes_that_exist(benchmark):
 @pytest.mark.parametrize("quick", [True, False])
 def test_every_engine_has_a_number_of_messages_at_every_size(benchmark, quick):
     covered = [size for size in sizes() if benchmark.covers(size, quick)]
-    assert covered or (quick and benchmark.name == "peers")  # the JVM is not for a quick tour
+    assert covered or (quick and not benchmark.quick_rules)  # what a quick tour has no time for
     for size in covered:
         for engine in benchmark.engines:
             assert benchmark.messages(engine, size, quick) >= 0
 
 
-def test_ten_million_rules_are_run_on_request_only():
-    assert [size.name for size in sizes() if size.on_request] == ["R 10M"]
-    assert all(size.on_request for size in sizes() if size.rules > 1_000_000)
+def test_a_full_run_has_every_workload_at_every_size_that_is_promised():
+    by_workload = {
+        name: {size.rules for size in sizes() if size.workload == name} for name in ("Z", "U", "M", "R", "G")
+    }
+    to_a_million = {1_000, 10_000, 100_000, 1_000_000}
+    assert all(of >= to_a_million for of in by_workload.values())
+    assert max(by_workload["R"]) == 10_000_000
+    kernel, single = (one for one in benchmarks() if one.name in ("kernel", "single"))
+    for size in sizes():
+        if size.workload in kernel.workloads:
+            assert kernel.covers(size, quick=False) and kernel.messages("kernel", size, quick=False)
+        if size.workload in single.workloads and size.rules in to_a_million:
+            assert single.covers(size, quick=False) and single.messages("kernel-1", size, quick=False)
+
+
+def test_the_quick_tour_leaves_the_largest_sizes_out():
+    for benchmark in benchmarks():
+        assert not any(benchmark.covers(size, quick=True) for size in sizes() if size.rules > 100_000)
 
 
 def test_sizes_are_named_shortly():

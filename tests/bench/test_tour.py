@@ -18,6 +18,7 @@ def test_each_finished_size_is_told(tmp_path):
 
 def test_a_record_says_that_its_run_was_ended():
     described = machine(1)
-    assert "ended after" not in report.render([], described)
-    assert "ended after" not in report.render([], {**described, "sizes": [34, 34]})
-    assert "the run was ended after 12 of 34 sizes" in report.render([], {**described, "sizes": [12, 34]})
+    assert "; sources" in report.render([], described)
+    ended = "the run was ended after 12 of 34 sizes"
+    assert f"; {ended}; sources" in report.render([], {**described, "remark": ended})
+    assert report.render([], {**described, "remark": ""}) == report.render([], described)
