@@ -15,7 +15,7 @@ from typing import Any
 
 from bench import report
 from bench.definition import NAMES, sizes
-from bench.measure import WrongCountError, machine, read_csv, source_digest, write_csv
+from bench.measure import Sample, WrongCountError, machine, read_csv, source_digest, write_csv
 from bench.tour import Choice, Tour, say
 
 RECORD = Path(__file__).with_name("record")
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cores", type=int, default=2, help="Spark's cores (default 2)")
     given = parser.parse_args(arguments)
     if given.report:
-        report.update_readme(_recorded())
+        report.update_pages(*_recorded())
         return 0
     described = machine(given.cores)
     whole = given.full and not given.only and not given.rules
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("bench: sources changed while they were measured: these figures are no record", file=sys.stderr)
         return 1
     if whole:
-        report.update_readme(_recorded())
+        report.update_pages(*_recorded())
     return 0
 
 
@@ -79,8 +79,8 @@ def _record(tour: Tour, described: dict[str, Any]) -> None:
     (RECORD / "machine.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
 
-def _recorded() -> str:
-    return report.render(read_csv(RECORD / "samples.csv"), report.read_machine(RECORD / "machine.json"))
+def _recorded() -> tuple[list[Sample], dict[str, Any]]:
+    return read_csv(RECORD / "samples.csv"), report.read_machine(RECORD / "machine.json")
 
 
 if __name__ == "__main__":

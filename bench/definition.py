@@ -23,6 +23,7 @@ NAMES: Final = (
     "peers",
     "spark",
     "partitions",
+    "cores",
     "single",
     "churn",
     "change",

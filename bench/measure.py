@@ -25,7 +25,7 @@ from bench.oracle import Expected
 PARTS: Final = ("numba", "numpy", "pyarrow", "pyspark", "lark")
 """The packages whose versions decide a figure."""
 ENDINGS: Final = ("py", "toml", "lark", "c", "java")
-_DIGITS: Final = {"seconds": 6, "bytes_a_rule": 1, "p50_us": 2, "p99_us": 2}
+_DIGITS: Final = {"seconds": 6, "bytes_a_rule": 1, "p50_us": 2, "p99_us": 2, "processor_seconds": 2}
 
 
 class WrongCountError(Exception):
@@ -49,6 +49,8 @@ class Sample:
     p50_us: float = 0.0
     """The time of one message, half of them take less."""
     p99_us: float = 0.0
+    processor_seconds: float = 0.0
+    """Of all processes together."""
 
     @property
     def rate(self) -> float:
@@ -120,6 +122,7 @@ def read_csv(path: Path) -> list[Sample]:
                 float(row["bytes_a_rule"]),
                 float(row["p50_us"]),
                 float(row["p99_us"]),
+                float(row["processor_seconds"]),
             )
             for row in csv.DictReader(file)
         ]

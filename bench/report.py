@@ -1,8 +1,8 @@
 """The tables of README.md, made from the raw record and put between its markers.
 
 A benchmark's `layout` is the form of its table: ``rates`` and ``latency`` have a column for each number of
-rules, ``rows`` a column for each engine, ``steps`` seconds that add up, ``bytes`` what all benchmarks know of
-memory.
+rules, ``rows`` a column for each engine, ``cores`` one for each master of Spark, ``steps`` seconds that add
+up, ``bytes`` what all benchmarks know of memory.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from bench.definition import Benchmark, benchmarks, short
 from bench.measure import PARTS, Sample
 
 README: Final = Path(__file__).with_name("README.md")
+SCALE_PAGE: Final = Path(__file__).parents[1] / "streaming" / "README.md"
+SCALE: Final = ("cores", "partitions")
+"""The benchmarks that the page on scale shows."""
 BEGIN: Final = "<!-- record: made by `python -m bench --report`, do not edit -->"
 END: Final = "<!-- end of record -->"
 
@@ -42,12 +45,25 @@ def render(samples: Sequence[Sample], machine: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def update_readme(text: str) -> None:
-    """Put the tables between the markers of README.md."""
-    page = README.read_text(encoding="utf-8")
+def update_pages(samples: Sequence[Sample], machine: dict[str, Any]) -> None:
+    """Put the tables between the markers of README.md; those of `SCALE` also in the page on scale.
+
+    A record without any of these leaves that page as it is.
+    """
+    _update(README, render(samples, machine))
+    if any(one.benchmark in SCALE for one in samples):
+        _update(SCALE_PAGE, render([one for one in samples if one.benchmark in SCALE], machine))
+
+
+def _update(path: Path, text: str) -> None:
+    page = path.read_text(encoding="utf-8")
     before, rest = page.split(BEGIN, 1)
     _, after = rest.split(END, 1)
-    README.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+    # The page on scale lies elsewhere, and its headings are one level further down, as these are.
+    text = (
+        text if path == README else text.replace("](record/", "](../bench/record/").replace("### ", "#### ")
+    )
+    path.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
 def read_machine(path: Path) -> dict[str, Any]:
@@ -127,12 +143,32 @@ def _byte_table(benchmark: Benchmark, cells: _Cells) -> str:
     return "\n".join([*lines, "", "(bytes, median)"])
 
 
+def _core_table(benchmark: Benchmark, cells: _Cells) -> str:
+    """Processor time of a message, in a column for each master of Spark."""
+    masters = list(dict.fromkeys(engine.partition(" ")[2] for _, engine, _ in cells))
+    lines = _head(["workload", "engine", *[f"`{master}`" for master in masters]])
+    for workload, rules in dict.fromkeys((of, number) for of, _, number in cells):
+        for engine in benchmark.engines:
+            row = [cells.get((workload, f"{engine} {master}", rules), []) for master in masters]
+            lines.append(_line([f"{workload} {short(rules)}", f"`{engine}`", *map(_processor, row)]))
+    shown = "µs of processor a message, median; in parentheses messages/s of wall time"
+    return "\n".join([*lines, "", f"({shown})"])
+
+
+def _processor(cell: list[Sample]) -> str:
+    if not cell:
+        return "–"
+    each = median(sample.processor_seconds / sample.messages for sample in cell)
+    return f"{each * 1e6:.1f} ({_number(_median_rate(cell))})"
+
+
 _TABLES: Final = {
     "rates": _rate_table,
     "latency": _rate_table,
     "rows": _row_table,
     "steps": _step_table,
     "bytes": _byte_table,
+    "cores": _core_table,
 }
 
 

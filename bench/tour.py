@@ -90,6 +90,8 @@ class Tour:
                 self._take(
                     benchmark, [Sample("memory", "index", size.workload, size.rules, 0, 0, 0.0, bytes_a_rule)]
                 )
+            elif benchmark.name == "cores":
+                self._take(benchmark, self._under_each_master(benchmark, size, folder))
             elif benchmark.spark:
                 self._measure(benchmark, size, self._in_spark(size, built, folder))
             else:
@@ -137,6 +139,14 @@ class Tour:
         decisive = [name for name in columns if name in built.snapshot.reads]
         source = spark_engines.Source(self._spark, checked, self._files[make], decisive)
         return spark_engines.engines(source, size, built)
+
+    def _under_each_master(self, benchmark: Benchmark, size: Size, folder: Path) -> list[Sample]:
+        """How cost grows with cores, see `bench.cores`."""
+        from bench import cores
+
+        repetitions = benchmark.quick_repetitions if self._quick else benchmark.repetitions
+        count = benchmark.messages(benchmark.engines[0], size, self._quick)
+        return cores.measured(size, folder, count, repetitions)
 
     def _counts_in_spark(self, make: Messages) -> Iterator[int]:
         """How many of these messages each engine is given."""

@@ -40,6 +40,42 @@ def test_adversarial_rows_have_their_engines_side_by_side():
     assert "| `or` | 1 | 3.0k (1.5×) | 2.0k |" in report.render(samples, MACHINE).split("\n")
 
 
+def test_shares_of_both_no_ops_stand_in_a_table_of_their_own():
+    rates = {"join": 100, "noop-array": 1_000, "noop-no-nulls": 1_250, "files": 5_000, "route": 900}
+    samples = [_sample("spark", engine, "Z", 1_000, rate) for engine, rate in rates.items()]
+    lines = report.render(samples, MACHINE).split("\n")
+    assert "| workload | as a multiple | 1k |" in lines
+    assert "| Z | `files` of `noop-array` | 5.0× |" in lines
+    assert "| Z | `files` of `noop-no-nulls` | 4.0× |" in lines
+    assert "| Z | `route` of `noop-array` | 0.90× |" in lines
+    assert not any("`files-auto` of" in line for line in lines)  # it was not run
+
+
+def test_cores_have_processor_time_under_each_master():
+    samples = [
+        Sample("cores", f"route {master}", "Z", 100_000, 1_000, 0, 0.5, processor_seconds=used)
+        for master, used in (("local[1]", 0.003), ("local-cluster[2,1,1024]", 0.005))
+    ]
+    lines = report.render(samples, MACHINE).split("\n")
+    assert "| workload | engine | `local[1]` | `local-cluster[2,1,1024]` |" in lines
+    assert "| Z 100k | `route` | 3.0 (2.0k) | 5.0 (2.0k) |" in lines
+
+
+@pytest.mark.parametrize("name", ["kernel", "partitions"])
+def test_the_page_on_scale_changes_only_with_a_record_of_it(name, tmp_path, monkeypatch):
+    for page in ("README", "SCALE_PAGE"):
+        path = tmp_path / page
+        path.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+        monkeypatch.setattr(report, page, path)
+    engine = {"kernel": "kernel", "partitions": "route"}[name]
+    report.update_pages([_sample(name, engine, "Z", 1_000, 1_000)], MACHINE)
+    assert f"`{engine}` | 1.0k" in (tmp_path / "README").read_text()
+    scale = (tmp_path / "SCALE_PAGE").read_text()
+    assert scale.startswith("before\n") and scale.endswith("\nafter\n")
+    assert ("\nold\n" in scale) == (name == "kernel")
+    assert ("../bench/record/samples.csv" in scale) == (name == "partitions")
+
+
 def test_latency_is_shown_in_microseconds():
     samples = [_sample("single", "index", "Z", 1_000, 5_000, p50_us=12.34, p99_us=1_234.5)]
     assert "| Z | `index` | 5.0k (12.3 / 1,234) |" in report.render(samples, MACHINE).split("\n")
