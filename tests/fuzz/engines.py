@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 
 import selectroute as sr
-from selectroute.index import build
+from selectroute.index import build, dividing
 from selectroute.index.merge import merge
 from selectroute.index.verify import verify_index, verify_snapshot
 from selectroute.match import from_messages
@@ -46,6 +46,9 @@ SHAPES: Final = (
     "a = -{i} AND color <> '{t}'",
     "b IS NULL AND color = '{s}' AND a > {f}",
     "a LIKE '%{p}%' OR weight = {f}",
+    "JMSType = '{s}' AND color = '{t}' AND b = '{s}' AND a > {i}",
+    "color = '{s}' AND b IN ('{s}', '{t}') AND a = {j} AND weight < {i}",
+    "color = '{s}' AND weight = {i} AND c = '{t}' AND b LIKE '%{p}'",
 )
 """Of these a registry has many, so that they are built by their shapes and share keys."""
 
@@ -213,7 +216,7 @@ def _message(chance: Random) -> Message:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; return the exit code: 1 if an engine differed."""
-    build.FEW = 2  # so that shapes become templates in registries this small
+    build.FEW, dividing.WORTH = 2, 0.2  # so that registries this small have templates and divided leaves
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.engines", description=__doc__)
     parser.add_argument("--pairs", type=int, default=1_000_000, help="pairs to compare (default 1,000,000)")
     parser.add_argument("--seed", type=int, default=1, help="another seed, other rounds (default 1)")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 import selectroute as sr
-from selectroute.index import build
+from selectroute.index import build, dividing
 from tests.fuzz import engines
 
 
 @pytest.fixture(autouse=True)
-def every_shape_is_a_template(monkeypatch):
+def shapes_are_templates_and_leaves_are_divided(monkeypatch):
     monkeypatch.setattr(build, "FEW", 2)
+    monkeypatch.setattr(dividing, "WORTH", 0.2)
 
 
 def test_every_engine_agrees_on_a_few_rounds():

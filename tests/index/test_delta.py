@@ -13,8 +13,9 @@ import selectroute as sr
 from selectroute.index import delta
 from selectroute.index.delta import Add, Remove, Replace
 from selectroute.index.errors import DuplicateSubscriptionError, InvalidIdError, UnknownSubscriptionError
+from selectroute.index.invariants import InvariantError
 from selectroute.index.statistics import statistics
-from selectroute.index.verify import InvariantError, verify_snapshot
+from selectroute.index.verify import verify_snapshot
 from selectroute.match import from_messages
 from tests.index.changing import expected, found, live_ids, random_changes, random_messages
 

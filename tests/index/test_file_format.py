@@ -15,7 +15,8 @@ import pytest
 import selectroute as sr
 from selectroute.index import tables as t
 from selectroute.index.file_format import published_digest, revisions
-from selectroute.index.verify import InvariantError, verify_snapshot
+from selectroute.index.invariants import InvariantError
+from selectroute.index.verify import verify_snapshot
 from tests.index.published import pairs, small
 
 
@@ -96,8 +97,8 @@ def test_a_missing_folder_says_how_to_make_one(tmp_path):
 
 
 def test_another_format_version_says_to_build_again(folder, monkeypatch):
-    monkeypatch.setattr("selectroute.index.manifest.FORMAT", 4)
-    with pytest.raises(sr.SnapshotError, match="format 3, this version reads format 4"):
+    monkeypatch.setattr("selectroute.index.manifest.FORMAT", 5)
+    with pytest.raises(sr.SnapshotError, match="format 4, this version reads format 5"):
         sr.Snapshot.open(folder)
 
 

@@ -9,8 +9,9 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.errors import DuplicateSubscriptionError, InvalidIdError, UnknownSubscriptionError
+from selectroute.index.invariants import InvariantError
 from selectroute.index.plan import MAX_ENTRIES
-from selectroute.index.verify import InvariantError, verify_index
+from selectroute.index.verify import verify_index
 from selectroute.selector.limits import UNLIMITED
 from selectroute.topics import InvalidTopicFilterError
 

@@ -8,20 +8,25 @@ import numpy as np
 
 from selectroute.index import tables as t
 from selectroute.index.dictionary import open_addressing
+from selectroute.index.dividing import Divided
 
 CODE_MULTIPLIER = 0x9E3779B1
 """Spreads the codes of a posting over its slots; the kernel computes the same."""
 
 
 def access_paths(
-    tuple_: t.Array, codes: t.Array, tuples: Sequence[Sequence[int]], attributes: int
+    tuple_: t.Array, codes: t.Array, tuples: Sequence[Sequence[int]], divided: Divided, attributes: int
 ) -> dict[str, t.Array]:
-    """The arrays ``tuple_…``, ``code_…``, ``posting_…``, ``slot…`` and ``prefix_leaf`` of `Tables`.
+    """The arrays ``tuple_…``, ``code_…``, ``posting_…``, ``slot…``, ``divided_tuple`` and ``prefix_leaf`` of
+    `Tables`.
 
-    Leaves 1, 2, … lie sorted under these tuples and codes. O(leaves × log leaves).
+    Leaves 1, 2, … lie sorted under these tuples and codes, and behind them those that are divided. O(leaves ×
+    log leaves).
     """
-    of_tuple = np.array([(*one, t.ALONE)[:2] for one in tuples], np.int64).reshape(-1, 2)
-    number = of_leaf = tuple_ - 1
+    of_tuple = np.array([(*one, t.ALONE)[:2] for one in (*tuples, *divided.beneath)], np.int64).reshape(-1, 2)
+    of_leaf = tuple_ - 1
+    number = np.append(tuple_, divided.tuple_) - 1
+    codes = np.append(codes, divided.codes)
     keys = np.stack((codes >> np.uint64(32), codes & np.uint64(0xFFFFFFFF))).astype(np.int64)
     swapped = _anchored_by_second(number, keys, of_tuple)
     swapped &= of_tuple[:, 1] >= 0
@@ -30,27 +35,31 @@ def access_paths(
     turned = swapped[number]
     anchor, other = anchors[number], others[number]
     code, other_code = np.where(turned, keys[::-1], keys)
+    beneath = other == t.BENEATH  # what a divided leaf leads to: its number stands for the code of an anchor
 
     leaf = np.arange(1, len(number) + 1)
     of_prefix = other == t.PREFIXES
     prefix_leaf = leaf[of_prefix]  # prefixes and their leaves are in one order, that of the attributes
     prefix_leaf = prefix_leaf[np.argsort(code[of_prefix])]
-    number, anchor, other, code, other_code, leaf = (
-        column[~of_prefix] for column in (number, anchor, other, code, other_code, leaf)
+    number, anchor, other, code, other_code, leaf, beneath = (
+        column[~of_prefix] for column in (number, anchor, other, code, other_code, leaf, beneath)
     )
 
     low = np.full(attributes, np.iinfo(np.int32).max, np.int64)
     end = np.zeros(attributes, np.int64)
-    np.minimum.at(low, anchor, code)
-    np.maximum.at(end, anchor, code + 1)
+    np.minimum.at(low, anchor[~beneath], code[~beneath])
+    np.maximum.at(end, anchor[~beneath], code[~beneath] + 1)
     code_first = np.concatenate(([0], np.cumsum(np.maximum(end - low, 0))))
     low = np.minimum(low, end)  # 0 where an attribute has none
-    place = code_first[anchor] + code - low[anchor]
+    # The places of divided leaves are behind those of all codes.
+    place = np.where(beneath, code_first[-1] + code, code_first[anchor] + code - low[anchor])
+    other = np.where(beneath, anchor, other)
 
     alone = other < 0
     code_leaf = np.full(code_first[-1], -1, np.int64)
     code_leaf[place[alone]] = leaf[alone]
 
+    places = len(code_leaf) + len(divided.codes)
     pairs = np.flatnonzero(~alone)
     pairs = pairs[np.lexsort((number[pairs], place[pairs]))]
     new = np.ones(len(pairs), np.bool_)
@@ -65,11 +74,13 @@ def access_paths(
     slots[used] = leaf[pairs][table[used]] << 32 | other_code[pairs][table[used]]
     return {
         "tuple_attributes": of_tuple,
-        "tuple_leaf": np.searchsorted(of_leaf, np.arange(len(tuples) + 1)) + 1,
+        "tuple_above": np.append(np.full(len(tuples), -1), np.array(divided.above, np.int64) - 1),
+        "tuple_leaf": np.searchsorted(of_leaf, np.arange(len(of_tuple) + 1)) + 1,
         "code_low": low,
         "code_first": code_first,
         "code_leaf": code_leaf,
-        "code_posting": np.searchsorted(place[pairs][first], np.arange(len(code_leaf) + 1)),
+        "code_posting": np.searchsorted(place[pairs][first], np.arange(places + 1)),
+        "divided_tuple": divided.tuple_ - 1,
         "posting_attribute": other[pairs][first],
         "posting_filter": _filters(other_code[pairs], first),
         "slot_first": slot_first,

@@ -10,6 +10,10 @@ clauses speak of it.
 Choosing tuples is facility location: opening one costs its probes, a wish is served by the cheapest open one.
 The greedy method opens what saves most until nothing saves; then what the later ones made superfluous is
 closed again. Both look at few options for each wish, so the time is in proportion to the wishes.
+
+Estimates from all clauses are wrong where values are not spread alike: one pair of values may have more
+clauses than all others together, and regions of its own. What then lies under one key is counted, and such a
+key is divided further: see ``dividing``.
 """
 
 from __future__ import annotations
@@ -35,6 +39,17 @@ SKIP_NS: Final = 0.02
 
 JUDGE_NS: Final = 20.0
 """A clause that is found: a step of a binary search, or a residual to judge."""
+
+COMMON: Final = 8
+"""So many entries of a leaf with one residual are a group of their own: one search, one residual to judge."""
+
+WORTH: Final = 8
+"""A leaf is divided where a message that finds it judges so many fewer residuals: that is worth a probe, and
+for the leaves it takes their memory.
+"""
+
+MOST_COPIES: Final = 16
+"""A clause in divided leaves is filed so many times at most for each of its keys (IN lists multiply)."""
 
 MAX_WISHES: Final = 4_096
 """As many different wishes are planned for; rarer ones are served by what these open."""

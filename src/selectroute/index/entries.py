@@ -16,8 +16,9 @@ from selectroute.clauses.predicate import Clause, Literal
 from selectroute.index import tables as t
 from selectroute.index.cost import CostPlan
 from selectroute.index.dictionary import Dictionary, dictionary_tables
+from selectroute.index.entry_columns import Entries, joined
 from selectroute.index.index import file_clause
-from selectroute.index.layout import Entries, joined, lay_out
+from selectroute.index.layout import lay_out
 from selectroute.index.plan import SCAN, Attributes
 from selectroute.index.program import Programs
 from selectroute.index.ranges import bound_of, chosen_range, name_of

@@ -15,8 +15,8 @@ from selectroute.clauses.predicate import Clause, Literal
 from selectroute.index import tables as t
 from selectroute.index.cost import CostPlan, Wish, wish_of
 from selectroute.index.entries import Placed, Writer
+from selectroute.index.entry_columns import Entries, changes
 from selectroute.index.group import Group
-from selectroute.index.layout import Entries, changes
 from selectroute.index.plan import Statistics
 from selectroute.index.ranges import bound_of
 from selectroute.index.subscription import Subscription

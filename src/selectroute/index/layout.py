@@ -5,54 +5,27 @@ within it those of a group, and within that the bounds ascend.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from selectroute.index import tables as t
 from selectroute.index.access_paths import access_paths
+from selectroute.index.cost import COMMON
+from selectroute.index.dividing import OWN, divide
+from selectroute.index.entry_columns import Entries, changes
 from selectroute.index.intervals import ascending, high_tables
 from selectroute.index.prefixes import Prefixes, prefix_filing
-
-
-class Entries(NamedTuple):
-    """The entries of a segment, in no order: one for each combination of a clause's keys.
-
-    ``tuple_`` int64[n] is 0 on the scan list, else 1 + the tuple of attributes; ``codes`` uint64[n] packs the
-    keys, ``first << 32 | second``; ``shape`` int64[n] is the attribute of the range, above the flags of the
-    group; ``bound`` int64[n], ``residual`` and ``ordinal`` int32[n] are as in `Tables`. ``high`` int64[n] is
-    the second bound of entries whose shape is `INTERVAL`, of the same kind; None where there are none.
-    """
-
-    tuple_: t.Array
-    codes: t.Array
-    shape: t.Array
-    bound: t.Array
-    residual: t.Array
-    ordinal: t.Array
-    high: t.Array | None = None
-
-
-def joined(blocks: Sequence[Entries]) -> Entries:
-    """Entries in one: those without upper ends have zeros there, if others have some."""
-    if all(block.high is None for block in blocks):
-        blocks = [block._replace(high=np.zeros(0, np.int64)) for block in blocks]
-    else:
-        blocks = [
-            block._replace(high=np.zeros(len(block.bound), np.int64)) if block.high is None else block
-            for block in blocks
-        ]
-    return Entries(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def lay_out(entries: Entries, tuples: Sequence[Sequence[int]], others: Mapping[str, t.Array]) -> t.Tables:
     """Sort the entries into leaves and groups, and lay down all arrays. O(entries × log entries).
 
     ``tuples`` are the attributes of tuple 1, 2, …; ``others`` are the arrays of programs and constants.
-    Entries on the scan list that have a prefix are filed under that.
+    Entries on the scan list that have a prefix are filed under that; hot keys are divided.
     """
     attributes = len(others["number_first"]) - 1
     entries, tuples, others, prefixes = _by_prefix(entries, [*tuples], {**others}, attributes)
+    entries, divided = divide(entries, tuples, others)
     # A residual that many entries of a leaf have makes a group; else equal ones are neighbours where no bound
     # orders the entries. Neighbours are judged once.
     common = _common_residuals(entries)
@@ -64,17 +37,16 @@ def lay_out(entries: Entries, tuples: Sequence[Sequence[int]], others: Mapping[s
     residual = entries.residual[order]
     new_leaf = changes(tuple_, codes)
     new_group = new_leaf | changes(shape, common[order])
-    leaf_starts, group_starts = np.flatnonzero(new_leaf), np.flatnonzero(new_group)
-    groups_before = np.searchsorted(group_starts, leaf_starts)
-    # Leaf 0 is the scan list, with or without entries: tuple 0 sorts first where it has any.
-    scan = len(tuple_) > 0 and tuple_[0] == 0
-    group_first = np.concatenate((groups_before if scan else np.r_[0, groups_before], [len(group_starts)]))
-    keyed = leaf_starts[1:] if scan else leaf_starts
+    keyed, group_starts = np.flatnonzero(new_leaf & (tuple_ > 0) & (tuple_ < OWN)), np.flatnonzero(new_group)
+    # Leaf 0, the scan list, sorts first and divided leaves last, with or without entries.
+    own = np.searchsorted(tuple_, OWN)
+    in_divided = own + np.searchsorted(codes[own:], np.arange(len(divided.codes), dtype=np.uint64))
+    group_first = np.searchsorted(group_starts, np.concatenate(([0], keyed, in_divided)))
     entry_first = np.concatenate((group_starts, [len(order)]))
     high = entries.high[order] if entries.high is not None and len(entries.high) else np.zeros(0, np.int64)
     arrays: dict[str, object] = {
-        **access_paths(tuple_[keyed], codes[keyed], tuples, attributes),
-        "group_first": group_first,
+        **access_paths(tuple_[keyed], codes[keyed], tuples, divided, attributes),
+        "group_first": np.append(group_first, len(group_starts)),
         "group_flags": shape[group_starts] & (1 << t.FLAG_BITS) - 1 | _uniform(residual, group_starts),
         "group_attribute": shape[group_starts] >> t.FLAG_BITS,
         "entry_first": entry_first,
@@ -125,10 +97,6 @@ def _by_prefix(
     return moved, tuples, others, prefixes
 
 
-COMMON = 8
-"""So many entries of a leaf with one residual are a group of their own: one search, one residual to judge."""
-
-
 def _common_residuals(entries: Entries) -> t.Array:
     """The residual of each entry that many of its leaf and shape have, else -1."""
     common = np.full(len(entries.residual), -1, np.int32)
@@ -156,12 +124,3 @@ def _shared(residual: t.Array, others: Mapping[str, t.Array]) -> t.Array:
     users = np.bincount(programs, np.repeat(entries, np.diff(first)), minlength=0)
     shared: t.Array = (users > 1)[programs].astype(np.uint8)
     return shared
-
-
-def changes(*columns: t.Array) -> t.Array:
-    """True where a row differs from the row before, and at the first."""
-    result = np.zeros(len(columns[0]), np.bool_)
-    result[:1] = True
-    for column in columns:
-        result[1:] |= column[1:] != column[:-1]
-    return result

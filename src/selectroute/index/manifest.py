@@ -20,7 +20,7 @@ from typing import Any
 
 from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
 
-FORMAT = 3
+FORMAT = 4
 """The version of the format that is written and read."""
 
 MAX_MANIFEST_BYTES = 16 << 20

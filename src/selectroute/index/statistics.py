@@ -15,7 +15,8 @@ from selectroute.selector.fields import identifier_of
 @dataclass(frozen=True, slots=True)
 class AccessTuple:
     """One tuple of attributes that clauses are filed under; the scan list has none. Sums over the segments: a
-    tuple that several have is looked up in each.
+    tuple that several have is looked up in each. One of three attributes or more divides hot keys of the
+    tuple without the last, and is looked up beneath these.
     """
 
     attributes: tuple[str, ...]
@@ -87,10 +88,15 @@ def _tuples(segment: Segment) -> Iterator[AccessTuple]:
     sizes = np.diff(tables.entry_first[tables.group_first])
     names = [identifier_of(attribute.name) for attribute in segment.attributes]
     yield AccessTuple((), 0, int(sizes[0]), int(sizes[0]))
+    divided = sizes[tables.tuple_leaf[-1] :]
+    paths: list[tuple[str, ...]] = []
     for number, attributes in enumerate(tables.tuple_attributes.tolist()):
         leaves = sizes[tables.tuple_leaf[number] : tables.tuple_leaf[number + 1]]
+        leaves = np.append(leaves, divided[tables.divided_tuple == number])
+        above = paths[tables.tuple_above[number]] if tables.tuple_above[number] >= 0 else ()
+        paths.append((*above, *(names[attribute] for attribute in attributes if attribute >= 0)))
         yield AccessTuple(
-            attributes=tuple(names[attribute] for attribute in attributes if attribute >= 0),
+            attributes=paths[number],
             keys=len(leaves),
             entries=int(leaves.sum()),
             largest=int(leaves.max(initial=0)),

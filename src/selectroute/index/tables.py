@@ -17,6 +17,9 @@ clauses, however many pairs of attributes are in use. A clause with one attribut
 
 Leaf 0 is the scan list: it has no key and every message visits it.
 
+The last leaves are *divided*, see ``dividing``: a message that has found one looks up its postings, too.
+These lead to leaves beneath it, which may be divided again.
+
 Ranges with two ends are sorted by the lower one; those that hold are found among a prefix by the maxima of
 the higher one over 16 entries, over 16 of these, and so on::
 
@@ -79,6 +82,7 @@ HIGH: Final = 16
 # -- the second attribute of a tuple that has none
 ALONE: Final = -1
 PREFIXES: Final = -2  # the leaves are of the first one's prefixes, see ``prefixes``
+BENEATH: Final = -3  # the leaves are reached from those of another tuple, which are divided by the first one
 
 # -- operations of a program, a stack machine over (tag, bits) values; UNKNOWN is NULL, TRUE and FALSE are
 # booleans
@@ -137,11 +141,15 @@ class Tables(NamedTuple):
     # that is alone or an anchor, from `code_low` on, have a leaf (-1: none) and postings. A posting has an
     # open-addressing table of a power of two slots, at most half full, for the codes of its attribute.
     tuple_attributes: Array  # int32[tuples, 2]
-    tuple_leaf: Array  # int32[tuples + 1]
+    tuple_above: (
+        Array  # int32[tuples], the tuple whose leaves lead here if the second one is BENEATH, else -1
+    )
+    tuple_leaf: Array  # int32[tuples + 1], then come the divided leaves
+    divided_tuple: Array  # int32[divided leaves], the tuple that each belongs to
     code_low: Array  # int32[attributes]
     code_first: Array  # int64[attributes + 1], into code_leaf
     code_leaf: Array  # int32[codes]
-    code_posting: Array  # int32[codes + 1], into posting_attribute
+    code_posting: Array  # int32[codes + divided leaves + 1], into posting_attribute
     posting_attribute: Array  # int32[postings]
     posting_filter: Array  # uint64[postings], bit ``code & 63`` is set for each code that has a slot
     slot_first: Array  # int64[postings + 1]
@@ -194,7 +202,9 @@ class Tables(NamedTuple):
 
 DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "tuple_attributes": np.dtype(np.int32),
+    "tuple_above": np.dtype(np.int32),
     "tuple_leaf": np.dtype(np.int32),
+    "divided_tuple": np.dtype(np.int32),
     "code_low": np.dtype(np.int32),
     "code_first": np.dtype(np.int64),
     "code_leaf": np.dtype(np.int32),

@@ -11,18 +11,17 @@ import numpy as np
 
 from selectroute.clauses.access import equalities
 from selectroute.index import tables as t
-from selectroute.index.access_paths import code_hash
 from selectroute.index.dictionary import hash_strings
-from selectroute.index.errors import SnapshotError
 from selectroute.index.index import Filed, Index
 from selectroute.index.intervals import level_slices
+from selectroute.index.invariants import require
 from selectroute.index.plan import MAX_PAIRS, Statistics
-from selectroute.index.prefixes import Prefixes, prefix_key
 from selectroute.index.program import stack_effect
 from selectroute.index.segment import Segment
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, NONE, STANDARD
 from selectroute.index.tombstones import broken_tombstones
+from selectroute.index.verify_paths import verify_paths, verify_prefixes, verify_probing
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.fields import DERIVED, PREFIX
 from selectroute.topics.levels import TOPIC
@@ -40,6 +39,7 @@ _MODE = t.VOIDS | t.POSITIVE_ZERO | t.SAME_TYPE
 _FLAGS = (t.UNIFORM << 1) - 1
 
 _ALONGSIDE = {
+    "tuple_above": "tuple_attributes",
     "group_attribute": "group_flags",
     "group_high": "group_flags",
     "posting_filter": "posting_attribute",
@@ -55,46 +55,37 @@ _ALONGSIDE = {
 """Arrays that have an element for each one of another."""
 
 
-class InvariantError(SnapshotError):
-    """An invariant that does not hold: damage that a checksum did not show, or an error of this package."""
-
-
-def _require(holds: object, sentence: str) -> None:
-    if not holds:
-        raise InvariantError(f"invariant broken: {sentence}")
-
-
 def verify_index(index: Index) -> None:
     """Check a mutable index. Raises `InvariantError`. O(its size)."""
     filed: Counter[Filed] = Counter()
     for attributes, buckets in index._buckets.items():
-        _require(buckets, f"the tuple {attributes} has a bucket, or is not there")
+        require(buckets, f"the tuple {attributes} has a bucket, or is not there")
         for keys, bucket in buckets.items():
-            _require(bucket, f"the key {keys} has an entry, or is not there")
+            require(bucket, f"the key {keys} has an entry, or is not there")
             for entry in bucket:
-                _require(entry.attributes == attributes, "an entry lies under its own attributes")
-                _require(keys in set(product(*entry.keys)), "an entry lies under its own keys only")
+                require(entry.attributes == attributes, "an entry lies under its own attributes")
+                require(keys in set(product(*entry.keys)), "an entry lies under its own keys only")
                 filed[entry] += 1
     statistics = Statistics()
     pairs: Counter[tuple[str, ...]] = Counter()
     for subscription in index:
         entries = index._filed[subscription.id]
         satisfiable = [clause for clause in subscription.clauses if equalities(clause).satisfiable]
-        _require([entry.clause for entry in entries] == satisfiable, "each satisfiable clause is filed")
+        require([entry.clause for entry in entries] == satisfiable, "each satisfiable clause is filed")
         for entry in entries:
             copies = int(np.prod([len(keys) for keys in entry.keys], initial=1))
-            _require(filed.pop(entry, 0) == copies, "an entry lies under each of its keys")
+            require(filed.pop(entry, 0) == copies, "an entry lies under each of its keys")
             statistics.add(equalities(entry.clause))
             if len(entry.attributes) == 2:
                 pairs[entry.attributes] += 1
-    _require(not filed, "an entry belongs to a subscription")
-    _require(
+    require(not filed, "an entry belongs to a subscription")
+    require(
         set(index._filed) == set(index._subscriptions), "what is filed is registered, and the other way round"
     )
-    _require(statistics.counts == index.statistics.counts, "the statistics count what is filed")
-    _require(statistics._squares == index.statistics._squares, "the sums of squares belong to the counts")
-    _require(pairs == index._plan.pairs, "the plan counts the entries of each pair")
-    _require(len(pairs) <= MAX_PAIRS, "no more pairs are in use than the plan allows")
+    require(statistics.counts == index.statistics.counts, "the statistics count what is filed")
+    require(statistics._squares == index.statistics._squares, "the sums of squares belong to the counts")
+    require(pairs == index._plan.pairs, "the plan counts the entries of each pair")
+    require(len(pairs) <= MAX_PAIRS, "no more pairs are in use than the plan allows")
 
 
 def verify_snapshot(snapshot: Snapshot) -> None:
@@ -102,31 +93,31 @@ def verify_snapshot(snapshot: Snapshot) -> None:
     for segment in snapshot.segments:
         verify_segment(segment)
     rows = sum(segment.rows for segment in snapshot.segments)
-    _require(rows == snapshot.subscriptions.num_rows, "every ordinal has a row")
+    require(rows == snapshot.subscriptions.num_rows, "every ordinal has a row")
     seltypes = set(snapshot.subscriptions["seltype"].unique().to_pylist())
-    _require(seltypes <= {NONE, STANDARD, EXTENDED}, "the type of every selector is known")
+    require(seltypes <= {NONE, STANDARD, EXTENDED}, "the type of every selector is known")
     dialects = set(snapshot.subscriptions["dialect"].unique().to_pylist())
-    _require(dialects <= set(DIALECTS), "the dialect of every subscription is known")
+    require(dialects <= set(DIALECTS), "the dialect of every subscription is known")
     for sentence in broken_tombstones(snapshot):
-        _require(False, sentence)
+        require(False, sentence)
 
 
 def verify_segment(segment: Segment) -> None:
     """Check all arrays of a segment. Raises `InvariantError`. O(its size)."""
     tables = segment.tables
     for name, array in zip(t.Tables._fields, tables, strict=True):
-        _require(array.dtype == t.DTYPES[name], f"{name} is {t.DTYPES[name]}")
+        require(array.dtype == t.DTYPES[name], f"{name} is {t.DTYPES[name]}")
     _verify_attributes(segment)
     _verify_slices(tables, len(segment.attributes))
     _verify_programs(segment)
     _verify_entries(segment)
-    _verify_paths(tables)
-    _verify_prefixes(tables)
+    verify_paths(tables)
+    verify_prefixes(tables)
     _verify_strings(tables, len(segment.attributes))
     for name in ("number", "large_float"):
         values, firsts = getattr(tables, name), getattr(tables, f"{name}_first")
         for start, end in pairwise(firsts):
-            _require(np.all(np.diff(values[start:end]) > 0), f"{name} ascends within an attribute")
+            require(np.all(np.diff(values[start:end]) > 0), f"{name} ascends within an attribute")
 
 
 def _verify_attributes(segment: Segment) -> None:
@@ -135,16 +126,16 @@ def _verify_attributes(segment: Segment) -> None:
     for attribute in segment.attributes:
         name = attribute.name.removeprefix(PREFIX)
         known = attribute.name.startswith(TOPIC) or not attribute.name.startswith(PREFIX) or name in DERIVED
-        _require(known, "a derived field is a known one")
+        require(known, "a derived field is a known one")
     flags = tables.group_flags.astype(np.int64)
-    _require(np.all(flags <= _FLAGS), "every flag of a group is known")
-    _require(np.all(flags >> t.BOUND_SHIFT & 3 <= t.BOUND_FLOAT), "the bounds are longs, doubles or floats")
-    _require(np.all(tables.term_wanted <= 3), "what a term wants is known")
+    require(np.all(flags <= _FLAGS), "every flag of a group is known")
+    require(np.all(flags >> t.BOUND_SHIFT & 3 <= t.BOUND_FLOAT), "the bounds are longs, doubles or floats")
+    require(np.all(tables.term_wanted <= 3), "what a term wants is known")
     checked = bool(np.any(flags & t.VALID_NAMES))
-    _require(segment.checks_names == checked, "names are checked if a group takes valid ones only")
+    require(segment.checks_names == checked, "names are checked if a group takes valid ones only")
     operation, attributes, _ = tables.step.T
     modes = attributes[np.isin(operation, _MODES)]
-    _require(np.all((modes >= 0) & (modes <= _MODE)), "a step computes and compares in a known way")
+    require(np.all((modes >= 0) & (modes <= _MODE)), "a step computes and compares in a known way")
     by_prefix = tables.tuple_attributes[:, 1] == t.PREFIXES
     codes = [*attributes[np.isin(operation, _BY_CODE)], *tables.tuple_attributes[~by_prefix].reshape(-1)]
     values = [
@@ -155,7 +146,7 @@ def _verify_attributes(segment: Segment) -> None:
     for used, read in ((codes, "codes"), (values, "values")):
         numbers = {int(number) for number in used if 0 <= number < count}
         has = all(getattr(segment.attributes[number], read) for number in numbers)
-        _require(has, f"the {read} of an attribute are there where they are used")
+        require(has, f"the {read} of an attribute are there where they are used")
 
 
 def _verify_slices(tables: t.Tables, attributes: int) -> None:
@@ -179,15 +170,15 @@ def _verify_slices(tables: t.Tables, attributes: int) -> None:
     }
     for name, target in slices.items():
         firsts = getattr(tables, name)
-        _require(len(firsts) > 0 and firsts[0] == 0, f"{name} begins at 0")
-        _require(np.all(np.diff(firsts) >= 0), f"{name} never descends")
-        _require(firsts[-1] == len(target), f"{name} ends where its array does")
+        require(len(firsts) > 0 and firsts[0] == 0, f"{name} begins at 0")
+        require(np.all(np.diff(firsts) >= 0), f"{name} never descends")
+        require(firsts[-1] == len(target), f"{name} ends where its array does")
     for name, other in _ALONGSIDE.items():
-        _require(len(getattr(tables, name)) == len(getattr(tables, other)), f"{name} is as long as {other}")
+        require(len(getattr(tables, name)) == len(getattr(tables, other)), f"{name} is as long as {other}")
     counts = {
         "tuple_leaf": (len(tables.tuple_attributes), "tuple"),
         "code_first": (attributes, "attribute"),
-        "code_posting": (len(tables.code_leaf), "code"),
+        "code_posting": (len(tables.code_leaf) + len(tables.divided_tuple), "code and divided leaf"),
         "slot_first": (len(tables.posting_attribute), "posting"),
         "entry_first": (len(tables.group_flags), "group"),
         "prefix_first": (attributes, "attribute"),
@@ -198,12 +189,12 @@ def _verify_slices(tables: t.Tables, attributes: int) -> None:
         "large_float_first": (attributes, "attribute"),
     }
     for name, (count, what) in counts.items():
-        _require(len(getattr(tables, name)) == count + 1, f"{name} has a slice for each {what}")
-    _require(np.all(tables.tuple_attributes < attributes), "a tuple is of known attributes")
-    _require(np.all(tables.tuple_attributes[:, 0] >= 0), "a tuple has a first attribute")
+        require(len(getattr(tables, name)) == count + 1, f"{name} has a slice for each {what}")
+    require(np.all(tables.tuple_attributes < attributes), "a tuple is of known attributes")
+    require(np.all(tables.tuple_attributes[:, 0] >= 0), "a tuple has a first attribute")
     readers = tables.posting_attribute
-    _require(np.all((readers >= 0) & (readers < attributes)), "a posting reads a known attribute")
-    _require(
+    require(np.all((readers >= 0) & (readers < attributes)), "a posting reads a known attribute")
+    require(
         np.all((tables.term_program >= 0) & (tables.term_program < len(tables.step_first) - 1)),
         "a term runs a program",
     )
@@ -213,119 +204,83 @@ def _verify_programs(segment: Segment) -> None:
     """A program that runs stays within the arrays and its stack, and leaves one value."""
     tables = segment.tables
     operation, attribute, argument = tables.step.T
-    _require(np.all((operation >= 0) & (operation < len(_OPERATIONS))), "every operation of a step is known")
+    require(np.all((operation >= 0) & (operation < len(_OPERATIONS))), "every operation of a step is known")
     reads = attribute[np.isin(operation, _READS)]
-    _require(np.all((reads >= 0) & (reads < len(segment.attributes))), "a step reads a known attribute")
+    require(np.all((reads >= 0) & (reads < len(segment.attributes))), "a step reads a known attribute")
     constants = operation == t.CONSTANT
     tags = attribute[constants]
-    _require(np.all((tags >= t.BOOLEAN) & (tags <= t.DOUBLE)), "a constant is a boolean or a number")
+    require(np.all((tags >= t.BOOLEAN) & (tags <= t.DOUBLE)), "a constant is a boolean or a number")
     truths = argument[constants & (attribute == t.BOOLEAN)]
-    _require(np.all((truths == 0) | (truths == 1)), "a boolean constant is 0 or 1")
+    require(np.all((truths == 0) | (truths == 1)), "a boolean constant is 0 or 1")
 
     items = len(tables.item_first) - 1
     used = argument[np.isin(operation, (*_SETS, *_PATTERNS))]
-    _require(np.all((used >= 0) & (used < items)), "a step has a known set or pattern")
+    require(np.all((used >= 0) & (used < items)), "a step has a known set or pattern")
     owner = np.repeat(np.arange(items), np.diff(tables.item_first))
     symbols = tables.item[np.isin(owner, argument[operation == t.LEVELS])]
     characters = tables.item[np.isin(owner, argument[np.isin(operation, (t.LIKE, t.NOT_LIKE))])]
-    _require(
-        np.all((characters >= t.ANY_MANY) & (characters <= 0x10FFFF)), "a LIKE pattern is of code points"
-    )
+    require(np.all((characters >= t.ANY_MANY) & (characters <= 0x10FFFF)), "a LIKE pattern is of code points")
     levels = len(tables.level_first) - 1
-    _require(np.all((symbols >= t.ANY_MANY) & (symbols < levels)), "a levels pattern is of known levels")
+    require(np.all((symbols >= t.ANY_MANY) & (symbols < levels)), "a levels pattern is of known levels")
     within = (owner[1:] == owner[:-1]) & np.isin(owner[1:], argument[np.isin(operation, _SETS)])
-    _require(np.all(np.diff(tables.item)[within] > 0), "the codes of a set ascend")
+    require(np.all(np.diff(tables.item)[within] > 0), "the codes of a set ascend")
 
     lengths = np.diff(tables.step_first)
-    _require(np.all(lengths > 0), "a program has a step")
+    require(np.all(lengths > 0), "a program has a step")
     heights = np.cumsum(_EFFECTS[operation])
     before = np.concatenate(([0], heights))[tables.step_first[:-1]]
     heights = heights - np.repeat(before, lengths)
-    _require(np.all(heights >= 1), "a step has its operands on the stack")
-    _require(np.all(heights[tables.step_first[1:] - 1] == 1), "a program leaves one value")
-    _require(np.max(heights, initial=1) <= segment.depth, "no program needs a deeper stack than `depth`")
+    require(np.all(heights >= 1), "a step has its operands on the stack")
+    require(np.all(heights[tables.step_first[1:] - 1] == 1), "a program leaves one value")
+    require(np.max(heights, initial=1) <= segment.depth, "no program needs a deeper stack than `depth`")
 
 
 def _verify_entries(segment: Segment) -> None:
     tables = segment.tables
     ordinals = tables.entry_ordinal
-    _require(np.all((ordinals >= 0) & (ordinals < segment.rows)), "an entry is a subscription's")
+    require(np.all((ordinals >= 0) & (ordinals < segment.rows)), "an entry is a subscription's")
     ranged = tables.group_attribute[tables.group_flags & t.SORTED != 0]
-    _require(
+    require(
         np.all((ranged >= 0) & (ranged < len(segment.attributes))), "a sorted group is of a known attribute"
     )
     residuals = len(tables.term_first) - 1
     for group, flags in enumerate(tables.group_flags):
         entries = slice(tables.entry_first[group], tables.entry_first[group + 1])
-        _require(entries.start < entries.stop, "a group has an entry")
+        require(entries.start < entries.stop, "a group has an entry")
         residual = tables.entry_residual[entries]
         if flags & t.RESIDUAL:
-            _require(
+            require(
                 np.all((residual >= 0) & (residual < residuals)), "a residual group's entries have residuals"
             )
         else:
-            _require(np.all(residual == -1), "other groups' entries have none")
+            require(np.all(residual == -1), "other groups' entries have none")
         uniform = bool(flags & t.RESIDUAL) and bool(np.all(residual == residual[0]))
-        _require(bool(flags & t.UNIFORM) == uniform, "a uniform group has one residual, any other several")
+        require(bool(flags & t.UNIFORM) == uniform, "a uniform group has one residual, any other several")
         if flags & t.SORTED:
             bounds = tables.entry_bound[entries]
             longs = flags >> t.BOUND_SHIFT & 3 == t.BOUND_LONG
             ordered = bounds if longs else bounds.view(np.float64)
-            _require(np.all(ordered[1:] >= ordered[:-1]), "the bounds of a sorted group ascend")
+            require(np.all(ordered[1:] >= ordered[:-1]), "the bounds of a sorted group ascend")
         _verify_intervals(tables, group)
 
 
 def _verify_intervals(tables: t.Tables, group: int) -> None:
     """The upper ends of a group's intervals, and the maxima by which they are found."""
     first, flags = int(tables.group_high[group]), tables.group_flags[group]
-    _require((first >= 0) == (flags & t.INTERVAL != 0), "an interval group has upper ends, no other one has")
+    require((first >= 0) == (flags & t.INTERVAL != 0), "an interval group has upper ends, no other one has")
     if first < 0:
         return
-    _require(flags & t.SORTED, "intervals are sorted by their lower ends")
+    require(flags & t.SORTED, "intervals are sorted by their lower ends")
     slices = level_slices(first, int(tables.entry_first[group + 1] - tables.entry_first[group]))
-    _require(slices[-1].stop <= len(tables.high), "the upper ends lie within their array")
+    require(slices[-1].stop <= len(tables.high), "the upper ends lie within their array")
     for below, above in pairwise(slices):
         level = tables.high[below]
         maxima = np.maximum.reduceat(level, np.arange(0, len(level), t.HIGH))
-        _require(np.array_equal(maxima, tables.high[above]), "a maximum is that of the 16 below it")
-
-
-def _verify_paths(tables: t.Tables) -> None:
-    leaves = len(tables.group_first) - 1
-    _require(leaves >= 1, "leaf 0 is the scan list")
-    firsts = tables.tuple_leaf
-    _require(firsts[0] == 1 and firsts[-1] == leaves, "the leaves behind the scan list are the tuples'")
-    _require(np.all(np.diff(firsts) >= 0), "the leaves of a tuple are neighbours")
-    used = tables.slot[tables.slot >= 0]
-    filed = np.concatenate((tables.code_leaf[tables.code_leaf >= 0], used >> 32, tables.prefix_leaf))
-    _require(np.array_equal(np.sort(filed), np.arange(1, leaves)), "every other leaf has one place")
-    _require(np.all(tables.code_low >= 0), "the keys of an attribute are codes")
-    tuples = np.searchsorted(firsts, used >> 32, side="right") - 1
-    of_slot = np.repeat(tables.posting_attribute, np.diff(tables.slot_first))[tables.slot >= 0]
-    pairs = tables.tuple_attributes[tuples]
-    _require(np.all(np.any(pairs == of_slot[:, None], axis=1)), "a posting leads to leaves of its attribute")
-    for (first, last), filter_ in zip(pairwise(tables.slot_first), tables.posting_filter, strict=True):
-        slots = tables.slot[first:last]
-        _require(len(slots) > 0, "a posting has a slot")
-        bits = np.uint64(1) << (slots[slots >= 0] & 63).astype(np.uint64)
-        _require(np.bitwise_or.reduce(bits) == filter_, "a posting's filter has the bits of its codes")
-        _verify_probing(slots >= 0, code_hash(slots & 0xFFFFFFFF), "posting")
-
-
-def _verify_prefixes(tables: t.Tables) -> None:
-    data = tables.prefix_bytes.tobytes()
-    texts = [data[start:end] for start, end in pairwise(tables.prefix_byte_first.tolist())]
-    _require(tables.prefix_key.tolist() == [prefix_key(text) for text in texts], "a prefix has its key")
-    for first, last in pairwise(tables.prefix_first.tolist()):
-        own = texts[first:last]
-        _require(all(one < other for one, other in pairwise(own)), "the prefixes of an attribute ascend")
-        parents = Prefixes({0: own}).arrays(1)["prefix_parent"]
-        moved = np.where(parents < 0, -1, parents + first)
-        _require(np.array_equal(tables.prefix_parent[first:last], moved), "a parent is the longest prefix")
+        require(np.array_equal(maxima, tables.high[above]), "a maximum is that of the 16 below it")
 
 
 def _verify_strings(tables: t.Tables, attributes: int) -> None:
-    _require(np.all(np.isin(tables.string_tag, (t.STRING, t.BYTES))), "a string is a string or a byte string")
+    require(np.all(np.isin(tables.string_tag, (t.STRING, t.BYTES))), "a string is a string or a byte string")
     hashes = hash_strings(tables.string_bytes, tables.string_first, tables.string_tag)
     seen = np.zeros(len(tables.string_code), np.int64)
     for attribute in range(attributes):
@@ -334,26 +289,10 @@ def _verify_strings(tables: t.Tables, attributes: int) -> None:
         ]
         used = slots != t.EMPTY_SLOT
         strings = (slots[used] & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        _require(np.all(strings < len(seen)), "a slot is of a known string")
+        require(np.all(strings < len(seen)), "a slot is of a known string")
         seen[strings] += 1
         own = np.zeros(len(slots), np.uint64)
         own[used] = hashes[strings]
-        _require(np.all((own ^ slots)[used] >> np.uint64(32) == 0), "a string's hash is beside it")
-        _verify_probing(used, own, "string table")
-    _require(np.all(seen == 1), "every string has one slot")
-
-
-def _verify_probing(used: t.Array, hashes: t.Array, what: str) -> None:
-    """From the slot of its hash on, no empty slot comes before an entry's own."""
-    size = len(used)
-    if not size:
-        return
-    _require(size & (size - 1) == 0, f"a {what} has a power of two slots")
-    _require(2 * int(used.sum()) <= size, f"a {what} is at most half full")
-    # Count the used slots up to each slot, around the end too, so that a run without a hole is a difference
-    # of counts.
-    before = np.concatenate(([0], np.cumsum(np.concatenate((used, used)))))
-    own = np.flatnonzero(used)
-    home = (hashes[own] & np.uint64(size - 1)).astype(np.int64)
-    end = np.where(own < home, own + size, own)
-    _require(np.all(before[end] - before[home] == end - home), f"every entry of a {what} is reached")
+        require(np.all((own ^ slots)[used] >> np.uint64(32) == 0), "a string's hash is beside it")
+        verify_probing(used, own, "string table")
+    require(np.all(seen == 1), "every string has one slot")

@@ -17,7 +17,7 @@ import numpy as np
 
 from selectroute.index import tables as t
 from selectroute.index.access_paths import CODE_MULTIPLIER
-from selectroute.match.compiled import compiled
+from selectroute.match.compiled import compiled, inlined
 from selectroute.match.memory import copy
 from selectroute.match.narrow import narrow
 from selectroute.match.program import judge
@@ -68,8 +68,8 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, cou
             found = find(
                 block, stop, columns.codes, columns.anchors, tables.code_low, tables.code_first,
                 tables.code_leaf, tables.code_posting, tables.posting_attribute, tables.posting_filter,
-                tables.slot_first, tables.slot, columns.prefixed, tables.prefix_parent, tables.prefix_leaf,
-                visits, leaves, firsts, counters,
+                tables.slot_first, tables.slot, tables.tuple_leaf[-1], len(tables.divided_tuple),
+                columns.prefixed, tables.prefix_parent, tables.prefix_leaf, visits, leaves, firsts, counters,
             )  # fmt: skip
             if found < 0:
                 visits = np.empty((2, 2 * visits.shape[1]), np.int32)
@@ -115,7 +115,8 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, cou
 @compiled
 def find(
     block, stop, codes, anchors, code_low, code_first, code_leaf, code_posting, posting_attribute,
-    posting_filter, slot_first, slots, prefixed, prefix_parent, prefix_leaf, visits, leaves, firsts, counters,
+    posting_filter, slot_first, slots, first_divided, divided, prefixed, prefix_parent, prefix_leaf, visits,
+    leaves, firsts, counters,
 ):  # fmt: skip
     """The leaves of the rows from `block` to `stop`; ``firsts[r - block]`` is where those of row r begin.
 
@@ -144,13 +145,7 @@ def find(
                 if other < 0 or not posting_filter[posting] >> np.uint64(other & 63) & np.uint64(1):
                     continue
                 probes += 1
-                begin = slot_first[posting]
-                mask = slot_first[posting + 1] - begin - 1
-                at = np.int64((np.uint64(other) * _MULTIPLIER) >> np.uint64(16)) & mask
-                slot = slots[begin + at]
-                while slot >= 0 and slot & 0xFFFFFFFF != other:
-                    at = (at + 1) & mask
-                    slot = slots[begin + at]
+                slot = slot_of(other, posting, slot_first, slots)
                 if slot >= 0:
                     if found == room:
                         return -1
@@ -166,6 +161,26 @@ def find(
                 visits[0, found], visits[1, found] = row - block, prefix_leaf[prefix]
                 found += 1
                 prefix = prefix_parent[prefix]
+    if divided:
+        # What is found beneath a divided leaf stands behind it, and has its own turn.
+        visit = 0
+        while visit < found:
+            row, leaf = visits[0, visit] + block, visits[1, visit]
+            visit += 1
+            if leaf < first_divided:
+                continue
+            place = len(code_leaf) + leaf - first_divided
+            for posting in range(code_posting[place], code_posting[place + 1]):
+                other = np.int64(codes[posting_attribute[posting], row])
+                if other < 0 or not posting_filter[posting] >> np.uint64(other & 63) & np.uint64(1):
+                    continue
+                probes += 1
+                slot = slot_of(other, posting, slot_first, slots)
+                if slot >= 0:
+                    if found == room:
+                        return -1
+                    visits[0, found], visits[1, found] = row - block, slot >> 32
+                    found += 1
     counters[PROBES] += probes
     counters[FOUND] += found
     # In the order of the rows, by counting.
@@ -181,6 +196,19 @@ def find(
         firsts[row] -= 1
         leaves[firsts[row]] = visits[1, visit]
     return found
+
+
+@inlined
+def slot_of(code, posting, slot_first, slots):
+    """The slot of a code in a posting; negative if it has none."""
+    begin = slot_first[posting]
+    mask = slot_first[posting + 1] - begin - 1
+    at = np.int64((np.uint64(code) * _MULTIPLIER) >> np.uint64(16)) & mask
+    slot = slots[begin + at]
+    while slot >= 0 and slot & 0xFFFFFFFF != code:
+        at = (at + 1) & mask
+        slot = slots[begin + at]
+    return slot
 
 
 @compiled
