@@ -5,6 +5,12 @@ as its row says, and ``top(n, m)`` is n - m + ranint(m): one of the highest m of
 
 - **hot**: every selector asks for one value that every message has. JMSType is 'hot' in all messages. Two
   draws: ``JMSType = 'hot' AND weight > top(10000, 1000) AND qty < ranint(100)``.
+- **hot-pair**: one in ten rules has one pair of values that every message has, and a region of 1,000; all
+  others have other pairs and one region. In all messages JMSType is 't0', color 'c0' and region 'k' and
+  ranint(1000) by draw j of seed 11 for message j. Four draws: for i mod 10 = 0 ``JMSType = 't0' AND color =
+  'c0' AND region = 'k{ranint(1000)}' AND weight > top(10000, 1000)`` by the last two, else ``JMSType =
+  't{ranint(1000)}' AND color = 'c{ranint(100)}' AND region = 'k0' AND weight > top(10000, 1000)`` by the
+  first two and the last.
 - **ranges-1**: no equality, one side. Two draws: for even i ``weight > top(10000, 100)``, for odd i
   ``qty < ranint(10)``.
 - **ranges-2**: no equality, two sides. Two draws: w = ranint(10000), ``weight > w AND weight < w + 1 +
@@ -34,14 +40,14 @@ import pyarrow as pa
 
 from bench import workloads
 from bench.conditions import And, Compare, Condition, Like, Or
-from bench.workloads import TYPES, WEIGHTS, Draws, named, ranint, splitmix64
+from bench.workloads import COLORS, TYPES, WEIGHTS, Draws, named, ranint, splitmix64
 
 BRANCHES: Final = 1_000
 PAIRS: Final = 1_000
-_SEED, _TUPLE_SEED, _LIKE_SEED = 8, 9, 10
+_SEED, _TUPLE_SEED, _LIKE_SEED, _PAIR_SEED = 8, 9, 10, 11
 _ATTRIBUTES, _VALUES, _TUPLE_DRAWS = 46, 100, 64
 _LENGTH: Final = 1_000
-_QTY, _REGIONS = 1_000, 20
+_QTY, _REGIONS, _PAIR_REGIONS = 1_000, 20, 1_000
 
 
 def hot(rules: int) -> Iterator[Condition]:
@@ -49,6 +55,22 @@ def hot(rules: int) -> Iterator[Condition]:
     weight, qty = _draws(rules, 2)
     for w, q in zip(_top(weight, WEIGHTS, 1_000), ranint(qty, 100).tolist(), strict=True):
         yield And((Compare("JMSType", "=", "hot"), Compare("weight", ">", w), Compare("qty", "<", q)))
+
+
+def hot_pair(rules: int) -> Iterator[Condition]:
+    """See the module."""
+    type_, color, region, weight = _draws(rules, 4)
+    rows = zip(
+        ranint(type_, TYPES).tolist(), ranint(color, COLORS).tolist(), ranint(region, _PAIR_REGIONS).tolist(),
+        _top(weight, WEIGHTS, 1_000), strict=True,
+    )  # fmt: skip
+    for i, (t, c, r, w) in enumerate(rows):
+        if i % 10:
+            r = 0
+        else:
+            t = c = 0
+        values = ("JMSType", f"t{t}"), ("color", f"c{c}"), ("region", f"k{r}")
+        yield And((*(Compare(name, "=", value) for name, value in values), Compare("weight", ">", w)))
 
 
 def one_sided(rules: int) -> Iterator[Condition]:
@@ -117,6 +139,16 @@ def hot_messages(_rules: int, count: int, start: int) -> pa.RecordBatch:
     return batch.set_column(0, "JMSType", pa.array(["hot"] * count, pa.string()))
 
 
+def pair_messages(_rules: int, count: int, start: int) -> pa.RecordBatch:
+    """Messages of one pair of JMSType and color, with 1,000 regions."""
+    batch = workloads.messages(count, start)[1]
+    regions = named("k", ranint(splitmix64(_PAIR_SEED, start, count), _PAIR_REGIONS), _PAIR_REGIONS)
+    columns = {"JMSType": pa.array(["t0"] * count), "color": pa.array(["c0"] * count), "region": regions}
+    for name, column in columns.items():
+        batch = batch.set_column(batch.schema.get_field_index(name), name, column)
+    return batch
+
+
 def tuple_messages(_rules: int, count: int, start: int) -> pa.RecordBatch:
     """Messages that have every attribute of ``tuples``."""
     draws = splitmix64(_TUPLE_SEED, start * _TUPLE_DRAWS, count * _TUPLE_DRAWS).reshape(count, _TUPLE_DRAWS)
@@ -136,6 +168,7 @@ Messages = Callable[[int, int, int], pa.RecordBatch]
 
 ROWS: Final[dict[str, tuple[Rules, Messages]]] = {
     "hot": (hot, hot_messages),
+    "hot-pair": (hot_pair, pair_messages),
     "ranges-1": (one_sided, plain_messages),
     "ranges-2": (two_sided, plain_messages),
     "or": (wide_or, plain_messages),
