@@ -55,6 +55,16 @@ def test_tuples_that_a_message_rarely_meets_are_open_however_many_they_are():
     assert tuples(*rare) == dict.fromkeys(pairs, 20)
 
 
+def test_fewer_tuples_are_open_where_each_costs_every_message():
+    clauses = [found(**{p: [f"{n}"], q: [f"{n % 5}"]}) for p, q in combinations(NAMES, 2) for n in range(30)]
+    statistics_, wishes = Statistics(), Counter()
+    for one in clauses:
+        statistics_.add(one)
+        wishes[tuple((name, 1) for name in sorted(one.keys))] += 1
+    cheap, dear = (len(CostPlan(statistics_, wishes, skip_ns=cost).tuples) for cost in (0.0, 100.0))
+    assert 0 < dear < cheap
+
+
 def test_what_has_no_equality_is_scanned():
     assert plan_of([found(), found(a="x")]).path(found(), 1) == SCAN
 

@@ -158,7 +158,7 @@ def changed(tables, name, change):
         ("posting_filter", lambda a: a.__setitem__(0, 0), "a posting's filter"),
         ("posting_attribute", lambda a: a.__setitem__(0, 99), "a posting reads a known attribute"),
         ("slot", lambda a: a.__setitem__(slice(None), np.roll(a, 1)), "posting"),
-        ("tuple_leaf", lambda a: a.__setitem__(0, 0), "the leaves behind the scan list"),
+        ("tuple_leaf", lambda a: a.__setitem__(0, 0), "behind the scan list are the tuples' leaves"),
         ("code_leaf", lambda a: a.__setitem__(slice(None), -1), "every other leaf has one place"),
         (
             "string_slot",

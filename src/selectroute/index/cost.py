@@ -67,8 +67,10 @@ def wish_of(found: Equalities, clauses: int) -> Wish:
 class CostPlan:
     """The tuples that cost least for these wishes, each of which counts its clauses."""
 
-    def __init__(self, statistics: Statistics, wishes: Mapping[Wish, int]) -> None:
+    def __init__(self, statistics: Statistics, wishes: Mapping[Wish, int], skip_ns: float = SKIP_NS) -> None:
+        """Choose the tuples; ``skip_ns`` is what one costs each message that does not meet it."""
         self._statistics = statistics
+        self._skip_ns = skip_ns
         self._clauses = max(1, sum(wishes.values()))
         self._paths: dict[Wish, Attributes] = {}
         self._met: defaultdict[Attributes, float] = defaultdict(float)
@@ -107,7 +109,7 @@ class CostPlan:
 
     def _opening(self, path: Attributes) -> float:
         """What a tuple costs by being open."""
-        return SKIP_NS + len(path) * PROBE_NS * min(self._met[path], max(map(self._presence, path)))
+        return self._skip_ns + len(path) * PROBE_NS * min(self._met[path], max(map(self._presence, path)))
 
     def _chosen(self, wishes: Counter[Wish]) -> set[Attributes]:
         served: dict[Wish, float] = {}

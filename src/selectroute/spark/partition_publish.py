@@ -8,6 +8,7 @@ import hashlib
 import os
 import uuid
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -20,9 +21,10 @@ import pyarrow as pa
 
 from selectroute.clauses.access import Key, equalities
 from selectroute.index.build import rebuilt
+from selectroute.index.cost import CostPlan, Wish, wish_of
 from selectroute.index.errors import SnapshotError
 from selectroute.index.file_format import publish, published_digest
-from selectroute.index.plan import Attributes, Plan, Statistics
+from selectroute.index.plan import Attributes, Statistics
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, Subscription, prepare
 from selectroute.selector.errors import InvalidSelectorError
@@ -42,6 +44,9 @@ from selectroute.spark.snapshots import temporary_folder
 
 _SAMPLE = 10_000
 """Subscriptions by which the access paths are planned; any plan is correct."""
+
+_ADDRESS_NS = 10.0
+"""What hashing a message's key of a tuple costs, and looking for it: here every message has each hashed."""
 
 _SLICE = 20_000
 _BITS_A_KEY = 16
@@ -156,22 +161,24 @@ def _subscription(ordinal: int, row: Row) -> Subscription:
         return prepare(str(ordinal), selector, row["topic"], row["dialect"], extended)
 
 
-def _plan(table: pa.Table, living: Ordinals) -> Plan:
+def _plan(table: pa.Table, living: Ordinals) -> CostPlan:
     statistics = Statistics()
+    wishes: Counter[Wish] = Counter()
     for rows in _slices(table, living[:: max(1, len(living) // _SAMPLE)]):
         for ordinal, row in rows:
-            for clause in _subscription(ordinal, row).clauses:
-                found = equalities(clause)
+            clauses = _subscription(ordinal, row).clauses
+            for found in map(equalities, clauses):
                 if found.satisfiable:
                     statistics.add(found)
-    return Plan(statistics)
+                    wishes[wish_of(found, len(clauses))] += 1
+    return CostPlan(statistics, wishes, skip_ns=_ADDRESS_NS)
 
 
 @dataclass(slots=True)
 class _Addresses:
     """The hashes of the keys that subscriptions are filed under, and those that have none."""
 
-    plan: Plan
+    plan: CostPlan
     tuples: dict[Attributes, None] = field(default_factory=dict)
     rest: list[int] = field(default_factory=list)
     hashes: list[npt.NDArray[np.uint64]] = field(default_factory=list)
@@ -203,8 +210,6 @@ class _Addresses:
             if not found.satisfiable:
                 continue
             attributes = self.plan.path(found, len(subscription.clauses))
-            if len(attributes) == 2:
-                self.plan.pairs[attributes] += 1
             paths.append((attributes, list(product(*(found.keys[name] for name in attributes)))))
         return paths
 
