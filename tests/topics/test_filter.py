@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.selector import Long
@@ -81,3 +84,44 @@ def test_level_properties():
     assert level_value("@topic[2]", "a/b") is None
     assert level_value("@topic.levels", "a/b") == Long(2)
     assert level_value("@topic.levels", None) is None
+
+
+LEVELS = st.sampled_from(["+", "#", "a", "b"])
+FILTERS = st.lists(LEVELS, min_size=1, max_size=5).map("/".join).map(TopicFilter.parse)
+
+
+@pytest.mark.parametrize(
+    ("outer", "covered", "others"),
+    [
+        ("#", ["#", "+", "a", "a/b", "a/#", "+/#", "#/z"], []),
+        ("+/#", ["#", "a", "#/+", "a/#"], []),
+        ("+/+/#", ["a/#/b", "+/+", "#/+/#/+", "a/+/#"], ["#", "a/#", "+"]),
+        ("a/#", ["a", "a/b/#", "a/+", "a/#/z"], ["#", "+", "+/a", "#/a", "ab"]),
+        ("a/+", ["a/+", "a/b"], ["a", "a/#", "a/+/#"]),
+        ("a/#/b", ["a/b", "a/+/b", "a/#/c/#/b"], ["a/#", "a", "#/b", "a/b/#"]),
+        ("#/a/+/b/#", ["a/x/b", "#/a/+/b", "#/a/a/b"], ["#/a/#/b/#", "a/b"]),
+        ("#/a/+/#/b/#", ["#/a/#/b/#/b/#", "a/x/y/b"], ["#/a/#/b/#", "a/b"]),
+        ("a//#", ["a//b", "a/"], ["a", "a/#"]),
+    ],
+)
+def test_filter_covers_these_filters(outer, covered, others):
+    for inner in covered + others:
+        assert TopicFilter.parse(outer).covers(TopicFilter.parse(inner)) is (inner in covered), inner
+
+
+def topics_of(levels):
+    """Topics that a filter takes: with a, b and a level that no filter has for +, and for # any one of these,
+    none, or several of the latter.
+    """
+    gaps = [(), *((one,) for one in "abz"), *(("z",) * n for n in range(2, 8))]
+    single = [(one,) for one in "abz"]
+    pools = [gaps if level == "#" else single if level == "+" else [(level,)] for level in levels]
+    for chosen in product(*pools):
+        if any(chosen):
+            yield "/".join(level for part in chosen for level in part)
+
+
+@settings(max_examples=200, deadline=None)
+@given(FILTERS, FILTERS)
+def test_covers_is_that_every_topic_of_the_other_is_taken(outer, inner):
+    assert outer.covers(inner) is all(map(outer.matches, topics_of(inner.levels)))

@@ -9,6 +9,7 @@ from selectroute.clauses.predicate import Levels, Literal, Missing, Test, match_
 from selectroute.selector.dialect import JMS
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.values import Long
+from selectroute.topics.cover import covers
 from selectroute.topics.levels import LEVELS, TOPIC, level_name
 
 MAX_LENGTH = 10_240
@@ -72,6 +73,15 @@ class TopicFilter:
     def matches(self, topic: str | None) -> bool:
         """Whether a topic string matches. O(levels of the topic × levels of the filter)."""
         return topic is not None and match_levels(topic.split("/"), self.levels)
+
+    def covers(self, other: TopicFilter) -> bool:
+        """Whether this filter takes every topic that the other one takes. Exact.
+        O(levels of the one × levels of the other).
+
+        >>> TopicFilter.parse("cars/#").covers(TopicFilter.parse("cars/+/de"))
+        True
+        """
+        return covers(self.levels, other.levels)
 
     def literals(self) -> tuple[Literal, ...]:
         """The literals that together hold exactly for the topics that match."""
