@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -13,10 +11,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from selectroute.cli.inputs import opened
+from selectroute.cli.output import progress
 
 app = typer.Typer(
     no_args_is_help=True, help="Build, inspect, verify, merge and clear up snapshots of subscriptions."
@@ -72,10 +70,10 @@ def build(
     from selectroute.index.registration import build_from_lines
 
     started = time.perf_counter()
-    with opened(subscriptions) as lines, _progress("building") as advance:
+    with opened(subscriptions) as lines, progress("building") as advance:
         snapshot = build_from_lines(lines, revision, advance)
     built = time.perf_counter()
-    with _progress("publishing"):
+    with progress("publishing"):
         published = publish(snapshot, folder)
     done = time.perf_counter()
     result = {
@@ -127,7 +125,7 @@ def verify(folder: Folder, revision: RevisionOption = None) -> None:
     from selectroute.index.snapshot import Snapshot
     from selectroute.index.verify import verify_snapshot
 
-    with _progress("verifying"):
+    with progress("verifying"):
         snapshot = Snapshot.open(folder, revision)
         verify_snapshot(snapshot)
     Console(highlight=False).print(f"revision {snapshot.revision}: {len(snapshot):,} subscriptions, sound")
@@ -144,7 +142,7 @@ def merge(folder: Folder, output: OutputOption = Output.table) -> None:
 
     latest_revision(folder)  # a publisher would begin a folder that is not there
     started = time.perf_counter()
-    with _progress("merging"), Publisher(folder) as publisher:
+    with progress("merging"), Publisher(folder) as publisher:
         before = publisher.snapshot
         revision = publisher.merge()
         after = publisher.snapshot
@@ -191,13 +189,3 @@ def collect(
 def _print_scanned(console: Console, scanned: dict[str, int]) -> None:
     for reason, count in scanned.items():
         console.print(f"{count:,} clauses are scanned for every message: {reason}", soft_wrap=True)
-
-
-@contextmanager
-def _progress(what: str) -> Iterator:  # type: ignore[type-arg]
-    """A line on standard error that shows how far it is, only where that is a terminal."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what)
-        yield lambda done: progress.update(task, description=f"{what}: {done:,}")

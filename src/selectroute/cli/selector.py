@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from selectroute.cli.inputs import Given, opened, opened_messages
+from selectroute.cli.output import Add, Output, OutputOption, records
 from selectroute.selector import DIALECTS, Explanation, InvalidSelectorError, Selector, Truth
 from selectroute.selector.dialect import UnknownDialectError
 from selectroute.selector.dialect import dialect as dialect_named
@@ -22,17 +23,6 @@ app = typer.Typer(no_args_is_help=True, help="Check, explain and match selectors
 
 NONE_MATCHED: Final = 1
 INVALID_SELECTOR: Final = 5
-
-
-_Add = Callable[[str], None]
-
-
-class Output(StrEnum):
-    """How results are printed."""
-
-    table = "table"
-    json = "json"
-    ndjson = "ndjson"
 
 
 class TableOutput(StrEnum):
@@ -50,10 +40,6 @@ def _known(name: str) -> str:
         raise typer.BadParameter(str(error)) from error
 
 
-OutputOption = Annotated[
-    Output,
-    typer.Option("-o", "--output", help="For people, as one JSON document, or as one JSON object a line."),
-]
 DialectOption = Annotated[
     str,
     typer.Option(
@@ -98,10 +84,10 @@ def check(
         raise typer.BadParameter("give a selector, - or --file", param_hint="SELECTOR")
     valid = True
     if file is None and selector is not None and selector != "-":
-        with _records(output, several=False) as add:
+        with records(output, several=False) as add:
             valid = _checked(None, selector, dialect, output, add)
     else:
-        with opened(file or "-") as lines, _records(output, several=True) as add:
+        with opened(file or "-") as lines, records(output, several=True) as add:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     valid &= _checked(number, line.rstrip("\r\n"), dialect, output, add)
@@ -109,7 +95,7 @@ def check(
         raise typer.Exit(INVALID_SELECTOR)
 
 
-def _checked(line: int | None, text: str, dialect: str, output: Output, add: _Add) -> bool:
+def _checked(line: int | None, text: str, dialect: str, output: Output, add: Add) -> bool:
     from selectroute.clauses.analysis import check as analysis_of
 
     data: dict[str, Any] = {"selector": text} if line is None else {"line": line, "selector": text}
@@ -226,28 +212,10 @@ def dialects(
 
 
 @contextmanager
-def _records(output: Output, several: bool) -> Iterator[_Add]:
-    """Print records one after the other; as JSON, several are one array, also up to an error."""
-    array = several and output is Output.json
-    count = 0
-
-    def add(record: str) -> None:
-        nonlocal count
-        print(f"{',' if count else '['}\n{record}" if array else record, end="" if array else "\n")
-        count += 1
-
-    try:
-        yield add
-    finally:
-        if array:
-            print("\n]" if count else "[]")
-
-
-@contextmanager
-def _given(messages: str, skip_bad: bool, output: Output) -> Iterator[tuple[Iterator[Given], _Add]]:
+def _given(messages: str, skip_bad: bool, output: Output) -> Iterator[tuple[Iterator[Given], Add]]:
     several = not messages.lstrip().startswith("{")
     source: AbstractContextManager[Iterator[Given]] = opened_messages(messages, skip_bad)
-    with source as found, _records(output, several) as add:
+    with source as found, records(output, several) as add:
         yield found, add
 
 

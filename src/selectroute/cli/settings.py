@@ -1,0 +1,107 @@
+"""What the commands are told beside their options: the environment (``SELECTROUTE_*``), then a TOML file.
+
+An option goes before the environment, the environment before the file, the file before the default::
+
+    # ~/.config/selectroute/config.toml, or the file that SELECTROUTE_CONFIG names
+    registry = "https://registry.example.com"
+    token = "…"
+    dialect = "ibm-mq"
+
+The file is never looked for in the working folder: whoever can write there could name a registry of his own
+and be sent the token.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+MAX_CONFIG: Final = 1 << 20
+"""Bytes in a configuration file; a larger one is none."""
+
+
+class Settings(BaseSettings):
+    """What holds where a command is given no option."""
+
+    model_config = SettingsConfigDict(env_prefix="SELECTROUTE_", env_ignore_empty=True, extra="ignore")
+
+    registry: str | None = None
+    """The URL of a database or of a service."""
+
+    token: SecretStr | None = None
+    """The bearer token for a service; no option, because every user of a machine can read command lines."""
+
+    dialect: str = "jms"
+    """The dialect of selectors."""
+
+    timeout: float = Field(default=30.0, gt=0, le=3600)
+    """Seconds to wait for an answer of a service."""
+
+    snapshots: Path | None = None
+    """The folder in which `registry publish` publishes, unless the registry says another."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Options, then the environment, then the file."""
+        return init_settings, env_settings, _File(settings_cls)
+
+
+class _File(PydanticBaseSettingsSource):
+    """The keys of the configuration file that are settings."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return None, field_name, False  # the base class asks for it; __call__ gives all at once
+
+    def __call__(self) -> dict[str, Any]:
+        return {
+            name: value for name, value in _configured().items() if name in self.settings_cls.model_fields
+        }
+
+
+def settings(**options: Any) -> Settings:
+    """Return what holds; an option that is None was not given. A value that is none is wrong usage."""
+    try:
+        return Settings(**{name: value for name, value in options.items() if value is not None})
+    except ValidationError as error:
+        # Only place and reason: the value may be a secret.
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        raise typer.BadParameter(f"a setting cannot be read: {faults}") from None
+
+
+def config_file() -> tuple[Path, bool]:
+    """Where the configuration file is, and whether the user named it (then it must be there)."""
+    if named := os.environ.get("SELECTROUTE_CONFIG"):
+        return Path(named), True
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(home).expanduser() / "selectroute" / "config.toml", False
+
+
+def _configured() -> dict[str, Any]:
+    path, named = config_file()
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_CONFIG + 1)
+    except OSError as error:
+        if not named and isinstance(error, FileNotFoundError | NotADirectoryError):
+            return {}
+        raise typer.BadParameter(f"{path} cannot be read: {error.strerror}") from error
+    if len(text) > MAX_CONFIG:
+        raise typer.BadParameter(f"{path} is larger than {MAX_CONFIG:,} bytes")
+    try:
+        return tomllib.loads(text.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        # The reason of a TOML error is a place and a rule; a line of the file could hold the token.
+        raise typer.BadParameter(f"{path} is no TOML: {error}") from None
