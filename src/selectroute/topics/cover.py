@@ -1,16 +1,16 @@
 """Whether one topic filter takes every topic that another one takes.
 
-Texts of levels are endless, so there is always a *fresh* one that neither filter names: nothing but a wildcard
-takes it. A topic of the inner filter whose wildcards are filled with fresh levels is therefore the hardest to
-take, and only the lengths of its gaps (what a ``#`` stands for) are left to vary.
+Texts of levels are endless, so there is always a *fresh* one that neither filter names: nothing but a
+wildcard takes it. A topic of the inner filter whose wildcards are filled with fresh levels is therefore the
+hardest to take, and only the lengths of its gaps (what a ``#`` stands for) are left to vary.
 
-The outer filter is a front, segments, and a back, with a gap before and behind each segment; a segment begins
-and ends with a literal level, because ``+`` beside ``#`` only says how long the gap is at least. Where the
-inner filter has a ``#``, no segment can reach over it: if that gap is made long, fresh levels come where a
-literal is wanted. So each segment lies within one piece of the inner filter, and the leftmost place that leaves
-the gap before it long enough, counted with the inner gaps empty, is the best one. If there is no such place,
-some lengths make a topic that the outer filter does not take: empty where the levels before do not suffice yet
-for the wanted gap, long from there on.
+The outer filter is a front, segments, and a back, with a gap before and behind each segment; a segment
+begins and ends with a literal level, because ``+`` beside ``#`` only says how long the gap is at least.
+Where the inner filter has a ``#``, no segment can reach over it: if that gap is made long, fresh levels
+come where a literal is wanted. So each segment lies within one piece of the inner filter, and the leftmost
+place that leaves the gap before it long enough, counted with the inner gaps empty, is the best one. If
+there is no such place, some lengths make a topic that the outer filter does not take: empty where the
+levels before do not suffice yet for the wanted gap, long from there on.
 """
 
 from __future__ import annotations
