@@ -1,3 +1,7 @@
-"""What both stores share: one engine for SQLite and PostgreSQL, transactions that are whole or nothing, and
-digests that find damage.
+"""What a store on disk is made of: an engine of SQLAlchemy for SQLite or PostgreSQL, transactions, digests.
+
+``engine`` opens a database by its URL and hands out transactions: many that read, each of one consistent
+state, and one at a time that writes. ``errors`` is what a database can say, in this package's words: it is
+read-only or full, busy, out of reach, or damaged. ``digests`` seals rows: SQLite has no checksums on its
+pages, so each row that matters carries the SHA-256 of what it says.
 """

@@ -1,0 +1,95 @@
+"""What the registry raises; what its database says is in ``selectroute.store.errors``."""
+
+from __future__ import annotations
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.store.errors import BusyError, DamagedError, ReadOnlyError, StoreError, UnavailableError
+
+__all__ = [
+    "AuthError",
+    "BusyError",
+    "DamagedError",
+    "IdTakenError",
+    "IdempotencyConflictError",
+    "ImportLineError",
+    "InvalidSpecError",
+    "NameTakenError",
+    "NotFoundError",
+    "OperationError",
+    "PublishError",
+    "ReadOnlyError",
+    "RegistryError",
+    "StaleRevisionError",
+    "StoreError",
+    "TooLargeError",
+    "UnavailableError",
+]
+
+
+class RegistryError(SelectRouteError):
+    """The base of what the registry refuses. Nothing was stored."""
+
+
+class NotFoundError(RegistryError):
+    """There is no such subscription, query or token."""
+
+
+class NameTakenError(RegistryError):
+    """Another subscription has this name."""
+
+
+class IdTakenError(RegistryError):
+    """Another subscription has this id."""
+
+
+class StaleRevisionError(RegistryError):
+    """The subscription was changed since it was read: a change expected one revision and found another."""
+
+    def __init__(self, id: str, expected: int, found: int) -> None:
+        super().__init__(f"subscription {id!r} is at revision {found}, not {expected}: read it again")
+        self.id = id
+        self.expected = expected
+        self.found = found
+
+
+class IdempotencyConflictError(RegistryError):
+    """The key of a request that was made before, with another request."""
+
+
+class InvalidSpecError(RegistryError):
+    """A field that cannot be: `pointer` is its place (RFC 6901), `sentence` says what is expected there."""
+
+    def __init__(self, pointer: str, sentence: str) -> None:
+        super().__init__(f"{pointer}: {sentence}" if pointer else sentence)
+        self.pointer = pointer
+        self.sentence = sentence
+
+
+class TooLargeError(RegistryError):
+    """More than is taken at once: lines of an import, characters of a line."""
+
+
+class AuthError(RegistryError):
+    """A secret that is no token's."""
+
+
+class PublishError(RegistryError):
+    """A snapshot folder that is not this registry's, or that somebody else publishes to."""
+
+
+class ImportLineError(RegistryError):
+    """A line of an import that cannot be taken; `line` counts from 1, and `cause` says what is wrong."""
+
+    def __init__(self, line: int, cause: SelectRouteError) -> None:
+        super().__init__(f"line {line:,}: {cause}")
+        self.line = line
+        self.cause = cause
+
+
+class OperationError(RegistryError):
+    """One of several operations that cannot be; `index` counts from 0, and `cause` says what is wrong."""
+
+    def __init__(self, index: int, cause: SelectRouteError) -> None:
+        super().__init__(f"operation {index}: {cause}")
+        self.index = index
+        self.cause = cause

@@ -1,0 +1,216 @@
+"""Subscriptions as data: what a client gives, and what is registered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeVar, cast
+
+from selectroute.registry.errors import InvalidSpecError
+
+Seltype = Literal["NONE", "STANDARD", "EXTENDED"]
+
+READ_ONLY: Final = frozenset({"id", "status", "revision", "created", "modified", "effective_from"})
+"""Fields of a subscription that its specification does not have; where one is given it is left alone."""
+
+FIELDS: Final = ("name", "topic", "selector", "dialect", "seltype", "destination", "labels")
+"""The fields that a client gives."""
+
+
+class Status(StrEnum):
+    """Whether a subscription gets messages."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where deliveries go besides ``deliveries/``: nowhere, or to files of a name below a configured root."""
+
+    kind: Literal["none", "files"] = "none"
+    name: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The destination as plain data."""
+        return {"kind": self.kind} if self.name is None else {"kind": self.kind, "name": self.name}
+
+    @classmethod
+    def from_json(cls, data: object) -> Destination:
+        """The destination of plain data, unchecked but for its types. Raises `InvalidSpecError`."""
+        if not isinstance(data, Mapping):
+            raise InvalidSpecError("/destination", 'a destination is an object such as {"kind": "none"}')
+        for name in data:
+            if name not in ("kind", "name"):
+                raise InvalidSpecError(_pointer("destination", name), "a destination has kind and name")
+        kind = data.get("kind", "none")
+        if not isinstance(kind, str):
+            raise InvalidSpecError("/destination/kind", "the kind of a destination is a string")
+        name = data.get("name")
+        if not isinstance(name, str | None):
+            raise InvalidSpecError("/destination/name", "the name of a destination is a string")
+        return cls(cast(Any, kind), name)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSpec:
+    """What a client gives. `checked` (``registry.specification``) says whether it can be."""
+
+    selector: str = ""
+    """The text; empty takes every message."""
+
+    topic: str | None = None
+    """A topic filter; None takes every topic."""
+
+    dialect: str = "jms"
+    seltype: Seltype | None = None
+    """EXTENDED leaves the selector to an extended selection provider; otherwise it follows from the text."""
+
+    name: str | None = None
+    """Unique; None for the id."""
+
+    destination: Destination = Destination()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that are given, as plain data."""
+        data: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
+        data["destination"] = self.destination.to_json()
+        data["labels"] = dict(self.labels)
+        return {name: value for name, value in data.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, data: object) -> SubscriptionSpec:
+        """The specification of plain data: of a client's, or of a whole subscription, whose `READ_ONLY`
+        fields are left alone. null is as good as absent. Raises `InvalidSpecError` for a field that is none,
+        or of another type.
+        """
+        if not isinstance(data, Mapping):
+            raise InvalidSpecError("", "a subscription is an object")
+        given: dict[str, Any] = {}
+        for name, value in data.items():
+            if name in READ_ONLY or (value is None and name in FIELDS):
+                continue
+            if name == "destination":
+                given[name] = Destination.from_json(value)
+            elif name == "labels":
+                given[name] = _labels(value)
+            elif name in FIELDS:
+                if not isinstance(value, str):
+                    raise InvalidSpecError(_pointer(name), f"{name} is a string")
+                given[name] = value
+            else:
+                raise InvalidSpecError(_pointer(str(name)), "a subscription has no such field")
+        return cls(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What is registered. ``revision`` is that of its last change: its ETag."""
+
+    id: str
+    name: str
+    topic: str | None
+    selector: str
+    dialect: str
+    seltype: Seltype
+    destination: Destination
+    status: Status
+    labels: Mapping[str, str]
+    revision: int
+    created: datetime
+    modified: datetime
+
+    @property
+    def spec(self) -> SubscriptionSpec:
+        """What a client would give for it. Of the types of selectors only EXTENDED is explicit."""
+        return SubscriptionSpec(
+            selector=self.selector,
+            topic=self.topic,
+            dialect=self.dialect,
+            seltype="EXTENDED" if self.seltype == "EXTENDED" else None,
+            name=self.name,
+            destination=self.destination,
+            labels=self.labels,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The subscription as plain data; times are RFC 3339 in UTC."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "topic": self.topic,
+            "selector": self.selector,
+            "dialect": self.dialect,
+            "seltype": self.seltype,
+            "destination": self.destination.to_json(),
+            "status": self.status.value,
+            "labels": dict(self.labels),
+            "revision": self.revision,
+            "created": time_text(self.created),
+            "modified": time_text(self.modified),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Subscription:
+        """The inverse of `to_json`; other fields are left alone. Raises `InvalidSpecError`."""
+        try:
+            return cls(
+                id=_of(str, data["id"]),
+                name=_of(str, data["name"]),
+                topic=None if data["topic"] is None else _of(str, data["topic"]),
+                selector=_of(str, data["selector"]),
+                dialect=_of(str, data["dialect"]),
+                seltype=cast(Any, _of(str, data["seltype"])),
+                destination=Destination.from_json(data["destination"]),
+                status=Status(data["status"]),
+                labels=_labels(data["labels"]),
+                revision=_of(int, data["revision"]),
+                created=time_of(_of(str, data["created"])),
+                modified=time_of(_of(str, data["modified"])),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidSpecError("", f"this is no subscription: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some subscriptions in the order of their ids, and where the next ones begin; None behind the last."""
+
+    items: list[Subscription]
+    next_cursor: str | None
+
+
+def time_text(time: datetime) -> str:
+    """A time as RFC 3339 in UTC, with microseconds."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def time_of(text: str) -> datetime:
+    """The inverse of `time_text`. Raises ValueError."""
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def _labels(value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise InvalidSpecError("/labels", "labels are an object of strings")
+    for name, text in value.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise InvalidSpecError(_pointer("labels", str(name)), "a label is a string")
+    return dict(value)
+
+
+_T = TypeVar("_T")
+
+
+def _of(type_: type[_T], value: object) -> _T:
+    if type(value) is not type_:
+        raise TypeError(f"{value!r} is no {type_.__name__}")
+    return value
+
+
+def _pointer(*names: str) -> str:
+    """A place in a document, RFC 6901."""
+    return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)

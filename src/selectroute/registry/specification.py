@@ -1,0 +1,137 @@
+"""Whether a specification can be, and what a merge patch makes of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from selectroute.index.extended import ExtendedSelectionError
+from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, prepare
+from selectroute.registry.errors import InvalidSpecError
+from selectroute.registry.model import FIELDS, READ_ONLY, Subscription, SubscriptionSpec
+from selectroute.selector.dialect import UnknownDialectError
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.selector import Selector
+from selectroute.topics.filter import TopicFilter
+
+MAX_LABELS: Final = 64
+MAX_LABEL_NAME: Final = 63
+MAX_LABEL: Final = 255
+MAX_NAME: Final = 255
+
+NOT_YET_BUILT: Final = frozenset({"kafka", "queue"})
+
+_ID: Final = re.compile(ID)
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def checked(spec: SubscriptionSpec, limits: Limits = DEFAULT_LIMITS) -> SubscriptionSpec:
+    """The specification with the type of its selector, if it can be registered. O(size of the selector).
+
+    Raises InvalidSelectorError, InvalidTopicFilterError, `InvalidSpecError`.
+    """
+    check_fields(spec)
+    seltype: Any = _seltype(spec, limits)
+    if spec.seltype is not None and spec.seltype != seltype:
+        raise InvalidSpecError("/seltype", wrong_seltype(seltype))
+    return spec if spec.seltype == seltype else replace(spec, seltype=seltype)
+
+
+def _seltype(spec: SubscriptionSpec, limits: Limits) -> str:
+    """The type of the selector, which is checked here, with the topic filter."""
+    if spec.topic is not None:
+        TopicFilter.parse(spec.topic)
+    selector: Selector | str = spec.selector
+    try:
+        if spec.seltype != EXTENDED and limits != DEFAULT_LIMITS:
+            selector = Selector(spec.selector, spec.dialect, limits=limits)
+        return prepare("x", selector, spec.topic, spec.dialect, spec.seltype == EXTENDED).seltype
+    except UnknownDialectError as error:
+        raise InvalidSpecError("/dialect", str(error)) from error
+    except ExtendedSelectionError as error:
+        raise InvalidSpecError("/seltype", str(error)) from error
+
+
+def check_fields(spec: SubscriptionSpec) -> None:
+    """Check everything but selector, topic filter, dialect and type. Raises `InvalidSpecError`."""
+    if spec.seltype not in (None, NONE, STANDARD, EXTENDED):
+        raise InvalidSpecError("/seltype", f"a seltype is {NONE}, {STANDARD} or {EXTENDED}")
+    if spec.topic is not None and "\x00" in spec.topic:
+        raise InvalidSpecError("/topic", "a topic filter has no NUL character")
+    if spec.name is not None:
+        if not 1 <= len(spec.name) <= MAX_NAME:
+            raise InvalidSpecError("/name", f"a name has 1 to {MAX_NAME} characters")
+        if _CONTROL.search(spec.name):
+            raise InvalidSpecError("/name", "a name has no control characters")
+    _check_destination(spec)
+    if spec.labels:
+        _check_labels(spec.labels)
+
+
+def _check_destination(spec: SubscriptionSpec) -> None:
+    kind, name = spec.destination.kind, spec.destination.name
+    if kind in NOT_YET_BUILT:
+        raise InvalidSpecError("/destination/kind", f"the destination {kind} is not yet built")
+    if kind == "none":
+        if name is not None:
+            raise InvalidSpecError("/destination/name", "the destination none has no name")
+    elif kind == "files":
+        # A name under a configured root: neither a path nor something that is special in one.
+        if name is None or not _ID.fullmatch(name) or name in (".", ".."):
+            raise InvalidSpecError("/destination/name", "a name of 1 to 128 of A-Z a-z 0-9 . _ -, not a path")
+    else:
+        raise InvalidSpecError("/destination/kind", "the kind of a destination is none or files")
+
+
+def _check_labels(labels: Mapping[str, str]) -> None:
+    if len(labels) > MAX_LABELS:
+        raise InvalidSpecError("/labels", f"{len(labels):,} labels, at most {MAX_LABELS}")
+    for name, value in labels.items():
+        pointer = "/labels/" + name[:80].replace("~", "~0").replace("/", "~1")
+        if not 1 <= len(name) <= MAX_LABEL_NAME or "=" in name:
+            raise InvalidSpecError(pointer, f"the name of a label has 1 to {MAX_LABEL_NAME} characters, no =")
+        if len(value) > MAX_LABEL:
+            raise InvalidSpecError(pointer, f"a label has {MAX_LABEL} characters at most")
+        if _CONTROL.search(name) or _CONTROL.search(value):
+            raise InvalidSpecError(pointer, "a label has no control characters")
+
+
+def check_id(id: str) -> str:
+    """The id, if it is one. Raises `InvalidSpecError`."""
+    if not _ID.fullmatch(id):
+        raise InvalidSpecError("/id", "an id is 1 to 128 of A-Z a-z 0-9 . _ -")
+    return id
+
+
+def wrong_seltype(found: str) -> str:
+    """What is said of a seltype that the selector does not have."""
+    return f"the seltype is {found}: {NONE} without a selector, {STANDARD} with one, {EXTENDED} if asked for"
+
+
+def patched(subscription: Subscription, patch: Mapping[str, Any]) -> SubscriptionSpec:
+    """The specification that a JSON merge patch (RFC 7396) makes of a subscription's; unchecked.
+
+    null puts a field back to what it is when it is not given; a null in ``labels`` removes that label. A type
+    that is not patched follows from the selector again, unless it is EXTENDED. Raises `InvalidSpecError` for
+    a field that only the registry changes.
+    """
+    if not isinstance(patch, Mapping):
+        raise InvalidSpecError("", "a merge patch is an object")
+    data = subscription.spec.to_json()
+    now = subscription.to_json()
+    for name, value in patch.items():
+        if name in READ_ONLY:
+            if name in now and now[name] != value:
+                raise InvalidSpecError(f"/{name}", f"{name} is not changed by a patch")
+        elif name not in FIELDS:
+            data[name] = value  # from_json says that there is none
+        elif name in ("labels", "destination") and isinstance(value, Mapping):
+            merged = {**(data.get(name) or {}), **value}
+            data[name] = {key: one for key, one in merged.items() if one is not None}
+        elif value is None:
+            data.pop(name, None)
+        else:
+            data[name] = value
+    return SubscriptionSpec.from_json(data)

@@ -1,0 +1,29 @@
+"""Digests of rows: alone, or chained so that each one vouches for all rows before it."""
+
+from __future__ import annotations
+
+import hashlib
+
+START = bytes(32)
+"""What the first row of a chain is chained to."""
+
+
+def canonical(*fields: str | int | None) -> bytes:
+    """The one way to write fields down for a digest: each text with its length, NULL unlike the empty text.
+
+    >>> canonical("add", None, 7)
+    b'3:add-1:7'
+    """
+    return "".join("-" if field is None else f"{len(str(field))}:{field}" for field in fields).encode(
+        errors="surrogatepass"
+    )
+
+
+def sealed(*fields: str | int | None) -> bytes:
+    """The SHA-256 of a row by itself, 32 bytes."""
+    return hashlib.sha256(canonical(*fields)).digest()
+
+
+def chained(previous: bytes, *fields: str | int | None) -> bytes:
+    """The SHA-256 of a row behind the row with the digest `previous`, 32 bytes."""
+    return hashlib.sha256(previous + canonical(*fields)).digest()

@@ -1,0 +1,197 @@
+"""One database, opened by its URL: transactions that read, and one at a time that writes."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, MetaData, create_engine, event, inspect, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from selectroute.store.errors import (
+    BusyError,
+    DamagedError,
+    InvalidUrlError,
+    ReadOnlyError,
+    StoreError,
+    UnavailableError,
+)
+
+BUSY_SECONDS: Final = 60.0
+"""How long a writer waits for another one: an import of a million rows may hold the database for so long."""
+
+_CACHE_KIB: Final = 16_384
+"""SQLite's cache of pages, for each connection."""
+
+_WRITES: Final = "selectroute_writes"
+
+_FULL: Final = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOLFS,
+}
+
+
+class Store:
+    """A database whose tables are those of `metadata`, made where they are missing. Safe for use by threads.
+
+    Args:
+        url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``.
+        metadata: the tables.
+        create: whether a database without the tables gets them; otherwise that is an error.
+
+    Raises:
+        InvalidUrlError: no such kind of database, or a file that is none.
+        StoreError: as the database says, see the errors.
+    """
+
+    def __init__(self, url: str, metadata: MetaData, *, create: bool = True) -> None:
+        self.url = _checked_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self._writer = threading.Lock()
+        if self.is_sqlite and not create and not Path(self.path).exists():
+            raise InvalidUrlError(f"there is no database {self.path}")
+        self.engine = _engine(self.url, self.is_sqlite)
+        try:
+            with named_errors(), self.engine.connect() as connection:
+                found = inspect(connection).has_table(next(iter(metadata.tables)))
+            if not found and not create:
+                raise InvalidUrlError(f"{self.url.render_as_string()} holds no registry")
+            if not found:
+                with self.writing() as connection:
+                    # Two that create at once: one waits here, and then finds everything.
+                    if not self.is_sqlite:
+                        connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
+                    metadata.create_all(connection)
+        except BaseException:
+            self.engine.dispose()
+            raise
+
+    @property
+    def path(self) -> str:
+        """The file of a SQLite database."""
+        assert self.url.database is not None
+        return self.url.database
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that sees one consistent state of the database, however long it lasts."""
+        with named_errors(), self.engine.connect() as connection:
+            if not self.is_sqlite:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """The transaction that writes: wholly done when the block ends, wholly undone when it raises."""
+        if not self._writer.acquire(timeout=BUSY_SECONDS):
+            raise BusyError(f"another writer held the database for more than {BUSY_SECONDS:g} s")
+        try:
+            with named_errors(), self.engine.connect() as connection:
+                if self.is_sqlite:
+                    connection = connection.execution_options(**{_WRITES: True})
+                with connection.begin():
+                    yield connection
+        finally:
+            self._writer.release()
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.engine.dispose()
+
+
+@contextmanager
+def named_errors() -> Iterator[None]:
+    """What SQLAlchemy raises in the block, as a `StoreError`."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _named(error) from error
+    except PoolTimeoutError as error:
+        raise BusyError("all connections to the database are in use") from error
+    except SQLAlchemyError as error:
+        raise StoreError(f"the database refuses: {error}") from error
+
+
+def _named(error: DBAPIError) -> StoreError:
+    cause: Any = error.orig
+    says = str(cause).strip().split("\n")[0]
+    if isinstance(cause, sqlite3.Error):
+        code = getattr(cause, "sqlite_errorcode", None)
+        kind = None if code is None else code & 0xFF
+        if kind in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "decode to UTF-8" in says:
+            return DamagedError(f"the database file is damaged: {says}")
+        if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return BusyError(f"another writer holds the database: {says}")
+        if kind in _FULL:
+            return ReadOnlyError(f"the database cannot be written: {says}")
+        if kind == sqlite3.SQLITE_ERROR:
+            # A schema that does not have what this code asks for, on a database that was made by it.
+            return DamagedError(f"the database has other tables than were made: {says}")
+        return StoreError(f"the database refuses: {says}")
+    state = getattr(cause, "sqlstate", None) or ""
+    if state in ("XX001", "XX002") or state.startswith("42"):
+        return DamagedError(f"the database is damaged: {says}")
+    if state == "25006" or state.startswith("53100"):
+        return ReadOnlyError(f"the database cannot be written: {says}")
+    if state in ("40001", "40P01", "55P03"):
+        return BusyError(f"another transaction is in the way: {says}")
+    if not state or state[:2] in ("08", "53", "57", "58"):
+        return UnavailableError(f"the database cannot be reached: {says}")
+    return StoreError(f"the database refuses: {says}")
+
+
+def _checked_url(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise InvalidUrlError(
+            "a registry is sqlite:///PATH, postgresql+psycopg://USER@HOST/DATABASE or http://HOST:PORT"
+        ) from None
+    backend = parsed.get_backend_name()
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise InvalidUrlError(f"{backend} is no database that is supported: SQLite and PostgreSQL are")
+    if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
+        raise InvalidUrlError("a registry in SQLite is a file: sqlite:///PATH")
+    return parsed
+
+
+def _engine(url: URL, is_sqlite: bool) -> Engine:
+    if not is_sqlite:
+        return create_engine(url, pool_size=8, max_overflow=56, pool_pre_ping=True)
+    engine = create_engine(
+        url,
+        pool_size=8,
+        max_overflow=56,
+        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False, "isolation_level": None},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _connected(connection: sqlite3.Connection, _: object) -> None:
+        cursor = connection.cursor()
+        # A commit that was acknowledged survives loss of power: the log is synced at each.
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA cell_size_check = ON")
+        cursor.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        # The driver's own way begins a transaction at the first write only: too late to read before it.
+        writes = connection.get_execution_options().get(_WRITES)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine

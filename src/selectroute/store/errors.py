@@ -1,0 +1,29 @@
+"""What a store raises: the database's own words, sorted by what can be done about them."""
+
+from __future__ import annotations
+
+from selectroute.selector.errors import SelectRouteError
+
+
+class StoreError(SelectRouteError):
+    """The base of what a store raises; by itself, a database that refuses for a reason not listed below."""
+
+
+class UnavailableError(StoreError):
+    """The database cannot be reached, or not in time; the same call may do later. Nothing was stored."""
+
+
+class BusyError(UnavailableError):
+    """Another writer held the database for longer than the timeout. Nothing was stored."""
+
+
+class ReadOnlyError(UnavailableError):
+    """The database takes no writes: the disk is full, fails, or may not be written. Nothing was stored."""
+
+
+class DamagedError(StoreError):
+    """What is stored is not what was written; the message names the place."""
+
+
+class InvalidUrlError(StoreError):
+    """A URL that names no database that can be used here."""
