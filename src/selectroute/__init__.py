@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from selectroute.index.snapshot import Snapshot
     from selectroute.match.columns import ColumnTypeError
     from selectroute.match.match import Matches
+    from selectroute.registry.registry import Registry
 
 __version__ = "0.1.0"
 
@@ -54,6 +55,7 @@ _LATER = {
     "Index": "selectroute.index.index",
     "Matches": "selectroute.match.match",
     "Publisher": "selectroute.index.publisher",
+    "Registry": "selectroute.registry.registry",
     "Remove": "selectroute.index.delta",
     "Replace": "selectroute.index.delta",
     "Snapshot": "selectroute.index.snapshot",
@@ -82,6 +84,7 @@ __all__ = [
     "MessageError",
     "PropertyNameError",
     "Publisher",
+    "Registry",
     "Remove",
     "Replace",
     "SelectRouteError",

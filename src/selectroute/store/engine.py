@@ -29,6 +29,8 @@ BUSY_SECONDS: Final = 60.0
 _CACHE_KIB: Final = 16_384
 """SQLite's cache of pages, for each connection."""
 
+_BULK_CACHE_KIB: Final = 131_072
+
 _WRITES: Final = "selectroute_writes"
 
 _FULL: Final = {
@@ -92,18 +94,37 @@ class Store:
                 yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """The transaction that writes: wholly done when the block ends, wholly undone when it raises."""
+    def writing(self, *, bulk: bool = False) -> Iterator[Connection]:
+        """The transaction that writes: wholly done when the block ends, wholly undone when it raises.
+
+        A `bulk` one changes much: SQLite gets more memory for it, and clears up its log behind it.
+        """
         if not self._writer.acquire(timeout=BUSY_SECONDS):
             raise BusyError(f"another writer held the database for more than {BUSY_SECONDS:g} s")
         try:
             with named_errors(), self.engine.connect() as connection:
                 if self.is_sqlite:
                     connection = connection.execution_options(**{_WRITES: True})
-                with connection.begin():
-                    yield connection
+                    if bulk and self.is_sqlite:
+                        connection.exec_driver_sql(f"PRAGMA cache_size = -{_BULK_CACHE_KIB}")
+                        connection.rollback()
+                try:
+                    with connection.begin():
+                        yield connection
+                finally:
+                    if bulk and self.is_sqlite:
+                        self._clear_up(connection)
         finally:
             self._writer.release()
+
+    def _clear_up(self, connection: Connection) -> None:
+        """After a bulk transaction: the usual cache, and no log of hundreds of megabytes left."""
+        driver: Any = connection.connection.driver_connection
+        try:
+            driver.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error:
+            connection.invalidate()  # what was committed is; the next one begins with a connection of its own
 
     def close(self) -> None:
         """Give all connections back."""

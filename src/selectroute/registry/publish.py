@@ -1,0 +1,234 @@
+"""From the change log to the snapshot folder: what is committed becomes segments and a manifest.
+
+::
+
+    changes(after) ──folded by id──→ Add, Replace, Remove ──Publisher.apply──→ manifest-<revision>.json
+    table ──at first, or after an import──→ build_snapshot ──publish──────────→ the same
+
+The state is the folder's newest revision: what it has not is published next, whatever happened in between.
+Several revisions of the registry may become one of the folder, never half of one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from selectroute.index.build import rebuilt
+from selectroute.index.collect import collect
+from selectroute.index.delta import Add, Change, Remove, Replace
+from selectroute.index.errors import SnapshotError
+from selectroute.index.file_format import published
+from selectroute.index.manifest import revisions, write_durably
+from selectroute.index.publisher import Publisher
+from selectroute.index.registration import read_subscriptions
+from selectroute.index.snapshot import Snapshot
+from selectroute.index.subscription import EXTENDED
+from selectroute.registry.errors import PublishError
+from selectroute.registry.model import Status, Subscription
+from selectroute.registry.registry import Registry
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED
+from selectroute.selector.selector import Selector
+
+MANY: Final = 50_000
+"""Changes from which on a snapshot is made of the whole table instead, if they are a quarter of it."""
+
+COLLECT_SECONDS: Final = 60.0
+"""How often what no revision needs is removed."""
+
+_OWNER: Final = "registry.json"
+_LOCK: Final = ".publisher"
+
+
+class RegistryPublisher:
+    """Publishes a registry's revisions to a folder. There is one at a time for a folder, in all processes.
+
+    Paused subscriptions are not in a snapshot. A crash at any instant leaves a folder that the next publisher
+    goes on from.
+
+    Args:
+        registry: what is published.
+        folder: where; by default the registry's `snapshots_folder`.
+
+    Raises:
+        PublishError: somebody else publishes to the folder, or it is another registry's.
+    """
+
+    def __init__(self, registry: Registry, folder: str | Path | None = None) -> None:
+        self._registry = registry
+        self.folder = Path(folder) if folder is not None else registry.snapshots_folder
+        self._publisher: Publisher | None = None
+        self._collected = time.monotonic()
+        self._guard = threading.Lock()
+        self._lock = self._locked()
+        try:
+            self._check_owner()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest published revision. Raises `PublishError` before the first `catch_up`."""
+        publisher = self._publisher
+        if publisher is None:
+            raise PublishError("nothing is published yet: catch_up does")
+        return publisher.snapshot
+
+    def catch_up(self) -> int:
+        """Publish everything that is committed; returns the folder's newest revision, which is the
+        registry's unless that goes on changing. Raises `PublishError`, SnapshotError, `StoreError`.
+        """
+        with self._guard:
+            try:
+                return self._catch_up()
+            except SnapshotError:
+                self._publisher = None  # whatever it knows, the folder may not: read it again next time
+                raise
+
+    def rebuild(self) -> int:
+        """Publish the whole table anew under a revision of its own, beside whatever the folder holds, as
+        after damage to its files. Returns the revision.
+        """
+        with self._guard:
+            self._publisher = None
+            self._publish_all(self._registry.skip_revision())
+            return self._opened().snapshot.revision or 0
+
+    def follow(
+        self,
+        stop: threading.Event,
+        poll_seconds: float = 0.05,
+        failed: Callable[[SelectRouteError], None] | None = None,
+    ) -> None:
+        """Publish each revision as soon as it is there, until `stop` is set.
+
+        A commit of this process is published at once, another one's within `poll_seconds`. With `failed`, an
+        error is handed to it, and a second later it is tried again; otherwise the error ends this.
+        """
+        while not stop.is_set():
+            try:
+                newest = self.catch_up()
+                self._collect()
+                self._registry.wait(newest, poll_seconds)
+            except SelectRouteError as error:
+                if failed is None:
+                    raise
+                failed(error)
+                stop.wait(1.0)
+
+    def close(self) -> None:
+        """Wait for a merge that is under way, and let others publish to the folder."""
+        with self._guard:
+            if self._publisher is not None:
+                self._publisher.close()
+                self._publisher = None
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
+
+    def __enter__(self) -> RegistryPublisher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- inside
+
+    def _catch_up(self) -> int:
+        newest = self._registry.revision
+        if not revisions(self.folder) and newest:
+            self._publish_all(None)
+        publisher = self._opened()
+        done = publisher.snapshot.revision or 0
+        if done > newest:
+            raise PublishError(
+                f"{self.folder} holds revision {done}, the registry only {newest}: it is another one, or was "
+                "put back to an older state; publish to another folder"
+            )
+        if done == newest:
+            return done
+        pending = self._registry.pending(done)
+        if pending >= MANY and pending * 4 >= len(self._registry):
+            self._publisher = None
+            self._publish_all(None)
+            return self._opened().snapshot.revision or 0
+        last: dict[str, Subscription | None] = {}
+        for change in self._registry.follow_changes(done):
+            last[change.id] = change.subscription
+            newest = change.revision
+        return publisher.apply(self._delta(publisher.snapshot, last), newest)
+
+    def _opened(self) -> Publisher:
+        if self._publisher is None:
+            self._publisher = Publisher(self.folder, own_revisions=False)
+        return self._publisher
+
+    def _delta(self, snapshot: Snapshot, last: dict[str, Subscription | None]) -> Iterable[Change]:
+        """What makes of the snapshot's subscriptions the ones in their last state."""
+        ids = list(last)
+        ordinals = snapshot.ids.find(ids)
+        there = ordinals >= 0
+        if snapshot.dead is not None:
+            there &= ~snapshot.dead[ordinals]
+        for id, is_there in zip(ids, there.tolist(), strict=True):
+            one = last[id]
+            if one is None or one.status is Status.PAUSED:
+                if is_there:
+                    yield Remove(id)
+                continue
+            extended = one.seltype == EXTENDED
+            # It was accepted under the registry's limits, whatever the usual ones are.
+            large = not extended and len(one.selector) > min(DEFAULT_LIMITS.nesting, DEFAULT_LIMITS.length)
+            selector = Selector(one.selector, one.dialect, limits=UNLIMITED) if large else one.selector
+            kind = Replace if is_there else Add
+            yield kind(id, selector, one.topic, one.dialect, extended)
+
+    def _publish_all(self, revision: int | None) -> None:
+        """Publish the table as it is."""
+        with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
+            table: pa.Table = read_subscriptions(bodies).table
+        published(rebuilt(table, newest if revision is None else revision), self.folder)
+
+    def _collect(self) -> None:
+        if time.monotonic() - self._collected >= COLLECT_SECONDS:
+            self._collected = time.monotonic()
+            collect(self.folder)
+
+    def _locked(self) -> int:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise PublishError(f"{self.folder} cannot be used: {error.strerror or error}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise PublishError(f"somebody else publishes to {self.folder}: one at a time") from None
+        return descriptor
+
+    def _check_owner(self) -> None:
+        path, id = self.folder / _OWNER, self._registry.id
+        try:
+            owner = json.loads(path.read_bytes())["registry"]
+        except FileNotFoundError:
+            if revisions(self.folder):
+                raise PublishError(f"{self.folder} holds revisions that are no registry's") from None
+            temporary = path.with_suffix(f".{os.getpid()}.tmp")
+            write_durably(temporary, json.dumps({"registry": id}).encode())
+            os.replace(temporary, path)
+            return
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PublishError(f"{path} cannot be read: {error}") from error
+        if owner != id:
+            raise PublishError(f"{self.folder} is another registry's; publish to a folder of its own")

@@ -1,0 +1,87 @@
+"""What queries report: that they exist, whether they can read again, and which batch used which revision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from selectroute.registry.changes import Backfill, EffectiveFrom
+from selectroute.registry.tables import batch, query
+from selectroute.store.digests import sealed
+from selectroute.store.errors import DamagedError
+
+
+def note_query(connection: Connection, name: str, source: str, can_replay: bool, reason: str | None) -> None:
+    """Write down a query, or what is new about it."""
+    row = {"query": name, "source": source, "can_replay": can_replay, "reason": reason}
+    row["seal"] = sealed(name, source, int(can_replay), reason)
+    known = connection.execute(select(query).where(query.c.query == name)).one_or_none()
+    if known is None:
+        connection.execute(insert(query), row)
+    elif query_seal(known) != row["seal"]:
+        connection.execute(update(query).where(query.c.query == name).values(row))
+
+
+def note_batch(connection: Connection, name: str, number: int, revision: int) -> None:
+    """Write down that a batch used a revision, if it is the first that used it or a later one.
+
+    invariant: for each query, a row has the first batch that was reported with its revision, and none is
+    kept that says no more than another.
+    """
+    mine = select(batch).where(batch.c.query == name)
+    later = mine.where(batch.c.revision >= revision, batch.c.batch <= number).limit(1)
+    if any(map(_sound, connection.execute(later))):
+        return
+    same = connection.execute(
+        select(batch.c.batch).where(batch.c.query == name, batch.c.revision == revision)
+    ).scalar()
+    row = {"query": name, "revision": revision, "batch": number, "seal": sealed(name, revision, number)}
+    if same is None:
+        connection.execute(insert(batch), row)
+    else:
+        connection.execute(
+            update(batch).where(batch.c.query == name, batch.c.revision == revision).values(row)
+        )
+
+
+def effective_from(connection: Connection, revision: int) -> list[EffectiveFrom]:
+    """The first batch of each query that used this revision or a later one, by the name of the query."""
+    first = (
+        select(batch.c.query, func.min(batch.c.revision).label("revision"))
+        .where(batch.c.revision >= revision)
+        .group_by(batch.c.query)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(batch)
+        .join(first, (batch.c.query == first.c.query) & (batch.c.revision == first.c.revision))
+        .order_by(batch.c.query)
+    )
+    return [EffectiveFrom(row.query, row.batch) for row in map(_sound, rows)]
+
+
+def backfills(connection: Connection) -> list[Backfill]:
+    """What each query can do about messages of the past."""
+    found = []
+    for row in connection.execute(select(query).order_by(query.c.query)):
+        if row.seal != query_seal(row):
+            raise DamagedError(f"the table query is damaged in the row of {row.query!r}")
+        found.append(Backfill(row.query, bool(row.can_replay), row.reason))
+    return found
+
+
+def query_seal(row: Any) -> bytes:
+    """The seal of a row of the table ``query``."""
+    return sealed(row.query, row.source, int(row.can_replay), row.reason)
+
+
+def batch_seal(row: Any) -> bytes:
+    """The seal of a row of the table ``batch``."""
+    return sealed(row.query, row.revision, row.batch)
+
+
+def _sound(row: Any) -> Any:
+    if row.seal != batch_seal(row):
+        raise DamagedError(f"the table batch is damaged in a row of {row.query!r}")
+    return row

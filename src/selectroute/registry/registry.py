@@ -1,0 +1,452 @@
+"""The registry: subscriptions that outlive the process, and every change to them in order.
+
+::
+
+    register, replace, … ──one transaction──→ change log (revision r) ──→ changes(after) ──→ RegistryPublisher
+                                   └────────→ its view ──→ get, list
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, cast
+
+from sqlalchemy import insert
+
+from selectroute.registry import log, queries, tokens, transfer
+from selectroute.registry.changes import (
+    Applied,
+    Change,
+    EffectiveFrom,
+    From,
+    Idempotency,
+    Imported,
+    Operation,
+    Resumed,
+    Verified,
+)
+from selectroute.registry.errors import InvalidSpecError, NotFoundError, OperationError, PublishError
+from selectroute.registry.model import Page, Subscription, SubscriptionSpec
+from selectroute.registry.pages import Filters, page
+from selectroute.registry.requests import answered, keep
+from selectroute.registry.revision import Revision, first_counter, new_id, read_counter
+from selectroute.registry.rows import change_of, subscription_of, subscriptions_with_state
+from selectroute.registry.settings import read_setting, write_setting
+from selectroute.registry.specification import patched
+from selectroute.registry.tables import FORMAT, counter, metadata, subscription
+from selectroute.registry.verify import verify
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.store.engine import Store
+from selectroute.store.errors import DamagedError
+
+Progress = Callable[[int, int], None]
+"""Called now and then with how many rows are done, and how many there are (0: not known)."""
+
+_POLL_SECONDS = 0.05
+
+
+class Registry:
+    """The subscriptions of a database, and the log of their changes. Safe for use by threads and processes.
+
+    Each call that changes something is one transaction and one revision: it is done and durable when the
+    call returns, and left no trace when it raises. All raise `StoreError` as the database says, besides what
+    they say themselves.
+    """
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self._store = store
+        self.limits = limits
+        self._committed = threading.Condition()
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        create: bool = True,
+        verify: bool = True,
+        progress: Progress | None = None,
+        token: str | None = None,
+    ) -> Registry:
+        """Open a registry: a database (``sqlite:///path``, ``postgresql+psycopg://…``), or over HTTP.
+
+        Args:
+            url: where it is. ``http://host:port`` gives a `RemoteRegistry`, with the same methods.
+            limits: the largest selector that is registered.
+            create: whether a database that is none yet becomes one.
+            verify: read everything first and compare it with its digests, see `verify`.
+            progress: called while that goes on.
+            token: the secret of a bearer token, for a registry over HTTP.
+
+        Raises:
+            InvalidUrlError: the URL is none of these.
+            DamagedError: the database is not what was written; the message names the place.
+        """
+        if url.startswith(("http://", "https://")):
+            from selectroute.registry.remote import RemoteRegistry
+
+            return cast(Registry, RemoteRegistry(url, token=token))
+        store = Store(url, metadata, create=create)
+        try:
+            made = cls(store, limits)
+            made._begin()
+            if verify:
+                made.verify(progress)
+        except BaseException:
+            store.close()
+            raise
+        return made
+
+    def _begin(self) -> None:
+        """Write what a new database begins with, or check that it is one of ours."""
+        with self._store.reading() as connection:
+            there = read_setting(connection, "format")
+        if there is None:
+            with self._store.writing() as connection:
+                there = read_setting(connection, "format")
+                if there is None:
+                    connection.execute(insert(counter), first_counter())
+                    write_setting(connection, "id", secrets.token_hex(16))
+                    write_setting(connection, "format", FORMAT)
+                    return
+        if there != FORMAT:
+            raise DamagedError(f"the registry has format {there}, this version reads format {FORMAT}")
+
+    def close(self) -> None:
+        """Give the database back."""
+        self._store.close()
+
+    def __enter__(self) -> Registry:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- one subscription
+
+    @property
+    def revision(self) -> int:
+        """The newest revision; 0 before the first change."""
+        with self._store.reading() as connection:
+            number: int = read_counter(connection).revision
+            return number
+
+    def __len__(self) -> int:
+        """How many subscriptions there are, paused ones too. O(1)."""
+        with self._store.reading() as connection:
+            number: int = read_counter(connection).subscriptions
+            return number
+
+    def get(self, id: str) -> Subscription:
+        """A subscription. Raises `NotFoundError`."""
+        return self._one(subscription.c.id == id, f"there is no subscription {id!r}")
+
+    def get_by_name(self, name: str) -> Subscription:
+        """The subscription of a name. Raises `NotFoundError`."""
+        return self._one(subscription.c.name == name, f"there is no subscription of the name {name!r}")
+
+    def register(
+        self, spec: SubscriptionSpec, *, id: str | None = None, idempotency: Idempotency | None = None
+    ) -> Subscription:
+        """Register a subscription; the id is made here unless one is given.
+
+        With `idempotency`, the same request again gives the same answer and changes nothing, for 24 hours.
+        Raises what `checked` raises, `IdTakenError`, `NameTakenError`, `IdempotencyConflictError`.
+        """
+        with self._changing() as revision:
+            before = answered(revision.connection, idempotency)
+            if before is not None:
+                return Subscription.from_json(before)
+            made = revision.add(id, spec)
+            keep(revision.connection, idempotency, made.to_json())
+        return made
+
+    def replace(self, id: str, spec: SubscriptionSpec, *, expected: int | None = None) -> Subscription:
+        """Give a subscription another specification, as a whole; a paused one stays paused.
+
+        With `expected`, only if that is its revision: `StaleRevisionError` otherwise. Raises also what
+        `checked` raises, `NotFoundError`, `NameTakenError`.
+        """
+        with self._changing() as revision:
+            return revision.replace(id, spec, expected)
+
+    def change(self, id: str, patch: Mapping[str, Any], *, expected: int | None = None) -> Subscription:
+        """Change some fields of a subscription by a JSON merge patch (RFC 7396). Raises as `replace` does."""
+        with self._changing() as revision:
+            spec = patched(revision.get(id, expected), patch)
+            return revision.replace(id, spec, expected)
+
+    def remove(self, id: str, *, expected: int | None = None) -> Subscription:
+        """Remove a subscription; returns it as it was. Raises `NotFoundError`, `StaleRevisionError`."""
+        with self._changing() as revision:
+            return revision.remove(id, expected)
+
+    def pause(self, id: str, *, expected: int | None = None) -> Subscription:
+        """Stop a subscription's messages; a paused one is left as it is. Raises as `remove` does."""
+        with self._changing() as revision:
+            return revision.pause(id, expected)
+
+    def resume(self, id: str, *, from_: From = "latest", expected: int | None = None) -> Resumed:
+        """Let a paused subscription have messages again; an active one is left as it is.
+
+        From ``last-processed`` it also gets those that it missed, of each query that can read them again: the
+        answer says which can. Raises as `remove` does.
+        """
+        with self._changing() as revision:
+            one = revision.resume(id, from_, expected)
+            known = queries.backfills(revision.connection) if from_ == "last-processed" else []
+        return Resumed(one, known)
+
+    def apply(self, operations: Iterable[Operation], *, idempotency: Idempotency | None = None) -> Applied:
+        """Several changes as one revision, all of them or none. Raises `OperationError` naming the first that
+        cannot be, with what it raises alone as the cause.
+        """
+        with self._changing() as revision:
+            before = answered(revision.connection, idempotency)
+            if before is not None:
+                found = [Subscription.from_json(one) for one in before["subscriptions"]]
+                return Applied(before["revision"], found)
+            done = []
+            for index, operation in enumerate(operations):
+                try:
+                    done.append(_operate(revision, operation))
+                except SelectRouteError as error:
+                    raise OperationError(index, error) from error
+            newest = revision.number if revision.seq else revision.before
+            answer = {"revision": newest, "subscriptions": [one.to_json() for one in done]}
+            keep(revision.connection, idempotency, answer)
+        return Applied(newest, done)
+
+    # ---- many subscriptions
+
+    def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        topic: str | None = None,
+        status: str | None = None,
+        dialect: str | None = None,
+        name: str | None = None,
+        label: str | None = None,
+    ) -> Page:
+        """Subscriptions in the order of their ids: those that have this topic filter, status, dialect, name
+        and label (``name=value``), each if given. O(limit), however many there are.
+
+        A cursor goes on behind the page that it came with, with the same filters: what was there all the time
+        comes exactly once, whatever was added or removed meanwhile. Raises `InvalidSpecError` for a limit
+        that is not 1 to 1,000, and for a cursor that is none or of other filters.
+        """
+        asked = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
+        filters: Filters = {key: str(value) for key, value in asked.items() if value is not None}
+        with self._store.reading() as connection:
+            return page(connection, filters, limit, cursor)
+
+    def import_(
+        self,
+        lines: Iterable[str | bytes],
+        *,
+        mode: Literal["add", "replace"] = "add",
+        progress: Progress | None = None,
+        max_rows: int = transfer.MAX_ROWS,
+    ) -> Imported:
+        """Register subscriptions given as lines of JSON, as one revision, all or none; bounded memory.
+
+        A line has the fields of a specification, and perhaps ``id`` and ``status``; what else a subscription
+        has is left alone, so that an export can be imported. ``add`` refuses an id that is taken, ``replace``
+        replaces its subscription. Raises `ImportLineError` naming the first line that cannot be, and
+        `TooLargeError`.
+        """
+        with transfer.staged(lines, self.limits, max_rows, progress) as stage:
+            with self._changing(bulk=True) as revision:
+                rows = transfer.import_stage(revision, stage, mode, progress)
+            return Imported(rows, revision.number if rows else revision.before)
+
+    def export(self, *, revision: int | None = None) -> Iterator[str]:
+        """All subscriptions as lines of JSON without their ends, as they are now or were at a revision."""
+        with self._store.reading() as connection:
+            yield from transfer.exported(connection, revision)
+
+    # ---- the log
+
+    def changes(self, after: int = 0, *, limit: int = 1_000, wait_seconds: float = 0) -> list[Change]:
+        """The changes behind a revision, the oldest first: whole revisions, about `limit` changes.
+
+        If the first revision alone has more than `limit`, it comes as a whole. Without any, waits so many
+        seconds for one. Raises `DamagedError` if the log is not what was written.
+        """
+        until = time.monotonic() + wait_seconds
+        while True:
+            with self._store.reading() as connection:
+                found = log.changes(connection, after, limit)
+            if found or not self.wait(after, until - time.monotonic()):
+                return found
+
+    def wait(self, after: int, seconds: float) -> bool:
+        """Wait until there is a revision behind `after`, at most so many seconds; whether there is."""
+        until = time.monotonic() + seconds
+        while self.revision <= after:
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            # A commit of this process wakes at once; those of others are looked for.
+            with self._committed:
+                self._committed.wait(min(left, _POLL_SECONDS))
+        return True
+
+    def pending(self, after: int) -> int:
+        """How many changes are behind a revision. O(that many)."""
+        with self._store.reading() as connection:
+            return log.count_behind(connection, after)
+
+    def follow_changes(self, after: int) -> Iterator[Change]:
+        """All changes behind a revision, up to the newest when this began; in bounded memory."""
+        with self._store.reading() as connection:
+            yield from map(change_of, log.rows_behind(connection, after))
+
+    @contextmanager
+    def bodies(self, status: str) -> Iterator[tuple[int, Iterator[str]]]:
+        """The newest revision, and all subscriptions of a status at it, each as a line of JSON."""
+        with self._store.reading() as connection:
+            yield read_counter(connection).revision, transfer.bodies(connection, status)
+
+    def skip_revision(self) -> int:
+        """Take a revision without changes, as when a snapshot is made again; returns it."""
+        with self._changing() as revision:
+            return revision.skip()
+
+    def as_of(self, revision: int, ids: Iterable[str]) -> list[Subscription]:
+        """Those of these subscriptions that were registered at a revision, as they were then."""
+        with self._store.reading() as connection:
+            return log.as_of(connection, revision, ids)
+
+    def verify(self, progress: Progress | None = None) -> Verified:
+        """Read the whole database and compare it with its digests. O(changes + subscriptions).
+
+        Raises `DamagedError` naming the first place that is not what was written.
+        """
+        with self._store.reading() as connection:
+            return verify(connection, self._store.is_sqlite, progress)
+
+    # ---- queries
+
+    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
+        """Make a query known: what it reads, and whether it can read it again (if not, why)."""
+        with self._store.writing() as connection:
+            queries.note_query(connection, query, source, can_replay, reason)
+
+    def note_batch(self, query: str, batch: int, revision: int) -> None:
+        """Say that a batch of a query was delivered by a revision."""
+        with self._store.writing() as connection:
+            queries.note_batch(connection, query, batch, revision)
+
+    def effective_from(self, revision: int) -> list[EffectiveFrom]:
+        """The first batch of each query that used this revision or a later one; none before it is known."""
+        with self._store.reading() as connection:
+            return queries.effective_from(connection, revision)
+
+    # ---- tokens
+
+    def add_token(
+        self, role: str, *, topics: Iterable[str] = (), name: str | None = None
+    ) -> tuple[tokens.Token, str]:
+        """Make a token for a role, which may touch subscriptions within these topic filters, all without any.
+        Returns it and its secret, which is stored nowhere.
+        """
+        with self._store.writing() as connection:
+            return tokens.add_token(connection, new_id(), role, topics, name)
+
+    def tokens(self) -> list[tokens.Token]:
+        """All tokens."""
+        with self._store.reading() as connection:
+            return tokens.tokens(connection)
+
+    def revoke_token(self, id: str) -> None:
+        """Make a token none. Raises `NotFoundError`."""
+        with self._store.writing() as connection:
+            tokens.revoke_token(connection, id)
+
+    def authenticate(self, secret: str) -> tokens.Token:
+        """The token of a secret. Raises `AuthError`."""
+        with self._store.reading() as connection:
+            return tokens.authenticate(connection, secret)
+
+    # ---- settings
+
+    @property
+    def id(self) -> str:
+        """What tells this registry from every other one."""
+        return self.setting("id") or ""
+
+    def setting(self, name: str) -> str | None:
+        """A setting's value, None if it is not set."""
+        with self._store.reading() as connection:
+            return read_setting(connection, name)
+
+    def set(self, name: str, value: str | None) -> None:
+        """Set a setting, or unset it: ``snapshots`` is the folder that revisions are published to."""
+        if name != "snapshots":
+            raise InvalidSpecError(f"/{name}", "the one setting is snapshots")
+        with self._store.writing() as connection:
+            write_setting(connection, name, value)
+
+    @property
+    def snapshots_folder(self) -> Path:
+        """Where revisions are published: the setting ``snapshots``, or beside a SQLite database.
+
+        Raises `PublishError` where there is neither.
+        """
+        given = self.setting("snapshots")
+        if given is not None:
+            return Path(given)
+        if self._store.is_sqlite:
+            return Path(self._store.path + ".snapshots")
+        raise PublishError("no folder is set to publish revisions to: set the registry's `snapshots`")
+
+    # ---- inside
+
+    @contextmanager
+    def _changing(self, *, bulk: bool = False) -> Iterator[Revision]:
+        with self._store.writing(bulk=bulk) as connection:
+            revision = Revision(connection, self.limits)
+            yield revision
+            revision.finish()
+        with self._committed:
+            self._committed.notify_all()
+
+    def _one(self, which: Any, missing: str) -> Subscription:
+        with self._store.reading() as connection:
+            row = connection.execute(subscriptions_with_state().where(which)).one_or_none()
+            if row is None:
+                raise NotFoundError(missing)
+            return subscription_of(row)
+
+
+def _operate(revision: Revision, operation: Operation) -> Subscription:
+    """Make one of several changes."""
+    op, id, spec, expected = operation.op, operation.id, operation.spec, operation.expected
+    if op in ("add", "replace") and spec is None:
+        raise InvalidSpecError("/subscription", f"{op} needs a subscription")
+    if op == "add":
+        return revision.add(id, cast(SubscriptionSpec, spec))
+    if id is None:
+        raise InvalidSpecError("/id", f"{op} needs an id")
+    if op == "replace":
+        return revision.replace(id, cast(SubscriptionSpec, spec), expected)
+    if op == "remove":
+        return revision.remove(id, expected)
+    if op == "pause":
+        return revision.pause(id, expected)
+    if op == "resume":
+        return revision.resume(id, operation.resume_from, expected)
+    raise InvalidSpecError("/op", "an operation is add, replace, remove, pause or resume")

@@ -1,0 +1,268 @@
+"""One revision under way: changes are checked against what is there, logged, and put into the view."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from selectroute.registry.changes import From, Op
+from selectroute.registry.errors import (
+    IdTakenError,
+    InvalidSpecError,
+    NameTakenError,
+    NotFoundError,
+    StaleRevisionError,
+)
+from selectroute.registry.model import Status, Subscription, SubscriptionSpec, time_text
+from selectroute.registry.rows import body_of, subscription_of, subscriptions_with_state, topic_key, view_row
+from selectroute.registry.specification import check_id, checked
+from selectroute.registry.tables import change, counter, label, subscription
+from selectroute.selector.limits import Limits
+from selectroute.store.digests import START, chained, sealed
+from selectroute.store.errors import DamagedError
+
+_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter is taken for a digit
+
+
+def new_id() -> str:
+    """An id that sorts by the time it was made, in milliseconds; 80 of its bits are random."""
+    number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def counter_seal(revision: int, digest: bytes, changes: int, subscriptions: int) -> bytes:
+    """The seal of the counter's row."""
+    return sealed(revision, digest.hex(), changes, subscriptions)
+
+
+def read_counter(connection: Connection, *, lock: bool = False) -> Any:
+    """The counter's row, checked; with `lock`, nobody else begins a revision until this transaction ends."""
+    statement = select(counter)
+    row = connection.execute(statement.with_for_update() if lock else statement).one_or_none()
+    if row is None or row.seal != counter_seal(row.revision, row.digest, row.changes, row.subscriptions):
+        raise DamagedError("the table counter is damaged")
+    return row
+
+
+def first_counter() -> dict[str, Any]:
+    """The counter's row of a new registry."""
+    return {
+        "name": "registry",
+        "revision": 0,
+        "digest": START,
+        "changes": 0,
+        "subscriptions": 0,
+        "seal": counter_seal(0, START, 0, 0),
+    }
+
+
+class Revision:
+    """The next revision, inside the transaction of `connection`; it exists once `finish` was called and the
+    transaction is done.
+    """
+
+    def __init__(self, connection: Connection, limits: Limits) -> None:
+        self.connection = connection
+        self._limits = limits
+        before = read_counter(connection, lock=True)
+        self.before: int = before.revision
+        self.number: int = before.revision + 1
+        self.now = datetime.now(UTC)
+        self._time = time_text(self.now)
+        self._digest: bytes = before.digest
+        self._changes: int = before.changes
+        self._subscriptions: int = before.subscriptions
+        self._skipped = False
+        self.seq = 0
+
+    # ---- changes
+
+    def add(self, id: str | None, spec: SubscriptionSpec) -> Subscription:
+        """Register one more."""
+        spec = checked(spec, self._limits)
+        id = new_id() if id is None else check_id(id)
+        if self._found(id) is not None:
+            raise IdTakenError(f"there is a subscription {id!r} already")
+        one = self._made(id, spec, Status.ACTIVE, self.now)
+        return self._put("add", one, None)
+
+    def replace(self, id: str, spec: SubscriptionSpec, expected: int | None) -> Subscription:
+        """Give a subscription another specification; it stays paused if it is."""
+        spec = checked(spec, self._limits)
+        old = self.get(id, expected)
+        return self._put("replace", self._made(id, spec, old.status, old.created), old)
+
+    def remove(self, id: str, expected: int | None) -> Subscription:
+        """Remove a subscription; returns it as it was."""
+        old = self.get(id, expected)
+        self._log("remove", id, None)
+        self.connection.execute(delete(subscription).where(subscription.c.id == id))
+        self._label(old, None)
+        self._subscriptions -= 1
+        return old
+
+    def pause(self, id: str, expected: int | None) -> Subscription:
+        """Stop its messages; of one that is paused already nothing changes."""
+        old = self.get(id, expected)
+        if old.status is Status.PAUSED:
+            return old
+        return self._put("pause", self._made(id, old.spec, Status.PAUSED, old.created, old), old)
+
+    def resume(self, id: str, from_: From, expected: int | None) -> Subscription:
+        """Let it have messages again; of one that is active nothing changes."""
+        if from_ not in ("latest", "last-processed"):
+            raise InvalidSpecError("/from", "a subscription resumes from latest or from last-processed")
+        old = self.get(id, expected)
+        if old.status is Status.ACTIVE:
+            return old
+        paused = select(func.max(change.c.revision)).where(
+            change.c.id == id, change.c.op.in_(("pause", "add"))
+        )
+        paused_at = self.connection.execute(paused).scalar_one()
+        one = self._made(id, old.spec, Status.ACTIVE, old.created, old)
+        return self._put("resume", one, old, from_, paused_at)
+
+    def finish(self) -> int:
+        """Count the revision, if anything changed; returns the newest revision."""
+        if not self.seq and not self._skipped:
+            return self.before
+        self.connection.execute(
+            update(counter).values(
+                revision=self.number,
+                digest=self._digest,
+                changes=self._changes,
+                subscriptions=self._subscriptions,
+                seal=counter_seal(self.number, self._digest, self._changes, self._subscriptions),
+            )
+        )
+        return self.number
+
+    def skip(self) -> int:
+        """Let the revision exist without any change."""
+        self._skipped = True
+        return self.number
+
+    # ---- many at once
+
+    def log_rows(self, rows: list[tuple[Op, str, str]]) -> list[tuple[int, int]]:
+        """Log many changes (op, id, body) at once, and return their places in the log."""
+        logged = [self._next_row(op, id, body, None, None) for op, id, body in rows]
+        self.connection.execute(insert(change), logged)
+        self._subscriptions += sum(op == "add" for op, _, _ in rows)
+        return [(row["revision"], row["seq"]) for row in logged]
+
+    # ---- inside
+
+    def get(self, id: str, expected: int | None = None) -> Subscription:
+        """The subscription as it is now. Raises `NotFoundError`, `StaleRevisionError`."""
+        old = self._found(id)
+        if old is None:
+            raise NotFoundError(f"there is no subscription {id!r}")
+        if expected is not None and expected != old.revision:
+            raise StaleRevisionError(id, expected, old.revision)
+        return old
+
+    def _found(self, id: str) -> Subscription | None:
+        row = self.connection.execute(subscriptions_with_state().where(subscription.c.id == id)).one_or_none()
+        return None if row is None else subscription_of(row)
+
+    def _made(
+        self,
+        id: str,
+        spec: SubscriptionSpec,
+        status: Status,
+        created: datetime,
+        old: Subscription | None = None,
+    ) -> Subscription:
+        """The subscription of a checked specification, or of one that is registered (`old`)."""
+        seltype = spec.seltype if old is None else old.seltype
+        assert seltype is not None
+        return Subscription(
+            id=id,
+            name=id if spec.name is None else spec.name,
+            topic=spec.topic,
+            selector=spec.selector,
+            dialect=spec.dialect,
+            seltype=seltype,
+            destination=spec.destination,
+            status=status,
+            labels=dict(sorted(spec.labels.items())),
+            revision=self.number,
+            created=created,
+            modified=self.now,
+        )
+
+    def _put(
+        self,
+        op: Op,
+        one: Subscription,
+        old: Subscription | None,
+        resume_from: From | None = None,
+        paused_at: int | None = None,
+    ) -> Subscription:
+        self._check_name(one)
+        body = body_of(one)
+        place = self._log(op, one.id, body, resume_from, paused_at)
+        row = view_row(one.id, one.name, topic_key(one.topic), one.dialect, one.status, place, body)
+        if old is None:
+            self.connection.execute(insert(subscription), row)
+            self._subscriptions += 1
+        else:
+            self.connection.execute(update(subscription).where(subscription.c.id == one.id).values(row))
+        self._label(old, one)
+        return one
+
+    def _check_name(self, one: Subscription) -> None:
+        other = self.connection.execute(
+            select(subscription.c.id).where(subscription.c.name == one.name, subscription.c.id != one.id)
+        ).scalar()
+        if other is not None:
+            raise NameTakenError(f"the name {one.name!r} is another subscription's")
+
+    def _label(self, old: Subscription | None, one: Subscription | None) -> None:
+        before = dict(old.labels) if old is not None else {}
+        after = dict(one.labels) if one is not None else {}
+        if before == after:
+            return
+        if old is not None and before:
+            self.connection.execute(delete(label).where(label.c.id == old.id))
+        if one is not None and after:
+            rows = [{"name": name, "value": value, "id": one.id} for name, value in after.items()]
+            self.connection.execute(insert(label), rows)
+
+    def _log(
+        self,
+        op: Op,
+        id: str,
+        body: str | None,
+        resume_from: From | None = None,
+        paused_at: int | None = None,
+    ) -> tuple[int, int]:
+        row = self._next_row(op, id, body, resume_from, paused_at)
+        self.connection.execute(insert(change), row)
+        return row["revision"], row["seq"]
+
+    def _next_row(
+        self, op: Op, id: str, body: str | None, resume_from: From | None, paused_at: int | None
+    ) -> dict[str, Any]:
+        self._digest = chained(
+            self._digest, self.number, self.seq, op, id, body, resume_from, paused_at, self._time
+        )
+        row = {
+            "revision": self.number,
+            "seq": self.seq,
+            "op": op,
+            "id": id,
+            "body": body,
+            "resume_from": resume_from,
+            "paused_at": paused_at,
+            "time": self._time,
+            "digest": self._digest,
+        }
+        self.seq += 1
+        self._changes += 1
+        return row
