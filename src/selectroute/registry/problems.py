@@ -1,0 +1,159 @@
+"""Problem documents of a service (RFC 9457) back to the errors that the registry itself would have raised."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from selectroute.registry.errors import (
+    AuthError,
+    DamagedError,
+    IdempotencyConflictError,
+    IdTakenError,
+    ImportLineError,
+    InvalidSpecError,
+    NameTakenError,
+    NotFoundError,
+    OperationError,
+    ReadOnlyError,
+    RegistryError,
+    StaleRevisionError,
+    TooLargeError,
+    UnavailableError,
+)
+from selectroute.registry.exchange import Answer
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.selector.errors import KINDS, Fix, InvalidSelectorError, SelectRouteError
+from selectroute.selector.sentences import printable
+from selectroute.selector.source import Span
+from selectroute.topics.filter import InvalidTopicFilterError
+
+Asked = Callable[[int], SubscriptionSpec | None]
+"""From the index of an operation or of a line to what was asked for there, if that is still known."""
+
+_TYPE: Final = "urn:selectroute:problem:"
+_PLACE: Final = re.compile(r"(?:/operations)?/(\d{1,9})(/.*|)", re.DOTALL)
+
+_SHOWN: Final = 2_000
+"""Characters of a sentence of the service that are shown."""
+
+_BY_KIND: Final[Mapping[str, Callable[[str], SelectRouteError]]] = {
+    "unauthorised": AuthError,
+    "forbidden": AuthError,
+    "subscription-not-found": NotFoundError,
+    "not-found": NotFoundError,
+    "name-taken": NameTakenError,
+    "id-taken": IdTakenError,
+    "idempotency-conflict": IdempotencyConflictError,
+    "too-large": TooLargeError,
+    "invalid-topic-filter": InvalidTopicFilterError,
+    "read-only": ReadOnlyError,
+    "unavailable": UnavailableError,
+    "damaged": DamagedError,
+}
+
+
+def refusal(
+    answer: Answer,
+    url: str,
+    *,
+    id: str = "",
+    spec: SubscriptionSpec | None = None,
+    several: type[OperationError] | type[ImportLineError] | None = None,
+    asked: Asked = lambda _: None,
+) -> SelectRouteError:
+    """The error that an answer stands for which is no success.
+
+    Args:
+        answer: what the service said.
+        url: the service, for an answer that is no problem document.
+        id: the subscription that it is about.
+        spec: what was asked for, so that an invalid selector can be shown.
+        several: what an error of one of many is wrapped in, if many were asked for; `asked` finds that one.
+    """
+    problem = _document(answer)
+    if problem is None:
+        return RegistryError(f"{url} answers with code {answer.status}, and not as a registry does")
+    kind = str(problem.get("type", "")).removeprefix(_TYPE)
+    detail = _shown(problem.get("detail") or problem.get("title") or kind)
+    expected, found = problem.get("expected"), problem.get("found")
+    if kind == "stale-revision":
+        if isinstance(expected, int) and isinstance(found, int):
+            return StaleRevisionError(id, expected, found)
+        return NotFoundError(f"there is no subscription {id!r}")  # If-Match holds for none that is not there
+    faults = problem.get("errors")
+    fault = faults[0] if isinstance(faults, list) and faults and isinstance(faults[0], dict) else {}
+    pointer = str(fault.get("pointer", ""))
+    place = _PLACE.fullmatch(pointer) if several is not None else None
+    if several is None or place is None:
+        return _error(kind, detail, pointer, fault, spec)
+    index = int(place[1])
+    cause = _error(kind, _shown(fault.get("reason", detail)), place[2], fault, asked(index))
+    return several(index + (several is ImportLineError), cause)  # lines count from 1
+
+
+def _error(
+    kind: str, detail: str, pointer: str, fault: Mapping[str, Any], spec: SubscriptionSpec | None
+) -> SelectRouteError:
+    if kind == "invalid-selector":
+        error = None if spec is None else _invalid_selector(fault, spec)
+        return error or InvalidSpecError(pointer, _sentence(detail, fault))
+    if kind in _BY_KIND:
+        return _BY_KIND[kind](detail)
+    if kind in ("invalid-subscription", "invalid-message", "invalid-body", "invalid-request"):
+        return InvalidSpecError(pointer, _sentence(detail, fault))
+    return RegistryError(detail)
+
+
+def _invalid_selector(fault: Mapping[str, Any], spec: SubscriptionSpec) -> InvalidSelectorError | None:
+    """The error as it was where it was found; None if the document does not say enough."""
+    kind, offset, length = fault.get("kind"), fault.get("offset"), fault.get("length")
+    text, size = spec.selector, len(spec.selector)
+    if not isinstance(kind, str) or kind not in KINDS:
+        return None
+    if not isinstance(offset, int) or not isinstance(length, int):
+        return None
+    if not 0 <= offset <= offset + length <= size:
+        return None
+    expected = fault.get("expected")
+    hint, suggestion, reason = fault.get("hint"), fault.get("suggestion"), fault.get("mqrc")
+    return InvalidSelectorError(
+        kind,
+        text,
+        Span(offset, offset + length),
+        tuple(map(_shown, expected)) if isinstance(expected, list) else (),
+        hint=_shown(hint) if isinstance(hint, str) else None,
+        fix=_fix(text, suggestion) if isinstance(suggestion, str) else None,
+        dialect=spec.dialect,
+        reason=reason if isinstance(reason, int) else None,
+    )
+
+
+def _fix(text: str, suggestion: str) -> Fix:
+    """The one edit that makes the suggestion of the text."""
+    start = 0
+    while start < min(len(text), len(suggestion)) and text[start] == suggestion[start]:
+        start += 1
+    end = 0
+    while end < min(len(text), len(suggestion)) - start and text[-1 - end] == suggestion[-1 - end]:
+        end += 1
+    return Fix(Span(start, len(text) - end), suggestion[start : len(suggestion) - end])
+
+
+def _document(answer: Answer) -> dict[str, Any] | None:
+    try:
+        problem = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return None
+    is_ours = isinstance(problem, dict) and str(problem.get("type", "")).startswith(_TYPE)
+    return problem if is_ours else None
+
+
+def _sentence(detail: str, fault: Mapping[str, Any]) -> str:
+    return _shown(fault.get("reason") or detail)
+
+
+def _shown(text: object) -> str:
+    return printable(str(text), _SHOWN)
