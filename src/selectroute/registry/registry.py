@@ -11,19 +11,18 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, cast
 
-from sqlalchemy import insert
+from sqlalchemy import Connection, insert
 
-from selectroute.registry import log, queries, tokens, transfer
+from selectroute.registry import log, queries, transfer
+from selectroute.registry.administration import Administration
 from selectroute.registry.changes import (
     Applied,
     Change,
-    EffectiveFrom,
     From,
     Idempotency,
     Imported,
@@ -31,13 +30,13 @@ from selectroute.registry.changes import (
     Resumed,
     Verified,
 )
-from selectroute.registry.errors import InvalidSpecError, NotFoundError, OperationError, PublishError
+from selectroute.registry.errors import InvalidSpecError, NotFoundError, OperationError
 from selectroute.registry.model import Page, Subscription, SubscriptionSpec
 from selectroute.registry.pages import Filters, page
 from selectroute.registry.requests import answered, keep
-from selectroute.registry.revision import Revision, first_counter, new_id, read_counter
+from selectroute.registry.revision import Revision, first_counter, read_counter
 from selectroute.registry.rows import change_of, subscription_of, subscriptions_with_state
-from selectroute.registry.settings import read_setting, write_setting
+from selectroute.registry.settings import write_setting
 from selectroute.registry.specification import patched
 from selectroute.registry.tables import FORMAT, counter, metadata, subscription
 from selectroute.registry.verify import verify
@@ -52,7 +51,7 @@ Progress = Callable[[int, int], None]
 _POLL_SECONDS = 0.05
 
 
-class Registry:
+class Registry(Administration):
     """The subscriptions of a database, and the log of their changes. Safe for use by threads and processes.
 
     Each call that changes something is one transaction and one revision: it is done and durable when the
@@ -61,7 +60,7 @@ class Registry:
     """
 
     def __init__(self, store: Store, limits: Limits) -> None:
-        self._store = store
+        super().__init__(store)
         self.limits = limits
         self._committed = threading.Condition()
 
@@ -94,31 +93,18 @@ class Registry:
             from selectroute.registry.remote import RemoteRegistry
 
             return cast(Registry, RemoteRegistry(url, token=token))
-        store = Store(url, metadata, create=create)
+        store = Store(url, metadata, _first_rows if create else None)
         try:
             made = cls(store, limits)
-            made._begin()
+            found = made.setting("format")
+            if found != FORMAT:
+                raise DamagedError(f"the registry has format {found}, this version reads format {FORMAT}")
             if verify:
                 made.verify(progress)
         except BaseException:
             store.close()
             raise
         return made
-
-    def _begin(self) -> None:
-        """Write what a new database begins with, or check that it is one of ours."""
-        with self._store.reading() as connection:
-            there = read_setting(connection, "format")
-        if there is None:
-            with self._store.writing() as connection:
-                there = read_setting(connection, "format")
-                if there is None:
-                    connection.execute(insert(counter), first_counter())
-                    write_setting(connection, "id", secrets.token_hex(16))
-                    write_setting(connection, "format", FORMAT)
-                    return
-        if there != FORMAT:
-            raise DamagedError(f"the registry has format {there}, this version reads format {FORMAT}")
 
     def close(self) -> None:
         """Give the database back."""
@@ -279,7 +265,7 @@ class Registry:
 
     # ---- the log
 
-    def changes(self, after: int = 0, *, limit: int = 1_000, wait_seconds: float = 0) -> list[Change]:
+    def changes(self, after: int = 0, *, limit: int = 1_000, wait_seconds: float = 0) -> Sequence[Change]:
         """The changes behind a revision, the oldest first: whole revisions, about `limit` changes.
 
         If the first revision alone has more than `limit`, it comes as a whole. Without any, waits so many
@@ -325,7 +311,7 @@ class Registry:
         with self._changing() as revision:
             return revision.skip()
 
-    def as_of(self, revision: int, ids: Iterable[str]) -> list[Subscription]:
+    def as_of(self, revision: int, ids: Iterable[str]) -> Sequence[Subscription]:
         """Those of these subscriptions that were registered at a revision, as they were then."""
         with self._store.reading() as connection:
             return log.as_of(connection, revision, ids)
@@ -337,81 +323,6 @@ class Registry:
         """
         with self._store.reading() as connection:
             return verify(connection, self._store.is_sqlite, progress)
-
-    # ---- queries
-
-    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
-        """Make a query known: what it reads, and whether it can read it again (if not, why)."""
-        with self._store.writing() as connection:
-            queries.note_query(connection, query, source, can_replay, reason)
-
-    def note_batch(self, query: str, batch: int, revision: int) -> None:
-        """Say that a batch of a query was delivered by a revision."""
-        with self._store.writing() as connection:
-            queries.note_batch(connection, query, batch, revision)
-
-    def effective_from(self, revision: int) -> list[EffectiveFrom]:
-        """The first batch of each query that used this revision or a later one; none before it is known."""
-        with self._store.reading() as connection:
-            return queries.effective_from(connection, revision)
-
-    # ---- tokens
-
-    def add_token(
-        self, role: str, *, topics: Iterable[str] = (), name: str | None = None
-    ) -> tuple[tokens.Token, str]:
-        """Make a token for a role, which may touch subscriptions within these topic filters, all without any.
-        Returns it and its secret, which is stored nowhere.
-        """
-        with self._store.writing() as connection:
-            return tokens.add_token(connection, new_id(), role, topics, name)
-
-    def tokens(self) -> list[tokens.Token]:
-        """All tokens."""
-        with self._store.reading() as connection:
-            return tokens.tokens(connection)
-
-    def revoke_token(self, id: str) -> None:
-        """Make a token none. Raises `NotFoundError`."""
-        with self._store.writing() as connection:
-            tokens.revoke_token(connection, id)
-
-    def authenticate(self, secret: str) -> tokens.Token:
-        """The token of a secret. Raises `AuthError`."""
-        with self._store.reading() as connection:
-            return tokens.authenticate(connection, secret)
-
-    # ---- settings
-
-    @property
-    def id(self) -> str:
-        """What tells this registry from every other one."""
-        return self.setting("id") or ""
-
-    def setting(self, name: str) -> str | None:
-        """A setting's value, None if it is not set."""
-        with self._store.reading() as connection:
-            return read_setting(connection, name)
-
-    def set(self, name: str, value: str | None) -> None:
-        """Set a setting, or unset it: ``snapshots`` is the folder that revisions are published to."""
-        if name != "snapshots":
-            raise InvalidSpecError(f"/{name}", "the one setting is snapshots")
-        with self._store.writing() as connection:
-            write_setting(connection, name, value)
-
-    @property
-    def snapshots_folder(self) -> Path:
-        """Where revisions are published: the setting ``snapshots``, or beside a SQLite database.
-
-        Raises `PublishError` where there is neither.
-        """
-        given = self.setting("snapshots")
-        if given is not None:
-            return Path(given)
-        if self._store.is_sqlite:
-            return Path(self._store.path + ".snapshots")
-        raise PublishError("no folder is set to publish revisions to: set the registry's `snapshots`")
 
     # ---- inside
 
@@ -430,6 +341,13 @@ class Registry:
             if row is None:
                 raise NotFoundError(missing)
             return subscription_of(row)
+
+
+def _first_rows(connection: Connection) -> None:
+    """What a new registry begins with."""
+    connection.execute(insert(counter), first_counter())
+    write_setting(connection, "id", secrets.token_hex(16))
+    write_setting(connection, "format", FORMAT)
 
 
 def _operate(revision: Revision, operation: Operation) -> Subscription:

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import IO, Any, Final, Literal
 
 import pyarrow as pa
-from sqlalchemy import Connection, Row, and_, delete, exists, insert, select, tuple_
+from sqlalchemy import Connection, and_, delete, exists, insert, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from selectroute.index.build import build_snapshot
@@ -139,13 +139,7 @@ def _read(number: int, line: str | bytes) -> _Line:
 def _seltypes(lines: list[_Line], limits: Limits) -> list[Any]:
     """The types of the selectors of these lines, which are checked here."""
     if limits != DEFAULT_LIMITS:  # the bulk way knows those only
-        types = []
-        for line in lines:
-            try:
-                types.append(checked(line.spec, limits).seltype)
-            except SelectRouteError as error:
-                raise ImportLineError(line.number, error) from error
-        return types
+        return [_checked_alone(line, limits) for line in lines]
     names = ("selector", "topic", "dialect", "seltype")
     columns = {name: pa.array([getattr(line.spec, name) for line in lines], pa.string()) for name in names}
     try:
@@ -154,16 +148,20 @@ def _seltypes(lines: list[_Line], limits: Limits) -> list[Any]:
         line = lines[error.row]
         if isinstance(error.cause, DuplicateSubscriptionError):
             raise ImportLineError(line.number, IdTakenError(f"the id {line.id!r} stands twice")) from error
-        try:
-            checked(line.spec, limits)
-        except SelectRouteError as cause:  # says it as for a single one
-            raise ImportLineError(line.number, cause) from error
+        _checked_alone(line, limits)  # says it as for a single one
         raise ImportLineError(line.number, error.cause) from error
-    types = made.subscriptions["seltype"].to_pylist()
+    types: list[Any] = made.subscriptions["seltype"].to_pylist()
     for line, seltype in zip(lines, types, strict=True):
         if line.spec.seltype not in (None, seltype):
             raise ImportLineError(line.number, InvalidSpecError("/seltype", wrong_seltype(seltype)))
     return types
+
+
+def _checked_alone(line: _Line, limits: Limits) -> Any:
+    try:
+        return checked(line.spec, limits).seltype
+    except SelectRouteError as error:
+        raise ImportLineError(line.number, error) from error
 
 
 # ---- import: writing
@@ -269,7 +267,6 @@ def exported(connection: Connection, revision: int | None) -> Iterator[str]:
         )
     )
     rows = select(change).where(change.c.revision <= revision, change.c.op != "remove", newest)
-    row: Row[Any]
     for row in stream.execute(rows.order_by(change.c.id)):
         yield with_revision(checked_row(connection, row).body, row.revision)
 

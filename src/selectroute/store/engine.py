@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,39 +46,84 @@ _FULL: Final = {
 
 
 class Store:
-    """A database whose tables are those of `metadata`, made where they are missing. Safe for use by threads.
+    """A database with the tables of `metadata`. Safe for use by threads.
 
     Args:
         url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``.
         metadata: the tables.
-        create: whether a database without the tables gets them; otherwise that is an error.
+        first_rows: writes what a new database begins with; with it, a database that is none yet becomes one.
 
     Raises:
-        InvalidUrlError: no such kind of database, or a file that is none.
+        InvalidUrlError: no such kind of database, or there is none and `first_rows` is not given.
         StoreError: as the database says, see the errors.
     """
 
-    def __init__(self, url: str, metadata: MetaData, *, create: bool = True) -> None:
+    def __init__(
+        self, url: str, metadata: MetaData, first_rows: Callable[[Connection], None] | None = None
+    ) -> None:
         self.url = _checked_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._writer = threading.Lock()
-        if self.is_sqlite and not create and not Path(self.path).exists():
-            raise InvalidUrlError(f"there is no database {self.path}")
+        self._metadata = metadata
+        if self.is_sqlite and not os.path.exists(self.path):
+            if first_rows is None:
+                raise InvalidUrlError(f"there is no database {self.path}")
+            self._create_file(first_rows)
         self.engine = _engine(self.url, self.is_sqlite)
         try:
-            with named_errors(), self.engine.connect() as connection:
-                found = inspect(connection).has_table(next(iter(metadata.tables)))
-            if not found and not create:
-                raise InvalidUrlError(f"{self.url.render_as_string()} holds no registry")
-            if not found:
-                with self.writing() as connection:
-                    # Two that create at once: one waits here, and then finds everything.
-                    if not self.is_sqlite:
-                        connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
-                    metadata.create_all(connection)
+            missing = self._missing()
+            if len(missing) == len(metadata.tables) and not self.is_sqlite:
+                if first_rows is None:
+                    raise InvalidUrlError(f"{self.url.render_as_string()} holds no registry")
+                self._create_tables(first_rows)
+            elif missing:  # a file is renamed into place with all of them
+                raise DamagedError(f"the database has no table {missing[0]}")
         except BaseException:
             self.engine.dispose()
             raise
+
+    def _missing(self) -> list[str]:
+        with named_errors(), self.engine.connect() as connection:
+            there = set(inspect(connection).get_table_names())
+        return [name for name in self._metadata.tables if name not in there]
+
+    def _create_tables(self, first_rows: Callable[[Connection], None]) -> None:
+        with self.writing() as connection:
+            # Two that create at once: one waits here, and then finds everything.
+            connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
+            if not inspect(connection).has_table(next(iter(self._metadata.tables))):
+                self._metadata.create_all(connection)
+                first_rows(connection)
+
+    def _create_file(self, first_rows: Callable[[Connection], None]) -> None:
+        """Make a database under another name, and give it its own when it is whole.
+
+        An empty file is a database without tables to SQLite: one that was truncated must not pass for a new
+        one, so a new one is never empty.
+        """
+        path = Path(self.path)
+        new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+        engine = _engine(self.url.set(database=str(new)), True)
+        try:
+            with named_errors(), engine.begin() as connection:
+                self._metadata.create_all(connection)
+                first_rows(connection)
+            engine.dispose()  # the last connection puts everything into the one file
+            with new.open("rb") as file:
+                os.fsync(file.fileno())
+            with suppress(FileExistsError):  # somebody else was faster, and theirs is as good
+                os.link(new, path)
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise ReadOnlyError(f"{path} cannot be made: {error.strerror or error}") from error
+        finally:
+            engine.dispose()
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{new}{suffix}").unlink(missing_ok=True)
 
     @property
     def path(self) -> str:

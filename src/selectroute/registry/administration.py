@@ -1,0 +1,97 @@
+"""What a registry keeps beside subscriptions: queries and their batches, tokens, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from selectroute.registry import queries
+from selectroute.registry import tokens as token_rows
+from selectroute.registry.changes import EffectiveFrom
+from selectroute.registry.errors import InvalidSpecError, PublishError
+from selectroute.registry.revision import new_id
+from selectroute.registry.settings import read_setting, write_setting
+from selectroute.registry.tokens import Token
+from selectroute.store.engine import Store
+
+
+class Administration:
+    """The part of a `Registry` that is no revision of it. All raise `StoreError` as the database says."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # ---- queries
+
+    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
+        """Make a query known: what it reads, and whether it can read it again (if not, why)."""
+        with self._store.writing() as connection:
+            queries.note_query(connection, query, source, can_replay, reason)
+
+    def note_batch(self, query: str, batch: int, revision: int) -> None:
+        """Say that a batch of a query was delivered by a revision."""
+        with self._store.writing() as connection:
+            queries.note_batch(connection, query, batch, revision)
+
+    def effective_from(self, revision: int) -> list[EffectiveFrom]:
+        """The first batch of each query that used this revision or a later one; none before it is known."""
+        with self._store.reading() as connection:
+            return queries.effective_from(connection, revision)
+
+    # ---- tokens
+
+    def add_token(
+        self, role: str, *, topics: Iterable[str] = (), name: str | None = None
+    ) -> tuple[Token, str]:
+        """Make a token for a role, which may touch subscriptions within these topic filters, all without any.
+        Returns it and its secret, which is stored nowhere.
+        """
+        with self._store.writing() as connection:
+            return token_rows.add_token(connection, new_id(), role, topics, name)
+
+    def tokens(self) -> list[Token]:
+        """All tokens."""
+        with self._store.reading() as connection:
+            return token_rows.tokens(connection)
+
+    def revoke_token(self, id: str) -> None:
+        """Make a token none. Raises `NotFoundError`."""
+        with self._store.writing() as connection:
+            token_rows.revoke_token(connection, id)
+
+    def authenticate(self, secret: str) -> Token:
+        """The token of a secret. Raises `AuthError`."""
+        with self._store.reading() as connection:
+            return token_rows.authenticate(connection, secret)
+
+    # ---- settings
+
+    @property
+    def id(self) -> str:
+        """What tells this registry from every other one."""
+        return self.setting("id") or ""
+
+    def setting(self, name: str) -> str | None:
+        """A setting's value, None if it is not set."""
+        with self._store.reading() as connection:
+            return read_setting(connection, name)
+
+    def set(self, name: str, value: str | None) -> None:
+        """Set a setting, or unset it: ``snapshots`` is the folder that revisions are published to."""
+        if name != "snapshots":
+            raise InvalidSpecError(f"/{name}", "the one setting is snapshots")
+        with self._store.writing() as connection:
+            write_setting(connection, name, value)
+
+    @property
+    def snapshots_folder(self) -> Path:
+        """Where revisions are published: the setting ``snapshots``, or beside a SQLite database.
+
+        Raises `PublishError` where there is neither.
+        """
+        given = self.setting("snapshots")
+        if given is not None:
+            return Path(given)
+        if self._store.is_sqlite:
+            return Path(self._store.path + ".snapshots")
+        raise PublishError("no folder is set to publish revisions to: set the registry's `snapshots`")
