@@ -10,7 +10,7 @@
 
 Up to the commit a crash leaves only staged files, which the next start removes. From the commit on the batch
 is done: what is not yet published is published at the next start or batch, and the batch is skipped when it
-comes again.
+comes again. Batches of the stream are numbered from 0 up, backfills (see `backfill`) from -1 down.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.spark import durable
 from selectroute.spark.sinks import SINKS
 
-_STAGED = re.compile(r"(\d+)-[0-9a-f]{32}")
+_STAGED = re.compile(r"(-?\d+)-[0-9a-f]{32}")
+_BACKFILL = re.compile(r"-[1-9]\d*")
 _ACCOUNTED = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused")
 
 
@@ -61,8 +62,13 @@ class Commits:
         self._rebuild_accounting()
 
     def batches(self) -> list[int]:
-        """Return the numbers of the committed batches, ascending."""
+        """Return the numbers of the committed batches of the stream, ascending."""
         return sorted(int(path.stem) for path in self._commits.glob("*.json") if path.stem.isdigit())
+
+    def backfills(self) -> list[int]:
+        """Return the numbers of the committed backfills, in the order in which they were made: -1, -2, …"""
+        found = (path.stem for path in self._commits.glob("-*.json"))
+        return sorted((int(stem) for stem in found if _BACKFILL.fullmatch(stem)), reverse=True)
 
     def read(self, batch: int) -> dict[str, Any] | None:
         """Return a batch's commit, or None if it was not committed."""
@@ -139,7 +145,8 @@ class Commits:
         durable.append_line(self._accounting, _line(commit))
 
     def _rebuild_accounting(self) -> None:
-        lines = "".join(_line(self.read(batch) or {}) + "\n" for batch in self.batches())
+        commits = [self.read(batch) or {} for batch in (*self.batches(), *self.backfills())]
+        lines = "".join(_line(commit) + "\n" for commit in sorted(commits, key=_turn))
         if not self._accounting.exists() or self._accounting.read_text(encoding="utf-8") != lines:
             durable.write_text(self._accounting, lines)
 
@@ -150,9 +157,17 @@ def inputs_digest(sources: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(sorted(sources)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
+def _turn(commit: Mapping[str, Any]) -> tuple[int, int]:
+    """When a batch was committed, among the others: a backfill knows after which batch of the stream."""
+    batch: int = commit["batch"]
+    return (batch, 0) if batch >= 0 else (commit["backfill"]["after"], -batch)
+
+
 def _line(commit: Mapping[str, Any]) -> str:
     counts = commit["counts"]
     line = {"batch": commit["batch"], "revision": commit["revision"], "digest": commit["digest"]}
+    if commit["batch"] < 0:
+        line["backfill"] = True
     # Commits of earlier releases know of no refused deliveries: there were none.
     accounted = {name: counts.get(name, 0) for name in _ACCOUNTED}
     return json.dumps(line | accounted | {"committed": commit["committed"]})

@@ -122,6 +122,11 @@ class OutputFolder:
         if not self._record.exists():
             durable.write_json(self._record, self._own(query=None))
 
+    def query(self) -> str | None:
+        """Return the query's id, None before the first batch."""
+        record = durable.read_json(self._record)
+        return None if record is None else record["query"]
+
     def bind(self) -> str:
         """Write down, before the first batch is routed, whose checkpoint this is; return the query's id."""
         query = self._checkpoint_query()

@@ -3,6 +3,9 @@
 A batch may run again after a crash, when the registry has moved on. Its pin is written before it is routed
 and read when it comes again, so both runs give the same deliveries. The lease, a file in the snapshot
 folder, tells whoever clears that folder up which revisions are still needed.
+
+A backfill has a pin of its own, in which also stands what it is about to do, and a lease of its own: the next
+batch of the stream may move on to a newer revision before an interrupted backfill comes again.
 """
 
 from __future__ import annotations
@@ -28,6 +31,22 @@ class Pin:
     batch: int
     revision: int
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPin:
+    """What a backfill does: these subscriptions of this revision get what they missed of these batches."""
+
+    batch: int
+    revision: int
+    digest: str
+    subscriptions: tuple[str, ...]
+    batches: tuple[int, ...]
+
+    @property
+    def pin(self) -> Pin:
+        """Number, revision and digest."""
+        return Pin(self.batch, self.revision, self.digest)
 
 
 def pin(batch: int, pins: Path, snapshots: Path, query: str) -> Pin:
@@ -81,6 +100,42 @@ def lease(snapshots: Path, query: str, revision: int) -> None:
             "that no revision "
             "is removed while a batch may still need it"
         ) from error
+
+
+def pinned_revision(batch: int, pins: Path) -> int | None:
+    """Return the revision that a batch of the stream is pinned to, None if it is not pinned."""
+    written = durable.read_json(pins / f"{batch}.json")
+    return None if written is None else int(written["revision"])
+
+
+def pin_backfill(one: BackfillPin, pins: Path, snapshots: Path, query: str) -> None:
+    """Write a backfill's pin down durably, after its lease. Hold the lock of the snapshot folder."""
+    lease(snapshots, _backfill_lease(query), one.revision)
+    durable.write_json(pins / f"{one.batch}.json", asdict(one))
+
+
+def pinned_backfill(batch: int, pins: Path, snapshots: Path) -> BackfillPin | None:
+    """Return the pin that an interrupted backfill of this number left behind.
+
+    Raises:
+        PinError: the pinned revision is gone or its files are others.
+    """
+    written = durable.read_json(pins / f"{batch}.json")
+    if written is None:
+        return None
+    lists = {name: tuple(written[name]) for name in ("subscriptions", "batches")}
+    found = BackfillPin(**(written | lists))
+    _check(found.pin, snapshots)
+    return found
+
+
+def release_backfill(snapshots: Path, query: str) -> None:
+    """Give the lease of a backfill that is committed back."""
+    (snapshots / "leases" / f"{_backfill_lease(query)}.json").unlink(missing_ok=True)
+
+
+def _backfill_lease(query: str) -> str:
+    return f"{query}-backfill"
 
 
 def reference(pinned: Pin, snapshots: Path) -> SnapshotRef:

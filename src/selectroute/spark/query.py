@@ -1,7 +1,7 @@
 """The streaming fan-out: a Structured Streaming query over files, each batch routed exactly once.
 
 Spark's part is to number the batches and to remember which files belong to each; what is done with a batch
-stands in `batches`.
+stands in `batches`, and what a registry has to do with it in `follower`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from selectroute.index.file_format import latest_revision
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batches import BatchReport, Router
+from selectroute.spark.follower import Follower, Link, Turns
 from selectroute.spark.job import Job, OutputFolder
 from selectroute.spark.plan import Split
 from selectroute.spark.sources import SourceError, batch_files, stream_files
@@ -41,12 +42,21 @@ class FanOut:
     thread."""
 
     def __init__(
-        self, spark: SparkSession, job: Job, on_batch: Callable[[BatchReport], None] | None = None
+        self,
+        spark: SparkSession,
+        job: Job,
+        on_batch: Callable[[BatchReport], None] | None = None,
+        registry: Link | None = None,
+        on_warning: Callable[[str], None] | None = None,
     ) -> None:
         self.spark = spark
         self.job = job
         self.query: StreamingQuery | None = None
-        self._on_batch = on_batch
+        self._on_batch = on_batch or (lambda _: None)
+        self._on_warning = on_warning or (lambda _: None)
+        self._registry = registry
+        self._follower: Follower | None = None
+        self._turns = Turns()
         self._folder = OutputFolder(job)
         self._router = Router(job, self._run, spark.sparkContext.defaultParallelism)
         self._failure: BaseException | None = None
@@ -70,6 +80,8 @@ class FanOut:
                 writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=pause)
             )
             self.query = trigger.start()
+            if self._registry is not None:
+                self._follow(self._registry)
         except BaseException as error:
             self._folder.release()
             if isinstance(error, PySparkException | Py4JError):
@@ -82,21 +94,28 @@ class FanOut:
         Raises:
             SelectRouteError: what went wrong, in one sentence. The job can be started again.
         """
-        query = self.query
+        query, ended = self.query, False
         try:
             while query is not None and not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 if should_stop():
                     self.stop()
+            ended = True
         except PySparkException as error:
             if not isinstance(self._failure, _StoppingError):
                 raise _sentence(self._failure or error) from error
         finally:
+            if self._follower is not None:
+                self._follower.finish(should_stop if ended else lambda: True)
             self._folder.release()
+        if self._failure is not None and not isinstance(self._failure, _StoppingError):
+            raise _sentence(self._failure) from self._failure
 
     def stop(self, timeout_seconds: float = 60.0) -> None:
         """End the query between two batches: the one that runs is finished, if it takes no longer than
         this."""
         self._stopping.set()
+        if self._follower is not None:
+            self._follower.hurry()
         self._idle.wait(timeout_seconds)
         if self.query is not None:
             self.query.stop()
@@ -104,12 +123,14 @@ class FanOut:
     def _route(self, _files: DataFrame, batch: int) -> None:
         self._idle.clear()
         try:
-            if self._stopping.is_set():
-                raise _StoppingError(f"the job stopped before batch {batch}")
-            query = self._folder.bind()
-            report = self._router.route(batch, batch_files(self.job.checkpoint, batch), query)
-            if self._on_batch is not None:
-                self._on_batch(report)
+            with self._turns.taken():
+                if self._stopping.is_set():
+                    raise _StoppingError(f"the job stopped before batch {batch}")
+                query = self._folder.bind()
+                report = self._router.route(batch, batch_files(self.job.checkpoint, batch), query)
+            self._on_batch(report)
+            if self._follower is not None:
+                self._follower.wake(query)
         except BaseException as error:
             # Spark would hand on its text only, with a traceback in it.
             self._failure = error
@@ -119,6 +140,18 @@ class FanOut:
             raise StreamError(f"the batch was interrupted: {error!r}") from error
         finally:
             self._idle.set()
+
+    def _follow(self, registry: Link) -> None:
+        """Begin to follow the registry, at once if this job has run before."""
+        self._follower = Follower(
+            registry, self._router, self._turns, self._on_batch, self._on_warning, self._fail
+        )
+        self._follower.start(self._folder.query())
+
+    def _fail(self, error: BaseException) -> None:
+        """A backfill failed: the job ends as it does when a batch fails."""
+        self._failure = self._failure or error
+        self.stop()
 
     def _run(self, tasks: list[list[Split]], work: Work) -> list[dict[str, Any]]:
         rows = run_tasks(self.spark, tasks, fan_out(tasks, work), "report string").collect()
@@ -144,6 +177,8 @@ def start_fanout(
     available_now: bool = False,
     trigger_seconds: float = 0.0,
     on_batch: Callable[[BatchReport], None] | None = None,
+    registry: Link | None = None,
+    on_warning: Callable[[str], None] | None = None,
 ) -> FanOut:
     """Start the job's query and return it running; `FanOut.wait` waits for its end.
 
@@ -153,11 +188,15 @@ def start_fanout(
         available_now: route what is there and end, instead of waiting for more.
         trigger_seconds: look for new files so often; 0 is as soon as the last batch is done.
         on_batch: called with a `BatchReport` after each batch, in another thread.
+        registry: whose snapshots these are, a ``selectroute.Registry``: it is told from which batch on each
+            revision holds, and subscriptions that are resumed get what they missed, as `backfill` has it.
+            It stays open; close it after `wait`.
+        on_warning: called with a sentence when the registry gets out of reach, in another thread.
 
     Raises:
         JobError, SourceError, SnapshotError: one sentence; nothing published was touched.
     """
-    fan = FanOut(spark, job, on_batch)
+    fan = FanOut(spark, job, on_batch, registry, on_warning)
     fan.start(available_now, trigger_seconds)
     return fan
 

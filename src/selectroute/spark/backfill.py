@@ -1,0 +1,284 @@
+"""Backfills: what subscriptions missed while they were paused, from the files that are still there.
+
+A backfill is a batch of its own, numbered -1, -2, …, with its own pin, commit, folders and line of the
+accounting, outside the accounts of the stream. It takes batches that were committed while its subscriptions
+were paused (`backfill_due` says which), reads their files again, and matches them against these subscriptions
+alone, as they are in the revision that it is pinned to::
+
+    unfinished one? ─yes→ as its pin says ────────────────────────────────────────────┐
+                    └no→ what is due at R ─→ pin: R, subscriptions, batches ──────────┴→ a small snapshot,
+                                                                staged ─→ as a batch: match, commit, publish
+
+Each message is judged for each subscription once: by its batch where the subscription was in the batch's
+snapshot, else by the backfill whose commit names both. The commits are the truth of what was given; the
+record ``_backfill.json`` only saves reading the log from the start, and is made again when it is lost.
+
+A file that is gone or is not the one that was read any more is named in the commit, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from selectroute.index.build import rebuilt
+from selectroute.index.file_format import publish, published_digest
+from selectroute.index.manifest import latest_revision, locked, revisions
+from selectroute.index.snapshot import Snapshot
+from selectroute.selector.errors import SelectRouteError
+from selectroute.spark import durable
+from selectroute.spark.backfill_due import Due, Logged
+from selectroute.spark.backfill_files import files_again
+from selectroute.spark.batches import Backfill, BatchReport, Clock, Router
+from selectroute.spark.pins import (
+    BackfillPin,
+    pin_backfill,
+    pinned_backfill,
+    pinned_revision,
+    reference,
+    release_backfill,
+)
+from selectroute.spark.snapshots import SnapshotRef, open_once
+
+MOST_SUBSCRIPTIONS = 50_000
+"""Subscriptions of one backfill: its commit names each. More of them read the files once more."""
+
+_PAGE = 1_000
+_RECORD_EVERY = 1_000
+"""Revisions of the log after which the place in it is written down, if nothing else was to be."""
+
+
+class BackfillError(SelectRouteError):
+    """The published snapshots are not the registry's."""
+
+
+class Log(Protocol):
+    """The change log of a registry."""
+
+    @property
+    def revision(self) -> int:
+        """The newest revision."""
+
+    def changes(self, after: int = 0, *, limit: int = 1000) -> Sequence[Logged]:
+        """The changes after a revision, ascending, whole revisions only; none if there are no more."""
+
+
+class Backfills:
+    """The backfills of one job. All but `follow` must come between two batches of the stream."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._job = router.job
+        self._commits = router.commits
+        self._pins = router.job.output / "pins"
+        self._record = router.job.output / "_backfill.json"
+        self._due: Due | None = None
+        self._recorded = -1
+        self._given: defaultdict[int, list[frozenset[str]]] | None = None
+        self._live: tuple[int, frozenset[str]] | None = None
+        self._revisions: dict[int, int] = {}
+        self._number = 0
+        self._nothing_at = -1
+        self._leased = True
+
+    def follow(self, log: Log) -> None:
+        """Read the log up to the newest published revision. Touches nothing but the record.
+
+        Raises what the log raises; the next call goes on from where this one came to.
+        """
+        revision = latest_revision(self._job.snapshots)
+        if self._due is None:
+            self._due = self._known(revision)
+        due = self._due
+        if due.revision < revision and log.revision < revision:
+            raise BackfillError(
+                f"the snapshots in {self._job.snapshots} are at revision {revision}, and the registry is at "
+                f"{log.revision}: they are not its own"
+            )
+        changed = False
+        while due.revision < revision:
+            page = log.changes(due.revision, limit=_PAGE)
+            part = [change for change in page if change.revision <= revision]
+            whole = len(part) < len(page) or not page
+            changed |= due.fold(part, revision if whole else part[-1].revision)
+        if changed or due.revision - self._recorded >= _RECORD_EVERY:
+            self._write_record(due)
+
+    def next(self, query: str) -> BatchReport | None:
+        """Make the next backfill, or finish the one that a crash left; None if there is nothing to do.
+
+        One takes the files of at least one batch, and no more than a batch of the stream may have.
+
+        Raises:
+            PinError, SnapshotError, CommitError: as `Router.route`.
+        """
+        self._read_given()
+        number = self._number - 1
+        pinned = pinned_backfill(number, self._pins, self._job.snapshots)
+        if pinned is None:
+            if self._leased:  # perhaps: a crash may have come between commit and release
+                release_backfill(self._job.snapshots, query)
+                self._leased = False
+            pinned = self._pinned(number, query)
+        return None if pinned is None else self._make(pinned, query)
+
+    def close(self) -> None:
+        """Write down how far the log was read."""
+        if self._due is not None and self._due.revision != self._recorded:
+            self._write_record(self._due)
+
+    def _known(self, newest: int) -> Due:
+        """Return what is written down; without it, the log is read from this job's first batch on: what was
+        resumed before is owed nothing by it.
+        """
+        content = durable.read_json(self._record)
+        if content is not None:
+            self._recorded = content["revision"]
+            return Due.from_json(content)
+        first = pinned_revision(next(iter(self._commits.batches()), 0), self._pins)
+        return Due(newest if first is None else first)
+
+    def _write_record(self, due: Due) -> None:
+        durable.write_json(self._record, due.to_json())
+        self._recorded = due.revision
+
+    def _read_given(self) -> defaultdict[int, list[frozenset[str]]]:
+        if self._given is None:
+            self._given = defaultdict(list)
+            for number in self._commits.backfills():
+                commit = self._commits.read(number) or {}
+                self._give(number, commit["backfill"])
+        return self._given
+
+    def _give(self, number: int, record: dict[str, Any]) -> None:
+        assert self._given is not None
+        ids = frozenset(record["subscriptions"])
+        for batch in record["batches"]:
+            self._given[batch].append(ids)
+        self._number = number
+
+    # ---- what is to do
+
+    def _pinned(self, number: int, query: str) -> BackfillPin | None:
+        """Pin what is due now, if anything is."""
+        due = self._due
+        if not due or due.revision == self._nothing_at:
+            return None
+        batches = self._commits.batches()
+        # A batch that was pinned and not committed comes again first: it may be one that is owed.
+        if not batches or pinned_revision(batches[-1] + 1, self._pins) is not None:
+            return None
+        with locked(self._job.snapshots):  # so that nobody removes the revision before it is leased
+            if due.revision not in revisions(self._job.snapshots):
+                return None
+            found = self._work(due, batches)
+            if found is None:
+                self._nothing_at = due.revision
+                self._write_record(due)
+                return None
+            ids, chosen = found
+            digest = published_digest(self._job.snapshots, due.revision)
+            pin = BackfillPin(number, due.revision, digest, tuple(ids), tuple(chosen))
+            pin_backfill(pin, self._pins, self._job.snapshots, query)
+            return pin
+
+    def _work(self, due: Due, batches: list[int]) -> tuple[list[str], list[int]] | None:
+        """Return subscriptions and batches that all of them missed: the first that are due."""
+        given = self._read_given()
+        missing: defaultdict[int, list[frozenset[str]]] = defaultdict(list)
+        live = self._in_snapshot(due)
+        for missed in due.missed():
+            start, end = (
+                bisect_left(batches, at, key=self._revision) for at in (missed.paused, missed.resumed)
+            )
+            here = missed.subscriptions & live
+            left = [batch for batch in batches[start:end] if here and _without(here, given[batch])]
+            for batch in left:
+                missing[batch].append(here)
+            if not left:
+                # Those that are not in the snapshot were paused again, and wait if they missed anything.
+                due.settle(replace(missed, subscriptions=here) if start < end else missed)
+        if not missing:
+            return None
+        # The first batch, and those that follow for as long as the same subscriptions missed them.
+        first, *more = sorted(missing)
+        wanted = _without(frozenset().union(*missing[first]), given[first])
+        chosen, files = [first], self._count(first)
+        for batch in more:
+            files += self._count(batch)
+            if files > self._job.max_files:
+                break
+            if wanted != _without(frozenset().union(*missing[batch]), given[batch]):
+                break
+            chosen.append(batch)
+        return sorted(wanted)[:MOST_SUBSCRIPTIONS], chosen
+
+    def _count(self, batch: int) -> int:
+        count: int = (self._commits.read(batch) or {})["inputs"]["count"]
+        return count
+
+    def _in_snapshot(self, due: Due) -> frozenset[str]:
+        """Return those to whom something is owed that are in the snapshot of the revision."""
+        if self._live is None or self._live[0] != due.revision:
+            digest = published_digest(self._job.snapshots, due.revision)
+            snapshot = open_once(SnapshotRef(str(self._job.snapshots), due.revision, digest))
+            ids = sorted(frozenset().union(*(missed.subscriptions for missed in due.missed())))
+            places = _places(snapshot, ids)
+            live = frozenset(id for id, place in zip(ids, places.tolist(), strict=True) if place >= 0)
+            self._live = due.revision, live
+        return self._live[1]
+
+    def _revision(self, batch: int) -> int:
+        if batch not in self._revisions:
+            self._revisions[batch] = (self._commits.read(batch) or {})["revision"]
+        return self._revisions[batch]
+
+    # ---- doing it
+
+    def _make(self, pinned: BackfillPin, query: str) -> BatchReport:
+        clock = Clock()
+        found = [files_again(self._job, self._commits.read(batch) or {}) for batch in pinned.batches]
+        missing = [one for one in found if one.gone or one.unknown]
+        record = {
+            "revision": pinned.revision,
+            "subscriptions": list(pinned.subscriptions),
+            "batches": list(pinned.batches),
+            "after": self._commits.batches()[-1],
+            "missing": [
+                {"batch": one.batch, "files": list(one.gone), "why": one.sentence} for one in missing
+            ],
+        }
+        backfill = Backfill(partial(self._snapshot, pinned), record)
+        paths = [path for one in found for path in one.paths]
+        report = self._router.write(pinned.pin, paths, clock, backfill)
+        self._give(pinned.batch, record)
+        self._leased = True
+        return replace(report, missing=tuple(one.sentence for one in missing))
+
+    def _snapshot(self, pinned: BackfillPin, staging: Path) -> SnapshotRef:
+        """Publish a snapshot of the backfill's subscriptions alone in its staging folder."""
+        whole = open_once(reference(pinned.pin, self._job.snapshots))
+        rows = whole.subscriptions.take(pa.array(_places(whole, pinned.subscriptions)))
+        folder = staging / "snapshot"
+        publish(rebuilt(rows.combine_chunks(), pinned.revision), folder)
+        return SnapshotRef(str(folder), pinned.revision, published_digest(folder, pinned.revision))
+
+
+def _without(ids: frozenset[str], others: Sequence[frozenset[str]]) -> frozenset[str]:
+    return ids.difference(*others) if others else ids
+
+
+def _places(snapshot: Snapshot, ids: Sequence[str]) -> Any:
+    """Return the ordinal of each subscription, -1 for one that is not there; int64[ids]."""
+    found = snapshot.ids.find(ids)
+    if snapshot.dead is not None:
+        found = np.where((found >= 0) & snapshot.dead[found], -1, found)
+    return found

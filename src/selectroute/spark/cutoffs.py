@@ -1,0 +1,63 @@
+"""Writing back from where a revision holds: the first batch of a query that was pinned to it or a later one.
+
+The registry shows it as a change's ``effective_from``. Only first batches are told, and each of them, also
+those that were routed while the registry was out of reach: the commits have what is to tell, and
+``_cutoffs.json`` how much of it was told. Telling it twice is harmless.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from selectroute.spark import durable
+from selectroute.spark.commits import Commits
+from selectroute.spark.job import Job
+
+
+class Notes(Protocol):
+    """The side of a registry to which a query writes back."""
+
+    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None) -> None:
+        """A query exists; whether what its source had can be read again, and if not, why."""
+
+    def note_batch(self, query: str, batch: int, revision: int) -> None:
+        """A batch was routed against a revision."""
+
+
+class Cutoffs:
+    """What one query has told a registry."""
+
+    def __init__(self, job: Job, commits: Commits) -> None:
+        self._job = job
+        self._commits = commits
+        self._record = job.output / "_cutoffs.json"
+        self._introduced = False
+        told = durable.read_json(self._record) or {"batch": -1, "revision": -1}
+        self._batch: int = told["batch"]
+        self._revision: int = told["revision"]
+
+    def write_back(self, notes: Notes, query: str) -> None:
+        """Tell what was not told yet. Raises what the registry raises; the next call goes on from there."""
+        if not self._introduced:
+            can_replay, reason = self._replayable()
+            notes.note_query(query, source=str(self._job.input), can_replay=can_replay, reason=reason)
+            self._introduced = True
+        told = self._revision
+        try:
+            while (commit := self._commits.read(self._batch + 1)) is not None:
+                if commit["revision"] > self._revision:
+                    notes.note_batch(query, commit["batch"], commit["revision"])
+                    self._revision = commit["revision"]
+                self._batch = commit["batch"]
+        finally:
+            if self._revision > told:
+                durable.write_json(self._record, {"batch": self._batch, "revision": self._revision})
+
+    def _replayable(self) -> tuple[bool, str | None]:
+        """Return whether files stay where they were routed from, going by those of the newest batch."""
+        batches = self._commits.batches()
+        sizes = (self._commits.read(batches[-1]) or {})["inputs"].get("sizes", {}) if batches else {}
+        for name in sizes:
+            if not (self._job.input / name).exists():
+                return False, f"files are removed once they are routed: {name} of batch {batches[-1]} is gone"
+        return True, None

@@ -1,0 +1,139 @@
+"""A fan-out's link to its registry: a thread that writes back cut-offs and makes backfills.
+
+Deliveries never wait for the registry: what needs it is done here, between two batches only where files are
+routed. While the registry is out of reach there is one warning, cut-offs and new backfills wait, and the
+stream goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.backfill import Backfills, Log
+from selectroute.spark.batches import BatchReport, Router
+from selectroute.spark.cutoffs import Cutoffs, Notes
+
+_LOOK_SECONDS = 0.5
+"""How often an idle stream looks whether a new revision was published."""
+
+_POLL_SECONDS = 0.2
+
+
+class Link(Log, Notes, Protocol):
+    """What a fan-out asks of a registry: its log, and a place to write back to."""
+
+
+class Turns:
+    """A lock that two threads take in turns: who gave it back waits until the other one, if it waits, had it.
+
+    Otherwise a backfill of many parts would keep the stream out, or a busy stream the backfills.
+    """
+
+    def __init__(self) -> None:
+        self._next = threading.Lock()
+        self._mine = threading.Lock()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Hold it."""
+        with self._next:
+            self._mine.acquire()
+        try:
+            yield
+        finally:
+            self._mine.release()
+
+
+class Follower:
+    """Runs from `start` to `finish`; `wake` it after a batch.
+
+    Args:
+        registry: a `Registry`, or whatever else has a log and takes notes.
+        router: what routes the job's batches; prepared.
+        turns: held while a backfill is made, and by whoever routes a batch of the stream.
+        on_backfill: called with the report of each backfill.
+        on_warning: called with a sentence when the registry gets out of reach.
+        on_failure: called with the error that ended a backfill; none is made after it.
+    """
+
+    def __init__(
+        self,
+        registry: Link,
+        router: Router,
+        turns: Turns,
+        on_backfill: Callable[[BatchReport], None],
+        on_warning: Callable[[str], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._registry = registry
+        self._turns = turns
+        self._on_backfill = on_backfill
+        self._on_warning = on_warning
+        self._on_failure = on_failure
+        self._cutoffs = Cutoffs(router.job, router.commits)
+        self._backfills = Backfills(router)
+        self._query: str | None = None
+        self._reached = True
+        self._woken = threading.Event()
+        self._ending = threading.Event()
+        self._hurried = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="selectroute-registry", daemon=True)
+
+    def start(self, query: str | None) -> None:
+        """Begin; without a query's id nothing is done until `wake` brings it."""
+        self._query = query
+        self._woken.set()
+        self._thread.start()
+
+    def wake(self, query: str) -> None:
+        """A batch of this query was routed."""
+        self._query = query
+        self._woken.set()
+
+    def hurry(self) -> None:
+        """Make no further backfill: the rest comes at the next start."""
+        self._hurried.set()
+
+    def finish(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Tell and give what there is by now, unless it is told to hurry or to stop, and end."""
+        self._ending.set()
+        self._woken.set()
+        while self._thread.is_alive():
+            self._thread.join(_POLL_SECONDS)
+            if should_stop():
+                self.hurry()
+
+    def _run(self) -> None:
+        try:
+            ending = False
+            while not ending:
+                self._woken.wait(_LOOK_SECONDS)
+                self._woken.clear()
+                ending = self._ending.is_set()  # looked at first: the last round comes after the last batch
+                if self._query is not None:
+                    self._round(self._query)
+            self._backfills.close()
+        except BaseException as error:
+            self._on_failure(error)
+
+    def _round(self, query: str) -> None:
+        try:
+            self._cutoffs.write_back(self._registry, query)
+            self._backfills.follow(self._registry)
+            self._reached = True
+        except (SelectRouteError, OSError) as error:
+            if self._reached:
+                self._reached = False
+                self._on_warning(
+                    f"the registry can't be followed ({error}): deliveries go on, cut-offs and backfills wait"
+                )
+        while not self._hurried.is_set():
+            with self._turns.taken():
+                report = None if self._hurried.is_set() else self._backfills.next(query)
+            if report is None:
+                return
+            self._on_backfill(report)

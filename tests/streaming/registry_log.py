@@ -1,0 +1,124 @@
+"""A registry as a fan-out sees it, in memory: a log of changes, published as snapshots of a folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.spark import durable
+from selectroute.spark.backfill import Backfills
+from selectroute.spark.cutoffs import Cutoffs
+
+
+@dataclass(frozen=True)
+class Change:
+    revision: int
+    op: str
+    id: str
+    resume_from: str | None = None
+    paused_at: int | None = None
+
+
+@dataclass
+class Log:
+    """Subscriptions and their changes; every change is published at once, unless told otherwise."""
+
+    world: Any
+    revision: int = 0
+    published: bool = True
+    reachable: bool = True
+    log: list[Change] = field(default_factory=list)
+    selectors: dict[str, str] = field(default_factory=dict)
+    paused: dict[str, int] = field(default_factory=dict)
+    notes: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def add(self, id: str, selector: str) -> int:
+        self.selectors[id] = selector
+        return self._commit("add", id)
+
+    def replace(self, id: str, selector: str) -> int:
+        self.selectors[id] = selector
+        return self._commit("replace", id)
+
+    def remove(self, id: str) -> int:
+        del self.selectors[id]
+        self.paused.pop(id, None)
+        return self._commit("remove", id)
+
+    def pause(self, *ids: str) -> int:
+        self.paused |= dict.fromkeys(ids, self.revision + 1)
+        return self._commit("pause", *ids)
+
+    def resume(self, *ids: str, from_: str = "last-processed") -> int:
+        since = {id: self.paused.pop(id) for id in ids}
+        return self._commit("resume", *ids, resume_from=from_, since=since)
+
+    def publish(self) -> int:
+        live = {id: text for id, text in self.selectors.items() if id not in self.paused}
+        return self.world.publish(self.revision, **live)
+
+    def _commit(self, op: str, *ids: str, resume_from: str | None = None, since: Any = None) -> int:
+        self.revision += 1
+        for id in ids:
+            paused_at = None if since is None else since[id]
+            self.log.append(Change(self.revision, op, id, resume_from, paused_at))
+        if self.published:
+            self.publish()
+        return self.revision
+
+    # ---- what a fan-out asks
+
+    def changes(self, after: int = 0, *, limit: int = 1000) -> list[Change]:
+        if not self.reachable:
+            raise SelectRouteError("nobody answers")
+        found = [change for change in self.log if change.revision > after]
+        return [change for change in found if change.revision <= found[min(limit, len(found)) - 1].revision]
+
+    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None) -> None:
+        if not self.reachable:
+            raise SelectRouteError("nobody answers")
+        self.notes.append((query, source, can_replay, reason))
+
+    def note_batch(self, query: str, batch: int, revision: int) -> None:
+        if not self.reachable:
+            raise SelectRouteError("nobody answers")
+        self.notes.append((query, batch, revision))
+
+
+class Run:
+    """A start of the job in this process: its router, its backfills and what it tells the registry."""
+
+    def __init__(self, world: Any, log: Log, **options: Any) -> None:
+        self.world = world
+        self.log = log
+        self.router = world.router(**options)
+        self.backfills = Backfills(self.router)
+        self.cutoffs = Cutoffs(self.router.job, self.router.commits)
+
+    def route(self, batch: int, *messages: Any) -> None:
+        """Route a file of these messages, named after the batch, and then what the registry asks for."""
+        path = self.world.input / f"{batch}.jsonl"
+        if not path.exists():
+            path = self.world.drop_json(path.name, *messages)
+        self.router.route(batch, [path], "q")
+
+    def backfill(self) -> list[Any]:
+        """Make all backfills that are due now, and return their reports."""
+        self.backfills.follow(self.log)
+        return list(iter(lambda: self.backfills.next("q"), None))
+
+
+def delivered(world: Any) -> Counter[tuple[int, str, int, str, int]]:
+    """(batch, source, row, subscription, revision) of each delivery, with how often it was published."""
+    return Counter(
+        (row["batch"], row["source"], row["offset"], row["subscription"], row["revision"])
+        for row in world.rows("deliveries")
+    )
+
+
+def committed(world: Any, batch: int) -> dict[str, Any]:
+    found = durable.read_json(world.output / "_commits" / f"{batch}.json")
+    assert found is not None, batch
+    return found
