@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import typer
 from pydantic import Field, SecretStr, ValidationError
@@ -59,6 +59,9 @@ class Settings(BaseSettings):
         return init_settings, env_settings, _File(settings_cls)
 
 
+Kind = TypeVar("Kind", bound=Settings)
+
+
 class _File(PydanticBaseSettingsSource):
     """The keys of the configuration file that are settings."""
 
@@ -73,8 +76,13 @@ class _File(PydanticBaseSettingsSource):
 
 def settings(**options: Any) -> Settings:
     """Return what holds; an option that is None was not given. A value that is none is wrong usage."""
+    return settings_of(Settings, **options)
+
+
+def settings_of(kind: type[Kind], **options: Any) -> Kind:
+    """Return what holds, with the settings that a command of its own has."""
     try:
-        return Settings(**{name: value for name, value in options.items() if value is not None})
+        return kind(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as error:
         # Only place and reason: the value may be a secret.
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())

@@ -1,0 +1,81 @@
+"""``selectroute serve``: a registry over HTTP, and its revisions published for streams."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from selectroute.cli.connect import RegistryOption, is_service, missing, told
+from selectroute.cli.output import progress
+
+
+def serve(
+    registry: RegistryOption = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help="The address to listen on; without tokens one of this machine's own.",
+            show_default="127.0.0.1",
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="The port; 0 for any that is free.", show_default="8080"),
+    ] = None,
+    snapshots: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder in which revisions are published.", show_default="beside a SQLite database"
+        ),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option(help="Read the whole registry first and compare it with its digests.")
+    ] = True,
+) -> None:
+    """Serve a registry over HTTP until it is told to stop (Ctrl-C, SIGTERM), and publish its revisions.
+
+    Limits are settings: SELECTROUTE_LIMITS__PAGE=100, or a table [limits] in the TOML file, by the names that
+    GET /v1/limits shows.
+    """
+    url, _ = told(registry)
+    if is_service(url):
+        raise typer.BadParameter("a service serves a database, not another service", param_hint="--registry")
+    try:
+        from selectroute.cli.settings import Settings, settings_of
+        from selectroute.registry.registry import Registry
+        from selectroute.selector.limits import Limits
+        from selectroute.service.limits import ServiceLimits
+        from selectroute.service.logs import LEVELS, configure
+        from selectroute.service.server import serve as answer
+    except ModuleNotFoundError as error:
+        raise missing(error) from error
+
+    class ServeSettings(Settings, env_nested_delimiter="__"):
+        host: str = "127.0.0.1"
+        port: int = 8080
+        log_level: str = "info"
+        limits: ServiceLimits = ServiceLimits()
+
+    given = settings_of(ServeSettings, host=host, port=port, snapshots=snapshots, log_level=log_level)
+    if given.log_level not in LEVELS:
+        raise typer.BadParameter(f"a log level is {', '.join(LEVELS)}")
+    largest = given.limits
+    limits = Limits(largest.selector_length, largest.selector_nesting, largest.selector_items)
+    configure(given.log_level)
+    with progress("verifying") as advance:
+        opened = Registry.open(url, limits=limits, verify=verify, progress=lambda done, _: advance(done))
+    with opened:
+        answer(
+            opened,
+            given.host,
+            given.port,
+            limits=largest,
+            snapshots=given.snapshots,
+            started=lambda url: print(f"selectroute: {url} answers", file=sys.stderr, flush=True),
+        )

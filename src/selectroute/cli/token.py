@@ -1,0 +1,102 @@
+"""``selectroute token create | list | revoke``: who may use a service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from selectroute.cli.connect import RegistryOption, is_service, missing, told
+from selectroute.cli.output import Output, OutputOption, records
+from selectroute.selector.sentences import printable
+
+if TYPE_CHECKING:
+    from selectroute.registry.registry import Registry
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Bearer tokens for a service, made in its database. Once there is one, everybody needs one.",
+)
+
+
+class Role(StrEnum):
+    """What a token may do; each may do what the one before it may."""
+
+    reader = "reader"
+    writer = "writer"
+    admin = "admin"
+
+
+@app.command()
+def create(
+    role: Annotated[Role, typer.Option(help="reader asks, writer also changes, admin may do everything.")],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILTER",
+            help="Only subscriptions whose topic filters are within this one; once for each.",
+            show_default="all subscriptions",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What it is for.", show_default="its id")] = None,
+    registry: RegistryOption = None,
+    output: OutputOption = Output.table,
+) -> None:
+    """Make a token and print its secret, which is shown this once and stored nowhere."""
+    with _database(registry, create=True) as opened:
+        token, secret = opened.add_token(role.value, topics=topic or (), name=name)
+    if output is not Output.table:
+        print(json.dumps({**token.to_json(), "secret": secret}))
+        return
+    Console(stderr=True, highlight=False).print(f"token {token.id} ({token.role}); its secret, once:")
+    print(secret)
+
+
+@app.command("list")
+def list_(registry: RegistryOption = None, output: OutputOption = Output.table) -> None:
+    """List the tokens, without their secrets."""
+    with _database(registry) as opened:
+        tokens = opened.tokens()
+    if output is not Output.table:
+        with records(output, several=True) as add:
+            for token in tokens:
+                add(json.dumps(token.to_json()))
+        return
+    table = Table("id", "name", "role", "topics", "created", box=None)
+    for token in tokens:
+        topics = ", ".join(token.topics) or "all"
+        created = token.created.isoformat(timespec="seconds")
+        table.add_row(token.id, printable(token.name), token.role.value, printable(topics), created)
+    Console(highlight=False).print(table)
+
+
+@app.command()
+def revoke(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `token list` shows it.")],
+    registry: RegistryOption = None,
+) -> None:
+    """Make a token none, at once. A service that runs goes on to want tokens, also without the last one."""
+    with _database(registry) as opened:
+        opened.revoke_token(id)
+
+
+@contextmanager
+def _database(registry: str | None, *, create: bool = False) -> Iterator[Registry]:
+    """The registry's database: a service makes no tokens."""
+    url, _ = told(registry)
+    if is_service(url):
+        raise typer.BadParameter(
+            "tokens are made in the database itself, not over HTTP", param_hint="--registry"
+        )
+    try:
+        from selectroute.registry.registry import Registry
+    except ModuleNotFoundError as error:
+        raise missing(error) from error
+    with Registry.open(url, create=create, verify=False) as opened:
+        yield opened

@@ -1,0 +1,141 @@
+"""The application: all calls, behind the gate."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from selectroute.registry.registry import Registry
+from selectroute.selector.errors import SelectRouteError
+from selectroute.service import bulk, changes, messages, subscriptions, system
+from selectroute.service.callers import Callers
+from selectroute.service.calls import Call, invalid
+from selectroute.service.context import Service
+from selectroute.service.gate import Gate
+from selectroute.service.limits import ServiceLimits
+from selectroute.service.metrics import Metrics
+from selectroute.service.problems import PROBLEMS, Problem, ProblemError
+from selectroute.service.publishing import Publishing, Watch
+from selectroute.service.rates import Rates
+from selectroute.service.refusals import refused
+
+_ROUTERS: tuple[APIRouter, ...] = (
+    bulk.router,
+    messages.router,
+    changes.router,
+    system.router,
+    subscriptions.router,  # last: /v1/subscriptions/{id} is the most general path
+)
+
+
+def create_app(
+    registry: Registry,
+    *,
+    limits: ServiceLimits | None = None,
+    tokens_needed: bool = False,
+    snapshots: str | Path | None = None,
+) -> FastAPI:
+    """The service of a registry, an ASGI application. Its lifespan starts and stops what runs beside it.
+
+    Args:
+        registry: an open registry; it stays open when the application ends.
+        limits: what a request may hold.
+        tokens_needed: a token is wanted even if none was made yet.
+        snapshots: the folder to which revisions are published; the registry's own by default.
+    """
+    limits = limits or ServiceLimits()
+    publishing = Publishing(registry, None if snapshots is None else Path(snapshots))
+    service = Service(
+        registry=registry,
+        limits=limits,
+        callers=Callers(registry, tokens_needed),
+        rates=Rates(limits.requests_per_second, limits.burst),
+        publishing=publishing,
+        watch=Watch(registry),
+        metrics=Metrics(publishing),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.publishing.start()
+        service.watch.start()
+        yield
+        service.watch.release()
+        service.watch.stop()
+        service.publishing.stop()
+
+    app = FastAPI(
+        title="selectroute",
+        version="1",
+        description="Subscriptions with selectors: register them, change them while messages flow, ask why.",
+        lifespan=lifespan,
+        docs_url=None,  # the pages would load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    app.add_middleware(Gate, service=service)
+    app.add_exception_handler(SelectRouteError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    for router in _ROUTERS:
+        for route in router.routes:
+            assert isinstance(route, Call), "made by `call`"
+        app.include_router(router)
+    app.openapi = _documented(app)  # type: ignore[method-assign]
+    return app
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, SelectRouteError)
+    problem = refused(error)
+    if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise error  # the gate answers, and notes what it was
+    return problem.response(request.state.request_id)
+
+
+async def _on_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return invalid(error).response(request.state.request_id)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    """What the framework itself refuses: no such path, no such method on it."""
+    assert isinstance(error, HTTPException)
+    kinds = {row.status: kind for kind, row in reversed(tuple(PROBLEMS.items()))}
+    kind = kinds.get(error.status_code, "invalid-request")
+    detail = {"not-found": "there is no such path", "method-not-allowed": "the path has other methods"}
+    problem = ProblemError(kind, detail.get(kind, PROBLEMS[kind].title), headers=error.headers)
+    return problem.response(request.state.request_id)
+
+
+def _documented(app: FastAPI) -> Any:
+    """The OpenAPI document, with the problem document and the bearer token in it."""
+    made = FastAPI.openapi
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = made(app)
+            components = found.setdefault("components", {})
+            schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            components.setdefault("schemas", {}).update({**schema.pop("$defs", {}), "Problem": schema})
+            components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            found["security"] = [{}, {"token": []}]
+            for path in found["paths"].values():
+                for operation in path.values():
+                    # FastAPI's own form of a validation error is none of ours.
+                    content = operation["responses"].get("422", {}).get("content", {})
+                    content.pop("application/json", None)
+            for name in ("HTTPValidationError", "ValidationError"):
+                components["schemas"].pop(name, None)
+            app.openapi_schema = found
+        return app.openapi_schema
+
+    return document

@@ -1,0 +1,241 @@
+"""Many subscriptions at a time: pages, batches, import and export."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlencode
+
+import anyio.from_thread
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from selectroute.index.registration import MAX_LINE
+from selectroute.registry.changes import Idempotency, Operation
+from selectroute.registry.errors import ImportLineError, InvalidSpecError, OperationError, TooLargeError
+from selectroute.registry.model import Status, Subscription, SubscriptionSpec
+from selectroute.selector.errors import SelectRouteError
+from selectroute.service.callers import Caller, Role
+from selectroute.service.calls import Call, JsonAnswer, call
+from selectroute.service.context import By, The
+from selectroute.service.current import visible
+from selectroute.service.models import (
+    BatchAnswer,
+    BatchBody,
+    Dialect,
+    ImportAnswer,
+    OperationBody,
+    PageAnswer,
+)
+from selectroute.service.preconditions import IdempotencyKey
+from selectroute.service.problems import ProblemError
+from selectroute.service.subscriptions import PATH
+
+NDJSON: Final = "application/x-ndjson"
+_LINES: Final = frozenset({NDJSON, "application/jsonl", "application/json-lines", "application/ndjson"})
+
+_BLOCK: Final = 1 << 16
+_LOOKS: Final = 20
+"""Pages that are read for one answer to a caller who sees few of them."""
+
+router = APIRouter(route_class=Call, tags=["subscriptions"])
+Filter = Annotated[str | None, Query(max_length=10_240, pattern=r"^[^\x00]*$")]
+
+
+@call(router, "GET", PATH, Role.reader, "invalid-subscription", response_model=PageAnswer)
+def page(
+    service: The,
+    by: By,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+    cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
+    topic: Filter = None,
+    status: Status | None = None,
+    dialect: Dialect | None = None,
+    name: Filter = None,
+    label: Annotated[str | None, Query(max_length=400, pattern=r"^[^\x00=]+=[^\x00]*$")] = None,
+) -> Response:
+    """Subscriptions in the order of their ids; the header Link says where the next ones are.
+
+    A caller who may not see all of them can get fewer than `limit`, also none, with more to come.
+    """
+    limit = min(limit, service.limits.page)
+    filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
+    found: list[Subscription] = []
+    for _ in range(_LOOKS):
+        part = service.registry.list(limit=limit - len(found), cursor=cursor, **filters)
+        found += [one for one in part.items if by.sees(one.topic)]
+        cursor = part.next_cursor
+        if cursor is None or len(found) == limit:
+            break
+    headers = {}
+    if cursor is not None:
+        given = {key: str(value) for key, value in filters.items() if value is not None}
+        query = urlencode({"limit": limit, **given, "cursor": cursor})
+        headers["Link"] = f'<{PATH}?{query}>; rel="next"'
+    return JsonAnswer({"items": [one.to_json() for one in found], "next_cursor": cursor}, headers=headers)
+
+
+@call(
+    router,
+    "POST",
+    f"{PATH}:batch",
+    Role.writer,
+    "invalid-selector",
+    "too-large",
+    "unsupported-media-type",
+    "read-only",
+    "name-taken",
+    "subscription-not-found",
+    "stale-revision",
+    response_model=BatchAnswer,
+)
+def batch(service: The, by: By, body: BatchBody, idempotency_key: IdempotencyKey = None) -> Response:
+    """Several changes that become true together, at one revision; all of them or none."""
+    limit = service.limits.batch_operations
+    if len(body.operations) > limit:
+        raise TooLargeError(f"a batch has at most {limit:,} operations")
+    operations: list[Operation] = []
+    touched: set[str] = set()
+    for index, one in enumerate(body.operations):
+        try:
+            operations.append(_operation(service, by, one, touched))
+        except SelectRouteError as error:
+            raise OperationError(index, error) from error
+    key = None
+    if idempotency_key is not None:
+        data = body.model_dump(exclude_none=True, by_alias=True)
+        key = Idempotency(by.subject, idempotency_key, _digest(data))
+    done = service.registry.apply(operations, idempotency=key)
+    found = [{**one.to_json(), "effective_from": []} for one in done.subscriptions]
+    return JsonAnswer({"revision": done.revision, "subscriptions": found})
+
+
+@call(
+    router,
+    "POST",
+    f"{PATH}:import",
+    Role.writer,
+    "invalid-selector",
+    "too-large",
+    "unsupported-media-type",
+    "read-only",
+    "name-taken",
+    response_model=ImportAnswer,
+    openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
+)
+async def import_(
+    request: Request, service: The, by: By, mode: Literal["add", "replace"] = "add"
+) -> Response:
+    """Register subscriptions, one JSON object a line, at one revision; all of them or none.
+
+    A caller who may not touch all topics can add, and not replace.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in _LINES:
+        raise ProblemError("unsupported-media-type", f"the body is {NDJSON}: one JSON object a line")
+    if mode == "replace" and by.topics is not None:
+        raise ProblemError("forbidden", "an import that replaces needs a token for all topics", place="mode")
+    parts = request.stream()
+
+    def read() -> Any:
+        lines: Iterator[bytes] = _lines(parts)
+        if by.topics is not None:
+            lines = _permitted(lines, by)
+        return service.registry.import_(lines, mode=mode, max_rows=service.limits.import_rows)
+
+    done = await run_in_threadpool(read)
+    return JsonAnswer({"rows": done.rows, "revision": done.revision})
+
+
+@call(
+    router,
+    "GET",
+    f"{PATH}:export",
+    Role.reader,
+    responses={
+        200: {"description": "One subscription a line.", "content": {NDJSON: {"schema": {"type": "string"}}}}
+    },
+)
+def export(service: The, by: By, revision: Annotated[int | None, Query(ge=0, lt=2**63)] = None) -> Response:
+    """All subscriptions that the caller may see, one a line, as they are now or were at a revision."""
+    lines = service.registry.export(revision=revision)
+    if by.topics is not None:
+        lines = (line for line in lines if by.sees(json.loads(line)["topic"]))
+    blocks = _blocks(lines)
+    first = next(blocks, b"")  # what is wrong is said before the answer begins
+    return StreamingResponse(_behind(first, blocks), media_type=NDJSON)
+
+
+def _operation(service: The, by: Caller, given: OperationBody, touched: set[str]) -> Operation:
+    data = given.model_dump(exclude_none=True, exclude={"op", "id", "expected", "from_"})
+    spec = None
+    expected = given.expected
+    if given.op in ("add", "replace"):
+        spec = SubscriptionSpec.from_json(data)
+        by.check_topic(spec.topic)
+    elif data:
+        raise InvalidSpecError(f"/{min(data)}", f"{given.op} takes no fields of a subscription")
+    if by.topics is not None and given.op != "add" and given.id is not None and given.id not in touched:
+        now = visible(service, by, given.id)
+        expected = now.revision if expected is None else expected
+    if given.id is not None:
+        touched.add(given.id)
+    return Operation(given.op, given.id, spec, expected, given.from_ or "latest")
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def _lines(parts: AsyncIterator[bytes]) -> Iterator[bytes]:
+    """The lines of a body that is still coming, read from a thread of the pool; bounded memory."""
+
+    async def following() -> bytes | None:
+        return await anext(parts, None)
+
+    rest = b""
+    while (part := anyio.from_thread.run(following)) is not None:
+        *whole, rest = (rest + part).split(b"\n")
+        yield from whole
+        if len(rest) > 4 * MAX_LINE:
+            raise TooLargeError(f"a line has at most {MAX_LINE:,} characters")
+    if rest:
+        yield rest
+
+
+def _permitted(lines: Iterator[bytes], by: Caller) -> Iterator[bytes]:
+    """The lines, each one within the topics that the caller may touch."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            data = json.loads(line) if line.strip() else None
+        except (ValueError, RecursionError):
+            data = None  # the registry says what is wrong with it
+        if isinstance(data, dict):
+            topic = data.get("topic")
+            try:
+                by.check_topic(topic if isinstance(topic, str) else None)
+            except SelectRouteError as error:
+                raise ImportLineError(number, error) from error
+        yield line
+
+
+def _blocks(lines: Iterator[str]) -> Iterator[bytes]:
+    """Lines in pieces that are worth sending."""
+    block, size = [], 0
+    for line in lines:
+        block.append(line)
+        size += len(line)
+        if size >= _BLOCK:
+            yield ("\n".join(block) + "\n").encode()
+            block, size = [], 0
+    if block:
+        yield ("\n".join(block) + "\n").encode()
+
+
+def _behind(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from blocks

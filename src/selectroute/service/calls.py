@@ -1,0 +1,151 @@
+"""A call of the API: the role that it needs, a body that is read strictly, the problems it can end in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, NoReturn, TypeVar
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+
+from selectroute.service.callers import Caller, Role
+from selectroute.service.problems import MEDIA_TYPE, PROBLEMS, Fault, Problem, ProblemError, as_json
+from selectroute.service.refusals import NO_SUBSCRIPTION, escaped
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+ROLE: Final = "x-role"
+"""The member of an operation in the OpenAPI document that says who may call it."""
+
+_ALWAYS: Final = ("invalid-request", "unauthorised", "misdirected", "too-many-requests", "unavailable")
+
+
+class Call(APIRoute):
+    """A route that looks at the caller's role before it reads the body, and reads JSON strictly."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, with the checks before it."""
+        handler = super().get_route_handler()
+        role = Role[(self.openapi_extra or {})[ROLE]]
+        takes_json = self.body_field is not None
+
+        async def checked(request: Request) -> Response:
+            caller: Caller = request.state.caller
+            if caller.role < role:
+                raise ProblemError(
+                    "forbidden", f"this needs the role {role.name}, the token is a {caller.role.name}'s"
+                )
+            if takes_json:
+                request = StrictRequest(request.scope, request.receive)
+                if await request.body():
+                    _check_media_type(request.headers.get("content-type", ""))
+            return await handler(request)
+
+        return checked
+
+
+class StrictRequest(Request):
+    """A request whose body is JSON as RFC 8259 has it: no NaN, no member twice, nothing but UTF-8."""
+
+    async def json(self) -> Any:
+        """The parsed body. Raises a problem, 400, for what is none."""
+        body = await self.body()
+        try:
+            return json.loads(
+                body.decode(), parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_integer
+            )
+        except json.JSONDecodeError as error:
+            place = f"line {error.lineno}, column {error.colno}"
+            fault = Fault(
+                pointer="",
+                reason=f"{error.msg} at {place}",
+                offset=error.pos,
+                line=error.lineno,
+                column=error.colno,
+            )
+            raise ProblemError(
+                "invalid-request", f"the body is no JSON: {fault.reason}", faults=[fault]
+            ) from None
+        except UnicodeDecodeError:
+            raise ProblemError("invalid-request", "the body is not UTF-8", place="") from None
+        except RecursionError:
+            raise ProblemError("invalid-request", "the body is nested too deeply", place="") from None
+
+
+def call(
+    router: APIRouter, method: str, path: str, role: Role, *problems: str, **options: Any
+) -> Callable[[Function], Function]:
+    """A decorator: the function answers `method` on `path` for callers of this role or above, and with these
+    rows of `PROBLEMS` besides those that every call can end in.
+    """
+    always = (*_ALWAYS, "forbidden") if role > Role.reader else _ALWAYS
+    options["responses"] = {**_answers(always + problems), **options.get("responses", {})}
+    options["openapi_extra"] = {ROLE: role.name, **options.get("openapi_extra", {})}
+    return router.api_route(path, methods=[method], response_class=JsonAnswer, **options)
+
+
+class JsonAnswer(Response):
+    """An answer in JSON."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """The bytes of plain data."""
+        return as_json(content)
+
+
+def invalid(error: RequestValidationError) -> ProblemError:
+    """The problem of a request whose parts are not what the call takes."""
+    faults = [_fault(one) for one in error.errors()[:100]]
+    if any(one["loc"][:1] == ("path",) for one in error.errors()):
+        return ProblemError("subscription-not-found", NO_SUBSCRIPTION)
+    kind = "invalid-body" if any(one["loc"][:1] == ("body",) for one in error.errors()) else "invalid-request"
+    first = faults[0]
+    return ProblemError(kind, f"{first.pointer or 'the body'}: {first.reason}", faults=faults)
+
+
+def _fault(error: Any) -> Fault:
+    where, *steps = error["loc"]
+    if where != "body":
+        return Fault(pointer=str(steps[0]) if steps else str(where), reason=error["msg"])
+    pointer = "".join("/" + escaped(str(step)[:100]) for step in steps)
+    return Fault(pointer=pointer, reason=error["msg"])
+
+
+def _answers(kinds: tuple[str, ...]) -> dict[int | str, dict[str, Any]]:
+    found: dict[int | str, dict[str, Any]] = {}
+    for kind in kinds:
+        row = PROBLEMS[kind]
+        before = found.get(row.status, {}).get("description")
+        description = f"{before}; {row.title}" if before else row.title
+        found[row.status] = {"description": description, "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
+    return found
+
+
+_PROBLEM: Final = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+
+
+def _check_media_type(header: str) -> None:
+    media_type = header.partition(";")[0].strip().lower()
+    kind, _, subtype = media_type.partition("/")
+    if kind != "application" or (subtype != "json" and not subtype.endswith("+json")):
+        raise ProblemError("unsupported-media-type", "the body is application/json")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise json.JSONDecodeError(f"{name} is no number of JSON", "", 0)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise json.JSONDecodeError("an object has a member twice", "", 0)
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 400:  # what no type of ours holds, and Python refuses in other words from 4,300 on
+        raise json.JSONDecodeError("a number has too many digits", "", 0)
+    return int(digits)

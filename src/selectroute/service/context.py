@@ -1,0 +1,42 @@
+"""What the calls of one service share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from selectroute.registry.registry import Registry
+from selectroute.service.callers import Caller, Callers
+from selectroute.service.limits import ServiceLimits
+from selectroute.service.metrics import Metrics
+from selectroute.service.publishing import Publishing, Watch
+from selectroute.service.rates import Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The registry, and everything around it."""
+
+    registry: Registry
+    limits: ServiceLimits
+    callers: Callers
+    rates: Rates
+    publishing: Publishing
+    watch: Watch
+    metrics: Metrics
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+The = Annotated[Service, Depends(_service)]
+By = Annotated[Caller, Depends(_caller)]

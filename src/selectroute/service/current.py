@@ -1,0 +1,82 @@
+"""A subscription as it is now: whether the caller may see it, and whether it is the one that he means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from selectroute.registry.errors import NotFoundError, StaleRevisionError
+from selectroute.registry.model import Subscription
+from selectroute.service.callers import Caller
+from selectroute.service.context import Service
+from selectroute.service.preconditions import Revisions, revisions
+from selectroute.service.problems import ProblemError
+from selectroute.service.refusals import NO_SUBSCRIPTION
+
+ATTEMPTS: Final = 10
+"""How often a change without If-Match is tried while others change the same subscription."""
+
+_T = TypeVar("_T")
+
+
+def visible(service: Service, by: Caller, id: str) -> Subscription:
+    """A subscription that exists for the caller. Raises a problem, 404, that is the same for one that does
+    not and for one that he may not see.
+    """
+    try:
+        found: Subscription = service.registry.get(id)
+    except NotFoundError:
+        raise ProblemError("subscription-not-found", NO_SUBSCRIPTION) from None
+    if not by.sees(found.topic):
+        raise ProblemError("subscription-not-found", NO_SUBSCRIPTION)
+    return found
+
+
+def at_its_revision(
+    service: Service,
+    by: Caller,
+    id: str,
+    if_match: str | None,
+    change: Callable[[Subscription], _T],
+    *,
+    needed: bool = False,
+) -> _T:
+    """Change what the caller may see, at the very revision at which he was found to.
+
+    Where If-Match does not name that revision, a change of somebody else's between the two is no reason to
+    refuse: then it is looked at again.
+    """
+    wanted = revisions(if_match, "If-Match")
+    for _ in range(ATTEMPTS):
+        now = visible(service, by, id)
+        check(now, wanted, needed=needed)
+        try:
+            return change(now)
+        except StaleRevisionError:
+            if wanted is not None and not wanted.any:
+                raise
+        except NotFoundError:
+            pass
+    raise busy()
+
+
+def check(now: Subscription, wanted: Revisions | None, *, needed: bool) -> None:
+    """Raise a problem, 412 or 428, if this is not the subscription that If-Match demands."""
+    if wanted is None:
+        if needed:
+            raise ProblemError(
+                "precondition-required", "send If-Match with the ETag of the subscription that you read"
+            )
+    elif now.revision not in wanted:
+        expected = max(wanted.numbers, default=None)
+        raise ProblemError(
+            "stale-revision",
+            f"the subscription is at revision {now.revision}: read it again",
+            expected=expected,
+            found=now.revision,
+        )
+
+
+def busy() -> ProblemError:
+    """The problem, 503, of somebody who was overtaken again and again."""
+    return ProblemError("unavailable", "others change this subscription all the time; try again")

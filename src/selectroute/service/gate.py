@@ -1,0 +1,148 @@
+"""What every request passes: who asks, how often, how large; and what every answer leaves behind: a line in
+the log, a count, an id by which both can be found.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from http import HTTPStatus
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.service.callers import ANYBODY, Caller, is_loopback
+from selectroute.service.context import Service
+from selectroute.service.logs import log
+from selectroute.service.problems import ProblemError
+from selectroute.service.refusals import INTERNAL, refused
+
+IMPORT: Final = "/v1/subscriptions:import"
+
+FREE: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
+"""What anybody may ask: it says nothing of subscriptions."""
+
+
+class Gate:
+    """The middleware around all calls."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        passing = _Passing(scope, send)
+        try:
+            caller = await self._admit(scope)
+            scope["state"]["caller"] = passing.caller = caller
+            limited = self._limited(scope, receive)
+            await self._app(scope, limited, passing.send)
+        except SelectRouteError as error:
+            await passing.refuse(refused(error), receive)
+        except Exception:
+            log().exception("request failed", request=passing.id)
+            await passing.refuse(ProblemError("internal", INTERNAL), receive)
+        finally:
+            passing.done(self._service)
+
+    async def _admit(self, scope: Scope) -> Caller:
+        """Who sends the request. Raises a problem for a caller who is not let in, or asks too often."""
+        service, headers = self._service, Headers(scope=scope)
+        if scope["path"] in FREE:
+            return ANYBODY
+        given = headers.getlist("authorization")
+        if len(given) > 1:
+            raise ProblemError("invalid-request", "one Authorization header is enough", place="Authorization")
+        caller = await run_in_threadpool(service.callers.caller, given[0] if given else None)
+        if caller is ANYBODY and not is_loopback(_host(headers.get("host", ""))):
+            # A page of some site whose name is made to point here would be let in otherwise.
+            raise ProblemError(
+                "misdirected", "without tokens this service answers only to localhost, 127.0.0.1 and [::1]"
+            )
+        wait = service.rates.wait_seconds(caller.subject)
+        if wait:
+            detail = f"at most {service.limits.requests_per_second:g} requests a second, on average"
+            raise ProblemError("too-many-requests", detail, headers={"Retry-After": str(wait)})
+        return caller
+
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        """`receive`, which ends at the limit of a body. Raises at once where the length says that it will."""
+        limits = self._service.limits
+        limit = limits.import_bytes if scope["path"] == IMPORT else limits.body_bytes
+        too_large = ProblemError("too-large", f"the body has more than {limit:,} bytes")
+        length = Headers(scope=scope).get("content-length", "")
+        if length.isdecimal() and (len(length) > 18 or int(length) > limit):
+            raise too_large
+        received = 0
+
+        async def limited() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limit:
+                raise too_large
+            return message
+
+        return limited
+
+
+class _Passing:
+    """One request on its way: what is sent, and what is noted of it."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.id = str(uuid.uuid4())
+        self.caller: Caller | None = None
+        self._scope = scope
+        self._send = send
+        self._status: int | None = None
+        self._started = time.perf_counter()
+        scope.setdefault("state", {})["request_id"] = self.id
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self.id
+            headers["X-Content-Type-Options"] = "nosniff"
+            headers.setdefault("Cache-Control", "no-store")
+        await self._send(message)
+
+    async def refuse(self, problem: ProblemError, receive: Receive) -> None:
+        """Answer with a problem; if an answer is under way, it breaks off."""
+        if self._status is not None:
+            raise ConnectionAbortedError("the answer cannot be completed")
+        if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            problem.headers["Connection"] = "close"  # the rest of the body is not read
+        await problem.response(self.id)(self._scope, receive, self.send)
+
+    def done(self, service: Service) -> None:
+        """Note the answer. The route's pattern stands for the path, which the caller made."""
+        route = getattr(self._scope.get("route"), "path", "none")
+        method = self._scope["method"] if route != "none" else "any"
+        seconds = time.perf_counter() - self._started
+        service.metrics.requests.labels(method, route, str(self._status)).inc()
+        service.metrics.request_seconds.labels(method, route).observe(seconds)
+        log().info(
+            "request",
+            request=self.id,
+            method=method,
+            route=route,
+            status=self._status,
+            milliseconds=round(seconds * 1000, 3),
+            caller=None if self.caller is None else self.caller.subject,
+        )
+
+
+def _host(header: str) -> str:
+    """The host of a Host header, without its port."""
+    if header.startswith("["):
+        return header.partition("]")[0] + "]"
+    return header.partition(":")[0]

@@ -1,0 +1,77 @@
+"""What one request may hold and ask for. ``GET /v1/limits`` shows all of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from selectroute.selector.limits import DEFAULT_LIMITS
+from selectroute.selector.message import MAX_NAME_LENGTH, MAX_PROPERTIES
+from selectroute.topics.filter import MAX_LENGTH, MAX_LEVELS
+
+Count = Annotated[int, Field(ge=1, le=2**40)]
+
+
+class ServiceLimits(BaseModel):
+    """The limits of a service. Lengths count characters unless they are called bytes.
+
+    >>> ServiceLimits(page=100).page
+    100
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    selector_length: Annotated[int, Field(ge=1, le=1 << 20)] = DEFAULT_LIMITS.length
+    """A selector; IBM MQ's limit, up to 1 MiB."""
+
+    selector_nesting: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LIMITS.nesting
+    """Parentheses, NOTs and signs inside each other."""
+
+    selector_items: Count = DEFAULT_LIMITS.items
+    """Strings in one list of IN."""
+
+    topic_length: Annotated[int, Field(ge=1, le=MAX_LENGTH)] = MAX_LENGTH
+    """A topic filter."""
+
+    topic_levels: Annotated[int, Field(ge=1, le=MAX_LEVELS)] = MAX_LEVELS
+    """Levels of a topic filter."""
+
+    message_properties: Annotated[int, Field(ge=1, le=MAX_PROPERTIES)] = MAX_PROPERTIES
+    """Properties of a message."""
+
+    property_name_length: Annotated[int, Field(ge=1, le=MAX_NAME_LENGTH)] = MAX_NAME_LENGTH
+    """The name of a property."""
+
+    body_bytes: Count = 1 << 20
+    """The body of any request but an import."""
+
+    import_bytes: Count = 4 << 30
+    """The body of an import."""
+
+    import_rows: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000_000
+    """Subscriptions in an import."""
+
+    batch_operations: Annotated[int, Field(ge=1, le=100_000)] = 10_000
+    """Operations that share a revision."""
+
+    page: Annotated[int, Field(ge=1, le=1_000)] = 1_000
+    """Subscriptions on one page of a list, changes in one answer."""
+
+    wait_seconds: Annotated[float, Field(ge=0, le=30)] = 30.0
+    """How long a request for changes may wait for one."""
+
+    waiting: Count = 1_000
+    """Requests that wait for a change at the same time; one more is told to come back."""
+
+    explained: Annotated[int, Field(ge=1, le=1_000)] = 100
+    """Subscriptions that one request has explained."""
+
+    matches: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Ids that one answer to a match holds."""
+
+    requests_per_second: Annotated[float, Field(gt=0)] | None = None
+    """Requests of one caller, on average; none by default."""
+
+    burst: Count = 100
+    """Requests that a caller may send at once where `requests_per_second` is set."""

@@ -1,0 +1,142 @@
+"""Questions about messages and selectors: what matches, why, and is this a selector at all."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from fastapi import APIRouter, Response
+
+from selectroute.clauses.analysis import analyse
+from selectroute.index.snapshot import Snapshot
+from selectroute.registry.errors import TooLargeError
+from selectroute.registry.model import Status
+from selectroute.selector.errors import InvalidSelectorError
+from selectroute.selector.message import Message, MessageError
+from selectroute.selector.selector import Selector
+from selectroute.service.callers import Role
+from selectroute.service.calls import Call, JsonAnswer, call
+from selectroute.service.context import By, The
+from selectroute.service.current import visible
+from selectroute.service.limits import ServiceLimits
+from selectroute.service.matching import explained, ids, judged
+from selectroute.service.models import (
+    CheckAnswer,
+    CheckBody,
+    ExplainAnswer,
+    ExplainBody,
+    MatchAnswer,
+    MatchBody,
+)
+from selectroute.service.problems import ProblemError, as_json
+from selectroute.service.refusals import refused, selector_fault
+
+PUBLISHED_SECONDS: Final = 2.0
+"""How long a question waits for what was committed before it to be published."""
+
+_WRONG: Final = ("invalid-message", "unsupported-media-type", "too-large")
+
+router = APIRouter(route_class=Call, tags=["questions"])
+
+
+@call(
+    router,
+    "POST",
+    "/v1/selectors:check",
+    Role.reader,
+    "invalid-body",
+    "unsupported-media-type",
+    "too-large",
+    response_model=CheckAnswer,
+)
+def check(service: The, body: CheckBody) -> Response:
+    """Whether a text is a selector: what is wrong with it and where, or what it reads, how it is found and
+    what is probably a mistake in it.
+    """
+    try:
+        found = analyse(Selector(body.selector, body.dialect, limits=service.registry.limits))
+    except InvalidSelectorError as error:
+        fault = selector_fault(error).model_dump(exclude_none=True)
+        return JsonAnswer({"valid": False, "dialect": body.dialect, "error": fault})
+    return JsonAnswer({"valid": True, **found.to_dict()})
+
+
+@call(router, "POST", "/v1/messages:match", Role.reader, *_WRONG, response_model=MatchAnswer)
+def match(service: The, by: By, body: MatchBody) -> Response:
+    """The subscriptions that a message reaches, as a stream would find them now."""
+    message = _message(body.message, service.limits)
+    snapshot = _snapshot(service)
+    with service.metrics.match_seconds.time():
+        verdict = judged(snapshot, message)
+    limit = min(body.limit or service.limits.matches, service.limits.matches)
+    total, found = ids(snapshot, verdict.matched, by, limit)
+    _, unjudged = ids(snapshot, verdict.refused, by, limit)
+    return JsonAnswer({"revision": snapshot.revision, "total": total, "ids": found, "refused": unjudged})
+
+
+@call(
+    router,
+    "POST",
+    "/v1/messages:explain",
+    Role.reader,
+    *_WRONG,
+    "subscription-not-found",
+    response_model=ExplainAnswer,
+)
+def explain(service: The, by: By, body: ExplainBody) -> Response:
+    """Why subscriptions get a message or do not: each part of the selector with its truth, and the values and
+    types that it saw.
+    """
+    if len(body.subscriptions) > service.limits.explained:
+        raise TooLargeError(f"at most {service.limits.explained:,} subscriptions are explained at once")
+    message = _message(body.message, service.limits)
+    there = [visible(service, by, id) for id in body.subscriptions]
+    snapshot = _snapshot(service)
+    verdict = judged(snapshot, message)
+    ordinals = _ordinals(snapshot, [one.id for one in there])
+    parts = []
+    for one, ordinal in zip(there, ordinals, strict=True):
+        if ordinal is not None:
+            why = explained(snapshot, ordinal, message, verdict)
+            tree = why.pop("selector")
+            # json.dumps would recurse through a tree of any depth.
+            parts.append(as_json(why)[:-1] + b',"selector":' + tree.to_json().encode() + b"}")
+        else:
+            paused = one.status is Status.PAUSED
+            reason = "it is paused" if paused else "it is not in the published revision yet"
+            parts.append(as_json({"id": one.id, "matched": False, "reason": reason}))
+    head = json.dumps(snapshot.revision).encode()
+    body_ = b'{"revision":' + head + b',"explanations":[' + b",".join(parts) + b"]}"
+    return Response(body_, media_type="application/json")
+
+
+def _message(data: object, limits: ServiceLimits) -> Message:
+    """The message, within the limits. Raises a problem, 422."""
+    try:
+        properties = data.get("properties") if isinstance(data, dict) else None
+        if isinstance(properties, dict):
+            if len(properties) > limits.message_properties:
+                raise MessageError("properties", f"more than {limits.message_properties:,} of them")
+            if any(len(name) > limits.property_name_length for name in properties):
+                longest = f"a name is longer than {limits.property_name_length:,} characters"
+                raise MessageError("properties", longest)
+        return Message.from_json(data)
+    except MessageError as error:
+        raise refused(error, "/message") from error
+
+
+def _snapshot(service: The) -> Snapshot:
+    """The newest published snapshot; what was committed before the question is in it if that takes no longer
+    than `PUBLISHED_SECONDS`.
+    """
+    found = service.publishing.caught_up(service.registry.revision, PUBLISHED_SECONDS)
+    if found is None:
+        raise ProblemError("unavailable", "no revision is published yet")
+    return found
+
+
+def _ordinals(snapshot: Snapshot, wanted: list[str]) -> list[int | None]:
+    """The ordinals of these ids; None for one that is not in the snapshot."""
+    found = snapshot.ids.find(wanted).tolist()
+    dead = snapshot.dead
+    return [None if ordinal < 0 or (dead is not None and dead[ordinal]) else ordinal for ordinal in found]

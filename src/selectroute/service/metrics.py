@@ -1,0 +1,77 @@
+"""What the service counts, in the text format of Prometheus. No label holds what a caller sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from selectroute.service.publishing import Publishing
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+
+
+class Metrics:
+    """The counters of one service, and what it reads off the registry when it is asked."""
+
+    def __init__(self, publishing: Publishing) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "selectroute_http_requests_total",
+            "Requests answered.",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self.request_seconds = Histogram(
+            "selectroute_http_request_seconds",
+            "From the request to the last byte of its answer.",
+            ("method", "route"),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.match_seconds = Histogram(
+            "selectroute_match_seconds",
+            "One message of a request against the published snapshot.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.registry.register(_State(publishing))
+
+    def text(self) -> bytes:
+        """All of it, as Prometheus scrapes it."""
+        return generate_latest(self.registry)
+
+
+class _State(Collector):
+    """The gauges: the registry's revision, and the snapshot that is published of it."""
+
+    def __init__(self, publishing: Publishing) -> None:
+        self._publishing = publishing
+
+    def describe(self) -> Iterable[Metric]:
+        return ()  # or they would be read when the service is made
+
+    def collect(self) -> Iterable[Metric]:
+        state = self._publishing.state()
+        yield _gauge("registry_revision", "The newest committed revision.", state.revision)
+        yield _gauge(
+            "registry_lag_seconds",
+            "How long ago the oldest change was committed that is not published yet.",
+            state.lag_seconds,
+        )
+        if state.snapshot is not None:
+            snapshot = state.snapshot
+            scanned = sum(snapshot.scanned.values())
+            yield _gauge("index_subscriptions", "Subscriptions in the snapshot.", len(snapshot))
+            yield _gauge(
+                "index_scan_subscriptions", "Clauses of the snapshot judged for every message.", scanned
+            )
+            yield _gauge("index_bytes", "Bytes that matching reads of the snapshot.", snapshot.nbytes)
+
+
+def _gauge(name: str, help_: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"selectroute_{name}", help_, value)

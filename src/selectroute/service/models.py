@@ -1,0 +1,221 @@
+"""What bodies and answers look like, for the OpenAPI document; the registry itself checks what they say."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+from selectroute.service.problems import Fault
+
+Dialect = Literal["jms", "ibm-jms", "ibm-mq", "mqe"]
+Revision = Annotated[StrictInt, Field(ge=0, lt=2**63)]
+Id = Annotated[StrictStr, Field(pattern="^[A-Za-z0-9._-]{1,128}$")]
+From = Literal["latest", "last-processed"]
+
+
+class Strict(BaseModel):
+    """A body; members that it does not have are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class DestinationBody(Strict):
+    """Where deliveries go besides ``deliveries/``."""
+
+    kind: Literal["none", "files"] = "none"
+    name: StrictStr | None = None
+
+
+class SpecBody(Strict):
+    """What a client says of a subscription."""
+
+    selector: StrictStr | None = None
+    topic: StrictStr | None = None
+    dialect: Dialect | None = None
+    seltype: Literal["NONE", "STANDARD", "EXTENDED"] | None = None
+    name: StrictStr | None = None
+    destination: DestinationBody | None = None
+    labels: dict[StrictStr, StrictStr] | None = None
+
+
+class SubscriptionBody(SpecBody):
+    """A whole subscription, as it was read: what only the registry changes is left alone."""
+
+    id: Id | None = None
+    status: Any = None
+    revision: Any = None
+    created: Any = None
+    modified: Any = None
+    effective_from: Any = None
+
+
+class ResumeBody(Strict):
+    """From where on a subscription gets messages again."""
+
+    from_: Annotated[From, Field(alias="from")] = "latest"
+
+
+class OperationBody(SubscriptionBody):
+    """One of several changes that share a revision; a subscription's fields belong to an add or a replace."""
+
+    op: Literal["add", "replace", "remove", "pause", "resume"]
+    expected: Revision | None = None
+    from_: Annotated[From | None, Field(alias="from")] = None
+
+
+class BatchBody(Strict):
+    """Changes that become true together."""
+
+    operations: Annotated[list[OperationBody], Field(min_length=1)]
+
+
+class CheckBody(Strict):
+    """A selector to be checked."""
+
+    selector: StrictStr
+    dialect: Dialect = "jms"
+
+
+class MatchBody(Strict):
+    """A message in the wire form."""
+
+    message: dict[str, Any]
+    limit: Annotated[StrictInt, Field(ge=1)] | None = None
+
+
+class ExplainBody(Strict):
+    """A message in the wire form, and the subscriptions that are to be explained."""
+
+    message: dict[str, Any]
+    subscriptions: Annotated[list[StrictStr], Field(min_length=1)]
+
+
+class QueryBody(Strict):
+    """A query that reads the registry."""
+
+    source: Annotated[StrictStr, Field(max_length=2_000)]
+    can_replay: StrictBool
+    reason: Annotated[StrictStr, Field(max_length=2_000)] | None = None
+
+
+class BatchNumberBody(Strict):
+    """A batch of a query, and the revision that it used."""
+
+    batch: Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+    revision: Revision
+
+
+class EffectiveAnswer(BaseModel):
+    """The first batch of a query that used the revision."""
+
+    query: str
+    batch: int
+
+
+class SubscriptionAnswer(BaseModel):
+    """A subscription."""
+
+    id: str
+    name: str
+    topic: str | None
+    selector: str
+    dialect: str
+    seltype: str
+    destination: dict[str, Any]
+    status: Literal["active", "paused"]
+    labels: dict[str, str]
+    revision: int
+    created: str
+    modified: str
+    effective_from: list[EffectiveAnswer] = []
+
+
+class BackfillAnswer(BaseModel):
+    """What a query can deliver of the time that the subscription was paused."""
+
+    query: str
+    can_replay: bool
+    reason: str | None
+
+
+class ResumedAnswer(SubscriptionAnswer):
+    """A subscription that gets messages again."""
+
+    backfill: list[BackfillAnswer]
+
+
+class PageAnswer(BaseModel):
+    """Some subscriptions; the cursor of those that follow."""
+
+    items: list[SubscriptionAnswer]
+    next_cursor: str | None
+
+
+class BatchAnswer(BaseModel):
+    """The revision, and the subscriptions after it in the order of the operations."""
+
+    revision: int
+    subscriptions: list[SubscriptionAnswer]
+
+
+class ImportAnswer(BaseModel):
+    """How many subscriptions an import changed, and their revision."""
+
+    rows: int
+    revision: int
+
+
+class ChangesAnswer(BaseModel):
+    """Changes in their order, and the newest revision."""
+
+    changes: list[dict[str, Any]]
+    revision: int
+
+
+class CheckAnswer(BaseModel):
+    """What is known of a selector, or what is wrong with it."""
+
+    valid: bool
+    error: Fault | None = None
+    dialect: str
+    canonical: str | None = None
+    identifiers: list[str] | None = None
+    access: list[dict[str, Any]] | None = None
+    warnings: list[dict[str, Any]] | None = None
+
+
+class MatchAnswer(BaseModel):
+    """The subscriptions that a message reaches at a revision, `total` of them; `refused` were not judged."""
+
+    revision: int
+    total: int
+    ids: list[str]
+    refused: list[str]
+
+
+class ExplainedAnswer(BaseModel):
+    """Why one subscription gets the message or does not."""
+
+    id: str
+    matched: bool
+    reason: str
+    topic: dict[str, Any] | None = None
+    access: list[dict[str, Any]] = []
+    selector: dict[str, Any] | None = None
+
+
+class ExplainAnswer(BaseModel):
+    """The verdicts of a revision."""
+
+    revision: int
+    explanations: list[ExplainedAnswer]
+
+
+class StateAnswer(BaseModel):
+    """Whether the service is ready, and how far it is."""
+
+    status: Literal["ok", "ready", "not ready"]
+    revision: int | None = None
+    published: int | None = None
+    reason: str | None = None

@@ -1,0 +1,183 @@
+"""The thread that publishes what is committed, and the one that tells who waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from selectroute.index.snapshot import Snapshot
+from selectroute.registry.errors import PublishError
+from selectroute.registry.publish import RegistryPublisher
+from selectroute.registry.registry import Registry
+from selectroute.selector.errors import SelectRouteError
+from selectroute.service.logs import log
+
+AGAIN_SECONDS: Final = 2.0
+"""After a failure the thread begins anew so much later."""
+
+WATCH_SECONDS: Final = 1.0
+"""How long a look at the log waits for a change, and how long stopping may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The newest committed revision, what is published of it, and what is wrong with publishing, if so."""
+
+    revision: int
+    snapshot: Snapshot | None
+    lag_seconds: float
+    failure: str | None
+
+
+class Publishing:
+    """Publishes the registry's changes in a thread of its own until `stop`; to the registry's own folder
+    unless one is given.
+    """
+
+    def __init__(self, registry: Registry, folder: Path | None = None) -> None:
+        self._registry = registry
+        self._folder = folder
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._publisher: RegistryPublisher | None = None
+        self._snapshot: Snapshot | None = None
+        self._failure: str | None = None
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest published revision; None before the first."""
+        publisher = self._publisher
+        if publisher is not None:
+            with suppress(PublishError):  # it reads its folder anew after a failure
+                self._snapshot = publisher.snapshot
+        return self._snapshot
+
+    def start(self) -> None:
+        """Begin to publish."""
+        self._thread = threading.Thread(target=self._run, name="selectroute-publish", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what is being published, and end."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def state(self) -> State:
+        """How far publishing is. Raises what reading the registry raises."""
+        snapshot, revision = self.snapshot, self._registry.revision
+        published = _revision(snapshot)
+        lag = 0.0
+        if published < revision:
+            behind = self._registry.changes(max(published, 0), limit=1)
+            if behind:
+                lag = max(0.0, (datetime.now(UTC) - behind[0].time).total_seconds())
+        return State(revision, snapshot, lag, self._failure if published < revision else None)
+
+    def caught_up(self, revision: int, wait_seconds: float) -> Snapshot | None:
+        """The newest snapshot, of this revision or a later one if it is published in time."""
+        deadline = time.monotonic() + wait_seconds
+        while _revision(found := self.snapshot) < revision:
+            if time.monotonic() >= deadline or self._stop.wait(0.005):
+                break
+        return found
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with RegistryPublisher(self._registry, self._folder) as publisher:
+                    self._publisher = publisher
+                    publisher.follow(self._stop, failed=self._failed)
+                    self._snapshot = self.snapshot  # what questions are answered from while others end
+                    self._publisher = None
+            except SelectRouteError as error:
+                self._failed(error)
+            except Exception as error:
+                self._failure = type(error).__name__
+                log().exception("publishing failed")
+            if not self._stop.is_set():
+                self._stop.wait(AGAIN_SECONDS)
+
+    def _failed(self, error: SelectRouteError) -> None:
+        if str(error) != self._failure:
+            log().error("publishing failed", reason=str(error))
+        self._failure = str(error)
+
+
+def _revision(snapshot: Snapshot | None) -> int:
+    return -1 if snapshot is None or snapshot.revision is None else snapshot.revision
+
+
+class Watch:
+    """Wakes requests that wait for a change: one thread looks at the log, however many of them wait."""
+
+    def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: set[asyncio.Event] = set()
+        self.revision = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def start(self) -> None:
+        """Begin to look; in the event loop of the requests."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="selectroute-watch", daemon=True)
+        self._thread.start()
+
+    def release(self) -> None:
+        """Wake everybody, and let nobody wait any more: the service is about to stop."""
+        self._stopping = True
+        self._wake()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping = True
+        if self._thread is not None:
+            self._thread.join()
+
+    async def wait(self, after: int, seconds: float) -> None:
+        """Return when there is a revision above `after`, after so many seconds, or when the service stops."""
+        deadline = self._clock() + seconds
+        event = asyncio.Event()
+        self._waiting.add(event)
+        try:
+            while not self._stopping and self.revision <= after and (left := deadline - self._clock()) > 0:
+                event.clear()
+                try:
+                    await asyncio.wait_for(event.wait(), left)
+                except TimeoutError:
+                    return
+        finally:
+            self._waiting.discard(event)
+
+    def _wake(self) -> None:
+        for event in tuple(self._waiting):
+            event.set()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                if not self.revision:
+                    self.revision = self._registry.revision
+                found = self._registry.changes(self.revision, limit=1, wait_seconds=WATCH_SECONDS)
+                if found:
+                    self.revision = max(self.revision, found[-1].revision, self._registry.revision)
+            except Exception as error:
+                log().error("the log cannot be watched", reason=type(error).__name__)
+                time.sleep(WATCH_SECONDS)
+                continue
+            if found and self._loop is not None:
+                with suppress(RuntimeError):  # the loop has ended
+                    self._loop.call_soon_threadsafe(self._wake)

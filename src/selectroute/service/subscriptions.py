@@ -1,0 +1,253 @@
+"""One subscription at a time: register, read, replace, change, remove, pause, resume."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Path, Response
+
+from selectroute.registry.changes import Idempotency
+from selectroute.registry.errors import IdTakenError, InvalidSpecError, NotFoundError, StaleRevisionError
+from selectroute.registry.model import Subscription, SubscriptionSpec
+from selectroute.service.callers import Role
+from selectroute.service.calls import Call, JsonAnswer, call
+from selectroute.service.context import By, The
+from selectroute.service.current import ATTEMPTS, at_its_revision, busy, check, visible
+from selectroute.service.models import (
+    Id,
+    ResumeBody,
+    ResumedAnswer,
+    SpecBody,
+    SubscriptionAnswer,
+    SubscriptionBody,
+)
+from selectroute.service.preconditions import (
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    Prefer,
+    etag,
+    is_minimal,
+    revisions,
+)
+from selectroute.service.problems import ProblemError
+from selectroute.service.refusals import NO_SUBSCRIPTION
+
+PATH: Final = "/v1/subscriptions"
+
+_WRONG: Final = ("invalid-selector", "too-large", "unsupported-media-type", "read-only")
+_OF_ONE: Final = ("subscription-not-found", "stale-revision")
+
+router = APIRouter(route_class=Call, prefix=PATH, tags=["subscriptions"])
+OfPath = Annotated[Id, Path(description="A subscription's id.")]
+
+
+@call(
+    router, "POST", "", Role.writer, *_WRONG, "name-taken", status_code=201, response_model=SubscriptionAnswer
+)
+def register(
+    service: The, by: By, body: SpecBody, idempotency_key: IdempotencyKey = None, prefer: Prefer = None
+) -> Response:
+    """Register a subscription; the service makes its id."""
+    data = body.model_dump(exclude_none=True)
+    spec = SubscriptionSpec.from_json(data)
+    by.check_topic(spec.topic)
+    key = None
+    if idempotency_key is not None:
+        digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+        key = Idempotency(by.subject, idempotency_key, digest)
+    made = service.registry.register(spec, idempotency=key)
+    return _created(made, prefer)
+
+
+@call(
+    router,
+    "GET",
+    "/{id}",
+    Role.reader,
+    "subscription-not-found",
+    response_model=SubscriptionAnswer,
+    responses={304: {"description": "If-None-Match names the ETag that holds."}},
+)
+def get(service: The, by: By, id: OfPath, if_none_match: IfNoneMatch = None) -> Response:
+    """A subscription, and the first batch of each query that used its last change."""
+    known = revisions(if_none_match, "If-None-Match", weak=True)
+    found = visible(service, by, id)
+    headers = {"ETag": etag(found.revision), "Cache-Control": "private, no-cache"}
+    if known is not None and found.revision in known:
+        return Response(status_code=304, headers=headers)
+    effective = service.registry.effective_from(found.revision)
+    data = {**found.to_json(), "effective_from": [one.to_json() for one in effective]}
+    return JsonAnswer(data, headers=headers)
+
+
+@call(
+    router,
+    "PUT",
+    "/{id}",
+    Role.writer,
+    *_WRONG,
+    *_OF_ONE,
+    "name-taken",
+    "precondition-required",
+    response_model=SubscriptionAnswer,
+    responses={
+        201: {"model": SubscriptionAnswer, "description": "Registered."},
+        204: {"description": "Replaced."},
+    },
+)
+def put(
+    service: The,
+    by: By,
+    id: OfPath,
+    body: SubscriptionBody,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Replace a subscription as a whole, or register one with an id of the caller's choice."""
+    if body.id is not None and body.id != id:
+        raise InvalidSpecError("/id", "the id is the one of the path, or left out")
+    spec = SubscriptionSpec.from_json(body.model_dump(exclude_none=True))
+    by.check_topic(spec.topic)
+    wanted = revisions(if_match, "If-Match")
+    unwanted = revisions(if_none_match, "If-None-Match")
+    for _ in range(ATTEMPTS):
+        try:
+            now = service.registry.get(id)
+        except NotFoundError:
+            if wanted is not None:
+                raise ProblemError("subscription-not-found", NO_SUBSCRIPTION) from None
+            try:
+                return _created(service.registry.register(spec, id=id), prefer)
+            except IdTakenError:
+                continue  # somebody was faster: now it is there
+        if not by.sees(now.topic):
+            raise ProblemError("subscription-not-found", NO_SUBSCRIPTION)
+        if unwanted is not None and now.revision in unwanted:
+            raise ProblemError(
+                "stale-revision", "If-None-Match names a subscription that is there", found=now.revision
+            )
+        check(now, wanted, needed=True)
+        try:
+            return _changed(service.registry.replace(id, spec, expected=now.revision), prefer)
+        except (StaleRevisionError, NotFoundError):
+            if wanted is not None and not wanted.any:
+                raise
+    raise busy()
+
+
+@call(
+    router,
+    "PATCH",
+    "/{id}",
+    Role.writer,
+    *_WRONG,
+    *_OF_ONE,
+    "name-taken",
+    "precondition-required",
+    response_model=SubscriptionAnswer,
+    responses={204: {"description": "Changed."}},
+)
+def patch(
+    service: The,
+    by: By,
+    id: OfPath,
+    body: Annotated[dict[str, Any], Body(media_type="application/merge-patch+json")],
+    if_match: IfMatch = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Change fields of a subscription (a merge patch, RFC 7396)."""
+    topic = body.get("topic")
+
+    def change(now: Subscription) -> Subscription:
+        if "topic" in body and (topic is None or isinstance(topic, str)):
+            by.check_topic(topic)
+        return service.registry.change(id, body, expected=now.revision)
+
+    return _changed(at_its_revision(service, by, id, if_match, change, needed=True), prefer)
+
+
+@call(
+    router,
+    "DELETE",
+    "/{id}",
+    Role.writer,
+    "read-only",
+    *_OF_ONE,
+    "precondition-required",
+    response_model=SubscriptionAnswer,
+    responses={204: {"description": "Removed."}},
+)
+def remove(service: The, by: By, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None) -> Response:
+    """Remove a subscription; the answer is what it was."""
+
+    def change(now: Subscription) -> Subscription:
+        return service.registry.remove(id, expected=now.revision)
+
+    return _changed(at_its_revision(service, by, id, if_match, change, needed=True), prefer)
+
+
+@call(
+    router,
+    "POST",
+    "/{id}:pause",
+    Role.writer,
+    "read-only",
+    *_OF_ONE,
+    response_model=SubscriptionAnswer,
+    responses={204: {"description": "Paused."}},
+)
+def pause(service: The, by: By, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None) -> Response:
+    """Let a subscription get no messages until it is resumed."""
+
+    def change(now: Subscription) -> Subscription:
+        return service.registry.pause(id, expected=now.revision)
+
+    return _changed(at_its_revision(service, by, id, if_match, change), prefer)
+
+
+@call(
+    router,
+    "POST",
+    "/{id}:resume",
+    Role.writer,
+    "invalid-body",
+    "unsupported-media-type",
+    "too-large",
+    "read-only",
+    *_OF_ONE,
+    response_model=ResumedAnswer,
+    responses={204: {"description": "Resumed."}},
+)
+def resume(
+    service: The,
+    by: By,
+    id: OfPath,
+    body: ResumeBody | None = None,
+    if_match: IfMatch = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Let a subscription get messages again: those to come, or also those since it was paused."""
+    start = "latest" if body is None else body.from_
+    resumed = at_its_revision(
+        service, by, id, if_match, lambda now: service.registry.resume(id, from_=start, expected=now.revision)
+    )
+    backfill = [one.to_json() for one in resumed.backfill]
+    return _changed(resumed.subscription, prefer, backfill=backfill)
+
+
+def _created(made: Subscription, prefer: str | None) -> Response:
+    headers = {"Location": f"{PATH}/{made.id}", "ETag": etag(made.revision)}
+    if is_minimal(prefer):
+        return Response(status_code=201, headers={**headers, "Preference-Applied": "return=minimal"})
+    return JsonAnswer({**made.to_json(), "effective_from": []}, 201, headers)
+
+
+def _changed(now: Subscription, prefer: str | None, **more: Any) -> Response:
+    headers = {"ETag": etag(now.revision)}
+    if is_minimal(prefer):
+        return Response(status_code=204, headers={**headers, "Preference-Applied": "return=minimal"})
+    return JsonAnswer({**now.to_json(), "effective_from": [], **more}, headers=headers)
