@@ -11,14 +11,24 @@ from contextlib import suppress
 
 import typer
 
-from selectroute.cli import index, selector
+from selectroute.cli import index, registry, selector, subscription, token
 from selectroute.cli.demo import demo
+from selectroute.cli.serve import serve
+from selectroute.cli.subscription_explain import explain
+from selectroute.cli.subscription_files import export, import_
 from selectroute.selector import InvalidSelectorError, SelectRouteError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(demo)
+app.command()(serve)
+subscription.app.command("import")(import_)
+subscription.app.command()(export)
+subscription.app.command()(explain)
 app.add_typer(selector.app, name="selector")
 app.add_typer(index.app, name="index")
+app.add_typer(subscription.app, name="subscription")
+app.add_typer(registry.app, name="registry")
+app.add_typer(token.app, name="token")
 
 FAILURE, NOT_FOUND, CONFLICT, INVALID_SELECTOR = 1, 3, 4, 5
 """Exit codes; 2 is wrong usage."""
@@ -57,11 +67,16 @@ def _discard_output() -> None:
 
 
 def _exit_code(error: SelectRouteError) -> int:
-    if isinstance(error, InvalidSelectorError):
-        return INVALID_SELECTOR
     # Loaded here because most commands need no index, and this one needs Arrow.
     from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError
+    from selectroute.registry import errors as registry_errors
 
-    if isinstance(error, SnapshotNotFoundError):
-        return NOT_FOUND
-    return CONFLICT if isinstance(error, RevisionExistsError) else FAILURE
+    while isinstance(error, registry_errors.ImportLineError | registry_errors.OperationError):
+        error = error.cause
+    codes: dict[tuple[type[SelectRouteError], ...], int] = {
+        (InvalidSelectorError,): INVALID_SELECTOR,
+        (SnapshotNotFoundError, registry_errors.NotFoundError): NOT_FOUND,
+        (RevisionExistsError, registry_errors.NameTakenError, registry_errors.IdTakenError): CONFLICT,
+        (registry_errors.StaleRevisionError, registry_errors.IdempotencyConflictError): CONFLICT,
+    }
+    return next((code for kinds, code in codes.items() if isinstance(error, kinds)), FAILURE)

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -56,17 +56,18 @@ _INVALID: Final = 422
 _PRECONDITION_REQUIRED: Final = 428
 
 _T = TypeVar("_T")
+_Changes: TypeAlias = list[Change]  # in the class, `list` is a method
 
 
 class RemoteRegistry:
     """A registry behind a service. Thread-safe; close it, or use it in a ``with``.
 
-    A request that is lost on the way is sent again, but for an import. It is done once: what registers has an
-    ``Idempotency-Key``; of the rest either the ETag holds only once, or doing it twice is doing it once. Where
-    a repeated attempt is refused, a note of the error says that the first one may have been done.
+    A request that is lost on the way is sent again, but for an import. It is done once: what registers has
+    an ``Idempotency-Key``; of the rest either the ETag holds only once, or doing it twice is doing it once.
+    Where a repeated attempt is refused, a note of the error says that the first one may have been done.
 
-    Besides what the methods of `Registry` raise, all raise `UnreachableError`, `AuthError` for a token that is
-    none or may not do this, and `RegistryError` for an answer that no service of this kind gives.
+    Besides what the methods of `Registry` raise, all raise `UnreachableError`, `AuthError` for a token that
+    is none or may not do this, and `RegistryError` for an answer that no service of this kind gives.
 
     Args:
         url: of the service, ``http(s)://host:port``.
@@ -142,13 +143,13 @@ class RemoteRegistry:
         """A page of subscriptions; see `Registry.list`."""
         asked = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
         params = {"limit": str(limit)}
-        params |= {
-            key: str(value) for key, value in (asked | {"cursor": cursor}).items() if value is not None
-        }
+        for key, value in (asked | {"cursor": cursor}).items():
+            if value is not None:
+                params[key] = str(value)
         return self._read(self._ask("GET", _ALL, params=params), _page)
 
-    def changes(self, after: int = 0, *, limit: int = 1_000, wait_seconds: float = 0) -> list[Change]:
-        """The changes behind a revision, whole revisions; see `Registry.changes`. Waits 30 seconds at most."""
+    def changes(self, after: int = 0, *, limit: int = 1_000, wait_seconds: float = 0) -> _Changes:
+        """The changes behind a revision, see `Registry.changes`. Waits 30 seconds at most."""
         wait = min(wait_seconds, MAX_WAIT_SECONDS)
         answer = self._exchange.ask(
             "GET",
@@ -205,10 +206,9 @@ class RemoteRegistry:
         answer = self._exchange.ask("PATCH", _path(id), body=dict(patch), headers=headers)
         spec = None
         if answer.status == _INVALID:  # to show its selector, the dialect is needed too
-            given = {
-                name: patch[name] for name in ("selector", "dialect") if isinstance(patch.get(name), str)
-            }
-            spec = replace(self.get(id).spec, **given)
+            spec = self.get(id).spec
+            text, dialect = patch.get("selector", spec.selector), patch.get("dialect", spec.dialect)
+            spec = replace(spec, selector=str(text), dialect=str(dialect))
         return self._one(self._checked(answer, id=id, spec=spec))
 
     def remove(self, id: str, *, expected: int | None = None) -> Subscription:
@@ -295,9 +295,7 @@ class RemoteRegistry:
             return answer
         error = refusal(answer, self.url, **about)
         if answer.repeated:
-            error.add_note(
-                "an attempt before it lost its connection; it may have been done, and be the reason"
-            )
+            error.add_note("an attempt before it lost its connection: it may have been done")
         raise error
 
     def _one(self, answer: Answer) -> Subscription:
@@ -311,7 +309,9 @@ class RemoteRegistry:
 
 
 def _path(id: str) -> str:
-    return f"{_ALL}/{quote(id, safe='')}"
+    # ``.`` and ``..`` are ids, but would be steps of the path.
+    step = quote(id, safe="") if id.strip(".") else id.replace(".", "%2E")
+    return f"{_ALL}/{step}"
 
 
 def _key(idempotency: Idempotency | None) -> dict[str, str]:

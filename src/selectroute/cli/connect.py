@@ -1,0 +1,90 @@
+"""Which registry a command speaks to, and through what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+if TYPE_CHECKING:
+    from selectroute.cli.settings import Settings
+    from selectroute.registry.registry import Registry
+    from selectroute.registry.remote import RemoteRegistry
+
+Connection: TypeAlias = "Registry | RemoteRegistry"
+
+RegistryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="URL",
+        help="A database (sqlite:///PATH, postgresql+psycopg://…) or a service (http://HOST:PORT, with the "
+        "token in SELECTROUTE_TOKEN). Or SELECTROUTE_REGISTRY, or `registry` in the configuration file.",
+        show_default=False,
+    ),
+]
+
+
+def told(registry: str | None) -> tuple[str, Settings]:
+    """The URL of the registry, and everything else that the command was told. Without a URL: wrong usage."""
+    try:
+        from selectroute.cli.settings import config_file, settings
+    except ModuleNotFoundError as error:
+        raise missing(error) from error
+    found = settings(registry=registry)
+    if found.registry is None:
+        raise typer.BadParameter(
+            f"give --registry, or set SELECTROUTE_REGISTRY, or `registry` in {config_file()[0]}",
+            param_hint="--registry",
+        )
+    return found.registry, found
+
+
+@contextmanager
+def connected(registry: str | None, *, create: bool = False) -> Iterator[Connection]:
+    """The registry. A database that is not there is made only with `create`; what is read of it is compared
+    with its digests, all of it only by `registry verify`.
+    """
+    url, found = told(registry)
+    try:
+        from selectroute.registry.registry import Registry
+        from selectroute.registry.remote import RemoteRegistry
+    except ModuleNotFoundError as error:
+        raise missing(error) from error
+    if is_service(url):
+        token = None if found.token is None else found.token.get_secret_value()
+        with RemoteRegistry(url, token, timeout_seconds=found.timeout) as remote:
+            yield remote
+    else:
+        with Registry.open(url, create=create, verify=False) as opened:
+            yield opened
+
+
+@contextmanager
+def opened_database(registry: str | None, what: str, *, create: bool = False) -> Iterator[Registry]:
+    """The registry, which must be a database: `what` is not done through a service."""
+    url, _ = told(registry)
+    if is_service(url):
+        raise typer.BadParameter(
+            f"{what} needs the database itself; {url.partition('://')[0]}:// is a service",
+            param_hint="--registry",
+        )
+    try:
+        from selectroute.registry.registry import Registry
+    except ModuleNotFoundError as error:
+        raise missing(error) from error
+    with Registry.open(url, create=create, verify=False) as opened:
+        yield opened
+
+
+def is_service(url: str) -> bool:
+    """Whether a URL is that of a service."""
+    return url.lower().startswith(("http://", "https://"))
+
+
+def missing(error: ModuleNotFoundError) -> typer.Exit:
+    """Say what is to be installed."""
+    typer.echo(f"selectroute: {error.name} is missing: pip install 'selectroute[service]'", err=True)
+    return typer.Exit(1)

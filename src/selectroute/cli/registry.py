@@ -1,0 +1,122 @@
+"""``selectroute registry publish | verify | info``: the registry as a whole."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from selectroute.cli.connect import RegistryOption, connected, opened_database, told
+from selectroute.cli.output import Output, OutputOption, progress
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.sentences import printable
+
+app = typer.Typer(
+    no_args_is_help=True, help="Publish a registry's revisions for streams; verify it; see what it holds."
+)
+
+SnapshotsOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="The folder to publish to; or SELECTROUTE_SNAPSHOTS. By default the registry's own, beside a "
+        "SQLite database.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def publish(
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on: publish each revision as soon as it is committed.")
+    ] = False,
+    snapshots: SnapshotsOption = None,
+    output: OutputOption = Output.table,
+    registry: RegistryOption = None,
+) -> None:
+    """Publish what is committed as a snapshot that streams pick up with their next batch.
+
+    selectroute registry publish --registry sqlite:///subscriptions.db
+
+    selectroute registry publish --follow --snapshots /srv/snapshots
+
+    A service publishes by itself; this is for a registry without one. One process at a time publishes to a
+    folder. With --follow, Ctrl-C or SIGTERM ends it with 0.
+    """
+    with opened_database(registry, "publish") as opened:
+        from selectroute.registry.publish import RegistryPublisher
+
+        folder = snapshots or told(registry)[1].snapshots
+        with RegistryPublisher(opened, folder) as publisher:
+            with progress("publishing"):
+                revision = publisher.catch_up()
+            count, place = len(publisher.snapshot), str(publisher.folder)
+            if output is Output.table:
+                print(f"revision {revision}: {count:,} active subscriptions in {place}", flush=True)
+            else:
+                data = {"revision": revision, "subscriptions": count, "folder": place}
+                print(json.dumps(data), flush=True)
+            if follow:
+                publisher.follow(_stopped(), failed=_report)
+
+
+@app.command()
+def verify(output: OutputOption = Output.table, registry: RegistryOption = None) -> None:
+    """Read a whole registry and compare it with its digests: the chain over the log, the tables with the log.
+
+    selectroute registry verify --registry sqlite:///subscriptions.db
+
+    The digest that is printed vouches for every change up to the revision: keep it elsewhere to be sure that
+    nobody has written another history.
+    """
+    with opened_database(registry, "verify") as opened, progress("verifying") as advance:
+        found = opened.verify(lambda done, _: advance(done))
+    if output is Output.table:
+        counts = f"{found.changes:,} changes, {found.subscriptions:,} subscriptions"
+        print(f"revision {found.revision}: {counts}, sound\ndigest {found.digest}")
+    else:
+        data = {"revision": found.revision, "changes": found.changes, "subscriptions": found.subscriptions}
+        print(json.dumps({**data, "digest": found.digest}))
+
+
+@app.command()
+def info(output: OutputOption = Output.table, registry: RegistryOption = None) -> None:
+    """Show the newest revision; of a database also how many subscriptions it has, and where it is published.
+
+    selectroute registry info --registry http://127.0.0.1:8080
+    """
+    with connected(registry) as connection:
+        from selectroute.registry.errors import PublishError
+        from selectroute.registry.remote import RemoteRegistry
+
+        data: dict[str, str | int | None] = {"revision": connection.revision}
+        if not isinstance(connection, RemoteRegistry):
+            try:
+                folder = str(connection.snapshots_folder)
+            except PublishError:
+                folder = None
+            data |= {"subscriptions": len(connection), "id": connection.id, "snapshots": folder}
+    if output is not Output.table:
+        print(json.dumps(data))
+        return
+    for name, value in data.items():
+        shown = f"{value:,}" if name == "subscriptions" else "none set" if value is None else value
+        print(f"{name:<14}{printable(str(shown), 2_000)}")
+
+
+def _stopped() -> threading.Event:
+    """An event that Ctrl-C and SIGTERM set."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _report(error: SelectRouteError) -> None:
+    print(f"selectroute: {error}; trying again", file=sys.stderr, flush=True)

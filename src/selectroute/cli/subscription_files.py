@@ -1,0 +1,81 @@
+"""``selectroute subscription import | export``: all subscriptions as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from selectroute.cli.connect import RegistryOption, connected
+from selectroute.cli.inputs import opened
+from selectroute.cli.output import Advance, Output, OutputOption, progress
+
+
+class Mode(Enum):
+    """What becomes of an id that is there already."""
+
+    add = "add"
+    replace = "replace"
+
+
+def import_(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUBS.jsonl", help="Subscriptions, one JSON object a line; - reads standard input."
+        ),
+    ],
+    mode: Annotated[
+        Mode, typer.Option(help="add: an id that is there is refused; replace: it is replaced.")
+    ] = Mode.add,
+    output: OutputOption = Output.table,
+    registry: RegistryOption = None,
+) -> None:
+    """Register many subscriptions as one revision: all of them, or none.
+
+    selectroute subscription import subscriptions.jsonl
+
+    selectroute subscription export --registry sqlite:///old.db | selectroute subscription import -
+
+    A line is {"topic": "cars/+", "selector": "JMSType = 'car'"}, perhaps with "id", "name", "dialect",
+    "labels", "destination" and "status". The error for one that cannot be names the line; exit code 5 for a
+    selector.
+    """
+    with (
+        connected(registry, create=True) as connection,
+        opened(file) as lines,
+        progress("importing") as advance,
+    ):
+        done = connection.import_(lines, mode=mode.value, progress=lambda rows, _: advance(rows))
+    if output is Output.table:
+        print(f"revision {done.revision}: {done.rows:,} subscriptions")
+    else:
+        print(json.dumps({"rows": done.rows, "revision": done.revision}))
+
+
+def export(
+    revision: Annotated[
+        int | None,
+        typer.Option(min=0, max=2**63 - 1, help="As they were at a revision.", show_default="as they are"),
+    ] = None,
+    registry: RegistryOption = None,
+) -> None:
+    """Print all subscriptions of one revision, one JSON object a line.
+
+    selectroute subscription export > subscriptions.jsonl
+
+    selectroute subscription export --revision 17 | grep '"cars/+"'
+    """
+    with connected(registry) as connection, progress("exporting") as advance:
+        for line in _counted(connection.export(revision=revision), advance):
+            print(line)
+
+
+def _counted(lines: Iterable[str], advance: Advance) -> Iterator[str]:
+    for count, line in enumerate(lines, start=1):
+        yield line
+        if not count % 1_000:
+            advance(count)

@@ -1,0 +1,102 @@
+"""What the commands of `subscription` are given: options that several have, and how they are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from selectroute.cli.connect import Connection
+from selectroute.cli.inputs import MAX_LINE, opened
+
+if TYPE_CHECKING:
+    from selectroute.registry.model import Destination
+
+IdArgument = Annotated[
+    str | None, typer.Argument(metavar="ID", help="The subscription's id.", show_default=False)
+]
+ByNameOption = Annotated[
+    str | None, typer.Option("--by-name", metavar="NAME", help="The one of this name.", show_default=False)
+]
+SELECTOR_HELP: Final = (
+    "What a message must satisfy; - reads it from standard input. After -- if it begins with a dash."
+)
+TopicOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILTER", help="Topics such as a/+/c or a/#.", show_default="every topic"),
+]
+DialectOption = Annotated[
+    str | None, typer.Option(help="The selector's dialect; see `selector dialects`.", show_default="jms")
+]
+ExtendedOption = Annotated[
+    bool, typer.Option("--extended", help="Leave the selector to an extended selection provider (ibm-mq).")
+]
+NameOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A unique name of your own.", show_default="the id")
+]
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="KEY=VALUE", help="A label; once for each.", show_default=False),
+]
+DestinationOption = Annotated[
+    str | None,
+    typer.Option(metavar="KIND", help="none, or files:NAME for files of its own.", show_default="none"),
+]
+IfRevisionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--if-revision",
+        metavar="N",
+        min=0,
+        max=2**63 - 1,
+        help="Only if its revision is still N: otherwise nothing is changed, and the exit code is 4.",
+        show_default=False,
+    ),
+]
+WaitOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="Wait until a batch has used the change, so long at most; exit code 1 if none has.",
+        show_default=False,
+    ),
+]
+
+
+def chosen(connection: Connection, id: str | None, by_name: str | None) -> str:
+    """The id that was given, or that of the name. Neither or both: wrong usage."""
+    if (id is None) == (by_name is None):
+        raise typer.BadParameter("give an id, or --by-name", param_hint="ID")
+    return id if id is not None else connection.get_by_name(by_name or "").id
+
+
+def selector_text(selector: str) -> str:
+    """The selector; for ``-`` what is on standard input, without the end of its last line."""
+    if selector != "-":
+        return selector
+    with opened("-") as lines:
+        text = ""
+        for line in lines:
+            text += line
+            if len(text) > MAX_LINE:
+                raise typer.BadParameter(f"the selector has more than {MAX_LINE:,} characters")
+    return text.rstrip("\r\n")
+
+
+def labels_of(given: list[str] | None) -> dict[str, str]:
+    """The labels of KEY=VALUE."""
+    pairs = [one.partition("=") for one in given or ()]
+    if not all(key and sign for key, sign, _ in pairs):
+        raise typer.BadParameter("a label is KEY=VALUE", param_hint="--label")
+    return {key: text for key, _, text in pairs}
+
+
+def destination_of(given: str | None) -> Destination:
+    """The destination of none or files:NAME; what is none, the registry refuses."""
+    from selectroute.registry.model import Destination
+
+    if given is None:
+        return Destination()
+    kind, sign, name = given.partition(":")
+    return Destination.from_json({"kind": kind, "name": name if sign else None})

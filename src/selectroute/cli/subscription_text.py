@@ -1,0 +1,61 @@
+"""How a subscription is printed: as a paragraph, as a line among others, as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from selectroute.selector.sentences import printable
+
+if TYPE_CHECKING:
+    from selectroute.registry.changes import EffectiveFrom
+    from selectroute.registry.model import Subscription
+
+_SHOWN: Final = 2_000
+"""Characters of a selector that a table shows; -o json has all of it."""
+
+ROW: Final = "{:<26}  {:<6}  {:>8}  {:<24}  {}"
+"""A line of a list: id, status, revision, topic filter, selector."""
+
+
+def as_data(one: Subscription, batches: Iterable[EffectiveFrom] | None) -> dict[str, Any]:
+    """The fields of a subscription, and from which batches on it holds if that was asked for."""
+    data = one.to_json()
+    if batches is not None:
+        data["effective_from"] = [batch.to_json() for batch in batches]
+    return data
+
+
+def paragraph(one: Subscription, batches: Iterable[EffectiveFrom] | None, past: bool = False) -> str:
+    """Everything about a subscription, a line each."""
+    state = "removed" if past else f"{one.status.value}, revision {one.revision}"
+    named = "" if one.name == one.id else f" ({printable(one.name)})"
+    place = one.destination.kind + (f":{one.destination.name}" if one.destination.name else "")
+    lines = [
+        f"{one.id}{named}: {state}",
+        f"  topic         {'every topic' if one.topic is None else printable(one.topic, _SHOWN)}",
+        f"  selector      {printable(one.selector, _SHOWN) or 'every message'}",
+        f"  dialect       {one.dialect}{', EXTENDED' if one.seltype == 'EXTENDED' else ''}",
+        f"  destination   {place}",
+    ]
+    lines += [f"  label         {printable(name)}={printable(text)}" for name, text in one.labels.items()]
+    lines += [
+        f"  created       {one.created:%Y-%m-%d %H:%M:%S} UTC",
+        f"  modified      {one.modified:%Y-%m-%d %H:%M:%S} UTC",
+    ]
+    if batches is not None:
+        found = [f"batch {batch.batch} of query {printable(batch.query)}" for batch in batches]
+        lines += [f"  effective from {place}" for place in found] or ["  effective from no batch yet"]
+    return "\n".join(lines)
+
+
+def row(one: Subscription) -> str:
+    """A subscription on a line; its selector comes last, however long it is."""
+    topic = "" if one.topic is None else printable(one.topic, _SHOWN)
+    return ROW.format(one.id, one.status.value, one.revision, topic, printable(one.selector, _SHOWN)).rstrip()
+
+
+def as_line(one: Subscription) -> str:
+    """A subscription as JSON on a line."""
+    return json.dumps(one.to_json())
