@@ -1,0 +1,422 @@
+"""The contract of a registry: what both databases must do, call by call."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import selectroute as sr
+from selectroute.registry.changes import Idempotency, Operation
+from selectroute.registry.errors import (
+    IdempotencyConflictError,
+    IdTakenError,
+    InvalidSpecError,
+    NameTakenError,
+    NotFoundError,
+    OperationError,
+    StaleRevisionError,
+)
+from selectroute.registry.model import Destination, Status, SubscriptionSpec
+from selectroute.registry.registry import Registry
+from selectroute.store.errors import InvalidUrlError
+from selectroute.topics.filter import InvalidTopicFilterError
+
+CAR = SubscriptionSpec("JMSType = 'car' AND weight > 2500", topic="cars/+")
+
+
+# ---- one subscription
+
+
+def test_what_is_registered_is_got_back_whole(registry):
+    spec = SubscriptionSpec(
+        selector="name = 'Ærø 🚗'' \x01'",
+        topic="cars/ü/#",
+        dialect="ibm-mq",
+        name="my cars",
+        destination=Destination("files", "cars-1"),
+        labels={"team": "a/b~c", "ö": ""},
+    )
+    made = registry.register(spec)
+    assert registry.get(made.id) == made == registry.get_by_name("my cars")
+    assert (made.revision, made.status, made.seltype) == (1, Status.ACTIVE, "STANDARD")
+    assert (made.selector, made.topic, made.dialect) == (spec.selector, spec.topic, spec.dialect)
+    assert (made.destination, made.labels) == (spec.destination, spec.labels)
+    assert made.created == made.modified
+    assert abs(made.created - datetime.now(UTC)) < timedelta(minutes=5)
+
+
+def test_a_registry_is_the_same_after_it_was_opened_again(url):
+    with Registry.open(url) as registry:
+        made = registry.register(CAR, id="car")
+        registry.pause("car")
+        before = (registry.get("car"), registry.revision, registry.id, registry.changes())
+    with Registry.open(url, create=False) as registry:
+        assert (registry.get("car"), registry.revision, registry.id, registry.changes()) == before
+        assert registry.get("car").created == made.created
+
+
+def test_a_subscription_without_a_name_has_its_id_for_one(registry):
+    made = registry.register(CAR)
+    assert made.name == made.id
+    assert registry.get_by_name(made.id) == made
+
+
+def test_ids_are_in_the_order_of_their_milliseconds(registry, monkeypatch):
+    ids = []
+    for millisecond in (5, 6, 1_000, 1_800_000_000_000):
+        monkeypatch.setattr("time.time_ns", lambda now=millisecond: now * 1_000_000)
+        ids.append(registry.register(SubscriptionSpec()).id)
+    assert ids == sorted(ids)
+    assert len({len(one) for one in ids}) == 1
+
+
+def test_an_id_that_is_taken_is_refused(registry):
+    registry.register(CAR, id="car")
+    with pytest.raises(IdTakenError, match="'car'"):
+        registry.register(CAR, id="car")
+    assert registry.revision == 1
+
+
+@pytest.mark.parametrize("id", ["", "a b", "a/b", "ä", "x" * 129, "a\n"])
+def test_an_id_of_other_characters_is_refused(registry, id):
+    with pytest.raises(InvalidSpecError) as caught:
+        registry.register(CAR, id=id)
+    assert caught.value.pointer == "/id"
+
+
+def test_a_name_is_one_subscriptions(registry):
+    registry.register(SubscriptionSpec(name="cars"), id="a")
+    registry.register(SubscriptionSpec(), id="b")
+    with pytest.raises(NameTakenError, match="'cars'"):
+        registry.register(SubscriptionSpec(name="cars"))
+    with pytest.raises(NameTakenError, match="'b'"):
+        registry.register(SubscriptionSpec(name="b"))
+    with pytest.raises(NameTakenError):
+        registry.change("b", {"name": "cars"})
+    registry.remove("a")
+    assert registry.change("b", {"name": "cars"}).name == "cars"
+
+
+def test_replacing_gives_another_specification_and_keeps_the_rest(registry):
+    old = registry.register(CAR, id="car")
+    registry.pause("car")
+    new = registry.replace("car", SubscriptionSpec("color = 'blue'", labels={"a": "1"}))
+    assert (new.selector, new.topic, new.labels) == ("color = 'blue'", None, {"a": "1"})
+    assert (new.status, new.created, new.revision) == (Status.PAUSED, old.created, 3)
+    assert registry.get("car") == new
+
+
+def test_a_change_that_expects_another_revision_is_refused(registry):
+    registry.register(CAR, id="car")
+    registry.replace("car", CAR, expected=1)
+    calls = [
+        lambda: registry.replace("car", CAR, expected=1),
+        lambda: registry.change("car", {"selector": ""}, expected=1),
+        lambda: registry.remove("car", expected=1),
+        lambda: registry.pause("car", expected=1),
+        lambda: registry.resume("car", expected=1),
+    ]
+    for call in calls:
+        with pytest.raises(StaleRevisionError, match="is at revision 2, not 1") as caught:
+            call()
+        assert (caught.value.expected, caught.value.found) == (1, 2)
+    assert registry.revision == 2
+
+
+def test_a_patch_changes_the_fields_that_it_names(registry):
+    registry.register(SubscriptionSpec("a = 1", topic="x", name="n", labels={"p": "1", "q": "2"}), id="s")
+    changed = registry.change("s", {"topic": None, "labels": {"p": None, "r": "3"}, "selector": ""})
+    assert (changed.topic, changed.selector, changed.seltype) == (None, "", "NONE")
+    assert changed.labels == {"q": "2", "r": "3"}
+    assert registry.change("s", {"name": None}).name == "s"
+    assert registry.change("s", {"labels": None}).labels == {}
+
+
+@pytest.mark.parametrize(
+    ("patch", "pointer"),
+    [
+        ({"id": "other"}, "/id"),
+        ({"status": "paused"}, "/status"),
+        ({"color": 1}, "/color"),
+        ({"selector": 1}, "/selector"),
+        ({"labels": {"a": 1}}, "/labels/a"),
+        ({"destination": {"kind": "kafka"}}, "/destination/kind"),
+    ],
+)
+def test_a_patch_of_what_cannot_be_names_the_field(registry, patch, pointer):
+    registry.register(CAR, id="car")
+    with pytest.raises(InvalidSpecError) as caught:
+        registry.change("car", patch)
+    assert caught.value.pointer == pointer
+    assert registry.revision == 1
+
+
+def test_what_is_got_can_be_put_back_as_a_patch(registry):
+    one = registry.register(CAR, id="car")
+    again = registry.change("car", one.to_json())
+    assert again.spec == one.spec
+
+
+def test_a_removed_subscription_is_gone_and_its_id_is_free(registry):
+    old = registry.register(CAR, id="car")
+    assert registry.remove("car") == old
+    for call in (
+        lambda: registry.get("car"),
+        lambda: registry.get_by_name("car"),
+        lambda: registry.remove("car"),
+        lambda: registry.replace("car", CAR),
+        lambda: registry.change("car", {}),
+        lambda: registry.pause("car"),
+        lambda: registry.resume("car"),
+    ):
+        with pytest.raises(NotFoundError):
+            call()
+    assert len(registry) == 0
+    assert registry.register(CAR, id="car").revision == 3
+
+
+def test_pausing_twice_and_resuming_twice_change_nothing(registry):
+    registry.register(CAR, id="car")
+    paused = registry.pause("car")
+    assert paused.status is Status.PAUSED
+    assert registry.pause("car") == paused
+    resumed = registry.resume("car").subscription
+    assert resumed.status is Status.ACTIVE
+    assert registry.resume("car").subscription == resumed
+    assert registry.revision == 3
+
+
+def test_resuming_says_since_when_it_was_paused_and_who_can_read_again(registry):
+    registry.register(CAR, id="car")
+    registry.note_query("files", source="/in", can_replay=True)
+    registry.note_query("socket", source="tcp", can_replay=False, reason="a socket is read once")
+    paused = registry.pause("car")
+    registry.replace("car", SubscriptionSpec("a = 1"))
+    resumed = registry.resume("car", from_="last-processed")
+    assert [(b.query, b.can_replay, b.reason) for b in resumed.backfill] == [
+        ("files", True, None),
+        ("socket", False, "a socket is read once"),
+    ]
+    change = registry.changes()[-1]
+    assert (change.op, change.resume_from, change.paused_at) == ("resume", "last-processed", paused.revision)
+    registry.pause("car")
+    assert registry.resume("car").backfill == []
+    with pytest.raises(InvalidSpecError):
+        registry.resume("car", from_="yesterday")
+
+
+def test_nothing_of_what_is_refused_is_stored(registry):
+    bad = [
+        (SubscriptionSpec("a ="), sr.InvalidSelectorError),
+        (SubscriptionSpec("a = 1", topic="a/b+"), InvalidTopicFilterError),
+        (SubscriptionSpec("a = 1", dialect="sql"), InvalidSpecError),
+        (SubscriptionSpec(destination=Destination("files", "../x")), InvalidSpecError),
+    ]
+    for spec, error in bad:
+        with pytest.raises(error):
+            registry.register(spec)
+    registry.register(CAR, id="car")
+    for spec, error in bad:
+        with pytest.raises(error):
+            registry.replace("car", spec)
+    assert (registry.revision, len(registry), len(registry.changes())) == (1, 1, 1)
+    registry.verify()
+
+
+def test_a_selector_within_the_registrys_own_limits_is_registered(url):
+    long = " OR ".join(f"a{i} = {i}" for i in range(2_000))
+    with Registry.open(url) as registry, pytest.raises(sr.InvalidSelectorError) as caught:
+        registry.register(SubscriptionSpec(long))
+    assert caught.value.kind == "too-long"
+    with Registry.open(url, limits=sr.Limits(length=100_000)) as registry:
+        assert registry.register(SubscriptionSpec(long)).selector == long
+    with Registry.open(url, limits=sr.Limits(length=5)) as registry:
+        with pytest.raises(sr.InvalidSelectorError):
+            registry.register(SubscriptionSpec("abc = 1"))
+        assert registry.list().items[0].selector == long  # what was accepted stays
+
+
+@pytest.mark.parametrize("text", ["'; DROP TABLE change; --", "a\\' OR 1=1", "%_", "\x1b[31m"])
+def test_text_with_a_meaning_to_databases_has_none(registry, text):
+    literal = text.replace("'", "''")
+    made = registry.register(SubscriptionSpec(f"a = '{literal}'", topic=text.replace("+", "")), id="a")
+    assert registry.get("a") == made
+    assert registry.list(topic=made.topic).items == [made]
+    with pytest.raises(NotFoundError):
+        registry.get(text)
+    with pytest.raises(NotFoundError):
+        registry.get_by_name(text)
+    registry.verify()
+
+
+# ---- several at once
+
+
+def test_several_changes_share_one_revision(registry):
+    registry.register(CAR, id="a")
+    registry.register(CAR, id="b")
+    applied = registry.apply(
+        [
+            Operation("add", "c", SubscriptionSpec("x = 1")),
+            Operation("replace", "a", SubscriptionSpec("y = 1"), expected=1),
+            Operation("remove", "b"),
+            Operation("pause", "c"),
+            Operation("resume", "c", resume_from="last-processed"),
+            Operation("add", None, SubscriptionSpec("z = 1")),
+        ]
+    )
+    assert applied.revision == registry.revision == 3
+    assert [one.revision for one in applied.subscriptions] == [3, 3, 2, 3, 3, 3]
+    assert [change.op for change in registry.changes(2)] == [
+        "add", "replace", "remove", "pause", "resume", "add"
+    ]  # fmt: skip
+    assert len(registry) == 3
+    registry.verify()
+
+
+def test_one_operation_that_cannot_be_undoes_the_others(registry):
+    registry.register(CAR, id="a")
+    cases = [
+        (Operation("add", "a", CAR), IdTakenError),
+        (Operation("remove", "zz"), NotFoundError),
+        (Operation("replace", "a", CAR, expected=7), StaleRevisionError),
+        (Operation("add", None, None), InvalidSpecError),
+        (Operation("remove", None), InvalidSpecError),
+        (Operation("add", None, SubscriptionSpec("a =")), sr.InvalidSelectorError),
+    ]
+    for operation, cause in cases:
+        with pytest.raises(OperationError) as caught:
+            registry.apply([Operation("add", "new", CAR), operation])
+        assert caught.value.index == 1 and isinstance(caught.value.cause, cause)
+    assert (registry.revision, len(registry)) == (1, 1)
+    registry.verify()
+
+
+def test_no_operations_make_no_revision(registry):
+    assert registry.apply([]).revision == 0
+    assert registry.changes() == []
+
+
+# ---- requests that come again
+
+
+def test_the_same_request_again_gives_the_same_answer_and_changes_nothing(url):
+    asked = Idempotency("me", "key-1", "digest-1")
+    with Registry.open(url) as registry:
+        made = registry.register(CAR, idempotency=asked)
+        registry.replace(made.id, SubscriptionSpec("a = 1"))
+    with Registry.open(url) as registry:
+        assert registry.register(CAR, idempotency=asked) == made
+        assert len(registry) == 1
+        assert registry.register(CAR, idempotency=Idempotency("you", "key-1", "digest-1")) != made
+        registry.verify()
+
+
+def test_a_key_with_another_request_is_refused(registry):
+    registry.register(CAR, idempotency=Idempotency("me", "k", "one"))
+    with pytest.raises(IdempotencyConflictError):
+        registry.register(CAR, idempotency=Idempotency("me", "k", "two"))
+    assert len(registry) == 1
+
+
+def test_a_request_that_failed_may_come_again_with_its_key(registry):
+    asked = Idempotency("me", "k", "one")
+    with pytest.raises(sr.InvalidSelectorError):
+        registry.register(SubscriptionSpec("a ="), idempotency=asked)
+    assert registry.register(CAR, idempotency=asked).revision == 1
+
+
+def test_several_changes_with_a_key_are_made_once(registry):
+    asked = Idempotency("me", "k", "one")
+    applied = registry.apply([Operation("add", None, CAR)] * 2, idempotency=asked)
+    assert registry.apply([Operation("add", None, CAR)] * 2, idempotency=asked) == applied
+    assert len(registry) == 2
+
+
+def test_a_key_is_forgotten_after_a_day(registry, monkeypatch):
+    asked = Idempotency("me", "k", "one")
+    first = registry.register(CAR, idempotency=asked)
+    monkeypatch.setattr("selectroute.registry.requests.KEPT", timedelta(0))
+    assert registry.register(CAR, idempotency=asked).id != first.id
+
+
+# ---- many at a time
+
+
+def test_writers_that_expect_the_revision_they_read_lose_no_update(url):
+    with Registry.open(url) as one, Registry.open(url, verify=False) as other:
+        one.register(SubscriptionSpec(labels={"n": "0"}), id="s")
+        stale = []
+
+        def add(number: int) -> None:
+            registry = (one, other)[number % 2]
+            for _ in range(10):
+                while True:
+                    now = registry.get("s")
+                    try:
+                        count = int(now.labels["n"]) + 1
+                        registry.change("s", {"labels": {"n": str(count)}}, expected=now.revision)
+                        break
+                    except StaleRevisionError:
+                        stale.append(number)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(add, range(4)))
+        assert one.get("s").labels == {"n": "40"}
+        assert one.revision == 41
+        one.verify()
+
+
+def test_readers_never_see_half_of_a_revision(registry):
+    registry.apply([Operation("add", f"s{i}", SubscriptionSpec(labels={"n": "0"})) for i in range(5)])
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            spec = SubscriptionSpec(labels={"n": str(number)})
+            registry.apply([Operation("replace", f"s{i}", spec) for i in range(5)])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(50):
+            seen = {one.labels["n"] for one in registry.list().items}
+            assert len(seen) == 1
+    finally:
+        stop.set()
+        writer.join()
+    numbers = [change.revision for change in registry.changes(limit=7)]
+    assert len(numbers) == 5  # a page is whole revisions
+
+
+# ---- opening
+
+
+@pytest.mark.parametrize(
+    "url", ["", "nonsense", "mysql://a/b", "sqlite://", "sqlite:///:memory:", "oracle://x"]
+)
+def test_a_url_of_no_registry_is_refused(url):
+    with pytest.raises(InvalidUrlError):
+        Registry.open(url)
+
+
+def test_a_registry_that_is_none_is_not_made_unasked(tmp_path, postgres):
+    with pytest.raises(InvalidUrlError, match="there is no database"):
+        Registry.open(f"sqlite:///{tmp_path}/x.db", create=False)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InvalidUrlError, match="holds no registry"):
+        Registry.open(postgres(), create=False)
+
+
+def test_many_that_open_a_new_registry_at_once_open_the_same(url):
+    def opened(_: int) -> str:
+        with Registry.open(url) as registry:
+            return registry.id
+
+    with ThreadPoolExecutor(6) as pool:
+        assert len(set(pool.map(opened, range(6)))) == 1
