@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from selectroute.service.problems import Fault
 
+_CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+def _printable(text: str) -> str:
+    if _CONTROL.search(text):
+        raise ValueError("it has a control character")
+    return text
+
+
+Line = Annotated[StrictStr, Field(max_length=2_000), AfterValidator(_printable)]
 Dialect = Literal["jms", "ibm-jms", "ibm-mq", "mqe"]
 Revision = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 Id = Annotated[StrictStr, Field(pattern="^[A-Za-z0-9._-]{1,128}$")]
@@ -94,9 +105,9 @@ class ExplainBody(Strict):
 class QueryBody(Strict):
     """A query that reads the registry."""
 
-    source: Annotated[StrictStr, Field(max_length=2_000)]
+    source: Line
     can_replay: StrictBool
-    reason: Annotated[StrictStr, Field(max_length=2_000)] | None = None
+    reason: Line | None = None
 
 
 class BatchNumberBody(Strict):

@@ -22,7 +22,7 @@ from selectroute.service.logs import log
 AGAIN_SECONDS: Final = 2.0
 """After a failure the thread begins anew so much later."""
 
-WATCH_SECONDS: Final = 1.0
+WATCH_SECONDS: Final = 0.2
 """How long a look at the log waits for a change, and how long stopping may take."""
 
 

@@ -1,0 +1,253 @@
+"""One subscription at a time over HTTP."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.service.conftest import problem
+
+PATH = "/v1/subscriptions"
+
+
+def test_a_registration_is_answered_with_its_place_and_etag(client):
+    body = {"selector": "weight > 2500", "topic": "cars/+", "name": "heavy", "labels": {"team": "a"}}
+    answer = client.post(PATH, json=body)
+    made = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"{PATH}/{made['id']}"
+    assert answer.headers["etag"] == f'"{made["revision"]}"'
+    assert {name: made[name] for name in body} == body
+    assert made["dialect"] == "jms"
+    assert made["seltype"] == "STANDARD"
+    assert made["destination"] == {"kind": "none"}
+    assert made["status"] == "active"
+    assert made["effective_from"] == []
+    assert made["created"].endswith("Z")
+    assert client.get(answer.headers["location"]).json() == made
+
+
+def test_an_invalid_selector_says_where_and_what_was_expected(client, registry):
+    found = problem(client.post(PATH, json={"selector": "color = \n 'red"}), 422, "invalid-selector")
+    (fault,) = found["errors"]
+    assert fault == {
+        "pointer": "/selector", "reason": "string literal is never closed", "kind": "unterminated-string",
+        "offset": 10, "length": 4, "line": 2, "column": 2, "expected": [],
+        "hint": "write '' for a quote inside a string", "suggestion": "color = \n 'red'", "mqrc": 2551,
+    }  # fmt: skip
+    assert len(registry) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "pointer"),
+    [
+        ({"topic": "a+"}, "invalid-topic-filter", "/topic"),
+        ({"topic": ""}, "invalid-topic-filter", "/topic"),
+        ({"name": ""}, "invalid-subscription", "/name"),
+        ({"name": "a\nb"}, "invalid-subscription", "/name"),
+        ({"labels": {"": "a"}}, "invalid-subscription", "/labels/"),
+        ({"labels": {"a/b~": "x" * 300}}, "invalid-subscription", "/labels/a~1b~0"),
+        ({"labels": {"a": 1}}, "invalid-body", "/labels/a"),
+        ({"destination": {"kind": "kafka"}}, "invalid-body", "/destination/kind"),
+        ({"destination": {"kind": "files", "name": "../x"}}, "invalid-subscription", "/destination/name"),
+        ({"destination": {"kind": "files"}}, "invalid-subscription", "/destination/name"),
+        ({"destination": {"kind": "none", "path": "/etc"}}, "invalid-body", "/destination/path"),
+        ({"dialect": "sql"}, "invalid-body", "/dialect"),
+        ({"seltype": "EXTENDED"}, "invalid-subscription", "/seltype"),
+        ({"seltype": "NONE", "selector": "a = 1"}, "invalid-subscription", "/seltype"),
+        ({"selector": 1}, "invalid-body", "/selector"),
+        ({"selektor": "a = 1"}, "invalid-body", "/selektor"),
+        ({"id": "mine"}, "invalid-body", "/id"),
+        ({"selector": "a = '\ud800'"}, "invalid-selector", "/selector"),
+        ({"name": "\ud800"}, "invalid-subscription", "/name"),
+        ({"labels": {"\ud800": "a"}}, "invalid-subscription", "/labels/\ud800"),
+        ({"topic": "a/\ud800"}, "invalid-topic-filter", "/topic"),
+    ],
+)
+def test_a_field_that_cannot_be_is_named_and_nothing_is_stored(client, registry, body, kind, pointer):
+    answer = client.post(PATH, content=json.dumps(body), headers={"Content-Type": "application/json"})
+    found = problem(answer, 422, kind)
+    assert found["errors"][0]["pointer"] == pointer
+    assert found["errors"][0]["reason"]
+    assert registry.revision == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("a = '" + "x" * 10_240 + "'", "too-long"),
+        ("(" * 256 + "a = 1" + ")" * 256, "too-deep"),
+        ("NOT " * 256 + "a = 1", "too-deep"),
+    ],
+)
+def test_a_selector_beyond_the_limits_is_refused(client, text, kind):
+    found = problem(client.post(PATH, json={"selector": text}), 422, "invalid-selector")
+    assert found["errors"][0]["kind"] == kind
+    assert client.post(PATH, json={"selector": "(" * 255 + "a = 1" + ")" * 255}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "kind"),
+    [
+        (b"{", {"Content-Type": "application/json"}, 400, "invalid-request"),
+        (b"\xff", {"Content-Type": "application/json"}, 400, "invalid-request"),
+        (b'{"name": NaN}', {"Content-Type": "application/json"}, 400, "invalid-request"),
+        (b'{"name": "a", "name": "b"}', {"Content-Type": "application/json"}, 400, "invalid-request"),
+        (b"[" * 200_000, {"Content-Type": "application/json"}, 400, "invalid-request"),
+        (b'{"name": ' + b"1" * 5_000 + b"}", {"Content-Type": "application/json"}, 400, "invalid-request"),
+        (b"[]", {"Content-Type": "application/json"}, 422, "invalid-body"),
+        (b"null", {"Content-Type": "application/json"}, 422, "invalid-body"),
+        (b"", {"Content-Type": "application/json"}, 422, "invalid-body"),
+        (b"{}", {"Content-Type": "text/plain"}, 415, "unsupported-media-type"),
+        (b"{}", {}, 415, "unsupported-media-type"),
+    ],
+)
+def test_a_body_that_is_none_is_refused(client, body, headers, status, kind):
+    problem(client.post(PATH, content=body, headers=headers), status, kind)
+
+
+def test_a_name_is_unique(client, add):
+    add(name="one")
+    problem(client.post(PATH, json={"name": "one"}), 409, "name-taken")
+
+
+def test_an_idempotency_key_gives_one_subscription(client, registry):
+    first, again = (
+        client.post(PATH, json={"selector": "a = 1"}, headers={"Idempotency-Key": "k-1"}) for _ in range(2)
+    )
+    assert first.status_code == again.status_code == 201
+    assert first.json() == again.json()
+    assert first.headers["location"] == again.headers["location"]
+    assert len(registry) == 1
+    other = client.post(PATH, json={"selector": "a = 2"}, headers={"Idempotency-Key": "k-1"})
+    problem(other, 422, "idempotency-conflict")
+    problem(client.post(PATH, json={}, headers={"Idempotency-Key": ""}), 400, "invalid-request")
+    assert len(registry) == 1
+
+
+def test_what_is_known_already_is_not_sent_again(client, add):
+    made = add()
+    path = f"{PATH}/{made['id']}"
+    etag = client.get(path).headers["etag"]
+    known = client.get(path, headers={"If-None-Match": f'"x", W/{etag}'})
+    assert known.status_code == 304
+    assert known.content == b""
+    assert known.headers["etag"] == etag
+    assert client.get(path, headers={"If-None-Match": '"999"'}).status_code == 200
+    problem(client.get(f"{PATH}/nobody"), 404, "subscription-not-found")
+    problem(client.get(f"{PATH}/no body"), 404, "subscription-not-found")
+
+
+def test_the_first_batch_of_each_query_is_shown_once_it_is_known(client, add):
+    made = add()
+    assert client.post("/v1/queries/q1", json={"source": "files", "can_replay": True}).status_code == 204
+    batch = {"batch": 7, "revision": made["revision"]}
+    assert client.post("/v1/queries/q1/batches", json=batch).status_code == 204
+    found = client.get(f"{PATH}/{made['id']}").json()
+    assert found["effective_from"] == [{"query": "q1", "batch": 7}]
+
+
+class TestPut:
+    def test_an_id_of_the_callers_choice_is_registered_and_replaced_at_its_revision(self, client):
+        made = client.put(f"{PATH}/mine", json={"selector": "a = 1"})
+        assert made.status_code == 201
+        problem(client.put(f"{PATH}/mine", json={}), 428, "precondition-required")
+        etag = made.headers["etag"]
+        done = client.put(f"{PATH}/mine", json={"selector": "a = 2"}, headers={"If-Match": etag})
+        assert done.status_code == 200
+        assert done.json()["selector"] == "a = 2"
+        assert done.headers["etag"] != etag
+        stale = client.put(f"{PATH}/mine", json={}, headers={"If-Match": etag})
+        found = problem(stale, 412, "stale-revision")
+        assert (found["expected"], found["found"]) == (made.json()["revision"], done.json()["revision"])
+        assert client.get(f"{PATH}/mine").json()["selector"] == "a = 2"
+
+    def test_what_was_read_can_be_sent_back(self, client, add):
+        made = add("a = 1", name="n")
+        answer = client.put(
+            f"{PATH}/{made['id']}", json={**made, "selector": "a = 2"}, headers={"If-Match": "*"}
+        )
+        assert answer.status_code == 200
+        assert answer.json()["selector"] == "a = 2"
+        found = problem(client.put(f"{PATH}/other", json=made), 422, "invalid-subscription")
+        assert found["errors"][0]["pointer"] == "/id"
+
+    def test_preconditions_of_one_that_is_not_there(self, client, add):
+        problem(client.put(f"{PATH}/no", json={}, headers={"If-Match": '"1"'}), 404, "subscription-not-found")
+        assert client.put(f"{PATH}/new", json={}, headers={"If-None-Match": "*"}).status_code == 201
+        again = client.put(f"{PATH}/new", json={}, headers={"If-None-Match": "*", "If-Match": "*"})
+        problem(again, 412, "stale-revision")
+        problem(client.put(f"{PATH}/new", json={}, headers={"If-Match": "1"}), 400, "invalid-request")
+        problem(client.put(f"{PATH}/new", json={}, headers={"If-Match": 'W/"2"'}), 412, "stale-revision")
+        problem(client.put(f"{PATH}/a:b", json={}), 404, "subscription-not-found")
+
+
+class TestPatch:
+    def test_a_merge_patch_changes_what_it_names(self, client, add):
+        made = add("a = 1", name="n", topic="x/#", labels={"a": "1", "b": "2"})
+        patch = {"selector": "a = 2", "topic": None, "labels": {"a": None, "c": "3"}}
+        headers = {"If-Match": f'"{made["revision"]}"', "Content-Type": "application/merge-patch+json"}
+        done = client.patch(f"{PATH}/{made['id']}", json=patch, headers=headers).json()
+        assert done["selector"] == "a = 2"
+        assert done["topic"] is None
+        assert done["labels"] == {"b": "2", "c": "3"}
+        assert done["name"] == "n"
+        problem(client.patch(f"{PATH}/{made['id']}", json=patch, headers=headers), 412, "stale-revision")
+        problem(client.patch(f"{PATH}/{made['id']}", json=patch), 428, "precondition-required")
+
+    @pytest.mark.parametrize(
+        ("patch", "pointer"),
+        [({"status": "paused"}, "/status"), ({"colour": 1}, "/colour"), ({"labels": 1}, "/labels")],
+    )
+    def test_what_cannot_be_patched_is_named(self, client, add, patch, pointer):
+        made = add()
+        answer = client.patch(f"{PATH}/{made['id']}", json=patch, headers={"If-Match": "*"})
+        assert problem(answer, 422, "invalid-subscription")["errors"][0]["pointer"] == pointer
+
+
+def test_removing_answers_what_it_was(client, add):
+    made = add("a = 1")
+    path = f"{PATH}/{made['id']}"
+    problem(client.delete(path), 428, "precondition-required")
+    problem(client.delete(path, headers={"If-Match": '"77"'}), 412, "stale-revision")
+    gone = client.delete(path, headers={"If-Match": f'"{made["revision"]}"'})
+    assert gone.status_code == 200
+    assert gone.json() == made
+    problem(client.get(path), 404, "subscription-not-found")
+    problem(client.delete(path, headers={"If-Match": "*"}), 404, "subscription-not-found")
+
+
+def test_a_paused_subscription_is_resumed_and_says_what_can_be_replayed(client, add):
+    made = add()
+    path = f"{PATH}/{made['id']}"
+    client.post("/v1/queries/q", json={"source": "files", "can_replay": False, "reason": "no checkpoint"})
+    paused = client.post(f"{path}:pause")
+    assert paused.status_code == 200
+    assert paused.json()["status"] == "paused"
+    assert paused.json()["revision"] > made["revision"]
+    problem(client.post(f"{path}:resume", json={"from": "yesterday"}), 422, "invalid-body")
+    problem(client.post(f"{path}:resume", headers={"If-Match": '"1"'}), 412, "stale-revision")
+    resumed = client.post(f"{path}:resume", json={"from": "last-processed"}).json()
+    assert resumed["status"] == "active"
+    assert resumed["backfill"] == [{"query": "q", "can_replay": False, "reason": "no checkpoint"}]
+    client.post(f"{path}:pause")
+    assert client.post(f"{path}:resume").json()["backfill"] == []
+    problem(client.post(f"{PATH}/nobody:pause"), 404, "subscription-not-found")
+
+
+def test_a_client_that_prefers_it_gets_no_body(client, add):
+    minimal = {"Prefer": "return=minimal"}
+    made = client.post(PATH, json={}, headers=minimal)
+    assert (made.status_code, made.content) == (201, b"")
+    assert made.headers["preference-applied"] == "return=minimal"
+    path = made.headers["location"]
+    calls = [
+        client.put(path, json={"selector": "a = 1"}, headers={**minimal, "If-Match": "*"}),
+        client.patch(path, json={}, headers={**minimal, "If-Match": "*"}),
+        client.post(f"{path}:pause", headers=minimal),
+        client.post(f"{path}:resume", headers=minimal),
+        client.delete(path, headers={**minimal, "If-Match": "*"}),
+    ]
+    assert [(one.status_code, one.content) for one in calls] == [(204, b"")] * 5
+    assert all(one.headers["etag"] for one in calls)
