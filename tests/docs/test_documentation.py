@@ -5,10 +5,15 @@ from __future__ import annotations
 import dataclasses
 import doctest
 import importlib
+import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,21 +65,79 @@ def test_readme_python_runs_top_to_bottom(tmp_path, monkeypatch):
             exec(compiled, names)
 
 
+def _streams(code):
+    """Whether a block starts a stream, and with it Spark."""
+    return "streaming/" in code
+
+
+def _environment():
+    """Without what somebody told the commands on this machine, and with those of this Python."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SELECTROUTE_")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**kept, "PATH": path, "XDG_CONFIG_HOME": os.devnull}
+
+
 def test_readme_shell_commands_run(tmp_path):
     # Those that install are run by .ci/run and by whoever follows the README.
-    commands = [code for code, run in _blocks("shell") if run and "venv" not in code]
+    commands = [code for code, run in _blocks("shell") if run and "venv" not in code and not _streams(code)]
     assert commands
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for code in commands:
         ran = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", code],
             cwd=tmp_path,
-            env={**os.environ, "PATH": path},
+            env=_environment(),
             capture_output=True,
             text=True,
             timeout=120,
         )
         assert ran.returncode == 0, f"{code}\n{ran.stdout}\n{ran.stderr}"
+
+
+def _left(group):
+    """Whether processes of a group stay; Spark's Java ends a moment after who started it."""
+    for _ in range(300):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+@pytest.mark.spark
+def test_a_selector_changes_while_its_stream_runs_as_the_readme_shows(tmp_path):
+    [code] = [code for code, run in _blocks("shell") if run and _streams(code)]
+    (tmp_path / "streaming").symlink_to(ROOT / "streaming")
+    with socket.create_server(("127.0.0.1", 0)) as free:  # somebody else may have the port of the page
+        port = free.getsockname()[1]
+    with (tmp_path / "said").open("w+") as said:
+        # In a group of its own: were it to fail half way, service and stream would stay.
+        ran = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", code.replace("8080", str(port))],
+            cwd=tmp_path,
+            env=_environment(),
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            ended = ran.wait(timeout=900)
+            left = _left(ran.pid)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(ran.pid, signal.SIGKILL)
+            ran.wait()
+        said.seek(0)
+        shown = said.read()
+    assert ended == 0, shown
+    assert not left, "service and stream have ended with the page"
+    first, second = re.findall(r"effective from batch (\d+) of query", shown)
+    assert (first, second) == ("0", "1")
+    lines = [line for line in shown.splitlines() if line.startswith('{"batch"')]
+    counts = [(row["messages"], row["routed"], row["unrouted"]) for row in map(json.loads, lines)]
+    assert counts == [(1, 1, 0), (1, 0, 1)]
+    explained = shown[shown.index("heavy does not get") : shown.index('{"batch"')]
+    assert f"```\n{explained}```" in README.read_text(encoding="utf-8")
 
 
 def test_the_explanation_shown_is_the_one_given():

@@ -340,4 +340,4 @@ def _is(found: Subscription, spec: SubscriptionSpec) -> bool:
 
 
 def _page(data: Any) -> Page:
-    return Page([*map(Subscription.from_json, data["subscriptions"])], data["next_cursor"])
+    return Page([*map(Subscription.from_json, data["items"])], data["next_cursor"])
