@@ -91,7 +91,8 @@ def report(batch: BatchReport) -> None:
     print(
         f"{kind} {batch.batch}  revision {batch.revision}  {batch.files} files  "
         f"{counts.messages} messages: {counts.routed} routed, {counts.unrouted} unrouted, "
-        f"{counts.dead_lettered} dead letters; {counts.deliveries} deliveries, {counts.refused} refused  ({done})",
+        f"{counts.dead_lettered} dead letters; {counts.deliveries} deliveries, "
+        f"{counts.refused} refused  ({done})",
         file=sys.stderr,
         flush=True,
     )
@@ -128,7 +129,7 @@ def main() -> int:
                 unrouted=given.unrouted,
                 max_message_bytes=given.max_message_bytes,
             )
-            check(job)
+            check(job, registry)
             spark = local_session("selectroute fan-out", given.cores or None, log_level="OFF")
             query = start_fanout(
                 spark,

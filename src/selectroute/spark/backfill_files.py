@@ -37,11 +37,12 @@ def files_again(job: Job, commit: Mapping[str, Any]) -> Again:
     batch, inputs = commit["batch"], commit["inputs"]
     if "sizes" not in inputs:
         return _files_of_old(job, batch, inputs["sha256"])
-    there, gone = [], []
-    for name, size in inputs["sizes"].items():
-        path = job.input / name
-        (there if size is not None and file_size(path) == size else gone).append((name, path))
-    return Again(batch, tuple(path for _, path in there), tuple(name for name, _ in gone))
+    paths = {name: job.input / name for name in inputs["sizes"]}
+    same = {
+        name for name, size in inputs["sizes"].items() if size is not None and file_size(paths[name]) == size
+    }
+    gone = tuple(name for name in paths if name not in same)
+    return Again(batch, tuple(paths[name] for name in paths if name in same), gone)
 
 
 def _files_of_old(job: Job, batch: int, digest: str) -> Again:

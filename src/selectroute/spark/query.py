@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from selectroute.index.errors import SnapshotNotFoundError
 from selectroute.index.file_format import latest_revision
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batches import BatchReport, Router
@@ -66,7 +67,7 @@ class FanOut:
 
     def start(self, available_now: bool, trigger_seconds: float) -> None:
         """Take the output folder, finish or remove what an earlier run left half done, start the query."""
-        check(self.job)
+        check(self.job, self._registry)
         self._folder.claim()
         try:
             self._router.commits.prepare()
@@ -158,15 +159,25 @@ class FanOut:
         return [json.loads(row["report"]) for row in rows]
 
 
-def check(job: Job) -> None:
+def check(job: Job, registry: Link | None = None) -> None:
     """Make sure, in an instant and before Spark is started, that the job's folders are there and its own.
+
+    With the registry that its snapshots are to come from, the error also says who publishes them.
 
     Raises:
         JobError, SourceError, SnapshotError: one sentence; nothing was touched.
     """
     if not job.input.is_dir():
         raise SourceError(f"the input folder {job.input} does not exist")
-    latest_revision(job.snapshots)
+    try:
+        latest_revision(job.snapshots)
+    except SnapshotNotFoundError as error:
+        if registry is None:
+            raise
+        raise SnapshotNotFoundError(
+            f"no snapshot is published in {job.snapshots}: start `selectroute serve`, or `selectroute "
+            "registry publish --follow`, on this registry first"
+        ) from error
     OutputFolder(job).check()
 
 

@@ -1,0 +1,16 @@
+"""A short storm of changes; ``python -m tests.crash.storm`` is the long one."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.spark
+def test_every_delivery_of_a_storm_is_the_references_under_the_revision_of_its_batch(spark, tmp_path):
+    # `spark` only to be skipped where there is no Java: the stream is a process of its own.
+    pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+    from tests.crash.storm import Storm
+
+    tally = Storm(tmp_path, seed=2, changes=60, messages=12_000, files=6, kills=1).run()
+    assert tally.messages == 14_000 and tally.batches == 7
+    assert tally.deliveries > 1_000 and tally.revisions > 2 and tally.cutoffs > 60
