@@ -1,0 +1,79 @@
+"""The change log over HTTP."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from selectroute.service.limits import ServiceLimits
+from tests.service.conftest import problem, service
+
+PATH = "/v1/changes"
+
+
+def test_changes_come_in_their_order_and_whole_revisions(client, add):
+    first = add("a = 1")
+    id = first["id"]
+    client.post(f"/v1/subscriptions/{id}:pause")
+    client.post(f"/v1/subscriptions/{id}:resume", json={"from": "last-processed"})
+    client.delete(f"/v1/subscriptions/{id}", headers={"If-Match": "*"})
+    found = client.get(PATH).json()
+    assert found["revision"] == 4
+    assert [one["op"] for one in found["changes"]] == ["add", "pause", "resume", "remove"]
+    assert {one["id"] for one in found["changes"]} == {id}
+    assert found["changes"][2]["from"] == "last-processed"
+    assert found["changes"][2]["paused_at"] == 2
+    assert found["changes"][3]["subscription"] is None
+    assert [one["revision"] for one in client.get(PATH, params={"after": 2}).json()["changes"]] == [3, 4]
+    assert len(client.get(PATH, params={"limit": 1}).json()["changes"]) == 1
+    assert client.get(PATH, params={"after": 2**63 - 1}).json() == {"changes": [], "revision": 4}
+
+
+def test_a_request_waits_for_a_change_and_gets_it_at_once(client, add):
+    threading.Timer(0.3, add, args=["a = 1"]).start()
+    started = time.monotonic()
+    found = client.get(PATH, params={"after": 0, "wait": 20}).json()
+    assert [one["op"] for one in found["changes"]] == ["add"]
+    assert 0.2 < time.monotonic() - started < 15
+
+
+def test_a_request_waits_no_longer_than_it_says(client):
+    assert client.get(PATH, params={"after": 0, "wait": 0.2}).json() == {"changes": [], "revision": 0}
+
+
+def test_so_many_wait_and_no_more(registry):
+    with service(registry, limits=ServiceLimits(waiting=1)) as client:
+        waiting = threading.Thread(target=client.get, args=[PATH], kwargs={"params": {"wait": 5}})
+        waiting.start()
+        watch = client.app.state.service.watch
+        while not len(watch):
+            time.sleep(0.01)
+        answer = client.get(PATH, params={"wait": 5})
+        problem(answer, 429, "too-many-requests")
+        assert answer.headers["retry-after"] == "1"
+        client.post("/v1/subscriptions", json={})
+        waiting.join()
+
+
+@pytest.mark.parametrize(
+    "query", ["after=-1", "after=x", "limit=0", "limit=1001", "wait=31", "wait=-1", "wait=nan"]
+)
+def test_a_query_that_cannot_be_is_refused(client, query):
+    problem(client.get(f"{PATH}?{query}"), 400, "invalid-request")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("q", {"source": "x", "can_replay": 1}, 422),
+        ("q", {"source": "a\nb", "can_replay": True}, 422),
+        ("q", {"can_replay": True}, 422),
+        ("q/batches", {"batch": "1", "revision": 1}, 422),
+        ("q/batches", {"batch": 1, "revision": -1}, 422),
+        ("q/batches", {"batch": 2**63, "revision": 1}, 422),
+    ],
+)
+def test_a_report_that_cannot_be_is_refused(client, path, body, status):
+    problem(client.post(f"/v1/queries/{path}", json=body), status, "invalid-body")

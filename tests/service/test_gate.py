@@ -1,0 +1,147 @@
+"""What every request passes: tokens, hosts, rates, sizes; and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from selectroute.registry.errors import DamagedError, ReadOnlyError
+from selectroute.service.limits import ServiceLimits
+from tests.service.conftest import problem, service
+
+PATH = "/v1/subscriptions"
+LOG = "selectroute.service"
+
+
+def bearer(secret):
+    return {"Authorization": f"Bearer {secret}"}
+
+
+class TestTokens:
+    def test_one_is_wanted_as_soon_as_there_is_one(self, registry):
+        token, secret = registry.add_token("reader")
+        with service(registry) as client:
+            answer = client.get(PATH)
+            problem(answer, 401, "unauthorised")
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert client.get(PATH, headers=bearer(secret)).status_code == 200
+            registry.revoke_token(token.id)
+            problem(client.get(PATH, headers=bearer(secret)), 401, "unauthorised")
+            problem(client.get(PATH), 401, "unauthorised")
+
+    def test_one_is_wanted_where_others_reach_the_service(self, registry):
+        with service(registry, tokens_needed=True) as client:
+            problem(client.get(PATH), 401, "unauthorised")
+
+    @pytest.mark.parametrize(
+        "header",
+        ["", "Bearer", "Bearer ", "Basic eA==", "Bearer srt_" + "x" * 43, "Bearer \xff", "bearer x y"],
+    )
+    def test_what_is_no_token_is_refused(self, registry, header):
+        registry.add_token("admin")
+        with service(registry) as client:
+            answer = client.get(PATH, headers={"Authorization": header.encode("latin-1")})
+            problem(answer, 401, "unauthorised")
+
+    def test_two_are_refused(self, registry):
+        _, secret = registry.add_token("admin")
+        with service(registry) as client:
+            headers = [("Authorization", f"Bearer {secret}")] * 2
+            problem(client.get(PATH, headers=headers), 400, "invalid-request")
+
+    def test_health_and_the_document_need_none(self, registry):
+        with service(registry, tokens_needed=True) as client:
+            for path in ("/healthz", "/openapi.json"):
+                assert client.get(path).status_code == 200
+            problem(client.get("/metrics"), 401, "unauthorised")
+            problem(client.get("/nowhere"), 401, "unauthorised")
+
+
+class TestHosts:
+    @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8080", "[::1]:80", "LOCALHOST"])
+    def test_without_tokens_this_machine_is_answered(self, client, host):
+        assert client.get(PATH, headers={"Host": host}).status_code == 200
+
+    @pytest.mark.parametrize("host", ["evil.example", "10.0.0.1:8080", "", "localhost.evil.example"])
+    def test_a_name_that_only_points_here_is_not(self, client, host):
+        problem(client.get(PATH, headers={"Host": host}), 421, "misdirected")
+
+    def test_a_token_is_good_under_any_name(self, registry):
+        _, secret = registry.add_token("reader")
+        with service(registry) as client:
+            headers = {**bearer(secret), "Host": "registry.example"}
+            assert client.get(PATH, headers=headers).status_code == 200
+
+
+def test_a_caller_who_asks_too_often_is_told_when_to_ask_again(registry):
+    limits = ServiceLimits(requests_per_second=0.5, burst=2)
+    _, secret = registry.add_token("reader")
+    _, other = registry.add_token("reader")
+    with service(registry, limits=limits) as client:
+        codes = [client.get(PATH, headers=bearer(secret)).status_code for _ in range(2)]
+        answer = client.get(PATH, headers=bearer(secret))
+        problem(answer, 429, "too-many-requests")
+        assert codes == [200, 200]
+        assert answer.headers["retry-after"] in ("1", "2")
+        assert client.get(PATH, headers=bearer(other)).status_code == 200
+
+
+def test_a_body_beyond_the_limit_is_refused_also_without_its_length(registry):
+    with service(registry, limits=ServiceLimits(body_bytes=1_000)) as client:
+        large = json.dumps({"selector": "x" * 1_000}).encode()
+        headers = {"Content-Type": "application/json"}
+        problem(client.post(PATH, content=large, headers=headers), 413, "too-large")
+        parts = (large[at : at + 10] for at in range(0, len(large), 10))
+        problem(client.post(PATH, content=parts, headers=headers), 413, "too-large")
+        lied = {**headers, "Content-Length": "9" * 30}
+        problem(client.post(PATH, content=b"{}", headers=lied), 413, "too-large")
+        assert client.post(PATH, content=b"{}", headers=headers).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "kind"),
+    [("GET", "/", 404, "not-found"), ("GET", "/v2/subscriptions", 404, "not-found"),
+     ("PUT", PATH, 405, "method-not-allowed"), ("DELETE", "/healthz", 405, "method-not-allowed"),
+     ("GET", f"{PATH}/a%2Fb", 404, "not-found"), ("GET", f"{PATH}/", 404, "not-found")],
+)  # fmt: skip
+def test_what_is_not_there_is_a_problem_too(client, method, path, status, kind):
+    answer = client.request(method, path)
+    problem(answer, status, kind)
+    assert status != 405 or answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (ReadOnlyError("the disk is full"), 503, "read-only"),
+        (DamagedError("the table counter is damaged"), 500, "damaged"),
+        (RuntimeError("canary"), 500, "internal"),
+    ],
+)
+def test_what_the_store_says_becomes_a_problem(client, registry, monkeypatch, error, status, kind):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(registry, "register", fails)
+    answer = client.post(PATH, json={})
+    problem(answer, status, kind)
+    assert "canary" not in answer.text
+    assert (answer.headers.get("retry-after") == "5") is (status == 503)
+    monkeypatch.undo()
+    assert client.post(PATH, json={}).status_code == 201
+
+
+def test_each_request_is_a_line_of_the_log_and_a_count(client, caplog):
+    with caplog.at_level(logging.INFO, LOG):
+        answer = client.get(f"{PATH}/somebody")
+    (line,) = [json.loads(record.message) for record in caplog.records if record.name == LOG]
+    assert line["event"] == "request"
+    assert line["request"] == answer.headers["x-request-id"]
+    assert line["route"] == "/v1/subscriptions/{id}"
+    assert (line["method"], line["status"], line["caller"]) == ("GET", 404, "anybody")
+    assert line["milliseconds"] > 0
+    assert "somebody" not in caplog.text
+    counted = 'selectroute_http_requests_total{method="GET",route="/v1/subscriptions/{id}",status="404"} 1.0'
+    assert counted in client.get("/metrics").text

@@ -1,0 +1,182 @@
+"""A real server on the loopback: waiting for changes, and stopping."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from selectroute.registry.registry import Registry
+from selectroute.service.server import ServeError, bound, serve
+
+
+@contextmanager
+def running(registry, **options):
+    """The URL of a server in a thread of this process, and the server."""
+    urls = []
+    ready = threading.Event()
+
+    def started(url):
+        urls.append(url)
+        ready.set()
+
+    server = bound(registry, "127.0.0.1", 0, started=started, **options)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield urls[0], server
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def test_many_wait_for_one_change_without_holding_a_thread_each(registry):
+    with running(registry) as (url, _):
+        found = []
+
+        def wait():
+            answer = httpx.get(f"{url}/v1/changes", params={"wait": 25}, timeout=60, trust_env=False)
+            found.append(answer.json()["revision"])
+
+        waiting = [threading.Thread(target=wait) for _ in range(80)]  # more than the threads of the pool
+        for one in waiting:
+            one.start()
+        answer = httpx.post(f"{url}/v1/subscriptions", json={}, timeout=60, trust_env=False)
+        assert answer.status_code == 201
+        for one in waiting:
+            one.join()
+        assert found == [1] * 80
+
+
+def test_a_change_of_another_process_wakes_who_waits(registry, tmp_path):
+    with running(registry) as (url, _):
+        other = (
+            "import selectroute as sr, sys; from selectroute.registry.registry import Registry;"
+            "from selectroute.registry.model import SubscriptionSpec;"
+            "Registry.open(sys.argv[1], verify=False).register(SubscriptionSpec())"
+        )
+        path = f"sqlite:///{tmp_path}/subscriptions.db"
+        writer = subprocess.Popen([sys.executable, "-c", other, path])
+        answer = httpx.get(f"{url}/v1/changes", params={"wait": 30}, timeout=60, trust_env=False)
+        assert [one["op"] for one in answer.json()["changes"]] == ["add"]
+        assert writer.wait() == 0
+
+
+def test_who_waits_is_answered_when_the_server_stops(registry):
+    with running(registry) as (url, server):
+        found = []
+
+        def wait():
+            answer = httpx.get(f"{url}/v1/changes", params={"wait": 30}, timeout=60, trust_env=False)
+            found.append(answer)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        watch = server.config.app.state.service.watch
+        while not len(watch):
+            time.sleep(0.01)
+        stopped = time.monotonic()
+        server.should_exit = True
+        waiting.join()
+        assert time.monotonic() - stopped < 20
+        assert found[0].json() == {"changes": [], "revision": 0}
+
+
+def test_what_is_under_way_is_completed_when_the_server_stops(registry):
+    with running(registry) as (url, server):
+        entered = threading.Event()
+
+        def parts():
+            yield b'{"id": "a"}\n'
+            entered.set()
+            server.should_exit = True
+            time.sleep(0.5)
+            yield b'{"id": "b"}\n'
+
+        headers = {"Content-Type": "application/x-ndjson"}
+        answer = httpx.post(
+            f"{url}/v1/subscriptions:import", content=parts(), headers=headers, timeout=60, trust_env=False
+        )
+        assert entered.is_set()
+        assert answer.json()["rows"] == 2
+    assert len(registry) == 2
+
+
+def test_a_client_that_goes_away_in_an_import_leaves_nothing(registry):
+    with running(registry) as (url, _):
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port))) as connection:
+            head = (
+                "POST /v1/subscriptions:import HTTP/1.1\r\nHost: localhost\r\n"
+                "Content-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n"
+            )
+            connection.sendall(head.encode() + b'{"id": "a"}\n')
+        answer = httpx.post(f"{url}/v1/subscriptions", json={}, timeout=60, trust_env=False)
+        assert answer.json()["revision"] == 1
+    assert len(registry) == 1
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "registry.example"])
+def test_without_tokens_only_the_loopback_is_listened_on(registry, host):
+    with pytest.raises(ServeError, match="make a token with `selectroute token create`"):
+        serve(registry, host, 0)
+
+
+def test_an_address_that_is_taken_is_one_sentence(registry):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(ServeError, match="cannot be listened"),
+    ):
+        serve(registry, "127.0.0.1", taken.getsockname()[1])
+
+
+def test_with_a_token_others_are_answered_and_need_it(registry):
+    _, secret = registry.add_token("reader")
+    urls = []
+    server = bound(registry, "0.0.0.0", 0, started=urls.append)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not urls:
+        time.sleep(0.01)
+    port = urls[0].rpartition(":")[2]
+    url = f"http://127.0.0.1:{port}/v1/subscriptions"
+    assert httpx.get(url, trust_env=False).status_code == 401
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert httpx.get(url, headers=headers, trust_env=False).status_code == 200
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_serves_until_it_is_told_to_stop(tmp_path, stop):
+    url = f"sqlite:///{tmp_path}/r.db"
+    environment = {**os.environ, "SELECTROUTE_LIMITS__PAGE": "7", "XDG_CONFIG_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "selectroute", "serve", "--registry", url, "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        said = process.stderr.readline()
+        assert said.startswith("selectroute: http://127.0.0.1:"), said + process.stderr.read()
+        service = said.split()[1]
+        made = httpx.post(
+            f"{service}/v1/subscriptions", json={"selector": "a = 1"}, timeout=60, trust_env=False
+        )
+        assert made.status_code == 201
+        assert httpx.get(f"{service}/v1/limits", trust_env=False).json()["page"] == 7
+        process.send_signal(stop)
+        log = process.stderr.read()
+        assert process.wait(60) == 0
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert [(one["event"], one["status"]) for one in lines] == [("request", 201), ("request", 200)]
+    with Registry.open(url) as registry:
+        assert len(registry) == 1
+    snapshots = tmp_path / "r.db.snapshots"
+    assert list(snapshots.glob("manifest-*.json"))

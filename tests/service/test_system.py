@@ -1,0 +1,70 @@
+"""Limits, metrics, health and readiness."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from selectroute.registry.errors import UnavailableError
+from selectroute.service.limits import ServiceLimits
+from tests.service.conftest import service
+
+
+def values(client):
+    text = client.get("/metrics").text
+    return {name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", text, re.MULTILINE)}
+
+
+def test_all_limits_are_shown(registry):
+    with service(registry, limits=ServiceLimits(page=7)) as client:
+        found = client.get("/v1/limits").json()
+    assert found["page"] == 7
+    assert found["selector_length"] == 10_240
+    assert found["selector_nesting"] == 255
+    assert found["selector_items"] == 10_000
+    assert found["message_properties"] == 1_000
+    assert found["property_name_length"] == 4_095
+    assert found["body_bytes"] == 1 << 20
+    assert set(found) == set(ServiceLimits.model_fields)
+
+
+def test_metrics_follow_the_registry(client, add):
+    add("a = 1")
+    add("a + b > 1")
+    client.post("/v1/messages:match", json={"message": {}})
+    found = values(client)
+    assert found["selectroute_registry_revision"] == 2
+    assert found["selectroute_registry_lag_seconds"] == 0
+    assert found["selectroute_index_subscriptions"] == 2
+    assert found["selectroute_index_scan_subscriptions"] == 1
+    assert found["selectroute_index_bytes"] > 0
+    assert found["selectroute_match_seconds_count"] == 1
+
+
+def test_a_service_is_ready_once_a_revision_is_published(client, add):
+    assert client.get("/healthz").json() == {"status": "ok"}
+    made = add()
+    until = time.monotonic() + 30
+    while (found := client.get("/readyz").json()).get("published") != made["revision"]:
+        assert time.monotonic() < until, found
+    assert found == {"status": "ready", "revision": 1, "published": 1}
+
+
+def test_a_registry_that_cannot_be_read_makes_it_unready(client, registry, monkeypatch):
+    def fails():
+        raise UnavailableError("the database cannot be reached at secret.example")
+
+    monkeypatch.setattr(type(registry), "revision", property(lambda _: fails()))
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "not ready", "reason": "the registry cannot be read"}
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_folder_that_cannot_be_published_to_is_said(registry, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with service(registry, snapshots=tmp_path / "file") as client:
+        answer = client.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["reason"] == "no revision is published yet"
+        assert client.post("/v1/subscriptions", json={}).status_code == 201
