@@ -43,7 +43,7 @@ class World:
         return self.root / "out"
 
     def job(self, **options: Any) -> Job:
-        return Job.of(self.input, self.snapshots, self.output, **options)
+        return Job.of(self.input, options.pop("snapshots", self.snapshots), self.output, **options)
 
     def router(self, tasks: int = 2, **options: Any) -> Router:
         """A router as a start of the job makes it, running in this process."""

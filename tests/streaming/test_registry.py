@@ -14,7 +14,7 @@ from selectroute.registry.changes import EffectiveFrom
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publish import RegistryPublisher
 from selectroute.spark import Job, start_fanout
-from tests.streaming.registry_log import committed, delivered
+from tests.streaming.registry_log import Run, committed, delivered
 from tests.streaming.test_application import ran
 
 RED = {"properties": {"color": "red"}}
@@ -127,6 +127,33 @@ def test_the_application_makes_up_for_what_was_missed_and_says_what_is_gone(
     assert {place[:4] for place in delivered(world)} == {(0, "0.jsonl", 0, "red"), (-1, "2.jsonl", 0, "red")}
     assert committed(world, -1)["backfill"]["batches"] == [1]
     assert [one.batch for one in registry.effective_from(2)] == [1]
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+def test_a_database_and_a_service_are_followed_alike(world, registry, published, over_http):
+    from selectroute.registry.remote import RemoteRegistry
+    from tests.serving import served
+
+    registry.register(RED_SPEC, id="red")
+    published.catch_up()
+    with served(registry) as url, RemoteRegistry(url) as remote:
+        run = Run(world, remote if over_http else registry, snapshots=registry.snapshots_folder)
+        run.route(0, RED)
+        paused = registry.pause("red").revision
+        published.catch_up()
+        run.route(1, RED)
+        registry.resume("red", from_="last-processed")
+        registry.import_(f'{{"id": "s{number}", "selector": "a = {number}"}}' for number in range(1_500))
+        published.catch_up()
+        (report,) = run.backfill()
+        run.cutoffs.write_back(run.log, "q")
+        assert (report.batch, report.revision) == (-1, registry.revision)
+        assert {place[:4] for place in delivered(world)} == {
+            (0, "0.jsonl", 0, "red"),
+            (-1, "1.jsonl", 0, "red"),
+        }
+        assert registry.effective_from(paused) == [EffectiveFrom("q", 1)]
+        assert registry.pause("red") and registry.resume("red", from_="last-processed").backfill[0].can_replay
 
 
 def test_a_registry_that_is_not_there_is_one_sentence(world, url):

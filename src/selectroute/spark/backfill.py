@@ -20,11 +20,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +73,14 @@ class Log(Protocol):
         """The changes after a revision, ascending, whole revisions only; none if there are no more."""
 
 
+@runtime_checkable
+class FlowingLog(Protocol):
+    """A log that gives its changes one by one, however many a revision has."""
+
+    def follow_changes(self, after: int) -> Generator[Logged]:
+        """The changes after a revision, ascending, up to the newest."""
+
+
 class Backfills:
     """The backfills of one job. All but `follow` must come between two batches of the stream."""
 
@@ -98,12 +108,17 @@ class Backfills:
         if self._due is None:
             self._due = self._known(revision)
         due = self._due
-        if due.revision < revision and log.revision < revision:
+        if due.revision >= revision:
+            return
+        if log.revision < revision:
             raise BackfillError(
                 f"the snapshots in {self._job.snapshots} are at revision {revision}, and the registry is at "
                 f"{log.revision}: they are not its own"
             )
         changed = False
+        if isinstance(log, FlowingLog):
+            with closing(log.follow_changes(due.revision)) as flow:
+                changed = due.fold(takewhile(lambda change: change.revision <= revision, flow), revision)
         while due.revision < revision:
             page = log.changes(due.revision, limit=_PAGE)
             part = [change for change in page if change.revision <= revision]
@@ -154,8 +169,7 @@ class Backfills:
         if self._given is None:
             self._given = defaultdict(list)
             for number in self._commits.backfills():
-                commit = self._commits.read(number) or {}
-                self._give(number, commit["backfill"])
+                self._give(number, self._commit(number)["backfill"])
         return self._given
 
     def _give(self, number: int, record: dict[str, Any]) -> None:
@@ -196,6 +210,8 @@ class Backfills:
         missing: defaultdict[int, list[frozenset[str]]] = defaultdict(list)
         live = self._in_snapshot(due)
         for missed in due.missed():
+            if missed.resumed > due.revision:
+                continue  # of a part of the log that could not be read to its end
             start, end = (
                 bisect_left(batches, at, key=self._revision) for at in (missed.paused, missed.resumed)
             )
@@ -211,19 +227,15 @@ class Backfills:
         # The first batch, and those that follow for as long as the same subscriptions missed them.
         first, *more = sorted(missing)
         wanted = _without(frozenset().union(*missing[first]), given[first])
-        chosen, files = [first], self._count(first)
+        chosen, files = [first], self._commit(first)["inputs"]["count"]
         for batch in more:
-            files += self._count(batch)
+            files += self._commit(batch)["inputs"]["count"]
             if files > self._job.max_files:
                 break
             if wanted != _without(frozenset().union(*missing[batch]), given[batch]):
                 break
             chosen.append(batch)
         return sorted(wanted)[:MOST_SUBSCRIPTIONS], chosen
-
-    def _count(self, batch: int) -> int:
-        count: int = (self._commits.read(batch) or {})["inputs"]["count"]
-        return count
 
     def _in_snapshot(self, due: Due) -> frozenset[str]:
         """Return those to whom something is owed that are in the snapshot of the revision."""
@@ -236,16 +248,19 @@ class Backfills:
             self._live = due.revision, live
         return self._live[1]
 
+    def _commit(self, batch: int) -> dict[str, Any]:
+        return self._commits.read(batch) or {}
+
     def _revision(self, batch: int) -> int:
         if batch not in self._revisions:
-            self._revisions[batch] = (self._commits.read(batch) or {})["revision"]
+            self._revisions[batch] = self._commit(batch)["revision"]
         return self._revisions[batch]
 
     # ---- doing it
 
     def _make(self, pinned: BackfillPin, query: str) -> BatchReport:
         clock = Clock()
-        found = [files_again(self._job, self._commits.read(batch) or {}) for batch in pinned.batches]
+        found = [files_again(self._job, self._commit(batch)) for batch in pinned.batches]
         missing = [one for one in found if one.gone or one.unknown]
         record = {
             "revision": pinned.revision,
