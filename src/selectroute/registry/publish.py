@@ -72,6 +72,8 @@ class RegistryPublisher:
         self._lock = self._locked()
         try:
             self._check_owner()
+            # Before anything is written on top: a registry that lost revisions would give their numbers anew.
+            self._check_newest(max(revisions(self.folder), default=0))
         except BaseException:
             os.close(self._lock)
             raise
@@ -151,10 +153,8 @@ class RegistryPublisher:
         publisher = self._opened()
         done = publisher.snapshot.revision or 0
         if done > newest:
-            raise PublishError(
-                f"{self.folder} holds revision {done}, the registry only {newest}: it is another one, or was "
-                "put back to an older state; publish to another folder"
-            )
+            self._check_newest(done)  # its revision may have come between
+            return done
         if done == newest:
             return done
         pending = self._registry.pending(done)
@@ -216,6 +216,14 @@ class RegistryPublisher:
             os.close(descriptor)
             raise PublishError(f"somebody else publishes to {self.folder}: one at a time") from None
         return descriptor
+
+    def _check_newest(self, done: int) -> None:
+        newest = self._registry.revision
+        if done > newest:
+            raise PublishError(
+                f"{self.folder} holds revision {done}, the registry only {newest}: it lost changes, or was put "
+                "back to an older state; publish to another folder"
+            )
 
     def _check_owner(self) -> None:
         path, id = self.folder / _OWNER, self._registry.id

@@ -250,8 +250,8 @@ class Registry(Administration):
 
         A line has the fields of a specification, and perhaps ``id`` and ``status``; what else a subscription
         has is left alone, so that an export can be imported. ``add`` refuses an id that is taken, ``replace``
-        replaces its subscription. Raises `ImportLineError` naming the first line that cannot be, and
-        `TooLargeError`.
+        replaces its subscription. Raises `TooLargeError`, and `ImportLineError` naming the first line that
+        cannot be; ids and names that are taken are seen when all lines are read.
         """
         with transfer.staged(lines, self.limits, max_rows, progress) as stage:
             with self._changing(bulk=True) as revision:
@@ -275,7 +275,8 @@ class Registry(Administration):
         while True:
             with self._store.reading() as connection:
                 found = log.changes(connection, after, limit)
-            if found or not self.wait(after, until - time.monotonic()):
+                newest = read_counter(connection).revision  # behind `after` it may be without changes
+            if found or not self.wait(newest, until - time.monotonic()):
                 return found
 
     def wait(self, after: int, seconds: float) -> bool:

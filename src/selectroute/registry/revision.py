@@ -78,17 +78,30 @@ class Revision:
         self._subscriptions: int = before.subscriptions
         self._skipped = False
         self.seq = 0
+        # What is added waits to be written together: a thousand rows at once take what ten take one by one.
+        self._added: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._names: set[str] = set()
+        self._labels: list[dict[str, str]] = []
 
     # ---- changes
 
     def add(self, id: str | None, spec: SubscriptionSpec) -> Subscription:
         """Register one more."""
         spec = checked(spec, self._limits)
-        id = new_id() if id is None else check_id(id)
-        if self._found(id) is not None:
+        if id is not None and self._found(check_id(id)) is not None:
             raise IdTakenError(f"there is a subscription {id!r} already")
-        one = self._made(id, spec, Status.ACTIVE, self.now)
-        return self._put("add", one, None)
+        one = self._made(new_id() if id is None else id, spec, Status.ACTIVE, self.now)
+        if id is not None or spec.name is not None:  # nothing else can have a name that was just made
+            self._check_name(one)
+        body = body_of(one)
+        logged = self._next_row("add", one.id, body, None, None)
+        place = logged["revision"], logged["seq"]
+        row = view_row(one.id, one.name, topic_key(one.topic), one.dialect, one.status, place, body)
+        self._added[one.id] = (logged, row)
+        self._names.add(one.name)
+        self._labels += _label_rows(one)
+        self._subscriptions += 1
+        return one
 
     def replace(self, id: str, spec: SubscriptionSpec, expected: int | None) -> Subscription:
         """Give a subscription another specification; it stays paused if it is."""
@@ -130,6 +143,7 @@ class Revision:
         """Count the revision, if anything changed; returns the newest revision."""
         if not self.seq and not self._skipped:
             return self.before
+        self._flush()
         self.connection.execute(
             update(counter).values(
                 revision=self.number,
@@ -166,7 +180,18 @@ class Revision:
             raise StaleRevisionError(id, expected, old.revision)
         return old
 
+    def _flush(self) -> None:
+        """Write what was added."""
+        if self._added:
+            self.connection.execute(insert(change), [logged for logged, _ in self._added.values()])
+            self.connection.execute(insert(subscription), [row for _, row in self._added.values()])
+        if self._labels:
+            self.connection.execute(insert(label), self._labels)
+        self._added, self._names, self._labels = {}, set(), []
+
     def _found(self, id: str) -> Subscription | None:
+        if id in self._added:
+            self._flush()
         row = self.connection.execute(subscriptions_with_state().where(subscription.c.id == id)).one_or_none()
         return None if row is None else subscription_of(row)
 
@@ -200,7 +225,7 @@ class Revision:
         self,
         op: Op,
         one: Subscription,
-        old: Subscription | None,
+        old: Subscription,
         resume_from: From | None = None,
         paused_at: int | None = None,
     ) -> Subscription:
@@ -208,11 +233,7 @@ class Revision:
         body = body_of(one)
         place = self._log(op, one.id, body, resume_from, paused_at)
         row = view_row(one.id, one.name, topic_key(one.topic), one.dialect, one.status, place, body)
-        if old is None:
-            self.connection.execute(insert(subscription), row)
-            self._subscriptions += 1
-        else:
-            self.connection.execute(update(subscription).where(subscription.c.id == one.id).values(row))
+        self.connection.execute(update(subscription).where(subscription.c.id == one.id).values(row))
         self._label(old, one)
         return one
 
@@ -220,19 +241,17 @@ class Revision:
         other = self.connection.execute(
             select(subscription.c.id).where(subscription.c.name == one.name, subscription.c.id != one.id)
         ).scalar()
-        if other is not None:
+        if other is not None or one.name in self._names:
             raise NameTakenError(f"the name {one.name!r} is another subscription's")
 
-    def _label(self, old: Subscription | None, one: Subscription | None) -> None:
-        before = dict(old.labels) if old is not None else {}
-        after = dict(one.labels) if one is not None else {}
-        if before == after:
+    def _label(self, old: Subscription, one: Subscription | None) -> None:
+        after = {} if one is None else one.labels
+        if old.labels == after:
             return
-        if old is not None and before:
+        if old.labels:
             self.connection.execute(delete(label).where(label.c.id == old.id))
         if one is not None and after:
-            rows = [{"name": name, "value": value, "id": one.id} for name, value in after.items()]
-            self.connection.execute(insert(label), rows)
+            self.connection.execute(insert(label), _label_rows(one))
 
     def _log(
         self,
@@ -266,3 +285,7 @@ class Revision:
         self.seq += 1
         self._changes += 1
         return row
+
+
+def _label_rows(one: Subscription) -> list[dict[str, str]]:
+    return [{"name": name, "value": value, "id": one.id} for name, value in one.labels.items()]

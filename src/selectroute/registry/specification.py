@@ -58,6 +58,9 @@ def check_fields(spec: SubscriptionSpec) -> None:
     """Check everything but selector, topic filter, dialect and type. Raises `InvalidSpecError`."""
     if spec.seltype not in (None, NONE, STANDARD, EXTENDED):
         raise InvalidSpecError("/seltype", f"a seltype is {NONE}, {STANDARD} or {EXTENDED}")
+    own = STANDARD if spec.selector else NONE
+    if spec.seltype in (NONE, STANDARD) and spec.seltype != own:
+        raise InvalidSpecError("/seltype", wrong_seltype(own))
     if spec.topic is not None and "\x00" in spec.topic:
         raise InvalidSpecError("/topic", "a topic filter has no NUL character")
     if spec.name is not None:

@@ -1,0 +1,134 @@
+"""The change log: whole revisions in order, waited for, and the past."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from sqlalchemy import text
+
+from selectroute.registry.changes import Change, Operation
+from selectroute.registry.errors import DamagedError
+from selectroute.registry.model import Subscription, SubscriptionSpec
+
+
+def add(registry, *ids):
+    registry.apply(Operation("add", id, SubscriptionSpec(f"a = '{id}'")) for id in ids)
+
+
+def test_the_log_has_every_change_with_what_was_after_it(registry):
+    one = registry.register(SubscriptionSpec("a = 1"), id="s")
+    two = registry.replace("s", SubscriptionSpec("a = 2"))
+    three = registry.pause("s")
+    four = registry.resume("s").subscription
+    registry.remove("s")
+    changes = registry.changes()
+    assert [(c.revision, c.op, c.id) for c in changes] == [
+        (1, "add", "s"), (2, "replace", "s"), (3, "pause", "s"), (4, "resume", "s"), (5, "remove", "s")
+    ]  # fmt: skip
+    assert [c.subscription for c in changes] == [one, two, three, four, None]
+    assert [c.paused_at for c in changes] == [None, None, None, 3, None]
+    assert all(c.time == c.subscription.modified for c in changes[:-1])
+
+
+def test_changes_and_subscriptions_survive_json(registry):
+    registry.register(SubscriptionSpec("a = 'ü'", topic="t", labels={"a": "b"}), id="s")
+    registry.pause("s")
+    registry.resume("s", from_="last-processed")
+    registry.remove("s")
+    for change in registry.changes():
+        assert Change.from_json(change.to_json()) == change
+        if change.subscription is not None:
+            assert Subscription.from_json(change.subscription.to_json()) == change.subscription
+
+
+def test_a_page_of_changes_ends_with_a_revision(registry):
+    add(registry, "a", "b", "c")
+    add(registry, "d")
+    add(registry, "e", "f")
+    sizes, after = [], 0
+    while found := registry.changes(after, limit=4):
+        sizes.append(len(found))
+        after = found[-1].revision
+    assert sizes == [4, 2]
+    assert [c.id for c in registry.changes(0, limit=1)] == ["a", "b", "c"]  # never a part of one
+    assert [c.id for c in registry.changes(1, limit=2)] == ["d"]
+    assert registry.changes(3) == registry.changes(99) == []
+
+
+def test_changes_wait_for_one_to_come(registry):
+    late = threading.Timer(0.2, add, (registry, "a"))
+    late.start()
+    try:
+        assert [c.id for c in registry.changes(0, wait_seconds=60)] == ["a"]
+    finally:
+        late.join()
+
+
+def test_changes_that_do_not_come_are_not_waited_for_longer_than_asked(registry):
+    begun = time.monotonic()
+    assert registry.changes(0, wait_seconds=0.1) == []
+    assert time.monotonic() - begun >= 0.1
+
+
+def test_a_revision_of_another_process_is_noticed(url, registry):
+    other = type(registry).open(url, verify=False)
+    with other:
+        late = threading.Timer(0.2, add, (other, "a"))
+        late.start()
+        try:
+            assert registry.wait(0, 60)
+        finally:
+            late.join()
+
+
+def test_all_changes_are_followed_to_the_newest_when_it_began(registry):
+    add(registry, "a", "b")
+    followed = registry.follow_changes(0)
+    first = next(followed)
+    if registry._store.is_sqlite:
+        add(registry, "c")
+    assert [first.id, *(c.id for c in followed)] == ["a", "b"]
+    assert registry.pending(0) == (3 if registry._store.is_sqlite else 2)
+
+
+def test_subscriptions_are_had_as_they_were(registry):
+    old = registry.register(SubscriptionSpec("a = 1"), id="s")
+    new = registry.replace("s", SubscriptionSpec("a = 2"))
+    registry.remove("s")
+    other = registry.register(SubscriptionSpec(), id="t")
+    assert [registry.as_of(revision, ["s", "t", "u"]) for revision in range(5)] == [
+        [], [old], [new], [], [other]
+    ]  # fmt: skip
+
+
+def test_a_revision_without_changes_counts(registry):
+    add(registry, "a")
+    assert registry.skip_revision() == 2 == registry.revision
+    assert registry.changes(1) == []
+    add(registry, "b")
+    assert [c.revision for c in registry.changes()] == [1, 3]
+    registry.verify()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE change SET body = replace(body, 'a', 'b') WHERE revision = 2",
+        "UPDATE change SET op = 'pause' WHERE revision = 2",
+        "UPDATE change SET time = '2020' WHERE revision = 2",
+        "DELETE FROM change WHERE revision = 2",
+    ],
+)
+def test_a_change_that_was_altered_is_found_when_it_is_read(registry, damage):
+    for id in "abc":
+        add(registry, id)
+    with registry._store.writing() as connection:
+        connection.execute(text(damage))
+    with pytest.raises(DamagedError, match="table change"):
+        registry.changes()
+    with pytest.raises(DamagedError, match="table change"):
+        registry.changes(1)
+    with pytest.raises(DamagedError):
+        list(registry.follow_changes(0))

@@ -1,0 +1,76 @@
+"""Tokens: told once, stored as a hash, gone when they are revoked."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+
+from selectroute.registry.errors import AuthError, DamagedError, InvalidSpecError, NotFoundError
+from selectroute.registry.registry import Registry
+from selectroute.registry.tokens import Role
+from selectroute.topics.filter import InvalidTopicFilterError
+
+
+def test_a_secret_is_known_by_its_hash_alone(registry, tmp_path):
+    token, secret = registry.add_token("writer", topics=["cars/+", "a/#"], name="ci")
+    assert (token.role, token.topics, token.name) == (Role.WRITER, ("cars/+", "a/#"), "ci")
+    assert registry.authenticate(secret) == token
+    assert registry.tokens() == [token]
+    assert secret not in str(token.to_json())
+    for file in tmp_path.glob("registry.db*"):
+        assert secret.encode() not in file.read_bytes()
+    assert registry.revision == 0  # no change of subscriptions
+    registry.verify()
+
+
+@pytest.mark.parametrize("secret", ["", "x", "srt_", "srt_" + "a" * 43, "srt_" + "ü" * 43, "' OR 1=1 --"])
+def test_what_is_no_secret_is_refused(registry, secret):
+    registry.add_token("admin")
+    with pytest.raises(AuthError) as caught:
+        registry.authenticate(secret)
+    assert not secret or secret not in str(caught.value)
+
+
+def test_a_secret_with_another_letter_is_no_secret(registry):
+    _, secret = registry.add_token("reader")
+    with pytest.raises(AuthError):
+        registry.authenticate(secret[:-1] + ("A" if secret[-1] != "A" else "B"))
+    with pytest.raises(AuthError):
+        registry.authenticate(secret + "\n")
+
+
+def test_a_revoked_token_is_none(registry):
+    token, secret = registry.add_token("reader")
+    other, still = registry.add_token("reader")
+    registry.revoke_token(token.id)
+    with pytest.raises(AuthError):
+        registry.authenticate(secret)
+    assert registry.authenticate(still) == other
+    with pytest.raises(NotFoundError):
+        registry.revoke_token(token.id)
+
+
+def test_roles_and_topics_are_checked(registry):
+    with pytest.raises(InvalidSpecError):
+        registry.add_token("root")
+    with pytest.raises(InvalidTopicFilterError):
+        registry.add_token("reader", topics=["a+"])
+    assert registry.tokens() == []
+
+
+def test_tokens_are_there_after_opening_again(url):
+    with Registry.open(url) as registry:
+        token, secret = registry.add_token("reader", topics=["t"])
+    with Registry.open(url) as registry:
+        assert registry.authenticate(secret) == token
+
+
+@pytest.mark.parametrize("damage", ["role = 'admin'", "topics = '[]'"])
+def test_a_token_that_was_altered_opens_nothing(registry, damage):
+    _, secret = registry.add_token("reader", topics=["t"])
+    with registry._store.writing() as connection:
+        connection.execute(text(f"UPDATE token SET {damage}"))
+    with pytest.raises(DamagedError, match="table token"):
+        registry.authenticate(secret)
+    with pytest.raises(DamagedError, match="table token"):
+        registry.verify()

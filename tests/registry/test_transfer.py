@@ -1,0 +1,187 @@
+"""Import and export: all or nothing, each line named, nothing lost on the way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import selectroute as sr
+from selectroute.registry import transfer
+from selectroute.registry.changes import Operation
+from selectroute.registry.errors import (
+    IdTakenError,
+    ImportLineError,
+    InvalidSpecError,
+    NameTakenError,
+    TooLargeError,
+)
+from selectroute.registry.model import Status, SubscriptionSpec
+from selectroute.registry.registry import Registry
+from selectroute.topics.filter import InvalidTopicFilterError
+
+
+@pytest.fixture(params=[(3, 2), (transfer._CHECKED_AT_ONCE, transfer.BLOCK)], autouse=True)
+def blocks(request, monkeypatch):
+    """Also so small that every import has several."""
+    monkeypatch.setattr(transfer, "_CHECKED_AT_ONCE", request.param[0])
+    monkeypatch.setattr(transfer, "BLOCK", request.param[1])
+
+
+LINES = [
+    '{"id": "a", "selector": "x = 1", "topic": "t/+", "labels": {"k": "v"}, "name": "first"}',
+    "",
+    '{"id": "b", "selector": "", "status": "paused", "destination": {"kind": "files", "name": "out"}}',
+    '{"selector": "\\"a\\" = 1", "dialect": "jms", "seltype": null}'.replace('\\"a\\"', "a"),
+    b'{"id": "c", "selector": "name = \'\xc3\x86\'", "dialect": "ibm-mq", "seltype": "STANDARD"}\n',
+]
+
+
+def test_lines_become_subscriptions_of_one_revision(registry):
+    imported = registry.import_(LINES)
+    assert (imported.rows, imported.revision, registry.revision, len(registry)) == (4, 1, 1, 4)
+    a, b, c = (registry.get(id) for id in "abc")
+    assert (a.selector, a.topic, dict(a.labels), a.name) == ("x = 1", "t/+", {"k": "v"}, "first")
+    assert (b.status, b.seltype, b.destination.name, b.name) == (Status.PAUSED, "NONE", "out", "b")
+    assert (c.selector, c.dialect, c.seltype) == ("name = 'Æ'", "ibm-mq", "STANDARD")
+    assert registry.list(label="k=v").items == [a]
+    assert {change.revision for change in registry.changes()} == {1}
+    registry.verify()
+
+
+def test_what_is_imported_is_what_would_be_registered(registry):
+    for number in range(40):  # more than one needs to be read by its shape
+        registry.register(SubscriptionSpec(f"x = {number} AND y = 'b'", topic=f"t/{number}"), id=f"r{number}")
+    imported = [json.loads(line) for line in registry.export()]
+    lines = [json.dumps({**one, "id": one["id"].replace("r", "i"), "name": None}) for one in imported]
+    registry.import_(lines)
+    for number in range(40):
+        assert registry.get(f"i{number}").seltype == registry.get(f"r{number}").seltype
+        assert registry.get(f"i{number}").spec.selector == registry.get(f"r{number}").spec.selector
+
+
+def test_an_export_is_imported_to_the_same_subscriptions(registry, tmp_path):
+    registry.import_(LINES)
+    registry.replace("a", SubscriptionSpec("x = 2"))
+    with Registry.open(f"sqlite:///{tmp_path}/copy.db") as copy:
+        copy.import_(registry.export())
+        copy.verify()
+        server_made = ("revision", "created", "modified")
+
+        def own(line):
+            return {name: value for name, value in json.loads(line).items() if name not in server_made}
+
+        assert [own(line) for line in copy.export()] == [own(line) for line in registry.export()]
+
+
+def test_an_export_has_what_get_has(registry):
+    registry.import_(LINES)
+    lines = [json.loads(line) for line in registry.export()]
+    assert lines == [registry.get(one["id"]).to_json() for one in lines]
+    assert [one["id"] for one in lines] == sorted(one["id"] for one in lines)
+
+
+def test_an_export_is_of_one_revision_whatever_comes_meanwhile(url):
+    with Registry.open(url) as registry, Registry.open(url, verify=False) as other:
+        registry.apply(Operation("add", f"s{i}", SubscriptionSpec(f"a = {i}")) for i in range(9))
+        lines = registry.export()
+        found = [json.loads(next(lines))]
+        other.apply(Operation("replace", f"s{i}", SubscriptionSpec("b = 1")) for i in range(9))
+        other.register(SubscriptionSpec(), id="s9")
+        found += map(json.loads, lines)
+        assert [one["selector"] for one in found] == [f"a = {i}" for i in range(9)]
+
+
+def test_an_export_may_be_of_the_past(registry):
+    registry.import_(LINES)
+    past = list(registry.export())
+    registry.replace("a", SubscriptionSpec("x = 2"))
+    registry.remove("b")
+    registry.register(SubscriptionSpec(), id="0")
+    assert list(registry.export(revision=1)) == past
+    assert list(registry.export(revision=0)) == []
+    assert list(registry.export(revision=registry.revision)) == list(registry.export())
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "pointer"),
+    [
+        ("{", InvalidSpecError, ""),
+        ("[]", InvalidSpecError, ""),
+        ("[" * 100_000, InvalidSpecError, ""),
+        (b"\xff{}", InvalidSpecError, ""),
+        ('{"selector": "a ="}', sr.InvalidSelectorError, None),
+        ('{"selector": "a = 1", "seltype": "NONE"}', InvalidSpecError, "/seltype"),
+        ('{"topic": "a/b+"}', InvalidTopicFilterError, None),
+        ('{"dialect": "sql"}', InvalidSpecError, "/dialect"),
+        ('{"id": "a b"}', InvalidSpecError, "/id"),
+        ('{"id": 7}', InvalidSpecError, "/id"),
+        ('{"id": "d0"}', IdTakenError, None),
+        ('{"id": "there"}', IdTakenError, None),
+        ('{"name": "d1"}', NameTakenError, None),
+        ('{"name": "There"}', NameTakenError, None),
+        ('{"status": "asleep"}', InvalidSpecError, "/status"),
+        ('{"status": {}}', InvalidSpecError, "/status"),
+        ('{"colour": 1}', InvalidSpecError, "/colour"),
+        ('{"labels": {"a": null}}', InvalidSpecError, "/labels/a"),
+        ('{"name": "\\ud800"}', InvalidSpecError, "/name"),
+        ('{"destination": {"kind": "queue"}}', InvalidSpecError, "/destination/kind"),
+        ('{"selector": "a = \'' + "x" * transfer.MAX_LINE + "'\"}", TooLargeError, None),
+    ],
+)
+def test_a_line_that_cannot_be_is_named_and_nothing_is_stored(registry, line, cause, pointer):
+    registry.register(SubscriptionSpec(name="There"), id="there")
+    good = [f'{{"id": "d{number}", "selector": "x = {number}"}}' for number in range(30)]
+    with pytest.raises(ImportLineError) as caught:
+        # What is wrong with a line by itself comes before what others have taken.
+        later = [] if cause in (IdTakenError, NameTakenError) else ['{"selector": "also wrong ="}']
+        registry.import_([*good[:20], line, *good[20:], *later])
+    assert caught.value.line == 21
+    assert isinstance(caught.value.cause, cause)
+    if pointer is not None:
+        assert caught.value.cause.pointer == pointer
+    assert (registry.revision, len(registry)) == (1, 1)
+    registry.verify()
+    assert registry.import_(good).revision == 2
+
+
+def test_more_rows_than_are_taken_are_refused(registry):
+    with pytest.raises(TooLargeError, match="at most 5"):
+        registry.import_((f'{{"id": "s{number}"}}' for number in range(6)), max_rows=5)
+    assert registry.import_((f'{{"id": "s{number}"}}' for number in range(5)), max_rows=5).rows == 5
+
+
+def test_an_empty_import_makes_no_revision(registry):
+    assert registry.import_(["", "\n"]).rows == 0
+    assert registry.revision == 0
+
+
+def test_replacing_takes_the_place_of_what_is_there(registry):
+    old = registry.register(SubscriptionSpec("x = 1", labels={"k": "v"}), id="a")
+    registry.register(SubscriptionSpec(), id="z")
+    with pytest.raises(ImportLineError):
+        registry.import_(LINES)
+    registry.import_(LINES, mode="replace")
+    assert next((c.op, c.id) for c in registry.changes(2)) == ("replace", "a")
+    assert registry.get("a").created == old.created and registry.get("a").revision == 3
+    assert len(registry) == 5
+    registry.import_([*LINES, '{"id": "z", "topic": "q"}'], mode="replace")
+    assert registry.get("z").topic == "q"
+    registry.verify()
+
+
+def test_an_import_under_other_limits_keeps_to_them(url):
+    lines = [f'{{"selector": "abc = {number}"}}' for number in range(30)]
+    with Registry.open(url, limits=sr.Limits(length=7)) as registry:
+        with pytest.raises(ImportLineError) as caught:
+            registry.import_(lines)
+        assert caught.value.line == 11
+        assert registry.import_(lines[:10]).rows == 10
+
+
+def test_progress_is_said_while_reading_and_while_writing(registry):
+    said = []
+    registry.import_(
+        (f'{{"id": "s{number}"}}' for number in range(7)), progress=lambda *numbers: said.append(numbers)
+    )
+    assert said[0][1] == 0 and said[-1] == (7, 7)

@@ -1,0 +1,170 @@
+"""The engine: transactions that are whole or nothing, also when the disk says no."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+
+from sqlalchemy import Column, Integer, MetaData, Table, insert, select
+
+from selectroute.store import engine
+from selectroute.store.engine import Store
+from selectroute.store.errors import BusyError, DamagedError, InvalidUrlError, ReadOnlyError
+
+metadata = MetaData()
+number = Table("number", metadata, Column("n", Integer, primary_key=True))
+
+
+def opened(path, first=(0,)):
+    return Store(
+        f"sqlite:///{path}",
+        metadata,
+        lambda connection: connection.execute(insert(number), [{"n": n} for n in first]),
+    )
+
+
+def numbers(store):
+    with store.reading() as connection:
+        return list(connection.execute(select(number.c.n)).scalars())
+
+
+def test_a_new_database_is_whole_and_alone_in_its_folder(tmp_path):
+    store = opened(tmp_path / "x.db", (1, 2))
+    assert numbers(store) == [1, 2]
+    store.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["x.db"]
+
+
+def test_a_database_that_could_not_be_begun_is_not_there(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        Store(f"sqlite:///{tmp_path}/x.db", metadata, lambda _: 1 / 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_file_is_no_new_database(tmp_path):
+    (tmp_path / "x.db").touch()
+    with pytest.raises(DamagedError, match="no table number"):
+        opened(tmp_path / "x.db")
+
+
+def test_commits_are_synced(tmp_path):
+    store = opened(tmp_path / "x.db")
+    with store.writing() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    store.close()
+
+
+def test_a_block_that_raises_leaves_nothing(tmp_path):
+    store = opened(tmp_path / "x.db")
+    for bulk in (False, True):
+        with pytest.raises(KeyError), store.writing(bulk=bulk) as connection:
+            connection.execute(insert(number), {"n": 5})
+            raise KeyError
+        assert numbers(store) == [0]
+    store.close()
+
+
+def test_a_reader_sees_one_state(tmp_path):
+    store = opened(tmp_path / "x.db")
+    with store.reading() as connection:
+        assert list(connection.execute(select(number.c.n)).scalars()) == [0]
+        with store.writing() as other:
+            other.execute(insert(number), {"n": 1})
+        assert list(connection.execute(select(number.c.n)).scalars()) == [0]
+    assert numbers(store) == [0, 1]
+    store.close()
+
+
+def test_a_writer_that_waits_too_long_is_told_who_is_in_the_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "BUSY_SECONDS", 0.05)
+    one, other = opened(tmp_path / "x.db"), opened(tmp_path / "x.db")
+    with one.writing():
+        with pytest.raises(BusyError), other.writing():
+            pass
+        with pytest.raises(BusyError), one.writing():
+            pass
+    with other.writing() as connection:
+        connection.execute(insert(number), {"n": 1})
+    assert numbers(one) == [0, 1]
+    one.close()
+    other.close()
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(ReadOnlyError):
+        opened(tmp_path / "missing" / "x.db")
+
+
+def test_a_password_is_not_repeated():
+    with pytest.raises(InvalidUrlError) as caught:
+        Store("mysql://root:hunter2@localhost/x", metadata)
+    assert "hunter2" not in str(caught.value)
+
+
+_FULL = """
+    import json, os, resource, sys
+    from selectroute.registry.model import SubscriptionSpec
+    from selectroute.registry.registry import Registry
+    from selectroute.store.errors import ReadOnlyError, StoreError
+
+    url = "sqlite:///" + sys.argv[1]
+    refused = kept = 0
+    with Registry.open(url) as registry:
+        registry.register(SubscriptionSpec("a = 0"), id="first")
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        size = max(os.path.getsize(sys.argv[1] + suffix) for suffix in ("", "-wal"))
+        # Each write of a commit fails in turn: a little more space each time, until it fits.
+        for number in range(60):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 512 * number, most))
+            before = registry.revision
+            try:
+                registry.register(SubscriptionSpec("b = '" + "x" * 3_000 + "'"), id=f"s{number}")
+                kept += 1
+            except ReadOnlyError:
+                refused += 1
+                assert registry.revision == before
+                assert [one.id for one in registry.list(name=f"s{number}").items] == []
+            assert registry.get("first").selector == "a = 0"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        registry.register(SubscriptionSpec("c = 1"), id="last")
+        registry.verify()
+        assert len(registry) == kept + 2 == registry.revision
+    with Registry.open(url) as registry:
+        assert len(registry) == kept + 2
+    print(json.dumps([refused, kept]))
+"""
+
+
+def test_a_full_disk_undoes_the_whole_change_and_is_survived(tmp_path):
+    source = str(Path(engine.__file__).parents[2])
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_FULL), str(tmp_path / "x.db")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": source},
+    )
+    assert ended.returncode == 0, ended.stderr
+    refused, kept = json.loads(ended.stdout)
+    assert refused > 3 and kept > 3
+
+
+def test_a_database_that_may_not_be_written_is_read(tmp_path):
+    opened(tmp_path / "x.db").close()
+    os.chmod(tmp_path / "x.db", 0o444)
+    if os.access(tmp_path / "x.db", os.W_OK):
+        pytest.skip("this user may write everything")
+    store = opened(tmp_path / "x.db")
+    assert numbers(store) == [0]
+    with pytest.raises(ReadOnlyError), store.writing() as connection:
+        connection.execute(insert(number), {"n": 1})
+    store.close()
