@@ -60,10 +60,7 @@ class Storm:
         self.url = f"sqlite:///{self.folder}/registry.db"
         self.input, self.output = self.folder / "in", self.folder / "out"
         self.registry = sr.Registry.open(self.url)
-        self.ids: list[str] = []
         self.ending = threading.Event()
-        self._guard = threading.Lock()
-        self._applied = 0
 
     # ---- what flows
 
@@ -88,67 +85,27 @@ class Storm:
 
     # ---- who changes
 
-    def client(self, number: int) -> None:
+    def run_client(self, client: Client, number: int) -> None:
         """Make this client's share of the changes, spread over the stream."""
-        chance = Random(self.seed * 1_000 + number)
-        share = range(number, self.changes, CLIENTS)
         try:
-            for turn in share:
+            for turn in range(number, self.changes, CLIENTS):
                 while self.progress() < turn / self.changes and not self.ending.is_set():
                     time.sleep(0.02)
-                self._change(chance)
-                self._applied += 1
+                client.change()
         except BaseException as error:
             self.errors.append(error)
-
-    def _change(self, chance: Random) -> None:
-        kind = chance.choices(
-            ["add", "replace", "pause", "resume", "latest", "remove", "several"], [3, 5, 4, 4, 1, 2, 1]
-        )[0]
-        with self._guard:
-            id = chance.choice(self.ids)
-            if kind == "remove":
-                self.ids.remove(id)
-        # Another client may be at the same subscription: only of a removal nobody else knows.
-        if kind == "add":
-            self._add(chance)
-        elif kind == "several":
-            operations = [Operation("add", spec=drawn(chance)) for _ in range(3)]
-            done = self.registry.apply(operations)
-            with self._guard:
-                self.ids += [one.id for one in done.subscriptions]
-        else:
-            self._touch(kind, id, chance)
-
-    def _add(self, chance: Random) -> None:
-        id = self.registry.register(drawn(chance)).id
-        with self._guard:
-            self.ids.append(id)
-
-    def _touch(self, kind: str, id: str, chance: Random) -> None:
-        try:
-            if kind == "remove":
-                self.registry.remove(id)
-            elif kind == "replace":
-                self.registry.replace(id, drawn(chance))
-            elif kind == "pause":
-                self.registry.pause(id)
-            else:
-                self.registry.resume(id, from_="latest" if kind == "latest" else "last-processed")
-        except sr.SelectRouteError:
-            if kind == "remove" or id in self.ids:
-                raise  # otherwise it was removed meanwhile
 
     # ---- who runs
 
     def run(self) -> Tally:
         """Let it blow over, then check everything."""
         chance = Random(self.seed)
-        for _ in range(BEGINNING):
-            self._add(chance)
+        several = [Client(self.registry, Random(self.seed * 1_000 + number)) for number in range(CLIENTS)]
+        for turn in range(BEGINNING):
+            several[turn % CLIENTS].add()
         self.write_messages()
         publisher = self._publisher()
-        clients = [threading.Thread(target=self.client, args=(n,)) for n in range(CLIENTS)]
+        clients = [threading.Thread(target=self.run_client, args=(one, n)) for n, one in enumerate(several)]
         for client in clients:
             client.start()
         kills = sorted(chance.uniform(0.1, 0.9) for _ in range(2 * self.kills))
@@ -224,6 +181,54 @@ class Storm:
 
     def _said(self) -> str:
         return (self.folder / "stream.log").read_text()[-2_000:]
+
+
+class Client:
+    """Changes subscriptions of its own, each time for real: none of the others' calls meet it."""
+
+    def __init__(self, registry: sr.Registry, chance: Random) -> None:
+        self.registry = registry
+        self.chance = chance
+        self.active: list[str] = []
+        self.paused: list[str] = []
+
+    def add(self) -> None:
+        """Register one more."""
+        self.active.append(self.registry.register(drawn(self.chance)).id)
+
+    def change(self) -> None:
+        """Make one change, or several as one revision."""
+        kinds = ["add", "replace", "pause", "remove", "several"] if len(self.active) > 3 else ["add"]
+        kind = self.chance.choice([*kinds, "resume", "resume"] if self.paused else kinds)
+        if kind == "add":
+            self.add()
+        elif kind == "replace":
+            self.registry.replace(self.chance.choice(self.active + self.paused), drawn(self.chance))
+        elif kind == "pause":
+            self.paused.append(self._drawn(self.active))
+            self.registry.pause(self.paused[-1])
+        elif kind == "remove":
+            self.registry.remove(self._drawn(self.chance.choice([self.active, self.paused or self.active])))
+        elif kind == "resume":
+            self.active.append(self._drawn(self.paused))
+            since = "latest" if self.chance.random() < 0.2 else "last-processed"
+            self.registry.resume(self.active[-1], from_=since)
+        else:
+            self._several()
+
+    def _several(self) -> None:
+        gone, stopped = self._drawn(self.active), self._drawn(self.active)
+        operations = [
+            Operation("remove", gone),
+            Operation("add", spec=drawn(self.chance)),
+            Operation("pause", stopped),
+        ]
+        done = self.registry.apply(operations)
+        self.active.append(done.subscriptions[1].id)
+        self.paused.append(stopped)
+
+    def _drawn(self, ids: list[str]) -> str:
+        return ids.pop(self.chance.randrange(len(ids)))
 
 
 def drawn(chance: Random) -> SubscriptionSpec:

@@ -6,9 +6,10 @@ and Python. ``start_fanout`` is that as a stream with exactly-once output, ``mat
 path without a stream or output.
 
 Read `batches` first: one batch from pin to commit. Then `plan` (files → splits), `worker` with `readers` and
-`sinks` (what a task does), `pins` and `commits` (what survives a crash). A registry
-beyond one machine's memory is cut in partitions: `partition` says how. This is the only folder that imports
-pyspark.
+`sinks` (what a task does), `pins` and `commits` (what survives a crash). What a stream on a live registry
+does beside its batches is in `follower`: it writes back from where changes hold (`cutoffs`), and gives
+resumed subscriptions what they missed (`backfill`). A registry beyond one machine's memory is cut in
+partitions: `partition` says how. This is the only folder that imports pyspark.
 """
 
 from selectroute.spark.batches import BatchReport

@@ -85,7 +85,7 @@ class Follower:
 
     def start(self, query: str | None) -> None:
         """Begin; without a query's id nothing is done until `wake` brings it."""
-        self._query = query
+        self._query = self._query or query  # a first batch may have been quicker
         self._woken.set()
         self._thread.start()
 

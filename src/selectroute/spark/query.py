@@ -80,9 +80,11 @@ class FanOut:
             trigger = (
                 writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=pause)
             )
-            self.query = trigger.start()
             if self._registry is not None:
-                self._follow(self._registry)
+                self._follower = self._follow(self._registry)
+            self.query = trigger.start()
+            if self._follower is not None:
+                self._follower.start(self._folder.query())
         except BaseException as error:
             self._folder.release()
             if isinstance(error, PySparkException | Py4JError):
@@ -142,12 +144,9 @@ class FanOut:
         finally:
             self._idle.set()
 
-    def _follow(self, registry: Link) -> None:
-        """Begin to follow the registry, at once if this job has run before."""
-        self._follower = Follower(
-            registry, self._router, self._turns, self._on_batch, self._on_warning, self._fail
-        )
-        self._follower.start(self._folder.query())
+    def _follow(self, registry: Link) -> Follower:
+        router, turns = self._router, self._turns
+        return Follower(registry, router, turns, self._on_batch, self._on_warning, self._fail)
 
     def _fail(self, error: BaseException) -> None:
         """A backfill failed: the job ends as it does when a batch fails."""
