@@ -186,9 +186,11 @@ def test_following_goes_on_after_an_error_that_is_handed_over(registry, folder, 
 
 
 def test_a_folder_has_one_publisher(registry, folder):
-    with RegistryPublisher(registry, folder):
-        with pytest.raises(PublishError, match="somebody else publishes"):
-            RegistryPublisher(registry, folder)
+    with (
+        RegistryPublisher(registry, folder),
+        pytest.raises(PublishError, match="somebody else publishes"),
+    ):
+        RegistryPublisher(registry, folder)
     RegistryPublisher(registry, folder).close()
 
 
@@ -214,9 +216,11 @@ def test_a_registry_that_was_put_back_is_noticed_before_it_is_published(tmp_path
             folder = publisher.folder
     assert folder == tmp_path / "r.db.snapshots"
     shutil.copy(copy, path)
-    with Registry.open(f"sqlite:///{path}") as registry:
-        with pytest.raises(PublishError, match="holds revision 2, the registry only 1"):
-            RegistryPublisher(registry)
+    with (
+        Registry.open(f"sqlite:///{path}") as registry,
+        pytest.raises(PublishError, match="holds revision 2, the registry only 1"),
+    ):
+        RegistryPublisher(registry)
 
 
 def test_a_damaged_folder_is_named_and_can_be_built_again(registry, folder):

@@ -123,8 +123,8 @@ _FULL = """
         _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
         size = max(os.path.getsize(sys.argv[1] + suffix) for suffix in ("", "-wal"))
         # Each write of a commit fails in turn: a little more space each time, until it fits.
-        for number in range(60):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 512 * number, most))
+        for number in range(150):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 2_048 * number, most))
             before = registry.revision
             try:
                 registry.register(SubscriptionSpec("b = '" + "x" * 3_000 + "'"), id=f"s{number}")

@@ -22,7 +22,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from selectroute.index.build import rebuilt
+from selectroute.index.build import COLUMNS, rebuilt
 from selectroute.index.collect import collect
 from selectroute.index.delta import Add, Change, Remove, Replace
 from selectroute.index.errors import SnapshotError
@@ -197,7 +197,9 @@ class RegistryPublisher:
         """Publish the table as it is."""
         with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
             table: pa.Table = read_subscriptions(bodies).table
-        published(rebuilt(table, newest if revision is None else revision), self.folder)
+        # A destination is not for matching; the log has it as an object, a snapshot as text.
+        table = table.append_column("destination", pa.nulls(table.num_rows, pa.string()))
+        published(rebuilt(table.select(list(COLUMNS)), newest if revision is None else revision), self.folder)
 
     def _collect(self) -> None:
         if time.monotonic() - self._collected >= COLLECT_SECONDS:
@@ -221,8 +223,8 @@ class RegistryPublisher:
         newest = self._registry.revision
         if done > newest:
             raise PublishError(
-                f"{self.folder} holds revision {done}, the registry only {newest}: it lost changes, or was put "
-                "back to an older state; publish to another folder"
+                f"{self.folder} holds revision {done}, the registry only {newest}: it lost changes, or was "
+                "put back to an older state; publish to another folder"
             )
 
     def _check_owner(self) -> None:

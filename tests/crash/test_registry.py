@@ -1,0 +1,34 @@
+"""A short run of the killed registry, and that it would find a fault."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+
+from selectroute.registry.registry import Registry
+from tests.crash import registry as crash
+
+
+def test_a_registry_that_is_killed_loses_nothing_that_it_acknowledged(tmp_path):
+    counts = crash.run(6, seed=1, root=tmp_path)
+    assert counts["kills"] == 6
+    assert counts["acknowledged changes"] > 20
+
+
+def test_a_lost_change_is_found(tmp_path):
+    with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry:
+        one = registry.register(crash.spec_of("k"))
+        told = {"done": "k", "revision": one.revision, "ids": [one.id]}
+        assert crash.check_log(registry, [told])["acknowledged"] == 1
+        for wrong in (
+            {**told, "revision": 2},
+            {**told, "ids": ["other"]},
+            {"removed": one.id},
+            {"done": "i", "revision": 1, "count": 2},
+            {"about": "apply", "key": "k", "count": 3},
+        ):
+            with pytest.raises(AssertionError):
+                crash.check_log(registry, json.loads(json.dumps([wrong])))

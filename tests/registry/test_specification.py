@@ -1,0 +1,102 @@
+"""What can be registered, field by field."""
+
+from __future__ import annotations
+
+import pytest
+
+import selectroute as sr
+from selectroute.registry.errors import InvalidSpecError
+from selectroute.registry.model import Destination, SubscriptionSpec
+from selectroute.registry.specification import checked
+
+FILES = Destination("files", "out")
+
+
+@pytest.mark.parametrize(
+    ("spec", "seltype"),
+    [
+        (SubscriptionSpec(), "NONE"),
+        (SubscriptionSpec("a = 1"), "STANDARD"),
+        (SubscriptionSpec("a = 1", seltype="STANDARD"), "STANDARD"),
+        (SubscriptionSpec("//x", dialect="ibm-mq", seltype="EXTENDED"), "EXTENDED"),
+        (SubscriptionSpec(destination=FILES, labels={"a": ""}, name="n" * 255), "NONE"),
+        (SubscriptionSpec(labels={f"{n}": "v" * 255 for n in range(64)}), "NONE"),
+    ],
+)
+def test_the_type_of_a_selector_follows_from_it(spec, seltype):
+    assert checked(spec).seltype == seltype
+    assert checked(checked(spec)) == checked(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "pointer"),
+    [
+        (SubscriptionSpec("a = 1", seltype="NONE"), "/seltype"),
+        (SubscriptionSpec("", seltype="STANDARD"), "/seltype"),
+        (SubscriptionSpec("", seltype="EXTENDED"), "/seltype"),
+        (SubscriptionSpec("a = 1", seltype="EXTENDED"), "/seltype"),
+        (SubscriptionSpec("a = 1", seltype="OTHER"), "/seltype"),
+        (SubscriptionSpec(dialect="sql"), "/dialect"),
+        (SubscriptionSpec(topic="a\x00"), "/topic"),
+        (SubscriptionSpec(name=""), "/name"),
+        (SubscriptionSpec(name="n" * 256), "/name"),
+        (SubscriptionSpec(name="a\nb"), "/name"),
+        (SubscriptionSpec(name="\ud800"), "/name"),
+        (SubscriptionSpec(labels={f"{n}": "" for n in range(65)}), "/labels"),
+        (SubscriptionSpec(labels={"": "x"}), "/labels/"),
+        (SubscriptionSpec(labels={"a/b": "x" * 256}), "/labels/a~1b"),
+        (SubscriptionSpec(labels={"a=b": "x"}), "/labels/a=b"),
+        (SubscriptionSpec(labels={"a": "\x7f"}), "/labels/a"),
+        (SubscriptionSpec(destination=Destination("none", "x")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("files")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("files", "..")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("files", "a/b")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("kafka", "t")), "/destination/kind"),
+        (SubscriptionSpec(destination=Destination("mail")), "/destination/kind"),
+    ],
+)
+def test_a_field_that_cannot_be_is_named(spec, pointer):
+    with pytest.raises(InvalidSpecError) as caught:
+        checked(spec)
+    assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize("limits", [sr.Limits(), sr.Limits(length=100)])
+def test_a_selector_is_checked_within_the_limits(limits):
+    text = "a = '" + "x" * 200 + "'"
+    if limits.length > 200:
+        assert checked(SubscriptionSpec(text), limits).selector == text
+    else:
+        with pytest.raises(sr.InvalidSelectorError) as caught:
+            checked(SubscriptionSpec(text), limits)
+        assert caught.value.kind == "too-long"
+
+
+@pytest.mark.parametrize(
+    ("data", "pointer"),
+    [
+        ([], ""),
+        (None, ""),
+        ({"x": 1}, "/x"),
+        ({"a/b~": 1}, "/a~1b~0"),
+        ({"selector": []}, "/selector"),
+        ({"labels": []}, "/labels"),
+        ({"labels": {"a": 1}}, "/labels/a"),
+        ({"destination": "files"}, "/destination"),
+        ({"destination": {"kind": 1}}, "/destination/kind"),
+        ({"destination": {"kind": "files", "name": 1}}, "/destination/name"),
+        ({"destination": {"kind": "files", "path": "/etc"}}, "/destination/path"),
+    ],
+)
+def test_data_of_another_form_is_named(data, pointer):
+    with pytest.raises(InvalidSpecError) as caught:
+        SubscriptionSpec.from_json(data)
+    assert caught.value.pointer == pointer
+
+
+def test_a_specification_survives_json():
+    for spec in (
+        SubscriptionSpec(),
+        SubscriptionSpec("a = 1", "t/#", "ibm-mq", "STANDARD", "n", FILES, {"a": "b"}),
+    ):
+        assert SubscriptionSpec.from_json(spec.to_json()) == spec
