@@ -1,13 +1,13 @@
 """Stage 5: subscriptions that outlive the process, every change to them in order, and snapshots made of it.
 
-**Change.** `Registry.register`, ``replace``, ``remove``, ``pause`` and ``resume`` are one transaction each, and
-one *revision* (``revision``): checked (``specification``), written to the change log, put into the tables
+**Change.** `Registry.register`, ``replace``, ``remove``, ``pause`` and ``resume`` are one transaction each,
+and one *revision* (``revision``): checked (``specification``), written to the change log, put into the tables
 that are its view (``tables``). ``apply`` and ``import_`` (``transfer``) make one revision of many changes. A
 request that comes again is answered as before (``requests``).
 
-**Read.** ``get`` and ``list`` (``pages``) read the view, ``changes`` reads the log (``log``). Each row carries
-a digest that is checked when it is read (``rows``), each change vouches for all before it, and ``verify``
-reads everything.
+**Read.** ``get`` and ``list`` (``pages``) read the view, ``changes`` reads the log (``log``). Each row
+carries a digest that is checked when it is read (``rows``), each change vouches for all before it, and
+``verify`` reads everything.
 
 **Publish.** `RegistryPublisher` (``publish``) makes of what is committed the next revision of a snapshot
 folder, from which streams route. They report back which batch was the first to use a revision (``queries``),
