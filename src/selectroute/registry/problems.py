@@ -81,11 +81,15 @@ def refusal(
     expected, found = problem.get("expected"), problem.get("found")
     if kind == "stale-revision":
         if isinstance(expected, int) and isinstance(found, int):
-            return StaleRevisionError(id, expected, found)
+            stale = StaleRevisionError(id, expected, found)
+            stale.args = stale.args if id else (detail,)  # one of several operations: the service knows which
+            return stale
         return NotFoundError(f"there is no subscription {id!r}")  # If-Match holds for none that is not there
     faults = problem.get("errors")
     fault = faults[0] if isinstance(faults, list) and faults and isinstance(faults[0], dict) else {}
     pointer = str(fault.get("pointer", ""))
+    if pointer and not pointer.startswith("/"):
+        pointer = f"/{pointer}"  # a parameter or a header by its name
     place = _PLACE.fullmatch(pointer) if several is not None else None
     if several is None or place is None:
         return _error(kind, detail, pointer, fault, spec)

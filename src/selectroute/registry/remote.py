@@ -33,6 +33,7 @@ from selectroute.registry.exchange import Answer, Exchange
 from selectroute.registry.model import Page, Subscription, SubscriptionSpec
 from selectroute.registry.problems import refusal
 from selectroute.registry.sent import Sent
+from selectroute.registry.specification import check_id
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
 
@@ -187,6 +188,7 @@ class RemoteRegistry:
             return self._one(
                 self._ask("POST", _ALL, body=spec.to_json(), headers=_key(idempotency), spec=spec)
             )
+        check_id(id)  # as part of the path it would be one that is not there
         # Without If-Match a PUT never replaces: where there is one already, the answer is 428.
         answer = self._exchange.ask("PUT", _path(id), body=spec.to_json())
         if answer.status != _PRECONDITION_REQUIRED:
@@ -233,6 +235,8 @@ class RemoteRegistry:
     def apply(self, operations: Iterable[Operation], *, idempotency: Idempotency | None = None) -> Applied:
         """Several changes as one revision; see `Registry.apply`."""
         given = [*operations]
+        if not given:
+            return Applied(self.revision, [])  # the service takes no empty batch
         body = {"operations": [*map(_operation, given)]}
         answer = self._exchange.ask("POST", f"{_ALL}:batch", body=body, headers=_key(idempotency))
 

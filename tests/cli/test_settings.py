@@ -1,0 +1,83 @@
+"""What commands are told: options, environment, file, defaults, in this order; and no secret is shown."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from selectroute.registry.registry import Registry
+from tests.serving import served
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """Write the configuration file; nothing else tells of a registry."""
+    monkeypatch.delenv("SELECTROUTE_REGISTRY", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+    def write(text, encoding="utf-8"):
+        path = tmp_path / "config" / "selectroute" / "config.toml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding)
+        return path
+
+    return write
+
+
+def test_options_go_before_environment_before_file_before_defaults(run, config, monkeypatch, tmp_path):
+    def made(*arguments):
+        code, out, err = run("subscription", "add", "a = 1", "-o", "json", *arguments)
+        assert code == 0, err
+        return json.loads(out)["dialect"]
+
+    config(f'registry = "sqlite:///{tmp_path}/file.db"\n')
+    assert made() == "jms" and (tmp_path / "file.db").exists()
+    config(f'registry = "sqlite:///{tmp_path}/file.db"\ndialect = "mqe"\n')
+    assert made() == "mqe"
+    monkeypatch.setenv("SELECTROUTE_DIALECT", "ibm-mq")
+    monkeypatch.setenv("SELECTROUTE_REGISTRY", f"sqlite:///{tmp_path}/environment.db")
+    assert made() == "ibm-mq" and (tmp_path / "environment.db").exists()
+    assert made("--dialect", "ibm-jms", "--registry", f"sqlite:///{tmp_path}/option.db") == "ibm-jms"
+    assert (tmp_path / "option.db").exists()
+    monkeypatch.delenv("SELECTROUTE_REGISTRY")
+    named = tmp_path / "named.toml"
+    named.write_text(f'registry = "sqlite:///{tmp_path}/named.db"\n')
+    monkeypatch.setenv("SELECTROUTE_CONFIG", str(named))
+    assert made() == "ibm-mq" and (tmp_path / "named.db").exists()
+
+
+def test_without_a_registry_it_is_said_how_to_name_one(run, config):
+    code, _, err = run("subscription", "list")
+    assert code == 2 and "SELECTROUTE_REGISTRY" in err
+
+
+def test_a_configuration_that_cannot_be_read_is_wrong_usage_and_shows_no_secret(run, config, monkeypatch):
+    for text in (
+        'token = "canary',
+        'timeout = "canary"',
+        'registry = ["canary"]',
+        "token = canary",
+        "\ufeffx",
+    ):
+        config(f'registry = "http://127.0.0.1:9"\n{text}\n')
+        code, out, err = run("subscription", "list")
+        assert code == 2 and "canary" not in out + err
+    config("é", "latin-1")
+    assert run("subscription", "list")[0] == 2
+    monkeypatch.setenv("SELECTROUTE_CONFIG", "/nowhere.toml")
+    assert run("subscription", "list")[0] == 2
+
+
+def test_the_token_is_told_by_the_environment_and_never_printed(run, tmp_path, monkeypatch):
+    with Registry.open(f"sqlite:///{tmp_path}/registry.db") as opened:
+        _, secret = opened.add_token("reader")
+        with served(opened) as url:
+            monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
+            code, _, err = run("subscription", "list")
+            assert code == 1 and "oken" in err
+            monkeypatch.setenv("SELECTROUTE_TOKEN", secret)
+            code, out, err = run("subscription", "list")
+            assert code == 0 and secret not in out + err
+            code, out, err = run("subscription", "add", "a = 1")
+            assert code == 1 and secret not in out + err

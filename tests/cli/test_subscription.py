@@ -1,0 +1,194 @@
+"""``selectroute subscription``: the same on a database and on a service, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from selectroute.registry.registry import Registry
+from tests.serving import served
+
+CAR = "JMSType = 'car' AND weight > 2500"
+LIGHT = '{"topic": "cars/eu", "headers": {"JMSType": "car"}, "properties": {"weight": 5}}'
+
+
+@pytest.fixture
+def database(tmp_path):
+    return f"sqlite:///{tmp_path}/registry.db"
+
+
+@pytest.fixture(params=["database", "service"])
+def sub(request, run, database, monkeypatch):
+    """A subcommand of `subscription`, on the registry."""
+
+    def call(*arguments, **options):
+        return run("subscription", *arguments, **options)
+
+    if request.param == "database":
+        monkeypatch.setenv("SELECTROUTE_REGISTRY", database)
+        yield call
+        return
+    with Registry.open(database) as opened, served(opened) as url:
+        monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
+        yield call
+
+
+def test_a_subscription_lives_from_add_to_remove(sub):
+    code, out, err = sub("add", CAR, "--topic", "cars/+", "--id", "heavy", "--label", "team=eu")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[:5] == [
+        "heavy: active, revision 1",
+        "  topic         cars/+",
+        f"  selector      {CAR}",
+        "  dialect       jms",
+        "  destination   none",
+    ]
+    assert "  label         team=eu" in out
+    code, out, _ = sub("get", "heavy", "-o", "json")
+    found = json.loads(out)
+    assert (code, found["selector"], found["labels"]) == (0, CAR, {"team": "eu"})
+    assert found["effective_from"] == []
+    code, out, _ = sub("replace", "heavy", "weight > 3000", "--topic", "", "--label", "team=", "-o", "ndjson")
+    found = json.loads(out)
+    assert (code, found["revision"], found["selector"], found["topic"]) == (0, 2, "weight > 3000", None)
+    assert found["labels"] == {}
+    assert sub("pause", "heavy")[1].startswith("heavy: paused, revision 3\n")
+    code, out, _ = sub("resume", "heavy", "--from", "last-processed")
+    assert code == 0 and out.startswith("heavy: active, revision 4\n")
+    assert out.endswith("  backfill      no query has reported to this registry yet\n")
+    assert sub("remove", "heavy", "--if-revision", "4")[1].startswith("heavy: removed\n")
+    assert sub("get", "heavy")[0] == 3
+
+
+def test_each_refusal_has_its_exit_code(sub):
+    assert sub("add", "a = 1", "--id", "one", "--name", "first")[0] == 0
+    assert sub("add", "a = 1", "--id", "one")[0] == 4
+    assert sub("add", "a = 1", "--name", "first")[0] == 4
+    code, _, err = sub("replace", "one", "a = 2", "--if-revision", "7")
+    assert code == 4 and "revision 1, not 7" in err
+    for verb in ("get", "remove", "pause", "resume"):
+        assert sub(verb, "nobody")[0] == 3
+        assert sub(verb, "--by-name", "nobody")[0] == 3
+        assert sub(verb)[0] == 2
+    assert sub("replace", "nobody", "a = 1")[0] == 3
+    assert sub("replace", "one")[0] == 2
+    assert sub("add", "a = 1", "--label", "none")[0] == 2
+    assert sub("add", "a = 1", "--topic", "a/b+")[0] == 1
+    assert sub("add", "a = 1", "--destination", "kafka")[0] == 1
+    assert sub("explain", "nobody", LIGHT)[0] == 3
+    assert sub("import", "/nowhere.jsonl")[0] == 3
+
+
+def test_an_invalid_selector_is_shown_as_by_selector_check(sub, run):
+    for arguments in (("add", "a == 1"), ("replace", "one", "a == 1")):
+        sub("add", "a = 1", "--id", "one")
+        code, out, err = sub(*arguments)
+        assert (code, out) == (5, "")
+        assert err == "selectroute: " + run("selector", "check", "a == 1")[1]
+
+
+def test_a_name_stands_for_an_id_where_it_is_said(sub):
+    sub("add", "a = 1", "--id", "one", "--name", "my cars")
+    assert json.loads(sub("get", "--by-name", "my cars", "-o", "json")[1])["id"] == "one"
+    code, out, _ = sub("replace", "--by-name", "my cars", "a = 2", "-o", "json")
+    assert (code, json.loads(out)["selector"]) == (0, "a = 2")
+    assert sub("remove", "--by-name", "my cars")[0] == 0
+
+
+def test_lists_go_on_where_they_ended(sub):
+    for number in range(5):
+        sub("add", f"a = {number}", "--id", f"s{number}", "--label", f"odd={number % 2}")
+    code, out, err = sub("list", "--limit", "2")
+    assert code == 0 and [line.split()[0] for line in out.splitlines()] == ["id", "s0", "s1"]
+    cursor = err.rstrip().removeprefix("there are more: --cursor ")
+    code, out, err = sub("list", "--limit", "3", "--cursor", cursor, "-o", "json")
+    assert (code, err) == (0, "") and [one["id"] for one in json.loads(out)] == ["s2", "s3", "s4"]
+    rows = sub("list", "--all", "--label", "odd=1", "-o", "ndjson")[1].splitlines()
+    assert [json.loads(row)["id"] for row in rows] == ["s1", "s3"]
+    assert sub("list", "--status", "paused", "-o", "json")[1] == "[]\n"
+
+
+def test_what_was_exported_is_imported(sub, run, tmp_path):
+    lines = "".join(f'{{"id": "s{number}", "selector": "a = {number}"}}\n' for number in range(30))
+    assert sub("import", "-", stdin=lines) == (0, "revision 1: 30 subscriptions\n", "")
+    code, out, err = sub("export")
+    assert (code, err) == (0, "") and len(out.splitlines()) == 30
+    other = ("--registry", f"sqlite:///{tmp_path}/other.db")
+    code, shown, _ = run("subscription", "import", "-", "-o", "json", *other, stdin=out)
+    assert (code, json.loads(shown)) == (0, {"rows": 30, "revision": 1})
+    assert sub("import", "-", stdin=lines)[0] == 4
+    assert sub("import", "-", "--mode", "replace", stdin=lines)[:2] == (0, "revision 2: 30 subscriptions\n")
+    assert sub("export", "--revision", "1")[1] == out
+
+
+def test_a_line_of_an_import_that_cannot_be_is_named_and_nothing_is_stored(sub):
+    code, out, err = sub("import", "-", stdin='{"id": "a"}\n{"id": "b", "selector": "a == 1"}\n')
+    assert (code, out) == (5, "")
+    assert err.startswith("selectroute: line 2: unknown-operator") and "\n  a == 1\n    ^^\n" in err
+    assert sub("list", "-o", "json")[1] == "[]\n"
+
+
+def test_why_a_message_is_not_delivered_is_explained(sub):
+    sub("add", CAR, "--topic", "cars/+", "--id", "heavy")
+    code, out, err = sub("explain", "heavy", LIGHT)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("heavy does not get the message, at revision 1: its selector is false")
+    assert "  topic filter cars/+ matches cars/eu" in lines and "  FALSE     weight > 2500" in lines
+    code, out, _ = sub("explain", "heavy", LIGHT.replace("5", "2501"), "-o", "json")
+    found = json.loads(out)
+    assert found["matched"] is True and found["selector"]["truth"] == "true"
+    code, out, _ = sub("explain", "heavy", "-", stdin=f"{LIGHT}\n\n{LIGHT.replace('cars/eu', 'ships')}\n")
+    assert "heavy does not get line 3, at revision 1: its topic filter does not match" in out
+    sub("pause", "heavy")
+    assert "it is paused" in sub("explain", "heavy", LIGHT)[1]
+
+
+def test_waiting_tells_the_first_batch_that_used_a_change(sub, database):
+    sub("add", CAR, "--id", "heavy")
+    code, out, err = sub("replace", "heavy", "a = 1", "--wait", "0.3", "-o", "json")
+    assert code == 1 and json.loads(out)["effective_from"] == [] and "no batch has used revision 2" in err
+    with Registry.open(database) as opened:
+        opened.note_query("stream", source="files", can_replay=True)
+        opened.note_batch("stream", 7, 2)
+    code, out, _ = sub("get", "heavy", "--wait", "5")
+    assert code == 0 and "  effective from batch 7 of query stream\n" in out
+    assert json.loads(sub("get", "heavy", "-o", "json")[1])["effective_from"] == [
+        {"query": "stream", "batch": 7}
+    ]
+    sub("pause", "heavy")
+    out = sub("resume", "heavy", "--from", "last-processed")[1]
+    assert out.endswith("  backfill      query stream delivers what it missed\n")
+
+
+def test_what_a_terminal_would_obey_is_not_printed(sub):
+    sub("add", "a = '\x1b[31mred'", "--id", "red", "--topic", "a/\x1b]0;b")
+    for arguments in (("get", "red"), ("list",), ("explain", "red", '{"topic": "\\u001b[2J"}')):
+        code, out, _ = sub(*arguments)
+        assert code == 0 and "\x1b" not in out
+
+
+def test_a_long_selector_comes_by_standard_input(sub):
+    text = " OR ".join(f"a = {number}" for number in range(500))
+    code, out, _ = sub("add", "-", "-o", "json", stdin=f"{text}\n")
+    assert code == 0 and json.loads(out)["selector"] == text
+
+
+# ---- without a registry
+
+
+def test_a_registry_that_is_not_there_is_only_made_by_what_adds(run, database):
+    code, _, err = run("subscription", "list", "--registry", database)
+    assert code == 1 and "there is no database" in err
+    assert run("subscription", "add", "a = 1", "--registry", database)[0] == 0
+    assert run("subscription", "list", "--registry", database)[0] == 0
+
+
+@pytest.mark.parametrize("noun", ["subscription", "registry"])
+def test_help_shows_examples(run, noun):
+    code, out, _ = run(noun, "--help")
+    assert code == 0
+    for verb in {"subscription": ("add", "replace", "explain"), "registry": ("publish", "verify")}[noun]:
+        assert verb in out
+        assert f"selectroute {noun} {verb}" in run(noun, verb, "--help")[1]

@@ -1,0 +1,323 @@
+"""The contract of a registry over HTTP, through a service that listens; and what only a network does."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+import selectroute as sr
+from selectroute.registry.changes import Operation
+from selectroute.registry.errors import (
+    AuthError,
+    IdTakenError,
+    ImportLineError,
+    NotFoundError,
+    OperationError,
+    ReadOnlyError,
+    RegistryError,
+    StaleRevisionError,
+)
+from selectroute.registry.exchange import ATTEMPTS, REFUSED_ATTEMPTS, Exchange, UnreachableError
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.registry import Registry
+from selectroute.registry.remote import RemoteRegistry
+from tests.registry.test_pages import (  # noqa: F401
+    test_a_cursor_is_stable_while_others_come_and_go,
+    test_filters_follow_a_change,
+    test_long_topic_filters_are_found_like_short_ones,
+    test_pages_hold_every_subscription_once_in_the_order_of_ids,
+    test_what_is_no_cursor_is_refused,
+)
+from tests.registry.test_registry import (  # noqa: F401
+    test_a_change_that_expects_another_revision_is_refused,
+    test_a_name_is_one_subscriptions,
+    test_a_patch_changes_the_fields_that_it_names,
+    test_a_patch_of_what_cannot_be_names_the_field,
+    test_a_subscription_without_a_name_has_its_id_for_one,
+    test_an_id_of_other_characters_is_refused,
+    test_an_id_that_is_taken_is_refused,
+    test_no_operations_make_no_revision,
+    test_pausing_twice_and_resuming_twice_change_nothing,
+    test_replacing_gives_another_specification_and_keeps_the_rest,
+    test_resuming_says_since_when_it_was_paused_and_who_can_read_again,
+    test_what_is_got_can_be_put_back_as_a_patch,
+    test_what_is_registered_is_got_back_whole,
+)
+from tests.registry.test_transfer import (  # noqa: F401
+    test_a_line_that_cannot_be_is_named_and_nothing_is_stored,
+    test_an_empty_import_makes_no_revision,
+    test_an_export_has_what_get_has,
+    test_an_export_may_be_of_the_past,
+)
+from tests.serving import served
+
+CAR = SubscriptionSpec("JMSType = 'car' AND weight > 2500", topic="cars/+")
+MEDIA = "application/problem+json"
+
+
+class Watched(RemoteRegistry):
+    """With what the contract asks of the database behind it."""
+
+    local: Registry
+
+    def __len__(self):
+        return len(self.local)
+
+    def verify(self):
+        return self.local.verify()
+
+
+@pytest.fixture
+def local(tmp_path):
+    with Registry.open(f"sqlite:///{tmp_path}/registry.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def registry(local):
+    with served(local) as url, Watched(url) as remote:
+        remote.local = local
+        yield remote
+
+
+def over(answer, **options):
+    """A remote registry whose network is a function."""
+    return RemoteRegistry("http://registry.test", transport=httpx.MockTransport(answer), **options)
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch):
+    """The pauses between attempts, which take no time."""
+    found: list[float] = []
+    first = Exchange.__init__
+
+    def patched(self, *arguments, **options):
+        first(self, *arguments, **{**options, "sleep": found.append})
+
+    monkeypatch.setattr(Exchange, "__init__", patched)
+    return found
+
+
+# ---- as the registry itself
+
+
+def test_opening_a_url_of_a_service_gives_the_same_methods(local):
+    with served(local) as url, Registry.open(url) as opened:
+        assert isinstance(opened, RemoteRegistry)
+        assert opened.register(CAR, id="heavy") == local.get("heavy")
+        assert opened.revision == 1 == local.revision
+
+
+def test_an_invalid_selector_is_shown_as_where_it_was_found(registry):
+    for text in ("region = 'EMEA AND price > 10", "a == 1", "a = 1 b", "(a = 1", "JMSMessageId = 'x'"):
+        with pytest.raises(sr.InvalidSelectorError) as here:
+            sr.Selector(text)
+        for refused in (
+            lambda text=text: registry.register(SubscriptionSpec(text)),
+            lambda text=text: registry.register(SubscriptionSpec(text), id="a"),
+        ):
+            with pytest.raises(sr.InvalidSelectorError) as there:
+                refused()
+            assert str(there.value) == str(here.value)
+            # The edit may begin elsewhere in `==`: what it makes is the same.
+            assert there.value.to_dict() | {"fix": None} == here.value.to_dict() | {"fix": None}
+    registry.register(SubscriptionSpec(dialect="mqe"), id="a")
+    with pytest.raises(sr.InvalidSelectorError) as there:
+        registry.change("a", {"selector": "a = 1 OR b = 2"})
+    assert there.value.dialect == "mqe" and there.value.underlined == "OR"
+
+
+def test_the_operation_and_the_line_at_fault_are_named(registry):
+    good, bad = SubscriptionSpec("a = 1"), SubscriptionSpec("a == 1")
+    with pytest.raises(OperationError) as caught:
+        registry.apply([Operation("add", "a", good), Operation("add", "b", bad)])
+    assert caught.value.index == 1 and isinstance(caught.value.cause, sr.InvalidSelectorError)
+    assert caught.value.cause.underlined == "=="
+    registry.register(good, id="a")
+    with pytest.raises((OperationError, StaleRevisionError), match="revision 1, not 7"):
+        registry.apply([Operation("remove", "a", expected=7)])
+    lines = [json.dumps({"id": f"s{number}", "selector": "a = 1"}) for number in range(3_000)]
+    with pytest.raises(ImportLineError) as refused:
+        registry.import_([*lines, '{"selector": "a == 1"}', *lines])
+    assert refused.value.line == 3_001
+    assert isinstance(refused.value.cause, sr.InvalidSelectorError) and refused.value.cause.underlined == "=="
+    assert len(registry) == 1
+
+
+def test_an_import_says_how_far_it_is_and_an_export_gives_it_back(registry):
+    lines = [json.dumps({"id": f"s{number:04}", "selector": "a = 1"}) for number in range(2_500)]
+    said: list[int] = []
+    assert registry.import_(lines, progress=lambda rows, _: said.append(rows)).rows == 2_500
+    assert said == [1_000, 2_000]
+    found = [*map(json.loads, registry.export())]
+    assert [one["id"] for one in found] == [json.loads(line)["id"] for line in lines]
+    assert registry.import_(registry.export(), mode="replace").revision == 2
+
+
+def test_changes_and_what_queries_report_come_over(registry):
+    registry.register(CAR, id="heavy")
+    registry.pause("heavy")
+    assert registry.changes() == registry.local.changes()
+    assert registry.changes(1, limit=1)[0].op == "pause"
+    assert registry.changes(2, wait_seconds=0.1) == []
+    registry.note_query("q-1", source="files", can_replay=False, reason="gone")
+    registry.note_batch("q-1", 7, 2)
+    found, batches = registry.effective_of("heavy")
+    assert found == registry.get("heavy")
+    assert batches == registry.local.effective_from(2) and batches[0].query == "q-1"
+    resumed = registry.resume("heavy", from_="last-processed")
+    assert [(one.query, one.can_replay, one.reason) for one in resumed.backfill] == [("q-1", False, "gone")]
+
+
+def test_explaining_is_the_services(registry):
+    registry.register(CAR, id="heavy")
+    message = sr.Message(headers={"JMSType": "car"}, properties={"weight": 7}, topic="cars/eu")
+    why = registry.explain("heavy", message)
+    assert (why["revision"], why["id"], why["matched"]) == (1, "heavy", False)
+    assert why["selector"]["truth"] == "false"
+    with pytest.raises(NotFoundError):
+        registry.explain("nobody", message)
+
+
+@pytest.mark.parametrize("id", [".", "..", "a.b", "-"])
+def test_an_id_is_never_a_step_of_a_path(registry, id):
+    registry.register(CAR, id=id)
+    assert registry.get(id).id == id
+    assert registry.pause(id).status == "paused"
+    assert registry.remove(id).id == id
+
+
+def test_a_token_is_sent_and_never_shown(local):
+    _, secret = local.add_token("reader")
+    with served(local) as url:
+        with RemoteRegistry(url, secret) as remote:
+            assert remote.revision == 0 and secret not in repr(remote)
+            with pytest.raises(AuthError) as refused:
+                remote.register(CAR)
+            assert secret not in str(refused.value)
+        with RemoteRegistry(url) as remote, pytest.raises(AuthError):
+            remote.get("a")
+    with pytest.raises(RegistryError) as wrong:
+        RemoteRegistry("http://localhost", "sec\nret")
+    assert "ret" not in str(wrong.value)
+
+
+# ---- what only a network does
+
+
+def test_a_registration_whose_answer_is_lost_is_made_once(local):
+    """The service does what it is asked, and every first answer is lost."""
+    with served(local) as url, httpx.Client(base_url=url) as behind:
+        seen: list[httpx.Request] = []
+
+        def answer(request):
+            seen.append(request)
+            target = request.url.copy_with(
+                scheme="http", host=behind.base_url.host, port=behind.base_url.port
+            )
+            headers = {**request.headers, "host": f"{target.host}:{target.port}"}
+            found = behind.request(request.method, target, content=request.content, headers=headers)
+            if len(seen) % 2:
+                raise httpx.ReadError("the connection was lost", request=request)
+            return httpx.Response(found.status_code, headers=found.headers, content=found.content)
+
+        remote = over(answer)
+        made = remote.register(CAR)
+        assert len(local) == 1 and local.get(made.id) == made
+        assert seen[0].headers["Idempotency-Key"] == seen[1].headers["Idempotency-Key"]
+        assert remote.register(CAR, id="chosen") == local.get("chosen")
+        assert remote.replace("chosen", SubscriptionSpec("b = 2")).selector == "b = 2"
+        with pytest.raises(StaleRevisionError) as stale:
+            remote.change("chosen", {"selector": "c = 3"}, expected=local.get("chosen").revision)
+        assert "may have been done" in stale.value.__notes__[0] and local.get("chosen").selector == "c = 3"
+        with pytest.raises(NotFoundError) as gone:
+            remote.remove("chosen")
+        assert "may have been done" in gone.value.__notes__[0] and len(local) == 1
+
+
+def test_another_subscription_under_the_id_is_none_of_ours(local):
+    local.register(SubscriptionSpec("other = 1"), id="chosen")
+    with served(local) as url, RemoteRegistry(url) as remote, pytest.raises(IdTakenError):
+        remote.register(CAR, id="chosen")
+
+
+def test_a_service_that_is_not_there_is_asked_some_times(pauses):
+    asked: list[str] = []
+
+    def answer(request):
+        asked.append(request.method)
+        raise httpx.ConnectError("refused", request=request)
+
+    with pytest.raises(UnreachableError, match=r"http://registry\.test does not answer: refused") as caught:
+        over(answer).get("a")
+    assert len(asked) == ATTEMPTS and not caught.value.sent
+    assert len(pauses) == ATTEMPTS - 1 and pauses == sorted(pauses)
+
+
+def test_an_import_is_sent_once():
+    def answer(request):
+        b"".join(request.stream)
+        raise httpx.ReadTimeout("", request=request)
+
+    with pytest.raises(UnreachableError, match="it took too long") as caught:
+        over(answer).import_(["{}"])
+    assert caught.value.sent and "may have been done" in caught.value.__notes__[0]
+
+
+def test_a_service_that_can_write_nothing_says_when_to_ask_again(pauses):
+    problem = {"type": "urn:selectroute:problem:read-only", "detail": "the disk is full"}
+
+    def answer(_):
+        return httpx.Response(503, json=problem, headers={"Retry-After": "7", "Content-Type": MEDIA})
+
+    with pytest.raises(ReadOnlyError, match="the disk is full"):
+        over(answer).pause("a")
+    assert pauses == [7.0] * (REFUSED_ATTEMPTS - 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(200, text="<html>"),
+        httpx.Response(200, json={"id": "a"}),
+        httpx.Response(200, json=[[]]),
+        httpx.Response(200, content=b"[" * 100_000),
+        httpx.Response(302, headers={"Location": "http://elsewhere.test/"}),
+        httpx.Response(404, text="no such page"),
+        httpx.Response(418, json={"type": "about:blank"}),
+        httpx.Response(422, json={"type": "urn:selectroute:problem:invalid-selector", "errors": [7]}),
+        httpx.Response(422, json={"type": "urn:selectroute:problem:invalid-selector", "errors": 7}),
+        httpx.Response(
+            422,
+            json={
+                "type": "urn:selectroute:problem:invalid-selector",
+                "errors": [{"pointer": "/selector", "kind": "too-long", "offset": 7, "length": -9}],
+            },
+        ),
+    ],
+)
+def test_what_no_registry_answers_is_one_error(answer):
+    with pytest.raises(RegistryError):
+        over(lambda _: answer).register(CAR, id="a")
+
+
+def test_no_answer_is_larger_than_is_read(monkeypatch):
+    monkeypatch.setattr("selectroute.registry.exchange.MAX_LINE", 1_000)
+    with pytest.raises(RegistryError, match="more than 1,000 bytes"):
+        list(over(lambda _: httpx.Response(200, content=b"x" * 100_000)).export())
+    large = httpx.MockTransport(lambda _: httpx.Response(200, content=b"x" * 2_000))
+    exchange = Exchange("http://registry.test", None, 1, transport=large)
+    with pytest.raises(RegistryError, match="more than 1,999 bytes"):
+        exchange.ask("GET", "/", max_bytes=1_999)
+    assert exchange.ask("GET", "/", max_bytes=2_000).body == b"x" * 2_000
+
+
+@pytest.mark.parametrize(
+    "url", ["http://user:secret@host", "ftp://host", "http://", "http://host/?a=1", "http://[::1", "host"]
+)
+def test_a_url_of_no_service_is_refused_without_its_password(url):
+    with pytest.raises(RegistryError) as caught:
+        RemoteRegistry(url)
+    assert "secret" not in str(caught.value)
