@@ -72,6 +72,14 @@ def test_a_change_of_another_process_wakes_who_waits(registry, tmp_path):
         assert writer.wait() == 0
 
 
+def test_no_answer_waits_for_an_acknowledgement(registry):
+    with running(registry) as (url, server), httpx.Client(base_url=url, trust_env=False) as client:
+        client.get("/healthz")
+        (connection,) = server.server_state.connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_who_waits_is_answered_when_the_server_stops(registry):
     with running(registry) as (url, server):
         found = []

@@ -8,6 +8,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from selectroute.service.callers import Caller, Role
@@ -86,7 +87,7 @@ def call(
     return router.api_route(path, methods=[method], response_class=JsonAnswer, **options)
 
 
-class JsonAnswer(Response):
+class JsonAnswer(JSONResponse):
     """An answer in JSON."""
 
     media_type = "application/json"

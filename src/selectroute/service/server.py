@@ -72,7 +72,7 @@ def bound(
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listening = _listening(host, port, family)
     except OSError as error:
         raise ServeError(f"{host}:{port} cannot be listened on: {error.strerror or error}") from error
     shown = f"[{host}]" if family is socket.AF_INET6 else host
@@ -89,6 +89,20 @@ def bound(
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     return Server(config, listening, lambda: started(url), app.state.service.watch.release)
+
+
+def _listening(host: str, port: int, family: socket.AddressFamily) -> socket.socket:
+    # The protocol is named: asyncio turns Nagle's algorithm off on no other socket, and each answer of more
+    # than one write would wait 40 ms for the client's delayed acknowledgement.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
 
 
 class Server(uvicorn.Server):

@@ -1,0 +1,70 @@
+"""``selectroute token``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from selectroute.registry.registry import Registry
+
+
+@pytest.fixture
+def url(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return f"sqlite:///{tmp_path}/r.db"
+
+
+def test_a_token_is_made_listed_and_revoked(run, url):
+    code, out, err = run(
+        "token", "create", "--role", "writer", "--topic", "cars/#", "--name", "x", "--registry", url
+    )
+    assert code == 0
+    secret = out.strip()
+    with Registry.open(url) as registry:
+        token = registry.authenticate(secret)
+    assert (token.role, token.topics, token.name) == ("writer", ("cars/#",), "x")
+    assert token.id in err
+    code, out, _ = run("token", "list", "--registry", url, "-o", "json")
+    assert (code, [one["id"] for one in json.loads(out)]) == (0, [token.id])
+    code, out, _ = run("token", "list", "--registry", url)
+    assert token.id in out
+    assert secret not in out
+    assert run("token", "revoke", token.id, "--registry", url)[0] == 0
+    assert run("token", "revoke", token.id, "--registry", url)[0] == 3
+
+
+def test_as_json_the_secret_is_a_member(run, url):
+    code, out, _ = run("token", "create", "--role", "reader", "--registry", url, "-o", "json")
+    made = json.loads(out)
+    assert code == 0
+    with Registry.open(url) as registry:
+        assert registry.authenticate(made["secret"]).id == made["id"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--role", "king"], 2), (["--role", "reader", "--topic", "a+"], 1), ([], 2)],
+)
+def test_what_cannot_be_is_refused(run, url, arguments, code):
+    assert run("token", "create", *arguments, "--registry", url)[0] == code
+
+
+def test_a_service_makes_no_tokens(run, url):
+    code, _, err = run("token", "list", "--registry", "http://localhost:1")
+    assert code == 2
+    assert "database" in err
+
+
+def test_serve_refuses_other_hosts_without_a_token_in_one_sentence(run, url):
+    code, _, err = run("serve", "--registry", url, "--host", "0.0.0.0", "--port", "0")
+    assert code == 1
+    assert err.count("\n") == 1
+    assert "selectroute token create" in err
+
+
+@pytest.mark.parametrize(
+    "options", [["--log-level", "loud"], ["--port", "70000"], ["--registry", "http://x"]]
+)
+def test_serve_says_what_it_cannot_use(run, url, options):
+    assert run("serve", "--registry", url, *options)[0] == 2
