@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar, cast
 
 from selectroute.registry.errors import InvalidSpecError
@@ -183,6 +184,7 @@ class Page:
     next_cursor: str | None
 
 
+@lru_cache(maxsize=256)  # all of an import have the same
 def time_text(time: datetime) -> str:
     """A time as RFC 3339 in UTC, with microseconds."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -26,12 +26,13 @@ from selectroute.store.digests import START, chained, sealed
 from selectroute.store.errors import DamagedError
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter is taken for a digit
+_PAIRS: Final = [one + other for one in _ALPHABET for other in _ALPHABET]
 
 
 def new_id() -> str:
     """An id that sorts by the time it was made, in milliseconds; 80 of its bits are random."""
     number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
-    return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[number >> shift & 1_023] for shift in range(120, -1, -10)])
 
 
 def counter_seal(revision: int, digest: bytes, changes: int, subscriptions: int) -> bytes:

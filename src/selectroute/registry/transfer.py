@@ -42,6 +42,8 @@ from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 MAX_ROWS: Final = 1_000_000
 """Subscriptions in one import."""
 
+_STATUSES: Final = [None, *Status]  # a list: what is compared may be anything
+
 _CHECKED_AT_ONCE: Final = 16_384
 
 Progress = Callable[[int, int], None]
@@ -131,7 +133,7 @@ def _read(number: int, line: str | bytes) -> _Line:
     id, status = data.get("id"), data.get("status")
     if not isinstance(id, str | None):
         raise InvalidSpecError("/id", "an id is a string")
-    if status not in (None, *Status):
+    if status not in _STATUSES:
         raise InvalidSpecError("/status", "a status is active or paused")
     return _Line(number, new_id() if id is None else check_id(id), spec, Status(status or "active"))
 

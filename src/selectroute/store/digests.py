@@ -14,9 +14,11 @@ def canonical(*fields: str | int | None) -> bytes:
     >>> canonical("add", None, 7)
     b'3:add-1:7'
     """
-    return "".join("-" if field is None else f"{len(str(field))}:{field}" for field in fields).encode(
-        errors="surrogatepass"
-    )
+    parts = []
+    for field in fields:
+        text = field if type(field) is str else None if field is None else str(field)
+        parts.append("-" if text is None else f"{len(text)}:{text}")
+    return "".join(parts).encode(errors="surrogatepass")
 
 
 def sealed(*fields: str | int | None) -> bytes:
