@@ -68,3 +68,15 @@ def test_a_folder_that_cannot_be_published_to_is_said(registry, tmp_path):
         assert answer.status_code == 503
         assert answer.json()["reason"] == "no revision is published yet"
         assert client.post("/v1/subscriptions", json={}).status_code == 201
+
+
+def test_no_state_of_the_service_reads_the_log(registry, monkeypatch, tmp_path):
+    # One revision may be an import of a million lines.
+    (tmp_path / "file").write_text("nothing is ever published to it")
+    monkeypatch.setattr(registry, "changes", None)
+    with service(registry, snapshots=tmp_path / "file") as client:
+        assert client.post("/v1/subscriptions", json={}).status_code == 201
+        until = time.monotonic() + 30
+        while not values(client)["selectroute_registry_lag_seconds"] > 0:
+            assert time.monotonic() < until
+        assert client.get("/readyz").status_code == 503

@@ -58,7 +58,7 @@ def create_app(
         callers=Callers(registry, tokens_needed),
         rates=Rates(limits.requests_per_second, limits.burst),
         publishing=publishing,
-        watch=Watch(registry),
+        watch=Watch(registry, publishing.committed),
         metrics=Metrics(publishing),
     )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,9 @@ from selectroute.service.logs import log
 
 AGAIN_SECONDS: Final = 2.0
 """After a failure the thread begins anew so much later."""
+
+REMEMBERED: Final = 10_000
+"""Revisions that may wait to be published before the lag counts from a later one than the oldest."""
 
 WATCH_SECONDS: Final = 0.2
 """How long a look at the log waits for a change, and how long stopping may take."""
@@ -49,6 +52,7 @@ class Publishing:
         self._publisher: RegistryPublisher | None = None
         self._snapshot: Snapshot | None = None
         self._failure: str | None = None
+        self._seen: deque[tuple[int, float]] = deque(maxlen=REMEMBERED)
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -76,10 +80,18 @@ class Publishing:
         published = _revision(snapshot)
         lag = 0.0
         if published < revision:
-            behind = self._registry.changes(max(published, 0), limit=1)
-            if behind:
-                lag = max(0.0, (datetime.now(UTC) - behind[0].time).total_seconds())
+            behind = [since for number, since in tuple(self._seen) if number > published]
+            lag = time.monotonic() - min(behind) if behind else 0.0
         return State(revision, snapshot, lag, self._failure if published < revision else None)
+
+    def committed(self, revision: int) -> None:
+        """Note that there is this revision now: the lag counts from here. The log is not asked, because
+        one revision of it may be a million changes.
+        """
+        published = _revision(self.snapshot)
+        while self._seen and self._seen[0][0] <= published:
+            self._seen.popleft()
+        self._seen.append((revision, time.monotonic()))
 
     def caught_up(self, revision: int, wait_seconds: float) -> Snapshot | None:
         """The newest snapshot, of this revision or a later one if it is published in time."""
@@ -118,8 +130,14 @@ def _revision(snapshot: Snapshot | None) -> int:
 class Watch:
     """Wakes requests that wait for a change: one thread looks at the log, however many of them wait."""
 
-    def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        committed: Callable[[int], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._registry = registry
+        self._committed = committed
         self._clock = clock
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -169,11 +187,10 @@ class Watch:
     def _run(self) -> None:
         while not self._stopping:
             try:
-                if not self.revision:
-                    self.revision = self._registry.revision
-                found = self._registry.changes(self.revision, limit=1, wait_seconds=WATCH_SECONDS)
+                found = self._registry.wait(self.revision, WATCH_SECONDS)
                 if found:
-                    self.revision = max(self.revision, found[-1].revision, self._registry.revision)
+                    self.revision = self._registry.revision
+                    self._committed(self.revision)
             except Exception as error:
                 log().error("the log cannot be watched", reason=type(error).__name__)
                 time.sleep(WATCH_SECONDS)
