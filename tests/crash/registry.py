@@ -44,7 +44,7 @@ class Journal:
     """Lines of JSON that survive the process, each written at once."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, **line: Any) -> None:
         os.write(self._file, json.dumps(line).encode() + b"\n")

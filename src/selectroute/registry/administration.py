@@ -9,17 +9,14 @@ from selectroute.registry import queries
 from selectroute.registry import tokens as token_rows
 from selectroute.registry.changes import EffectiveFrom
 from selectroute.registry.errors import InvalidSpecError, PublishError
+from selectroute.registry.history import History
 from selectroute.registry.revision import new_id
 from selectroute.registry.settings import read_setting, write_setting
 from selectroute.registry.tokens import Token
-from selectroute.store.engine import Store
 
 
-class Administration:
+class Administration(History):
     """The part of a `Registry` that is no revision of it. All raise `StoreError` as the database says."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     # ---- queries
 
