@@ -6,6 +6,7 @@ import numpy as np
 
 from selectroute.index import tables as t
 from selectroute.match.compiled import compiled, inlined
+from selectroute.match.spare import room
 
 Found = tuple[t.Array, t.Array]
 """Offsets int64[rows + 1] and ordinals int32[total]."""
@@ -33,8 +34,7 @@ def emit_beside(
     """
     if not len(runs):
         return beside
-    # From NumPy, and so in huge pages, see `kernel.emit`.
-    ordinals = np.empty(int(offsets[-1]) + len(beside[1]), np.int32)
+    ordinals = room(int(offsets[-1]) + len(beside[1]))
     joined = np.zeros_like(offsets)
     words = _NONE_DEAD if dead is None else dead
     used = _copy_rows(runs, offsets, entry_ordinal, first, words, *beside, joined, ordinals)

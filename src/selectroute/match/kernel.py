@@ -22,6 +22,7 @@ from selectroute.match.memory import copy
 from selectroute.match.narrow import narrow
 from selectroute.match.program import judge
 from selectroute.match.scan import by_column, by_row, scan, words_of
+from selectroute.match.spare import room
 
 _MULTIPLIER = np.uint64(CODE_MULTIPLIER)
 
@@ -252,12 +253,8 @@ def join(row, stop, spans, spanned, held, entry_ordinal, seen, runs, used, offse
 
 
 def emit(runs: t.Array, offsets: t.Array, entry_ordinal: t.Array) -> t.Array:
-    """Second pass: the ordinals of all runs, in order, int32[offsets[-1]].
-
-    The memory comes from NumPy, and so in huge pages where the system has them: in small ones, which the
-    system clears one by one, a million matches took seven times as long.
-    """
-    ordinals = np.empty(int(offsets[-1]), np.int32)
+    """Second pass: the ordinals of all runs, in order, int32[offsets[-1]]."""
+    ordinals = room(int(offsets[-1]))
     _copy_runs(runs, entry_ordinal, ordinals)
     return ordinals
 
