@@ -65,11 +65,16 @@ class _State(Collector):
         )
         if state.snapshot is not None:
             snapshot = state.snapshot
-            scanned = sum(snapshot.scanned.values())
             yield _gauge("index_subscriptions", "Subscriptions in the snapshot.", len(snapshot))
-            yield _gauge(
-                "index_scan_subscriptions", "Clauses of the snapshot judged for every message.", scanned
+            # The reasons are a few fixed sentences, none of which quotes a selector.
+            scanned = GaugeMetricFamily(
+                "selectroute_index_scan_subscriptions",
+                "Clauses of the snapshot judged for every message, by the reason.",
+                labels=("reason",),
             )
+            for reason, count in snapshot.scanned.items():
+                scanned.add_metric((reason,), count)
+            yield scanned
             yield _gauge("index_bytes", "Bytes that matching reads of the snapshot.", snapshot.nbytes)
 
 
