@@ -7,7 +7,7 @@ import json
 import pytest
 
 import selectroute as sr
-from selectroute.registry import transfer
+from selectroute.registry import staging, transfer
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     IdTakenError,
@@ -21,10 +21,10 @@ from selectroute.registry.registry import Registry
 from selectroute.topics.filter import InvalidTopicFilterError
 
 
-@pytest.fixture(params=[(3, 2), (transfer._CHECKED_AT_ONCE, transfer.BLOCK)], autouse=True)
+@pytest.fixture(params=[(3, 2), (staging._CHECKED_AT_ONCE, transfer.BLOCK)], autouse=True)
 def blocks(request, monkeypatch):
     """Also so small that every import has several."""
-    monkeypatch.setattr(transfer, "_CHECKED_AT_ONCE", request.param[0])
+    monkeypatch.setattr(staging, "_CHECKED_AT_ONCE", request.param[0])
     monkeypatch.setattr(transfer, "BLOCK", request.param[1])
 
 
@@ -126,7 +126,7 @@ def test_an_export_may_be_of_the_past(registry):
         ('{"labels": {"a": null}}', InvalidSpecError, "/labels/a"),
         ('{"name": "\\ud800"}', InvalidSpecError, "/name"),
         ('{"destination": {"kind": "queue"}}', InvalidSpecError, "/destination/kind"),
-        ('{"selector": "a = \'' + "x" * transfer.MAX_LINE + "'\"}", TooLargeError, None),
+        ('{"selector": "a = \'' + "x" * staging.MAX_LINE + "'\"}", TooLargeError, None),
     ],
 )
 def test_a_line_that_cannot_be_is_named_and_nothing_is_stored(registry, line, cause, pointer):
@@ -167,6 +167,45 @@ def test_replacing_takes_the_place_of_what_is_there(registry):
     assert len(registry) == 5
     registry.import_([*LINES, '{"id": "z", "topic": "q"}'], mode="replace")
     assert registry.get("z").topic == "q"
+    registry.verify()
+
+
+def test_replacing_keeps_a_status_that_the_line_does_not_give(registry):
+    for id in "abc":
+        registry.register(SubscriptionSpec("x = 1"), id=id)
+    registry.pause("b")
+    registry.import_([f'{{"id": "{id}", "selector": "x = 2"}}' for id in "abcd"], mode="replace")
+    assert [(c.op, c.id) for c in registry.changes(4)] == [
+        ("replace", "a"), ("replace", "b"), ("replace", "c"), ("add", "d")
+    ]  # fmt: skip
+    assert {id: registry.get(id).status for id in "abcd"} == {
+        "a": Status.ACTIVE, "b": Status.PAUSED, "c": Status.ACTIVE, "d": Status.ACTIVE
+    }  # fmt: skip
+    assert registry.get("b").selector == "x = 2"
+    registry.resume("b", from_="last-processed")
+    assert registry.changes(5)[0].paused_at == 4
+    registry.verify()
+
+
+def test_a_status_that_an_import_changes_is_a_change_of_its_own(registry):
+    for id in "ab":
+        registry.register(SubscriptionSpec("x = 1"), id=id)
+    registry.pause("b")
+    lines = ['{"id": "a", "status": "paused"}', '{"id": "b", "status": "active"}']
+    assert registry.import_(lines, mode="replace").rows == 2
+    changes = registry.changes(3)
+    assert [(c.op, c.id, c.resume_from, c.paused_at) for c in changes] == [
+        ("replace", "a", None, None),
+        ("pause", "a", None, None),
+        ("replace", "b", None, None),
+        ("resume", "b", "latest", 3),
+    ]
+    assert [c.subscription.status for c in changes] == ["active", "paused", "paused", "active"]
+    assert [registry.get(id) for id in "ab"] == [changes[1].subscription, changes[3].subscription]
+    assert registry.import_(lines, mode="replace").revision == 5
+    assert [c.op for c in registry.changes(4)] == ["replace", "replace"]
+    registry.resume("a", from_="last-processed")
+    assert registry.changes(5)[0].paused_at == 4
     registry.verify()
 
 

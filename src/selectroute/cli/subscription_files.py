@@ -29,7 +29,11 @@ def import_(
         ),
     ],
     mode: Annotated[
-        Mode, typer.Option(help="add: an id that is there is refused; replace: it is replaced.")
+        Mode,
+        typer.Option(
+            help="add: an id that is there is refused; replace: it is replaced, and keeps its status unless "
+            "the line gives one."
+        ),
     ] = Mode.add,
     output: OutputOption = Output.table,
     registry: RegistryOption = None,

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from sqlalchemy import Connection, insert
 
-from selectroute.registry import queries, transfer
+from selectroute.registry import queries, staging, transfer
 from selectroute.registry.administration import Administration
 from selectroute.registry.changes import (
     Applied,
@@ -227,16 +227,17 @@ class Registry(Administration):
         *,
         mode: Literal["add", "replace"] = "add",
         progress: Progress | None = None,
-        max_rows: int = transfer.MAX_ROWS,
+        max_rows: int = staging.MAX_ROWS,
     ) -> Imported:
         """Register subscriptions given as lines of JSON, as one revision, all or none; bounded memory.
 
         A line has the fields of a specification, and perhaps ``id`` and ``status``; what else a subscription
-        has is left alone, so that an export can be imported. ``add`` refuses an id that is taken, ``replace``
-        replaces its subscription. Raises `TooLargeError`, and `ImportLineError` naming the first line that
+        has is left alone, so that an export can be imported. ``add`` refuses an id that is taken; ``replace``
+        replaces its subscription, and pauses or resumes it (from ``latest``) where the line gives another
+        status, which are changes of their own. Raises `TooLargeError`, and `ImportLineError` naming the first line that
         cannot be; ids and names that are taken are seen when all lines are read.
         """
-        with transfer.staged(lines, self.limits, max_rows, progress) as stage:
+        with staging.staged(lines, self.limits, max_rows, progress) as stage:
             with self._changing(bulk=True) as revision:
                 rows = transfer.import_stage(revision, stage, mode, progress)
             return Imported(rows, revision.number if rows else revision.before)

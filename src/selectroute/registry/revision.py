@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 import time
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from selectroute.registry.changes import From, Op
 from selectroute.registry.errors import (
@@ -59,6 +59,24 @@ def first_counter() -> dict[str, Any]:
         "subscriptions": 0,
         "seal": counter_seal(0, START, 0, 0),
     }
+
+
+def last_pauses(ids: list[str]) -> Select[Any]:
+    """What finds since which revision each of these paused subscriptions is paused: (id, revision). One may
+    have been paused from the start.
+    """
+    paused = select(change.c.id, func.max(change.c.revision)).where(change.c.op.in_(("pause", "add")))
+    return paused.where(change.c.id.in_(ids)).group_by(change.c.id)
+
+
+class LogRow(NamedTuple):
+    """A change that is to be logged; see the table ``change``."""
+
+    op: Op
+    id: str
+    body: str
+    resume_from: From | None = None
+    paused_at: int | None = None
 
 
 class Revision:
@@ -133,10 +151,7 @@ class Revision:
         old = self.get(id, expected)
         if old.status is Status.ACTIVE:
             return old
-        paused = select(func.max(change.c.revision)).where(
-            change.c.id == id, change.c.op.in_(("pause", "add"))
-        )
-        paused_at = self.connection.execute(paused).scalar_one()
+        paused_at: int = self.connection.execute(last_pauses([id])).one()[1]
         one = self._made(id, old.spec, Status.ACTIVE, old.created, old)
         return self._put("resume", one, old, from_, paused_at)
 
@@ -163,11 +178,11 @@ class Revision:
 
     # ---- many at once
 
-    def log_rows(self, rows: list[tuple[Op, str, str]]) -> list[tuple[int, int]]:
-        """Log many changes (op, id, body) at once, and return their places in the log."""
-        logged = [self._next_row(op, id, body, None, None) for op, id, body in rows]
+    def log_rows(self, rows: list[LogRow]) -> list[tuple[int, int]]:
+        """Log many changes at once, and return their places in the log."""
+        logged = [self._next_row(*row) for row in rows]
         self.connection.execute(insert(change), logged)
-        self._subscriptions += sum(op == "add" for op, _, _ in rows)
+        self._subscriptions += sum(row.op == "add" for row in rows)
         return [(row["revision"], row["seq"]) for row in logged]
 
     # ---- inside
