@@ -8,9 +8,11 @@ import time
 import pytest
 from sqlalchemy import text
 
+from selectroute.registry import log
 from selectroute.registry.changes import Change, Operation
-from selectroute.registry.errors import DamagedError
+from selectroute.registry.errors import DamagedError, InvalidSpecError
 from selectroute.registry.model import Subscription, SubscriptionSpec
+from selectroute.registry.registry import Registry
 
 
 def add(registry, *ids):
@@ -52,9 +54,101 @@ def test_a_page_of_changes_ends_with_a_revision(registry):
         sizes.append(len(found))
         after = found[-1].revision
     assert sizes == [4, 2]
-    assert [c.id for c in registry.changes(0, limit=1)] == ["a", "b", "c"]  # never a part of one
     assert [c.id for c in registry.changes(1, limit=2)] == ["d"]
     assert registry.changes(3) == registry.changes(99) == []
+    with pytest.raises(InvalidSpecError):
+        registry.changes(limit=0)
+
+
+def test_a_revision_that_is_too_large_for_a_page_goes_on_behind_its_cursor(registry):
+    add(registry, "z")
+    add(registry, "a", "b", "c", "d", "e")
+    add(registry, "f")
+    page = registry.changes(1, limit=2)
+    assert ([c.id for c in page], page.complete, page.revision) == (["a", "b"], 1, 3)
+    page = registry.changes(cursor=page.next_cursor, limit=2)
+    assert ([c.id for c in page], page.complete) == (["c", "d"], 1)
+    page = registry.changes(cursor=page.next_cursor, limit=2)
+    assert ([c.id for c in page], page.complete, page.next_cursor) == (["e", "f"], 3, None)
+    page = registry.changes(0, limit=3)
+    assert ([c.id for c in page], page.complete) == (["z"], 1)  # the next one would be cut
+    assert [c.id for c in registry.changes(cursor=page.next_cursor, limit=100)] == [
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "f",
+    ]
+
+
+def test_a_page_of_changes_has_so_many_characters_and_no_more(registry, monkeypatch):
+    add(registry, "a", "b", "c", "d")
+    size = len(registry.changes()[0].subscription.selector)
+    monkeypatch.setattr(log, "MAX_CHARACTERS", 2 * 300 + size)
+    sizes, page = [], registry.changes()
+    while page.next_cursor is not None:
+        sizes.append(len(page))
+        page = registry.changes(cursor=page.next_cursor)
+    assert sum(sizes) + len(page) == 4 and max(sizes) < 4
+    monkeypatch.setattr(log, "MAX_CHARACTERS", 0)
+    assert len(registry.changes()) == 1  # one there is always
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "é", "MS5hLjE", "MS4xLi0x", "MS4xLjk5OTk5OTk5OTk5", "MS4x", "!" * 9]
+)
+def test_what_is_no_cursor_of_the_log_is_refused(registry, cursor):
+    with pytest.raises(InvalidSpecError) as caught:
+        registry.changes(cursor=cursor)
+    assert caught.value.pointer == "/cursor"
+
+
+def test_only_the_kinds_of_changes_that_are_asked_for_are_read(registry):
+    add(registry, "a", "b", "c")
+    for id in "abc":
+        registry.pause(id)
+    registry.resume("b")
+    registry.resume("a", from_="last-processed")
+    registry.replace("a", SubscriptionSpec())
+    registry.remove("b")
+    wanted = ("resume", "remove")
+    found = [("resume", "b"), ("resume", "a"), ("remove", "b")]
+    assert [(c.op, c.id) for c in registry.changes(ops=wanted)] == found
+    assert [(c.op, c.id) for c in registry.follow_changes(0, ops=wanted)] == found
+    assert [(c.op, c.id) for c in registry.follow_changes(5, ops=wanted)] == found[1:]
+    assert [c.op for c in registry.changes(ops=["replace"])] == ["replace"]
+    page = registry.changes(ops=wanted, limit=2)
+    assert ([c.id for c in page], page.complete) == (["b", "a"], 6)
+    page = registry.changes(ops=wanted, cursor=page.next_cursor)
+    assert ([c.id for c in page], page.complete, page.next_cursor) == (["b"], 8, None)
+    for ops in ([], ["rename"]):
+        with pytest.raises(InvalidSpecError):
+            registry.changes(ops=ops)
+
+
+def test_a_change_of_a_kind_that_was_altered_is_found_when_it_is_read(registry):
+    add(registry, "a")
+    registry.pause("a")
+    registry.resume("a", from_="last-processed")
+    with registry._store.writing() as connection:
+        connection.execute(text("UPDATE change SET paused_at = 1 WHERE revision = 3"))
+    with pytest.raises(DamagedError, match="revision 3"):
+        registry.changes(ops=["resume"])
+    with pytest.raises(DamagedError, match="revision 3"):
+        list(registry.follow_changes(0, ops=["resume"]))
+
+
+def test_what_is_resumed_is_found_without_reading_the_log(tmp_path):
+    statement = log._behind(log.Position(1), ["remove", "resume"]).limit(5)
+    with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry, registry._store.reading() as connection:
+        plan = connection.execute(
+            text(
+                "EXPLAIN QUERY PLAN "
+                + str(statement.compile(connection, compile_kwargs={"literal_binds": True}))
+            )
+        ).all()
+    assert "USING INDEX change_event" in plan[0].detail
 
 
 def test_changes_wait_for_one_to_come(registry):

@@ -171,6 +171,36 @@ def test_changes_and_what_queries_report_come_over(registry):
     assert [(one.query, one.can_replay, one.reason) for one in resumed.backfill] == [("q-1", False, "gone")]
 
 
+def test_a_log_of_any_size_is_followed_in_answers_of_a_limit(registry, monkeypatch):
+    registry.import_(f'{{"id": "s{number}"}}' for number in range(9))
+    registry.pause("s3")
+    registry.resume("s3")
+    registry.remove("s4")
+    monkeypatch.setattr("selectroute.registry.remote.MOST_CHANGES", 4)
+    page = registry.changes(limit=1_000_000)
+    assert len(page) == 4 and page.complete == 0
+    assert list(registry.follow_changes(0)) == list(registry.local.follow_changes(0))
+    assert [c.op for c in registry.follow_changes(0, ops=["remove", "resume"])] == ["resume", "remove"]
+    assert list(registry.follow_changes(4)) == []
+
+
+def test_a_log_is_followed_up_to_where_it_was_when_that_began(registry):
+    registry.register(CAR, id="a")
+    followed = registry.follow_changes(0)
+    assert next(followed).id == "a"
+    registry.register(CAR, id="b")
+    assert list(followed) == []
+
+
+def test_a_job_is_refused_a_token_for_some_topics(local):
+    _, secret = local.add_token("writer", topics=["cars/#"])
+    with served(local) as url, RemoteRegistry(url, secret) as remote:
+        with pytest.raises(AuthError, match="a job needs a token for all topics, .* cars/#"):
+            remote.note_query("q", source="files", can_replay=True)
+        with pytest.raises(AuthError, match="a job needs a token for all topics"):
+            remote.note_batch("q", 1, 1)
+
+
 def test_explaining_is_the_services(registry):
     registry.register(CAR, id="heavy")
     message = sr.Message(headers={"JMSType": "car"}, properties={"weight": 7}, topic="cars/eu")

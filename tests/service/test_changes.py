@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from selectroute.registry.model import SubscriptionSpec
 from selectroute.service.limits import ServiceLimits
 from tests.service.conftest import problem, service
 
@@ -28,7 +29,43 @@ def test_changes_come_in_their_order_and_whole_revisions(client, add):
     assert found["changes"][3]["subscription"] is None
     assert [one["revision"] for one in client.get(PATH, params={"after": 2}).json()["changes"]] == [3, 4]
     assert len(client.get(PATH, params={"limit": 1}).json()["changes"]) == 1
-    assert client.get(PATH, params={"after": 2**63 - 1}).json() == {"changes": [], "revision": 4}
+    nothing = {"changes": [], "revision": 4, "complete": 4, "next_cursor": None}
+    assert client.get(PATH, params={"after": 2**63 - 1}).json() == nothing
+
+
+def test_a_revision_of_any_size_comes_in_answers_of_a_limit(client, registry):
+    registry.import_(f'{{"id": "s{number}"}}' for number in range(7))
+    registry.register(SubscriptionSpec(), id="last")
+    answer = client.get(PATH, params={"limit": 3})
+    found, complete = [], []
+    while True:
+        data = answer.json()
+        assert len(data["changes"]) <= 3
+        found += [one["id"] for one in data["changes"]]
+        complete.append(data["complete"])
+        if "link" not in answer.headers:
+            break
+        assert data["next_cursor"] in answer.headers["link"]
+        answer = client.get(answer.headers["link"].partition("<")[2].partition(">")[0])
+    assert found == [*(f"s{number}" for number in range(7)), "last"]
+    assert complete == [0, 0, 2] and data["next_cursor"] is None
+
+
+def test_only_the_kinds_of_changes_that_are_asked_for_come(client, add):
+    id = add()["id"]
+    for step in ("pause", "resume", "pause", "resume"):
+        client.post(f"/v1/subscriptions/{id}:{step}")
+    answer = client.get(PATH, params={"op": ["resume", "remove"], "limit": 1})
+    assert [(one["op"], one["revision"]) for one in answer.json()["changes"]] == [("resume", 3)]
+    answer = client.get(answer.headers["link"].partition("<")[2].partition(">")[0])
+    assert [(one["op"], one["revision"]) for one in answer.json()["changes"]] == [("resume", 5)]
+    assert "link" not in answer.headers
+    problem(client.get(PATH, params={"op": "rename"}), 400, "invalid-request")
+
+
+def test_what_is_no_cursor_is_refused(client):
+    problem(client.get(PATH, params={"cursor": "abc"}), 422, "invalid-subscription")
+    problem(client.get(PATH, params={"cursor": "a b"}), 400, "invalid-request")
 
 
 def test_a_request_waits_for_a_change_and_gets_it_at_once(client, add):
@@ -40,7 +77,8 @@ def test_a_request_waits_for_a_change_and_gets_it_at_once(client, add):
 
 
 def test_a_request_waits_no_longer_than_it_says(client):
-    assert client.get(PATH, params={"after": 0, "wait": 0.2}).json() == {"changes": [], "revision": 0}
+    found = client.get(PATH, params={"after": 0, "wait": 0.2}).json()
+    assert (found["changes"], found["revision"]) == ([], 0)
 
 
 def test_so_many_wait_and_no_more(registry):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,11 +71,10 @@ class Log:
 
     # ---- what a fan-out asks
 
-    def changes(self, after: int = 0, *, limit: int = 1000) -> list[Change]:
+    def follow_changes(self, after: int, *, ops: Sequence[str]) -> Generator[Change]:
         if not self.reachable:
             raise SelectRouteError("nobody answers")
-        found = [change for change in self.log if change.revision > after]
-        return [change for change in found if change.revision <= found[min(limit, len(found)) - 1].revision]
+        yield from [change for change in self.log if change.revision > after and change.op in ops]
 
     def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None) -> None:
         if not self.reachable:

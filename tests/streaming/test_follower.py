@@ -8,8 +8,10 @@ from contextlib import suppress
 
 import pytest
 
+from selectroute.registry.errors import AuthError
 from selectroute.spark.cutoffs import Cutoffs
 from selectroute.spark.follower import Follower, Turns
+from selectroute.spark.job import JobError
 from tests.streaming.registry_log import Log, Run, delivered
 from tests.streaming.test_batches import crash
 
@@ -73,6 +75,48 @@ def test_a_source_whose_files_go_can_not_replay_and_says_so(world, log):
     Run(world, log).cutoffs.write_back(log, "q")
     _, _, can_replay, reason = log.notes[0]
     assert not can_replay and reason == "files are removed once they are routed: 0.jsonl of batch 0 is gone"
+
+
+def followed(run, log):
+    """Follow a log until the first failure, or for some rounds; gives warnings and failures."""
+    warnings, failures = [], []
+    follower = Follower(log, run.router, Turns(), lambda _: None, warnings.append, failures.append)
+    follower.start("q")
+    follower.finish()
+    return warnings, failures
+
+
+def test_a_registry_that_refuses_the_job_ends_it_in_one_sentence(world, log, monkeypatch):
+    run = Run(world, log)
+    run.route(0, RED)
+
+    def refused(*_, **__):
+        raise AuthError("a job needs a token for all topics")
+
+    monkeypatch.setattr(Log, "note_query", refused)
+    warnings, [failure] = followed(run, log)
+    assert isinstance(failure, JobError) and not warnings
+    assert str(failure) == (
+        "the registry refuses this job: a job needs a token for all topics; "
+        "it needs a writer's token for all topics"
+    )
+
+
+def test_a_token_that_is_revoked_later_is_a_warning(world, log, monkeypatch):
+    run = Run(world, log)
+    run.route(0, RED)
+    warnings, failures = [], []
+    follower = Follower(log, run.router, Turns(), lambda _: None, warnings.append, failures.append)
+    follower._round("q")
+
+    def refused(*_, **__):
+        raise AuthError("this is no token")
+
+    monkeypatch.setattr(Log, "note_batch", refused)
+    log.add("two", "")
+    run.route(1, RED)
+    follower._round("q")
+    assert len(warnings) == 1 and "this is no token" in warnings[0] and not failures
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -2,8 +2,8 @@
 
 **Change.** `Registry.register`, ``replace``, ``remove``, ``pause`` and ``resume`` are one transaction each,
 and one *revision* (``revision``): checked (``specification``), written to the change log, put into the tables
-that are its view (``tables``). ``apply`` and ``import_`` (``staging``, ``transfer``) make one revision of many changes. A
-request that comes again is answered as before (``requests``).
+that are its view (``tables``). ``apply`` and ``import_`` (``staging``, ``transfer``) make one revision
+of many changes. A request that comes again is answered as before (``requests``).
 
 **Read.** ``get`` and ``list`` (``pages``) read the view, ``changes`` reads the log (``log``). Each row
 carries a digest that is checked when it is read (``rows``), each change vouches for all before it, and

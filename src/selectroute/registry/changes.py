@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.model import Subscription, SubscriptionSpec, time_of, time_text
 
 Op = Literal["add", "replace", "remove", "pause", "resume"]
 From = Literal["latest", "last-processed"]
+
+OPS: Final[tuple[Op, ...]] = get_args(Op)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,25 @@ class Change:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidSpecError("", f"this is no change: {error}") from error
+
+
+class ChangePage(list[Change]):
+    """Some changes of the log in their order, and where the next ones begin.
+
+    ``next_cursor`` gives those behind these, and is None if there are none by now: then everything up to
+    ``revision`` was given, the newest one when this was read. ``complete`` is the revision up to which
+    everything was given in any case. A page ends with a revision, except inside one that is too large.
+    """
+
+    __slots__ = ("complete", "next_cursor", "revision")
+
+    def __init__(
+        self, changes: Iterable[Change], next_cursor: str | None, revision: int, complete: int
+    ) -> None:
+        super().__init__(changes)
+        self.next_cursor = next_cursor
+        self.revision = revision
+        self.complete = complete
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
@@ -38,6 +38,10 @@ _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 """What fails before a byte of the request is out."""
 
 _LONGEST_PAUSE_SECONDS: Final = 30.0
+
+
+Params = Mapping[str, str | Sequence[str]]
+"""The query of a request; a parameter with several values is sent several times."""
 
 
 class UnreachableError(RegistryError):
@@ -96,7 +100,7 @@ class Exchange:
         method: str,
         path: str,
         *,
-        params: Mapping[str, str] | None = None,
+        params: Params | None = None,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
@@ -130,9 +134,7 @@ class Exchange:
             self._sleep(_pause(attempt, answer.headers.get("Retry-After")))
         raise AssertionError("the last attempt returns or raises")
 
-    def upload(
-        self, path: str, lines: Iterable[bytes], *, params: Mapping[str, str], timeout_seconds: float
-    ) -> Answer:
+    def upload(self, path: str, lines: Iterable[bytes], *, params: Params, timeout_seconds: float) -> Answer:
         """POST lines as they come, NDJSON, and return the answer. Sent once: the lines are not kept."""
         try:
             headers = {"Content-Type": "application/x-ndjson"}
@@ -141,9 +143,7 @@ class Exchange:
             raise UnreachableError(self.url, _reason(error), not isinstance(error, _NOT_SENT)) from error
 
     @contextmanager
-    def lines(
-        self, path: str, params: Mapping[str, str], timeout_seconds: float
-    ) -> Iterator[Answer | Iterator[bytes]]:
+    def lines(self, path: str, params: Params, timeout_seconds: float) -> Iterator[Answer | Iterator[bytes]]:
         """Open a stream: its lines without their ends if the code is 200, otherwise the answer.
 
         A stream that breaks off raises UnreachableError where it does.
@@ -164,7 +164,7 @@ class Exchange:
         self,
         method: str,
         path: str,
-        params: Mapping[str, str] | None,
+        params: Params | None,
         content: bytes | Iterable[bytes] | None,
         headers: Mapping[str, str],
         timeout_seconds: float | None,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from selectroute.registry import log, transfer
-from selectroute.registry.changes import Change, Verified
+from selectroute.registry.changes import Change, ChangePage, Op, Verified
+from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.model import Subscription
 from selectroute.registry.revision import read_counter
 from selectroute.registry.rows import change_of
@@ -35,18 +36,32 @@ class History:
             number: int = read_counter(connection).revision
             return number
 
-    def changes(self, after: int = 0, *, limit: int = 1_000, wait_seconds: float = 0) -> Sequence[Change]:
-        """The changes behind a revision, the oldest first: whole revisions, about `limit` changes.
+    def changes(
+        self,
+        after: int = 0,
+        *,
+        limit: int = 1_000,
+        cursor: str | None = None,
+        ops: Collection[Op] | None = None,
+        wait_seconds: float = 0,
+    ) -> ChangePage:
+        """The changes behind a revision, the oldest first, at most `limit` of them.
 
-        If the first revision alone has more than `limit`, it comes as a whole. Without any, waits so many
-        seconds for one. Raises `DamagedError` if the log is not what was written.
+        They end with a revision, unless the first one alone has more; ``next_cursor`` gives those that
+        follow, also inside of a revision. With a `cursor`, the changes are those behind its page, whatever
+        `after` is. With `ops` only changes of these kinds count. Without any, waits so many seconds for one.
+
+        Raises `DamagedError` if the log is not what was written, `InvalidSpecError` for a limit, cursor or
+        kind that is none.
         """
+        if limit < 1:
+            raise InvalidSpecError("/limit", "a limit is 1 or more")
+        position = log.Position(after) if cursor is None else log.Position.of(cursor)
         until = time.monotonic() + wait_seconds
         while True:
             with self._store.reading() as connection:
-                found = log.changes(connection, after, limit)
-                newest = read_counter(connection).revision  # behind `after` it may be without changes
-            if found or not self.wait(newest, until - time.monotonic()):
+                found = log.page(connection, position, limit, ops)
+            if found or not self.wait(max(after, found.revision), until - time.monotonic()):
                 return found
 
     def wait(self, after: int, seconds: float) -> bool:
@@ -66,10 +81,12 @@ class History:
         with self._store.reading() as connection:
             return log.count_behind(connection, after)
 
-    def follow_changes(self, after: int) -> Iterator[Change]:
-        """All changes behind a revision, up to the newest when this began; in bounded memory."""
+    def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
+        """All changes behind a revision, up to the newest when this began; in bounded memory. With `ops` only
+        those of these kinds.
+        """
         with self._store.reading() as connection:
-            yield from map(change_of, log.rows_behind(connection, after))
+            yield from map(change_of, log.rows_behind(connection, after, ops))
 
     @contextmanager
     def bodies(self, status: str) -> Iterator[tuple[int, Iterator[str]]]:

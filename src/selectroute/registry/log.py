@@ -2,43 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, func, select, tuple_
+from sqlalchemy import Connection, Row, Select, func, select, text, tuple_
 
-from selectroute.registry.changes import Change
+from selectroute.registry.changes import OPS, ChangePage, Op
+from selectroute.registry.cursors import cursor_of, no_cursor, read_cursor
+from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.model import Subscription
+from selectroute.registry.revision import read_counter
 from selectroute.registry.rows import chained_rows, change_of
-from selectroute.registry.tables import change
+from selectroute.registry.tables import EVENTS, IS_EVENT, change
 from selectroute.store.digests import START
 from selectroute.store.errors import DamagedError
 
 BLOCK: Final = 5_000
 """Rows that are held at a time where all are read."""
 
+MAX_CHARACTERS: Final = 8 << 20
+"""Characters of subscriptions in one page of changes, unless the first change alone has more."""
+
+_READ: Final = 100
+_LAST_SEQ: Final = 2**31 - 1
+_LAST_REVISION: Final = 2**63 - 1
+
 _ORDER: Final = (change.c.revision, change.c.seq)
 
 
-def changes(connection: Connection, after: int, limit: int) -> list[Change]:
-    """Whole revisions behind `after`, about `limit` changes, at least one revision if there is one."""
-    rows = connection.execute(_behind(after).limit(limit + 1)).all()
-    if len(rows) > limit:
-        cut = rows[-1].revision
-        rows = [row for row in rows if row.revision != cut]
-        if not rows:  # one revision of more than that
-            rows = connection.execute(
-                select(change).where(change.c.revision == cut).order_by(change.c.seq)
-            ).all()
-    if not rows:
-        return []
-    return [change_of(row) for row in chained_rows(rows, digest_at(connection, after))]
+class Position(NamedTuple):
+    """Behind this change of the log; by default, behind all of its revision."""
+
+    revision: int
+    seq: int = _LAST_SEQ
+
+    @property
+    def cursor(self) -> str:
+        """The position as a cursor."""
+        return cursor_of(str(self.revision), str(self.seq))
+
+    @classmethod
+    def of(cls, cursor: str) -> Position:
+        """The inverse of `cursor`. Raises `InvalidSpecError`."""
+        revision, seq = read_cursor(cursor, 2)
+        if not (revision + seq).isascii() or not (revision + seq).isdigit():
+            raise no_cursor()
+        found = cls(int(revision[:20] or -1), int(seq[:20] or -1))
+        if not 0 <= found.revision <= _LAST_REVISION or not 0 <= found.seq <= _LAST_SEQ:
+            raise no_cursor()
+        return found
 
 
-def rows_behind(connection: Connection, after: int) -> Iterator[Row[Any]]:
-    """All rows of the log behind a revision, checked one by one and not kept. Raises `DamagedError`."""
-    rows = connection.execution_options(yield_per=BLOCK).execute(_behind(after))
-    return chained_rows(rows, digest_at(connection, after))
+def page(
+    connection: Connection, position: Position, limit: int, ops: Collection[Op] | None = None
+) -> ChangePage:
+    """At most `limit` changes behind a position, of these kinds; see `Registry.changes`."""
+    newest: int = read_counter(connection).revision
+    rows: list[Row[Any]] = []
+    following: Row[Any] | None = None
+    size = 0
+    found = connection.execute(
+        _behind(position, ops).limit(limit + 1), execution_options={"yield_per": _READ}
+    )
+    with closing(found):
+        for row in found:
+            size += len(row.body) if isinstance(row.body, str) else 0  # it is not checked yet
+            if len(rows) == limit or (rows and size > MAX_CHARACTERS):
+                following = row
+                break
+            rows.append(row)
+    if following is not None:
+        # A page ends with a revision if it can.
+        rows = [row for row in rows if row.revision != following.revision] or rows
+    if ops is None:
+        checked = list(chained_rows(rows, digest_at(connection, position)))
+    else:
+        checked = [checked_row(connection, row) for row in rows]
+    if following is None:
+        return ChangePage(map(change_of, checked), None, newest, newest)
+    last = Position(rows[-1].revision, rows[-1].seq)
+    complete = last.revision - (following.revision == last.revision)
+    return ChangePage(map(change_of, checked), last.cursor, newest, complete)
+
+
+def rows_behind(connection: Connection, after: int, ops: Collection[Op] | None = None) -> Iterator[Row[Any]]:
+    """All rows of the log behind a revision, of these kinds, checked one by one and not kept. Raises
+    `DamagedError`.
+    """
+    position = Position(after)
+    rows = connection.execution_options(yield_per=BLOCK).execute(_behind(position, ops))
+    if ops is None:
+        return chained_rows(rows, digest_at(connection, position))
+    return (checked_row(connection, row) for row in rows)
 
 
 def count_behind(connection: Connection, after: int) -> int:
@@ -49,9 +105,9 @@ def count_behind(connection: Connection, after: int) -> int:
     return number
 
 
-def digest_at(connection: Connection, revision: int) -> bytes:
-    """The digest of the last change up to a revision."""
-    last = select(change.c.digest).where(change.c.revision <= revision)
+def digest_at(connection: Connection, position: Position) -> bytes:
+    """The digest of the last change up to a position."""
+    last = select(change.c.digest).where(tuple_(*_ORDER) <= tuple_(*position))
     found = connection.execute(last.order_by(*(c.desc() for c in _ORDER)).limit(1)).scalar()
     return START if found is None else bytes(found)
 
@@ -71,12 +127,19 @@ def as_of(connection: Connection, revision: int, ids: Iterable[str]) -> list[Sub
 
 def checked_row(connection: Connection, row: Row[Any]) -> Row[Any]:
     """A row of the log, checked against the digest of the one before it. Raises `DamagedError`."""
-    before = select(change.c.digest).where(tuple_(*_ORDER) < tuple_(row.revision, row.seq))
-    found = connection.execute(before.order_by(*(c.desc() for c in _ORDER)).limit(1)).scalar()
-    for one in chained_rows([row], START if found is None else bytes(found)):
+    for one in chained_rows([row], digest_at(connection, Position(row.revision, row.seq - 1))):
         return one
     raise DamagedError("unreachable")  # chained_rows gives what it takes, or raises
 
 
-def _behind(after: int) -> Select[Any]:
-    return select(change).where(change.c.revision > after).order_by(*_ORDER)
+def _behind(position: Position, ops: Collection[Op] | None) -> Select[Any]:
+    statement = select(change).where(
+        change.c.revision >= position.revision, tuple_(*_ORDER) > tuple_(*position)
+    )
+    if ops is not None:
+        if not ops or not set(ops) <= set(OPS):
+            raise InvalidSpecError("/op", f"the operations of a change are {', '.join(OPS)}")
+        statement = statement.where(change.c.op.in_(sorted(ops)))
+        if set(ops) <= set(EVENTS):
+            statement = statement.where(text(IS_EVENT))  # in the very words of their index
+    return statement.order_by(*_ORDER)

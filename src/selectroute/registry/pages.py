@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, func
 
+from selectroute.registry.cursors import cursor_of, read_cursor
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.model import Page
 from selectroute.registry.rows import subscription_of, subscriptions_with_state, topic_key
@@ -70,17 +70,11 @@ def _digest(filters: Filters) -> str:
 
 
 def _cursor(last: str, filters: Filters) -> str:
-    return base64.urlsafe_b64encode(f"1.{_digest(filters)}.{last}".encode()).decode().rstrip("=")
+    return cursor_of(_digest(filters), last)
 
 
 def _read_cursor(cursor: str, filters: Filters) -> str:
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        version, digest, last = base64.urlsafe_b64decode(padded.encode()).decode().split(".", 2)
-    except (ValueError, UnicodeError):
-        raise InvalidSpecError("/cursor", "this is no cursor; begin again without one") from None
-    if version != "1":
-        raise InvalidSpecError("/cursor", "this is no cursor; begin again without one")
+    digest, last = read_cursor(cursor, 2)
     if digest != _digest(filters):
         raise InvalidSpecError("/cursor", "the cursor is of other filters; begin again without one")
     return last

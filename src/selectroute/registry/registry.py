@@ -234,8 +234,8 @@ class Registry(Administration):
         A line has the fields of a specification, and perhaps ``id`` and ``status``; what else a subscription
         has is left alone, so that an export can be imported. ``add`` refuses an id that is taken; ``replace``
         replaces its subscription, and pauses or resumes it (from ``latest``) where the line gives another
-        status, which are changes of their own. Raises `TooLargeError`, and `ImportLineError` naming the first line that
-        cannot be; ids and names that are taken are seen when all lines are read.
+        status, which are changes of their own. Raises `TooLargeError`, and `ImportLineError` naming the first
+        line that cannot be; ids and names that are taken are seen when all lines are read.
         """
         with staging.staged(lines, self.limits, max_rows, progress) as stage:
             with self._changing(bulk=True) as revision:

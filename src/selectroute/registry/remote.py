@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -15,10 +15,12 @@ from selectroute.registry.changes import (
     Applied,
     Backfill,
     Change,
+    ChangePage,
     EffectiveFrom,
     From,
     Idempotency,
     Imported,
+    Op,
     Operation,
     Resumed,
 )
@@ -29,7 +31,7 @@ from selectroute.registry.errors import (
     OperationError,
     RegistryError,
 )
-from selectroute.registry.exchange import Answer, Exchange
+from selectroute.registry.exchange import Answer, Exchange, Params
 from selectroute.registry.model import Page, Subscription, SubscriptionSpec
 from selectroute.registry.problems import refusal
 from selectroute.registry.sent import Sent
@@ -46,8 +48,8 @@ BULK_SECONDS: Final = 3600.0
 MAX_WAIT_SECONDS: Final = 30.0
 """How long a service lets a request wait for a change."""
 
-MAX_CHANGES: Final = 1 << 30
-"""Bytes of one answer with changes: a revision comes as a whole, also one that an import made."""
+MOST_CHANGES: Final = 1_000
+"""Changes that a service gives at once."""
 
 _ALL: Final = "/v1/subscriptions"
 _LAST: Final = 2**63 - 1
@@ -57,7 +59,6 @@ _INVALID: Final = 422
 _PRECONDITION_REQUIRED: Final = 428
 
 _T = TypeVar("_T")
-_Changes: TypeAlias = list[Change]  # in the class, `list` is a method
 
 
 class RemoteRegistry:
@@ -149,17 +150,46 @@ class RemoteRegistry:
                 params[key] = str(value)
         return self._read(self._ask("GET", _ALL, params=params), _page)
 
-    def changes(self, after: int = 0, *, limit: int = 1_000, wait_seconds: float = 0) -> _Changes:
-        """The changes behind a revision, see `Registry.changes`. Waits 30 seconds at most."""
+    def changes(
+        self,
+        after: int = 0,
+        *,
+        limit: int = MOST_CHANGES,
+        cursor: str | None = None,
+        ops: Collection[Op] | None = None,
+        wait_seconds: float = 0,
+    ) -> ChangePage:
+        """The changes behind a revision, see `Registry.changes`. Waits 30 seconds at most, and gives 1,000
+        changes at most.
+        """
         wait = min(wait_seconds, MAX_WAIT_SECONDS)
+        limit = min(limit, MOST_CHANGES)
+        params: dict[str, str | Sequence[str]] = {"after": str(after), "limit": str(limit)}
+        params |= {"wait": f"{wait:g}"}
+        if cursor is not None:
+            params["cursor"] = cursor
+        if ops is not None:
+            params["op"] = sorted(ops)
         answer = self._exchange.ask(
-            "GET",
-            "/v1/changes",
-            params={"after": str(after), "limit": str(limit), "wait": f"{wait:g}"},
-            timeout_seconds=self._timeout_seconds + wait,
-            max_bytes=MAX_CHANGES,
+            "GET", "/v1/changes", params=params, timeout_seconds=self._timeout_seconds + wait
         )
-        return self._read(self._checked(answer), lambda data: [*map(Change.from_json, data["changes"])])
+        return self._read(self._checked(answer), _change_page)
+
+    def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
+        """All changes behind a revision that the token may see, up to the newest when this began; in bounded
+        memory. With `ops` only those of these kinds.
+        """
+        cursor, newest = None, None
+        while True:
+            page = self.changes(after, cursor=cursor, ops=ops)
+            newest = page.revision if newest is None else newest
+            for change in page:
+                if change.revision > newest:
+                    return
+                yield change
+            cursor = page.next_cursor
+            if cursor is None or page.complete >= newest:
+                return
 
     def export(self, *, revision: int | None = None) -> Iterator[str]:
         """All subscriptions as lines of JSON, as they come; see `Registry.export`."""
@@ -284,7 +314,7 @@ class RemoteRegistry:
         method: str,
         path: str,
         *,
-        params: Mapping[str, str] | None = None,
+        params: Params | None = None,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
         id: str = "",
@@ -341,6 +371,11 @@ def _is(found: Subscription, spec: SubscriptionSpec) -> bool:
     """Whether a subscription is what was asked for."""
     asked = replace(spec, name=spec.name or found.id, seltype=spec.seltype or found.seltype)
     return replace(found.spec, seltype=found.seltype) == asked
+
+
+def _change_page(data: Any) -> ChangePage:
+    changes = [*map(Change.from_json, data["changes"])]
+    return ChangePage(changes, data["next_cursor"], int(data["revision"]), int(data["complete"]))
 
 
 def _page(data: Any) -> Page:

@@ -26,6 +26,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
 
 FORMAT: Final = "1"
@@ -36,6 +37,13 @@ metadata: Final = MetaData()
 # Ids are compared byte by byte everywhere; a database's own language would put them in another order.
 _KEY: Final = String().with_variant(String(collation="C"), "postgresql")
 _REVISION: Final = BigInteger().with_variant(Integer(), "sqlite")
+
+EVENTS: Final = ("pause", "remove", "resume")
+"""What is done to single subscriptions, and read by itself: streams look for what was resumed. What adds and
+replaces, a million at a time, is not in the index of these.
+"""
+
+IS_EVENT: Final = "op IN ('pause', 'remove', 'resume')"
 
 setting: Final = Table(
     "setting",
@@ -71,6 +79,14 @@ change: Final = Table(
     Column("time", _KEY, nullable=False),
     Column("digest", LargeBinary, nullable=False),
     Index("change_of", "id", "revision", "seq"),
+    Index(
+        "change_event",
+        "op",
+        "revision",
+        "seq",
+        sqlite_where=text(IS_EVENT),
+        postgresql_where=text(IS_EVENT),
+    ),
     sqlite_with_rowid=False,
 )
 

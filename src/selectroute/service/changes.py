@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Response
 from starlette.concurrency import run_in_threadpool
 
-from selectroute.registry.changes import Change
+from selectroute.registry.changes import Change, ChangePage
+from selectroute.registry.changes import Op as ChangeOp
 from selectroute.service.callers import Caller, Role
 from selectroute.service.calls import Call, JsonAnswer, call
 from selectroute.service.context import By, Service, The
 from selectroute.service.models import BatchNumberBody, ChangesAnswer, QueryBody
 from selectroute.service.problems import ProblemError
+
+PATH: Final = "/v1/changes"
 
 _AGAIN_SECONDS: Final = 1
 
@@ -20,23 +24,29 @@ router = APIRouter(route_class=Call, tags=["changes"])
 Name = Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="A query's name.")]
 
 
-@call(router, "GET", "/v1/changes", Role.reader, response_model=ChangesAnswer)
+@call(router, "GET", PATH, Role.reader, "invalid-subscription", response_model=ChangesAnswer)
 async def changes(
     service: The,
     by: By,
     after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 1_000,
     wait: Annotated[float, Query(ge=0, le=30, description="Seconds to wait for a change.")] = 0,
+    cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
+    op: Annotated[
+        list[ChangeOp], Query(max_length=10, description="Only these kinds of changes; all without any.")
+    ] = [],  # noqa: B006  # FastAPI copies it, and documents no other default of a list
 ) -> Response:
-    """The changes behind a revision, in whole revisions; waits for one if there is none.
+    """The changes behind a revision; waits for one if there is none.
 
-    Ask again with the revision of the last change, or with `revision` if there is none: then the caller has
-    seen all that he may see of the changes up to it.
+    While there is a `next_cursor`, more follow: ask again with it, or by the header Link. One revision may
+    need several answers; `complete` is the newest one of which nothing is missing. Without a cursor, all up
+    to `revision` was given: ask again with it as `after`. A caller who may not see all of them can get fewer
+    changes than `limit`, also none, with more to come.
     """
     wait = min(wait, service.limits.wait_seconds)
-    limit = min(limit, service.limits.page)
-    found, revision = await run_in_threadpool(_behind, service, by, after, limit)
-    if wait and not found and revision <= after:
+    asked = _Asked(after, min(limit, service.limits.page), cursor, tuple(dict.fromkeys(op)))
+    found = await run_in_threadpool(_behind, service, by, asked)
+    if wait and not found.changes and cursor is None and found.page.revision <= after:
         if len(service.watch) >= service.limits.waiting:
             raise ProblemError(
                 "too-many-requests",
@@ -44,8 +54,14 @@ async def changes(
                 headers={"Retry-After": str(_AGAIN_SECONDS)},
             )
         await service.watch.wait(after, wait)
-        found, revision = await run_in_threadpool(_behind, service, by, after, limit)
-    return JsonAnswer({"changes": found, "revision": revision})
+        found = await run_in_threadpool(_behind, service, by, asked)
+    page = found.page
+    headers = {}
+    if page.next_cursor is not None:
+        given = {"after": after, "limit": asked.limit, "op": asked.ops, "cursor": page.next_cursor}
+        headers["Link"] = f'<{PATH}?{urlencode(given, doseq=True)}>; rel="next"'
+    data = {"revision": page.revision, "complete": page.complete, "next_cursor": page.next_cursor}
+    return JsonAnswer({"changes": found.changes, **data}, headers=headers)
 
 
 @call(
@@ -60,8 +76,11 @@ async def changes(
     "not-found",
     status_code=204,
 )
-def query(service: The, query: Name, body: QueryBody) -> Response:
-    """Make a query known: what it reads, and whether it can read that again."""
+def query(service: The, by: By, query: Name, body: QueryBody) -> Response:
+    """Make a query known: what it reads, and whether it can read that again. It delivers for all
+    subscriptions, so a token for some topics cannot speak for it.
+    """
+    _check_job(by)
     service.registry.note_query(query, source=body.source, can_replay=body.can_replay, reason=body.reason)
     return Response(status_code=204)
 
@@ -78,20 +97,44 @@ def query(service: The, query: Name, body: QueryBody) -> Response:
     "not-found",
     status_code=204,
 )
-def batch(service: The, query: Name, body: BatchNumberBody) -> Response:
-    """Say which revision a batch of a query used."""
+def batch(service: The, by: By, query: Name, body: BatchNumberBody) -> Response:
+    """Say which revision a batch of a query used; with a token for all topics."""
+    _check_job(by)
     service.registry.note_batch(query, body.batch, body.revision)
     return Response(status_code=204)
 
 
-def _behind(service: Service, by: Caller, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """The changes that the caller may see, and up to which revision they are all of these."""
-    newest = service.registry.revision  # before the changes: none that came between is passed over
-    found = service.registry.changes(after, limit=limit)
+def _check_job(by: Caller) -> None:
+    """A job that does not see every change would miss what was resumed, and tell of what it cannot know."""
+    if by.topics is not None:
+        allowed = ", ".join(one.text for one in by.topics)
+        raise ProblemError(
+            "forbidden", f"a job needs a token for all topics, this one permits those within {allowed}"
+        )
+
+
+class _Asked(NamedTuple):
+    after: int
+    limit: int
+    cursor: str | None
+    ops: tuple[ChangeOp, ...]
+
+
+class _Found(NamedTuple):
+    changes: list[dict[str, Any]]
+    page: ChangePage
+
+
+def _behind(service: Service, by: Caller, asked: _Asked) -> _Found:
+    """The changes that the caller may see of a page of the log."""
+    after, limit, cursor, ops = asked
+    # To a caller who may not see all, a replacement can be a removal: then it is not for the log to choose.
+    wanted = (ops or None) if by.topics is None else None
+    page = service.registry.changes(after, limit=limit, cursor=cursor, ops=wanted)
     if by.topics is None:
-        return [one.to_json() for one in found], newest
-    seen = (_seen(service, by, one) for one in found)
-    return [one for one in seen if one is not None], found[-1].revision if found else newest
+        return _Found([one.to_json() for one in page], page)
+    seen = (_seen(service, by, one) for one in page)
+    return _Found([one for one in seen if one is not None and (not ops or one["op"] in ops)], page)
 
 
 def _seen(service: Service, by: Caller, change: Change) -> dict[str, Any] | None:

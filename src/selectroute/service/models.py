@@ -178,10 +178,14 @@ class ImportAnswer(BaseModel):
 
 
 class ChangesAnswer(BaseModel):
-    """Changes in their order, and the newest revision."""
+    """Changes in their order, the newest revision, up to which none is missing, and the cursor of those
+    that follow.
+    """
 
     changes: list[dict[str, Any]]
     revision: int
+    complete: int
+    next_cursor: str | None
 
 
 class CheckAnswer(BaseModel):

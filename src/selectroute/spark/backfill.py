@@ -26,7 +26,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ from selectroute.index.manifest import latest_revision, locked, revisions
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark import durable
-from selectroute.spark.backfill_due import Due, Logged
+from selectroute.spark.backfill_due import TELLING, Due, Logged, Told
 from selectroute.spark.backfill_files import files_again
 from selectroute.spark.batches import Backfill, BatchReport, Clock, Router
 from selectroute.spark.pins import (
@@ -53,7 +53,6 @@ from selectroute.spark.snapshots import SnapshotRef, open_once
 MOST_SUBSCRIPTIONS = 50_000
 """Subscriptions of one backfill: its commit names each. More of them read the files once more."""
 
-_PAGE = 1_000
 _RECORD_EVERY = 1_000
 """Revisions of the log after which the place in it is written down, if nothing else was to be."""
 
@@ -69,16 +68,8 @@ class Log(Protocol):
     def revision(self) -> int:
         """The newest revision."""
 
-    def changes(self, after: int = 0, *, limit: int = 1000) -> Sequence[Logged]:
-        """The changes after a revision, ascending, whole revisions only; none if there are no more."""
-
-
-@runtime_checkable
-class FlowingLog(Protocol):
-    """A log that gives its changes one by one, however many a revision has."""
-
-    def follow_changes(self, after: int) -> Generator[Logged]:
-        """The changes after a revision, ascending, up to the newest."""
+    def follow_changes(self, after: int, *, ops: Sequence[Told]) -> Generator[Logged]:
+        """The changes of these kinds after a revision, ascending, up to the newest at least."""
 
 
 class Backfills:
@@ -115,15 +106,8 @@ class Backfills:
                 f"the snapshots in {self._job.snapshots} are at revision {revision}, and the registry is at "
                 f"{log.revision}: they are not its own"
             )
-        changed = False
-        if isinstance(log, FlowingLog):
-            with closing(log.follow_changes(due.revision)) as flow:
-                changed = due.fold(takewhile(lambda change: change.revision <= revision, flow), revision)
-        while due.revision < revision:
-            page = log.changes(due.revision, limit=_PAGE)
-            part = [change for change in page if change.revision <= revision]
-            whole = len(part) < len(page) or not page
-            changed |= due.fold(part, revision if whole else part[-1].revision)
+        with closing(log.follow_changes(due.revision, ops=TELLING)) as flow:
+            changed = due.fold(takewhile(lambda change: change.revision <= revision, flow), revision)
         if changed or due.revision - self._recorded >= _RECORD_EVERY:
             self._write_record(due)
 

@@ -22,7 +22,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
+
+Told = Literal["remove", "resume"]
+
+TELLING: tuple[Told, ...] = ("remove", "resume")
+"""The kinds of changes that say what is owed; no others are read."""
 
 
 class Logged(Protocol):

@@ -2,7 +2,7 @@
 
 Deliveries never wait for the registry: what needs it is done here, between two batches only where files are
 routed. While the registry is out of reach there is one warning, cut-offs and new backfills wait, and the
-stream goes on.
+stream goes on. Only a registry that refuses the job's token from the start ends it: it would miss backfills.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from selectroute.registry.errors import AuthError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.backfill import Backfills, Log
 from selectroute.spark.batches import BatchReport, Router
 from selectroute.spark.cutoffs import Cutoffs, Notes
+from selectroute.spark.job import JobError
 
 _LOOK_SECONDS = 0.5
 """How often an idle stream looks whether a new revision was published."""
@@ -57,7 +59,8 @@ class Follower:
         turns: held while a backfill is made, and by whoever routes a batch of the stream.
         on_backfill: called with the report of each backfill.
         on_warning: called with a sentence when the registry gets out of reach.
-        on_failure: called with the error that ended a backfill; none is made after it.
+        on_failure: called with the error that ended a backfill, or with which the registry refused the job
+            when it first met it; no backfill is made after it.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Follower:
         self._backfills = Backfills(router)
         self._query: str | None = None
         self._reached = True
+        self._admitted = False
         self._woken = threading.Event()
         self._ending = threading.Event()
         self._hurried = threading.Event()
@@ -124,8 +128,12 @@ class Follower:
         try:
             self._cutoffs.write_back(self._registry, query)
             self._backfills.follow(self._registry)
-            self._reached = True
+            self._reached = self._admitted = True
         except (SelectRouteError, OSError) as error:
+            if isinstance(error, AuthError) and not self._admitted:
+                raise JobError(
+                    f"the registry refuses this job: {error}; it needs a writer's token for all topics"
+                ) from error
             if self._reached:
                 self._reached = False
                 self._on_warning(
