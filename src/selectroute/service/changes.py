@@ -109,7 +109,8 @@ def _check_job(by: Caller) -> None:
     if by.topics is not None:
         allowed = ", ".join(one.text for one in by.topics)
         raise ProblemError(
-            "forbidden", f"a job needs a token for all topics, this one permits those within {allowed}"
+            "forbidden",
+            f"a job needs a writer's token for all topics, this one permits those within {allowed}",
         )
 
 

@@ -131,9 +131,7 @@ class Follower:
             self._reached = self._admitted = True
         except (SelectRouteError, OSError) as error:
             if isinstance(error, AuthError) and not self._admitted:
-                raise JobError(
-                    f"the registry refuses this job: {error}; it needs a writer's token for all topics"
-                ) from error
+                raise JobError(f"the registry refuses this job: {error}") from error
             if self._reached:
                 self._reached = False
                 self._on_warning(
