@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import selectroute as sr
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.index import build
-from selectroute.index.build import build_snapshot
+from selectroute.index.build import build_snapshot, rebuilt
 from selectroute.index.errors import BuildError, DuplicateSubscriptionError, InvalidIdError
 from selectroute.index.shapes import Shape, selector_shapes, topic_shapes
 from selectroute.index.template import clauses_by_shape, template_of
@@ -222,6 +222,24 @@ def test_nothing_is_a_snapshot_of_nothing(nothing):
     verify_snapshot(snapshot)
     assert len(snapshot) == 0
     assert matched(snapshot, [sr.Message()]) == [[]]
+
+
+def test_what_was_accepted_under_other_limits_is_rebuilt_whatever_columns_its_table_has():
+    large = " OR ".join(f"weight = {number}" for number in range(3_000))
+    with pytest.raises(BuildError):
+        build_snapshot([("large", large, None)])
+    for columns in (
+        {"selector": [large, ""], "id": ["large", "all"]},
+        {"destination": ["there", None], "labels": [1, 2], "topic": ["a", "b"], "selector": [large, None],
+         "seltype": pa.nulls(2, pa.string()), "id": ["large", "all"]},
+    ):  # fmt: skip
+        made = rebuilt(pa.table(columns), 7)
+        assert made.revision == 7 and made.subscriptions.column_names == list(build.COLUMNS)
+        assert made.subscriptions["seltype"].to_pylist() == ["STANDARD", "NONE"]
+        assert made.subscriptions["dialect"].to_pylist() == ["jms", "jms"]
+        assert made.subscriptions["destination"].to_pylist() == (columns.get("destination") or [None, None])
+        found = made.match(from_messages([sr.Message(properties={"weight": 2_999}, topic="a")], made.reads))
+        assert made.ids.take(found[0]).to_pylist() == ["large", "all"][: 1 + ("topic" not in columns)]
 
 
 def test_progress_is_told():

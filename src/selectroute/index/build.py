@@ -75,7 +75,7 @@ def rebuilt(rows: pa.Table, revision: int | None = None) -> Snapshot:
         return build_snapshot(rows, revision)
     except BuildError:
         # A selector that was registered with other limits than the usual ones, which allowed it then.
-        index = Index()
+        rows, index = _normal(rows), Index()
         for one in rows.to_pylist():
             id, text, topic, name = one["id"], one["selector"], one["topic"], one["dialect"]
             if one["seltype"] == EXTENDED:
@@ -83,7 +83,9 @@ def rebuilt(rows: pa.Table, revision: int | None = None) -> Snapshot:
             else:
                 index.add(id, Selector(text, name, limits=UNLIMITED), topic)
         made = index.freeze(revision)
-        return replace(made, subscriptions=rows.cast(made.subscriptions.schema))
+        # As it was given, destinations too; the types are those that the selectors turned out to have.
+        place = rows.schema.get_field_index("seltype")
+        return replace(made, subscriptions=rows.set_column(place, "seltype", made.subscriptions["seltype"]))
 
 
 def _table_of(triples: Iterable[tuple[str, str | None, str | None]]) -> pa.Table:

@@ -22,7 +22,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from selectroute.index.build import COLUMNS, rebuilt
+from selectroute.index.build import rebuilt
 from selectroute.index.collect import collect
 from selectroute.index.delta import Add, Change, Remove, Replace
 from selectroute.index.errors import SnapshotError
@@ -198,8 +198,7 @@ class RegistryPublisher:
         with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
             table: pa.Table = read_subscriptions(bodies).table
         # A destination is not for matching; the log has it as an object, a snapshot as text.
-        table = table.append_column("destination", pa.nulls(table.num_rows, pa.string()))
-        published(rebuilt(table.select(list(COLUMNS)), newest if revision is None else revision), self.folder)
+        published(rebuilt(table, newest if revision is None else revision), self.folder)
 
     def _collect(self) -> None:
         if time.monotonic() - self._collected >= COLLECT_SECONDS:
