@@ -22,6 +22,9 @@ from selectroute.service.logs import log
 AGAIN_SECONDS: Final = 2.0
 """After a failure the thread begins anew so much later."""
 
+STOP_SECONDS: Final = 3.0
+"""How long stopping waits for a publication that is under way: the first one of a million takes longer."""
+
 REMEMBERED: Final = 10_000
 """Revisions that may wait to be published before the lag counts from a later one than the oldest."""
 
@@ -68,11 +71,15 @@ class Publishing:
         self._thread = threading.Thread(target=self._run, name="selectroute-publish", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """Finish what is being published, and end."""
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """End, with what is being published if that is done in time. If not it is left as it is, as by a
+        crash: the next start publishes it.
+        """
         self._stop.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(seconds)
+            if self._thread.is_alive():
+                log().warning("a publication is broken off; the next start makes it")
 
     def state(self) -> State:
         """How far publishing is. Raises what reading the registry raises."""
@@ -113,12 +120,13 @@ class Publishing:
                 self._failed(error)
             except Exception as error:
                 self._failure = type(error).__name__
-                log().exception("publishing failed")
+                if not self._stop.is_set():
+                    log().exception("publishing failed")
             if not self._stop.is_set():
                 self._stop.wait(AGAIN_SECONDS)
 
     def _failed(self, error: SelectRouteError) -> None:
-        if str(error) != self._failure:
+        if str(error) != self._failure and not self._stop.is_set():  # then its registry may be closed
             log().error("publishing failed", reason=str(error))
         self._failure = str(error)
 
