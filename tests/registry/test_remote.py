@@ -136,8 +136,10 @@ def test_the_operation_and_the_line_at_fault_are_named(registry):
     assert caught.value.index == 1 and isinstance(caught.value.cause, sr.InvalidSelectorError)
     assert caught.value.cause.underlined == "=="
     registry.register(good, id="a")
-    with pytest.raises((OperationError, StaleRevisionError), match="revision 1, not 7"):
-        registry.apply([Operation("remove", "a", expected=7)])
+    with pytest.raises(OperationError, match="revision 1, not 7") as stale:
+        registry.apply([Operation("add", "b", good), Operation("remove", "a", expected=7)])
+    assert stale.value.index == 1 and isinstance(stale.value.cause, StaleRevisionError)
+    assert (stale.value.cause.expected, stale.value.cause.found) == (7, 1)
     lines = [json.dumps({"id": f"s{number}", "selector": "a = 1"}) for number in range(3_000)]
     with pytest.raises(ImportLineError) as refused:
         registry.import_([*lines, '{"selector": "a == 1"}', *lines])
@@ -195,9 +197,9 @@ def test_a_log_is_followed_up_to_where_it_was_when_that_began(registry):
 def test_a_job_is_refused_a_token_for_some_topics(local):
     _, secret = local.add_token("writer", topics=["cars/#"])
     with served(local) as url, RemoteRegistry(url, secret) as remote:
-        with pytest.raises(AuthError, match="a job needs a token for all topics, .* cars/#"):
+        with pytest.raises(AuthError, match=r"a job needs a writer's token for all topics, .* cars/#"):
             remote.note_query("q", source="files", can_replay=True)
-        with pytest.raises(AuthError, match="a job needs a token for all topics"):
+        with pytest.raises(AuthError, match="a job needs a writer's token"):
             remote.note_batch("q", 1, 1)
 
 

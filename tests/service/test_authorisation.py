@@ -158,6 +158,9 @@ def test_nothing_is_made_outside_a_tokens_topics(filled, role, topic):
     with client_of(filled, role, ["cars/+/#", "planes"]) as client:
         for request in OUTSIDE.values():
             assert problem(request(client, topic), 403, "forbidden")["mqrc"] == 2035
+        one = {"operations": [{"op": "add", "topic": "planes"}, {"op": "add", **topic}]}
+        found = problem(client.post(f"{PATH}:batch", json=one), 403, "forbidden")
+        assert found["errors"][0]["pointer"] == "/operations/1/topic"
         replacing = client.post(f"{PATH}:import?mode=replace", content=b'{"topic": "cars/x"}', headers=NDJSON)
         problem(replacing, 403, "forbidden")
         assert filled.revision == before

@@ -102,6 +102,14 @@ def test_a_query_that_cannot_be_is_refused(client, query):
     problem(client.get(f"{PATH}?{query}"), 400, "invalid-request")
 
 
+@pytest.mark.parametrize("path", ["a b", "q:x/batches", "x" * 129])
+def test_a_query_of_another_name_is_told_what_a_name_is(client, path):
+    body = {"source": "x", "can_replay": True} if "/" not in path else {"batch": 1, "revision": 1}
+    found = problem(client.post(f"/v1/queries/{path}", json=body), 422, "invalid-body")
+    assert found["errors"][0]["pointer"] == "/query"
+    assert "subscription" not in found["detail"]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [

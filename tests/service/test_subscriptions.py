@@ -180,7 +180,14 @@ class TestPut:
         problem(again, 412, "stale-revision")
         problem(client.put(f"{PATH}/new", json={}, headers={"If-Match": "1"}), 400, "invalid-request")
         problem(client.put(f"{PATH}/new", json={}, headers={"If-Match": 'W/"2"'}), 412, "stale-revision")
-        problem(client.put(f"{PATH}/a:b", json={}), 404, "subscription-not-found")
+
+    @pytest.mark.parametrize("id", ["a:b", "a b", "%C3%A4", "x" * 129])
+    def test_an_id_that_cannot_be_says_what_one_is(self, client, registry, id):
+        found = problem(client.put(f"{PATH}/{id}", json={}), 422, "invalid-subscription")
+        assert [(one["pointer"], one["mqrc"]) for one in found["errors"]] == [("/id", 2440)]
+        assert "1 to 128 letters" in found["detail"]
+        problem(client.get(f"{PATH}/{id}"), 404, "subscription-not-found")
+        assert registry.revision == 0
 
 
 class TestPatch:

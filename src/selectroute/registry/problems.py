@@ -78,13 +78,6 @@ def refusal(
         return RegistryError(f"{url} answers with code {answer.status}, and not as a registry does")
     kind = str(problem.get("type", "")).removeprefix(_TYPE)
     detail = _shown(problem.get("detail") or problem.get("title") or kind)
-    expected, found = problem.get("expected"), problem.get("found")
-    if kind == "stale-revision":
-        if isinstance(expected, int) and isinstance(found, int):
-            stale = StaleRevisionError(id, expected, found)
-            stale.args = stale.args if id else (detail,)  # one of several operations: the service knows which
-            return stale
-        return NotFoundError(f"there is no subscription {id!r}")  # If-Match holds for none that is not there
     faults = problem.get("errors")
     fault = faults[0] if isinstance(faults, list) and faults and isinstance(faults[0], dict) else {}
     pointer = str(fault.get("pointer", ""))
@@ -92,10 +85,23 @@ def refusal(
         pointer = f"/{pointer}"  # a parameter or a header by its name
     place = _PLACE.fullmatch(pointer) if several is not None else None
     if several is None or place is None:
-        return _error(kind, detail, pointer, fault, spec)
+        return _stale(problem, detail, id) or _error(kind, detail, pointer, fault, spec)
     index = int(place[1])
-    cause = _error(kind, _shown(fault.get("reason", detail)), place[2], fault, asked(index))
+    reason = _shown(fault.get("reason", detail))
+    cause = _stale(problem, reason, id) or _error(kind, reason, place[2], fault, asked(index))
     return several(index + (several is ImportLineError), cause)  # lines count from 1
+
+
+def _stale(problem: Mapping[str, Any], detail: str, id: str) -> RegistryError | None:
+    """The error of a subscription that was changed meanwhile, if the problem is one."""
+    if problem.get("type") != f"{_TYPE}stale-revision":
+        return None
+    expected, found = problem.get("expected"), problem.get("found")
+    if isinstance(expected, int) and isinstance(found, int):
+        stale = StaleRevisionError(id, expected, found)
+        stale.args = stale.args if id else (detail,)  # one of several operations: the service knows which
+        return stale
+    return NotFoundError(f"there is no subscription {id!r}")  # If-Match holds for none that is not there
 
 
 def _error(

@@ -103,7 +103,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return invalid(error).response(request.state.request_id)
+    return invalid(error, request.method).response(request.state.request_id)
 
 
 async def _on_http(request: Request, error: Exception) -> Response:

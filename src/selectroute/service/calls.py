@@ -12,7 +12,15 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from selectroute.service.callers import Caller, Role
-from selectroute.service.problems import MEDIA_TYPE, PROBLEMS, Fault, Problem, ProblemError, as_json
+from selectroute.service.problems import (
+    MEDIA_TYPE,
+    MQRC_SUB_NAME_ERROR,
+    PROBLEMS,
+    Fault,
+    Problem,
+    ProblemError,
+    as_json,
+)
 from selectroute.service.refusals import NO_SUBSCRIPTION, escaped
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -97,11 +105,19 @@ class JsonAnswer(JSONResponse):
         return as_json(content)
 
 
-def invalid(error: RequestValidationError) -> ProblemError:
-    """The problem of a request whose parts are not what the call takes."""
+def invalid(error: RequestValidationError, method: str) -> ProblemError:
+    """The problem of a request whose parts are not what the call takes. No subscription has an id that
+    cannot be one; who would make it is told what is wrong with it.
+    """
     faults = [_fault(one) for one in error.errors()[:100]]
-    if any(one["loc"][:1] == ("path",) for one in error.errors()):
+    of_path = {one["loc"][1] for one in error.errors() if one["loc"][:1] == ("path",)}
+    if of_path == {"id"} and method != "PUT":
         return ProblemError("subscription-not-found", NO_SUBSCRIPTION)
+    if of_path:
+        (name,) = of_path
+        kind, mqrc = ("invalid-subscription", MQRC_SUB_NAME_ERROR) if name == "id" else ("invalid-body", None)
+        reason = f"{name} is 1 to 128 letters, digits and . _ -"
+        return ProblemError(kind, reason, faults=[Fault(pointer=f"/{name}", reason=reason, mqrc=mqrc)])
     kind = "invalid-body" if any(one["loc"][:1] == ("body",) for one in error.errors()) else "invalid-request"
     first = faults[0]
     return ProblemError(kind, f"{first.pointer or 'the body'}: {first.reason}", faults=faults)

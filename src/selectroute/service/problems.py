@@ -131,6 +131,13 @@ class ProblemError(SelectRouteError):
     def __str__(self) -> str:
         return self.detail
 
+    def within(self, pointer: str) -> ProblemError:
+        """The problem as one of a part of the body, which `pointer` names."""
+        if pointer:
+            whole = self.faults or [Fault(pointer="", reason=self.detail)]
+            self.faults = [one.model_copy(update={"pointer": pointer + one.pointer}) for one in whole]
+        return self
+
     def response(self, request_id: str) -> Response:
         """The answer: a problem document, and the headers that belong to it."""
         row = PROBLEMS[self.kind]

@@ -14,7 +14,7 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
     """The problem that an error is. `within` is the pointer to the part of the body that was read."""
     match error:
         case ProblemError():
-            return error
+            return error.within(within)
         case InvalidSelectorError():
             detail = f"{error.sentence} (dialect {error.dialect})"
             return ProblemError("invalid-selector", detail, faults=[selector_fault(error, within)])
@@ -36,7 +36,9 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
             problem.detail = f"line {error.line:,}: {problem.detail}"
             return problem
         case registry.StaleRevisionError():
-            return ProblemError("stale-revision", str(error), expected=error.expected, found=error.found)
+            place = within or None
+            expected, found = error.expected, error.found
+            return ProblemError("stale-revision", str(error), place=place, expected=expected, found=found)
         case _:
             kind = next((kind for type_, kind in _KINDS.items() if isinstance(error, type_)), "internal")
             detail = _CONSTANT.get(kind) or str(error)
