@@ -62,7 +62,7 @@ def whole(tmp_path_factory):
     with Registry.open(f"sqlite:///{path}") as registry:
         fill(registry)
         before = told(registry)
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert sorted(file.name for file in path.parent.iterdir()) == [path.name, f"{path.name}.head"]
     return path, before
 
 

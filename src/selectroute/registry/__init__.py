@@ -9,6 +9,13 @@ of many changes. A request that comes again is answered as before (``requests``)
 carries a digest that is checked when it is read (``rows``), each change vouches for all before it, and
 ``verify`` reads everything.
 
+**Lose nothing.** In SQLite a revision is durable when its call returns. Its number and its digest are then
+noted in ``DATABASE.head``, one small synced write (``store.head``), so that a database which lost its end, by
+a damaged log, a missing file or an older copy in its place, is refused when it is opened. Not noticed is the
+loss of what is no revision (tokens, notes of queries, keys of requests) and came after the newest one, nor
+anything where the head is missing as well: copies of the database alone have none. Who copies both copies
+the head first. PostgreSQL has no head; what it acknowledged is its own to keep.
+
 **Publish.** `RegistryPublisher` (``publish``) makes of what is committed the next revision of a snapshot
 folder, from which streams route. They report back which batch was the first to use a revision (``queries``),
 so that a client is told from where on its change holds. ``tokens`` say who may call a service.

@@ -13,8 +13,10 @@ from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.model import Subscription
 from selectroute.registry.revision import read_counter
 from selectroute.registry.rows import change_of
+from selectroute.registry.settings import read_setting
 from selectroute.registry.verify import verify
 from selectroute.store.engine import Store
+from selectroute.store.head import lost
 
 Progress = Callable[[int, int], None]
 """Called now and then with how many rows are done, and how many there are (0: not known)."""
@@ -98,6 +100,25 @@ class History:
         """Those of these subscriptions that were registered at a revision, as they were then."""
         with self._store.reading() as connection:
             return log.as_of(connection, revision, ids)
+
+    def check_acknowledged(self) -> None:
+        """Compare the newest revision with the one that was acknowledged last before this was opened.
+
+        Raises `DamagedError` if the database has not come so far, or with another history.
+        """
+        head, mark = self._store.head, self._store.acknowledged
+        if head is None or mark is None:
+            return
+        with self._store.reading() as connection:
+            newest = read_counter(connection).revision
+            digest = log.digest_at(connection, log.Position(mark.number)).hex()
+            owner = read_setting(connection, "id")
+        if owner != mark.owner:
+            raise lost(head, "this is another registry than the one that was there")
+        if newest < mark.number:
+            raise lost(head, f"it is at revision {newest}, revision {mark.number} was acknowledged")
+        if digest != mark.digest:
+            raise lost(head, f"revision {mark.number} is not the one that was acknowledged")
 
     def verify(self, progress: Progress | None = None) -> Verified:
         """Read the whole database and compare it with its digests. O(changes + subscriptions).

@@ -40,6 +40,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.store.engine import Store
 from selectroute.store.errors import DamagedError
+from selectroute.store.head import Mark
 
 
 class Registry(Administration):
@@ -53,6 +54,7 @@ class Registry(Administration):
     def __init__(self, store: Store, limits: Limits) -> None:
         super().__init__(store)
         self.limits = limits
+        self._owner = self.id
 
     @classmethod
     def open(
@@ -77,7 +79,8 @@ class Registry(Administration):
 
         Raises:
             InvalidUrlError: the URL is none of these.
-            DamagedError: the database is not what was written; the message names the place.
+            DamagedError: the database is not what was written, or lost changes that were acknowledged; the
+                message names the place.
         """
         if url.startswith(("http://", "https://")):
             from selectroute.registry.remote import RemoteRegistry
@@ -89,6 +92,7 @@ class Registry(Administration):
             found = made.setting("format")
             if found != FORMAT:
                 raise DamagedError(f"the registry has format {found}, this version reads format {FORMAT}")
+            made.check_acknowledged()
             if verify:
                 made.verify(progress)
         except BaseException:
@@ -259,7 +263,9 @@ class Registry(Administration):
         with self._store.writing(bulk=bulk) as connection:
             revision = Revision(connection, self.limits)
             yield revision
-            revision.finish()
+            newest = revision.finish()
+        if self._store.head is not None and newest > revision.before:
+            self._store.head.advance(Mark(self._owner, newest, revision.digest.hex()))
         with self._committed:
             self._committed.notify_all()
 

@@ -92,7 +92,7 @@ class Revision:
         self.number: int = before.revision + 1
         self.now = datetime.now(UTC)
         self._time = time_text(self.now)
-        self._digest: bytes = before.digest
+        self.digest: bytes = before.digest
         self._changes: int = before.changes
         self._subscriptions: int = before.subscriptions
         self._skipped = False
@@ -163,10 +163,10 @@ class Revision:
         self.connection.execute(
             update(counter).values(
                 revision=self.number,
-                digest=self._digest,
+                digest=self.digest,
                 changes=self._changes,
                 subscriptions=self._subscriptions,
-                seal=counter_seal(self.number, self._digest, self._changes, self._subscriptions),
+                seal=counter_seal(self.number, self.digest, self._changes, self._subscriptions),
             )
         )
         return self.number
@@ -284,8 +284,8 @@ class Revision:
     def _next_row(
         self, op: Op, id: str, body: str | None, resume_from: From | None, paused_at: int | None
     ) -> dict[str, Any]:
-        self._digest = chained(
-            self._digest, self.number, self.seq, op, id, body, resume_from, paused_at, self._time
+        self.digest = chained(
+            self.digest, self.number, self.seq, op, id, body, resume_from, paused_at, self._time
         )
         row = {
             "revision": self.number,
@@ -296,7 +296,7 @@ class Revision:
             "resume_from": resume_from,
             "paused_at": paused_at,
             "time": self._time,
-            "digest": self._digest,
+            "digest": self.digest,
         }
         self.seq += 1
         self._changes += 1

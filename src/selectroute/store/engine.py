@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ from selectroute.store.errors import (
     StoreError,
     UnavailableError,
 )
+from selectroute.store.head import Head, lost
+from selectroute.store.naming import name_durably
 
 BUSY_SECONDS: Final = 60.0
 """How long a writer waits for another one: an import of a million rows may hold the database for so long."""
@@ -53,7 +55,11 @@ class Store:
         metadata: the tables.
         first_rows: writes what a new database begins with; with it, a database that is none yet becomes one.
 
+    ``head`` is where a database in a file marks what it acknowledged, and ``acknowledged`` the newest mark
+    that was there when this was opened.
+
     Raises:
+        DamagedError: the file is gone, and its head is there.
         InvalidUrlError: no such kind of database, or there is none and `first_rows` is not given.
         StoreError: as the database says, see the errors.
     """
@@ -65,7 +71,12 @@ class Store:
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._writer = threading.Lock()
         self._metadata = metadata
+        self.head = Head(self.path) if self.is_sqlite else None
+        # Read before the database is: what is acknowledged meanwhile is in the database then.
+        self.acknowledged = None if self.head is None else self.head.read()
         if self.is_sqlite and not os.path.exists(self.path):
+            if self.head is not None and self.acknowledged is not None:
+                raise lost(self.head, f"there is no file {self.path}")
             if first_rows is None:
                 raise InvalidUrlError(f"there is no database {self.path}")
             self._create_file(first_rows)
@@ -109,15 +120,7 @@ class Store:
                 self._metadata.create_all(connection)
                 first_rows(connection)
             engine.dispose()  # the last connection puts everything into the one file
-            with new.open("rb") as file:
-                os.fsync(file.fileno())
-            with suppress(FileExistsError):  # somebody else was faster, and theirs is as good
-                os.link(new, path)
-            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            name_durably(new, path)
         except OSError as error:
             raise ReadOnlyError(f"{path} cannot be made: {error.strerror or error}") from error
         finally:

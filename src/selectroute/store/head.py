@@ -1,0 +1,131 @@
+"""The newest commit that was acknowledged, written down beside a database in a file.
+
+SQLite reads its log up to the first frame that does not check, and drops the rest without a word: after a
+crash this is what was not committed. A disk that lost or damaged the end of the log would look the same, as a
+database of some time ago, sound in itself. The head tells the two apart::
+
+    commit, synced ──→ head, synced ──→ acknowledged
+
+It is written when the commit is durable, so it is never ahead of a sound database; a crash between the two
+leaves it behind, as does a head that could not be written. A database that is behind its head lost changes.
+
+The file has two slots in blocks of their own, written in turns, so that a write which is torn leaves the mark
+before it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import threading
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from selectroute.store.errors import DamagedError, ReadOnlyError
+from selectroute.store.naming import name_durably
+
+_SLOT: Final = 4_096
+"""Bytes of a slot: a block of the disk, so that writing one touches no other."""
+
+_FORMAT: Final = "selectroute-head-1"
+
+
+class Mark(NamedTuple):
+    """What was acknowledged: the database that did it, the number of the commit, and a digest of all up to
+    it. None of the texts has white space.
+    """
+
+    owner: str
+    number: int
+    digest: str
+
+
+class Head:
+    """The head of the database at `path`. Safe for use by threads and processes."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(f"{path}.head")
+        self._lock = threading.Lock()
+        self._newest: Mark | None = None
+
+    def read(self) -> Mark | None:
+        """The newest mark; None if none was ever written. Raises `DamagedError`, `ReadOnlyError`."""
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ReadOnlyError(f"{self.path} cannot be read: {error.strerror or error}") from error
+        found = max(filter(None, _slots(data)), key=lambda mark: mark.number, default=None)
+        if found is None:  # it is never without one, not even for an instant
+            raise DamagedError(f"{self.path} is damaged: remove it to go on with what there is")
+        return found
+
+    def advance(self, mark: Mark) -> bool:
+        """Write down that a commit is about to be acknowledged, unless a later one was. One small synced
+        write. Returns whether it is durable; if not, the commit still is, and the next one tries again.
+        """
+        with self._lock:
+            if self._newest is None or self._newest.number < mark.number:
+                try:
+                    self._write(mark)
+                except OSError:
+                    return False
+                self._newest = mark
+            return True
+
+    def _write(self, mark: Mark) -> None:
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self._create(mark)
+            file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)  # perhaps another process's
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            slots = _slots(os.pread(file, 2 * _SLOT, 0))
+            numbers = [-1 if one is None else one.number for one in slots]
+            if max(numbers) < mark.number:
+                os.pwrite(file, _record(mark), _SLOT * numbers.index(min(numbers)))
+                os.fdatasync(file)
+        finally:
+            os.close(file)
+
+    def _create(self, mark: Mark) -> None:
+        """Make the file under another name, and give it its own when it is durable."""
+        new = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}.new")
+        try:
+            with new.open("xb") as file:
+                file.write(_record(mark).ljust(2 * _SLOT, b"\0"))
+            name_durably(new, self.path)
+        finally:
+            new.unlink(missing_ok=True)
+
+
+def lost(head: Head, what: str) -> DamagedError:
+    """The error of a database that is not what its head says, with what can be done."""
+    return DamagedError(
+        f"the database lost changes that were acknowledged: {what}; put back a newer copy of it, or, if an "
+        f"older one was put back on purpose, remove {head.path}"
+    )
+
+
+def _record(mark: Mark) -> bytes:
+    text = f"{_FORMAT} {mark.owner} {mark.number} {mark.digest} "
+    return (text + hashlib.sha256(text.encode()).hexdigest() + "\n").encode()
+
+
+def _slots(data: bytes) -> list[Mark | None]:
+    return [_mark(data[start : start + _SLOT]) for start in (0, _SLOT)]
+
+
+def _mark(slot: bytes) -> Mark | None:
+    """The mark of a slot; None if it has none, or what was begun to be written."""
+    line, end, _ = slot.partition(b"\n")
+    text, space, digest = line.rpartition(b" ")
+    text += space
+    if not end or hashlib.sha256(text).hexdigest().encode() != digest:
+        return None
+    _, owner, number, of_all = text.decode().split()
+    return Mark(owner, int(number), of_all)
