@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import selectroute as sr
-from selectroute.registry.changes import Idempotency, Operation
 from selectroute.registry.errors import (
-    IdempotencyConflictError,
     IdTakenError,
     InvalidSpecError,
     NameTakenError,
     NotFoundError,
-    OperationError,
     StaleRevisionError,
 )
 from selectroute.registry.model import Destination, Status, SubscriptionSpec
@@ -250,148 +246,6 @@ def test_text_with_a_meaning_to_databases_has_none(registry, text):
     with pytest.raises(NotFoundError):
         registry.get_by_name(text)
     registry.verify()
-
-
-# ---- several at once
-
-
-def test_several_changes_share_one_revision(registry):
-    registry.register(CAR, id="a")
-    registry.register(CAR, id="b")
-    applied = registry.apply(
-        [
-            Operation("add", "c", SubscriptionSpec("x = 1")),
-            Operation("replace", "a", SubscriptionSpec("y = 1"), expected=1),
-            Operation("remove", "b"),
-            Operation("pause", "c"),
-            Operation("resume", "c", resume_from="last-processed"),
-            Operation("add", None, SubscriptionSpec("z = 1")),
-        ]
-    )
-    assert applied.revision == registry.revision == 3
-    assert [one.revision for one in applied.subscriptions] == [3, 3, 2, 3, 3, 3]
-    assert [change.op for change in registry.changes(2)] == [
-        "add", "replace", "remove", "pause", "resume", "add"
-    ]  # fmt: skip
-    assert len(registry) == 3
-    registry.verify()
-
-
-def test_one_operation_that_cannot_be_undoes_the_others(registry):
-    registry.register(CAR, id="a")
-    cases = [
-        (Operation("add", "a", CAR), IdTakenError),
-        (Operation("remove", "zz"), NotFoundError),
-        (Operation("replace", "a", CAR, expected=7), StaleRevisionError),
-        (Operation("add", None, None), InvalidSpecError),
-        (Operation("remove", None), InvalidSpecError),
-        (Operation("add", None, SubscriptionSpec("a =")), sr.InvalidSelectorError),
-    ]
-    for operation, cause in cases:
-        with pytest.raises(OperationError) as caught:
-            registry.apply([Operation("add", "new", CAR), operation])
-        assert caught.value.index == 1 and isinstance(caught.value.cause, cause)
-    assert (registry.revision, len(registry)) == (1, 1)
-    registry.verify()
-
-
-def test_no_operations_make_no_revision(registry):
-    assert registry.apply([]).revision == 0
-    assert registry.changes() == []
-
-
-# ---- requests that come again
-
-
-def test_the_same_request_again_gives_the_same_answer_and_changes_nothing(url):
-    asked = Idempotency("me", "key-1", "digest-1")
-    with Registry.open(url) as registry:
-        made = registry.register(CAR, idempotency=asked)
-        registry.replace(made.id, SubscriptionSpec("a = 1"))
-    with Registry.open(url) as registry:
-        assert registry.register(CAR, idempotency=asked) == made
-        assert len(registry) == 1
-        assert registry.register(CAR, idempotency=Idempotency("you", "key-1", "digest-1")) != made
-        registry.verify()
-
-
-def test_a_key_with_another_request_is_refused(registry):
-    registry.register(CAR, idempotency=Idempotency("me", "k", "one"))
-    with pytest.raises(IdempotencyConflictError):
-        registry.register(CAR, idempotency=Idempotency("me", "k", "two"))
-    assert len(registry) == 1
-
-
-def test_a_request_that_failed_may_come_again_with_its_key(registry):
-    asked = Idempotency("me", "k", "one")
-    with pytest.raises(sr.InvalidSelectorError):
-        registry.register(SubscriptionSpec("a ="), idempotency=asked)
-    assert registry.register(CAR, idempotency=asked).revision == 1
-
-
-def test_several_changes_with_a_key_are_made_once(registry):
-    asked = Idempotency("me", "k", "one")
-    applied = registry.apply([Operation("add", None, CAR)] * 2, idempotency=asked)
-    assert registry.apply([Operation("add", None, CAR)] * 2, idempotency=asked) == applied
-    assert len(registry) == 2
-
-
-def test_a_key_is_forgotten_after_a_day(registry, monkeypatch):
-    asked = Idempotency("me", "k", "one")
-    first = registry.register(CAR, idempotency=asked)
-    monkeypatch.setattr("selectroute.registry.requests.KEPT", timedelta(0))
-    assert registry.register(CAR, idempotency=asked).id != first.id
-
-
-# ---- many at a time
-
-
-def test_writers_that_expect_the_revision_they_read_lose_no_update(url):
-    with Registry.open(url) as one, Registry.open(url, verify=False) as other:
-        one.register(SubscriptionSpec(labels={"n": "0"}), id="s")
-        stale = []
-
-        def add(number: int) -> None:
-            registry = (one, other)[number % 2]
-            for _ in range(10):
-                while True:
-                    now = registry.get("s")
-                    try:
-                        count = int(now.labels["n"]) + 1
-                        registry.change("s", {"labels": {"n": str(count)}}, expected=now.revision)
-                        break
-                    except StaleRevisionError:
-                        stale.append(number)
-
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(add, range(4)))
-        assert one.get("s").labels == {"n": "40"}
-        assert one.revision == 41
-        one.verify()
-
-
-def test_readers_never_see_half_of_a_revision(registry):
-    registry.apply([Operation("add", f"s{i}", SubscriptionSpec(labels={"n": "0"})) for i in range(5)])
-    stop = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            spec = SubscriptionSpec(labels={"n": str(number)})
-            registry.apply([Operation("replace", f"s{i}", spec) for i in range(5)])
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for _ in range(50):
-            seen = {one.labels["n"] for one in registry.list().items}
-            assert len(seen) == 1
-    finally:
-        stop.set()
-        writer.join()
-    numbers = [change.revision for change in registry.changes(limit=7)]
-    assert len(numbers) == 5  # a page is whole revisions
 
 
 # ---- opening

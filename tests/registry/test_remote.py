@@ -1,25 +1,22 @@
-"""The contract of a registry over HTTP, through a service that listens; and what only a network does."""
+"""The contract of a registry over HTTP, through a service that listens."""
 
 from __future__ import annotations
 
 import json
 
-import httpx
 import pytest
 
 import selectroute as sr
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     AuthError,
-    IdTakenError,
     ImportLineError,
+    InvalidSpecError,
     NotFoundError,
     OperationError,
-    ReadOnlyError,
     RegistryError,
     StaleRevisionError,
 )
-from selectroute.registry.exchange import ATTEMPTS, REFUSED_ATTEMPTS, Exchange, UnreachableError
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.registry.remote import RemoteRegistry
@@ -38,13 +35,13 @@ from tests.registry.test_registry import (  # noqa: F401
     test_a_subscription_without_a_name_has_its_id_for_one,
     test_an_id_of_other_characters_is_refused,
     test_an_id_that_is_taken_is_refused,
-    test_no_operations_make_no_revision,
     test_pausing_twice_and_resuming_twice_change_nothing,
     test_replacing_gives_another_specification_and_keeps_the_rest,
     test_resuming_says_since_when_it_was_paused_and_who_can_read_again,
     test_what_is_got_can_be_put_back_as_a_patch,
     test_what_is_registered_is_got_back_whole,
 )
+from tests.registry.test_revision import test_no_operations_make_no_revision  # noqa: F401
 from tests.registry.test_transfer import (  # noqa: F401
     test_a_line_that_cannot_be_is_named_and_nothing_is_stored,
     test_an_empty_import_makes_no_revision,
@@ -54,7 +51,6 @@ from tests.registry.test_transfer import (  # noqa: F401
 from tests.serving import served
 
 CAR = SubscriptionSpec("JMSType = 'car' AND weight > 2500", topic="cars/+")
-MEDIA = "application/problem+json"
 
 
 class Watched(RemoteRegistry):
@@ -80,27 +76,6 @@ def registry(local):
     with served(local) as url, Watched(url) as remote:
         remote.local = local
         yield remote
-
-
-def over(answer, **options):
-    """A remote registry whose network is a function."""
-    return RemoteRegistry("http://registry.test", transport=httpx.MockTransport(answer), **options)
-
-
-@pytest.fixture(autouse=True)
-def pauses(monkeypatch):
-    """The pauses between attempts, which take no time."""
-    found: list[float] = []
-    first = Exchange.__init__
-
-    def patched(self, *arguments, **options):
-        first(self, *arguments, **{**options, "sleep": found.append})
-
-    monkeypatch.setattr(Exchange, "__init__", patched)
-    return found
-
-
-# ---- as the registry itself
 
 
 def test_opening_a_url_of_a_service_gives_the_same_methods(local):
@@ -178,7 +153,7 @@ def test_a_log_of_any_size_is_followed_in_answers_of_a_limit(registry, monkeypat
     registry.pause("s3")
     registry.resume("s3")
     registry.remove("s4")
-    monkeypatch.setattr("selectroute.registry.remote.MOST_CHANGES", 4)
+    monkeypatch.setattr("selectroute.registry.remote_reading.MOST_CHANGES", 4)
     page = registry.changes(limit=1_000_000)
     assert len(page) == 4 and page.complete == 0
     assert list(registry.follow_changes(0)) == list(registry.local.follow_changes(0))
@@ -201,6 +176,24 @@ def test_a_job_is_refused_a_token_for_some_topics(local):
             remote.note_query("q", source="files", can_replay=True)
         with pytest.raises(AuthError, match="a job needs a writer's token"):
             remote.note_batch("q", 1, 1)
+
+
+def test_tokens_are_an_admins(local):
+    _, admin = local.add_token("admin")
+    _, writer = local.add_token("writer")
+    with served(local) as url:
+        with RemoteRegistry(url, admin) as remote:
+            made, secret = remote.add_token("reader", topics=["cars/#"], name="reads")
+            assert local.authenticate(secret) == made
+            assert remote.tokens() == local.tokens()
+            remote.revoke_token(made.id)
+            with pytest.raises(NotFoundError):
+                remote.revoke_token(made.id)
+            with pytest.raises(InvalidSpecError) as caught:
+                remote.add_token("reader", topics=["a+"])
+            assert caught.value.pointer == "/topics/0"
+        with RemoteRegistry(url, writer) as remote, pytest.raises(AuthError, match="role admin"):
+            remote.tokens()
 
 
 def test_explaining_is_the_services(registry):
@@ -234,122 +227,3 @@ def test_a_token_is_sent_and_never_shown(local):
     with pytest.raises(RegistryError) as wrong:
         RemoteRegistry("http://localhost", "sec\nret")
     assert "ret" not in str(wrong.value)
-
-
-# ---- what only a network does
-
-
-def test_a_registration_whose_answer_is_lost_is_made_once(local):
-    """The service does what it is asked, and every first answer is lost."""
-    with served(local) as url, httpx.Client(base_url=url) as behind:
-        seen: list[httpx.Request] = []
-
-        def answer(request):
-            seen.append(request)
-            target = request.url.copy_with(
-                scheme="http", host=behind.base_url.host, port=behind.base_url.port
-            )
-            headers = {**request.headers, "host": f"{target.host}:{target.port}"}
-            found = behind.request(request.method, target, content=request.content, headers=headers)
-            if len(seen) % 2:
-                raise httpx.ReadError("the connection was lost", request=request)
-            return httpx.Response(found.status_code, headers=found.headers, content=found.content)
-
-        remote = over(answer)
-        made = remote.register(CAR)
-        assert len(local) == 1 and local.get(made.id) == made
-        assert seen[0].headers["Idempotency-Key"] == seen[1].headers["Idempotency-Key"]
-        assert remote.register(CAR, id="chosen") == local.get("chosen")
-        assert remote.replace("chosen", SubscriptionSpec("b = 2")).selector == "b = 2"
-        with pytest.raises(StaleRevisionError) as stale:
-            remote.change("chosen", {"selector": "c = 3"}, expected=local.get("chosen").revision)
-        assert "may have been done" in stale.value.__notes__[0] and local.get("chosen").selector == "c = 3"
-        with pytest.raises(NotFoundError) as gone:
-            remote.remove("chosen")
-        assert "may have been done" in gone.value.__notes__[0] and len(local) == 1
-
-
-def test_another_subscription_under_the_id_is_none_of_ours(local):
-    local.register(SubscriptionSpec("other = 1"), id="chosen")
-    with served(local) as url, RemoteRegistry(url) as remote, pytest.raises(IdTakenError):
-        remote.register(CAR, id="chosen")
-
-
-def test_a_service_that_is_not_there_is_asked_some_times(pauses):
-    asked: list[str] = []
-
-    def answer(request):
-        asked.append(request.method)
-        raise httpx.ConnectError("refused", request=request)
-
-    with pytest.raises(UnreachableError, match=r"http://registry\.test does not answer: refused") as caught:
-        over(answer).get("a")
-    assert len(asked) == ATTEMPTS and not caught.value.sent
-    assert len(pauses) == ATTEMPTS - 1 and pauses == sorted(pauses)
-
-
-def test_an_import_is_sent_once():
-    def answer(request):
-        b"".join(request.stream)
-        raise httpx.ReadTimeout("", request=request)
-
-    with pytest.raises(UnreachableError, match="it took too long") as caught:
-        over(answer).import_(["{}"])
-    assert caught.value.sent and "may have been done" in caught.value.__notes__[0]
-
-
-def test_a_service_that_can_write_nothing_says_when_to_ask_again(pauses):
-    problem = {"type": "urn:selectroute:problem:read-only", "detail": "the disk is full"}
-
-    def answer(_):
-        return httpx.Response(503, json=problem, headers={"Retry-After": "7", "Content-Type": MEDIA})
-
-    with pytest.raises(ReadOnlyError, match="the disk is full"):
-        over(answer).pause("a")
-    assert pauses == [7.0] * (REFUSED_ATTEMPTS - 1)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        httpx.Response(200, text="<html>"),
-        httpx.Response(200, json={"id": "a"}),
-        httpx.Response(200, json=[[]]),
-        httpx.Response(200, content=b"[" * 100_000),
-        httpx.Response(302, headers={"Location": "http://elsewhere.test/"}),
-        httpx.Response(404, text="no such page"),
-        httpx.Response(418, json={"type": "about:blank"}),
-        httpx.Response(422, json={"type": "urn:selectroute:problem:invalid-selector", "errors": [7]}),
-        httpx.Response(422, json={"type": "urn:selectroute:problem:invalid-selector", "errors": 7}),
-        httpx.Response(
-            422,
-            json={
-                "type": "urn:selectroute:problem:invalid-selector",
-                "errors": [{"pointer": "/selector", "kind": "too-long", "offset": 7, "length": -9}],
-            },
-        ),
-    ],
-)
-def test_what_no_registry_answers_is_one_error(answer):
-    with pytest.raises(RegistryError):
-        over(lambda _: answer).register(CAR, id="a")
-
-
-def test_no_answer_is_larger_than_is_read(monkeypatch):
-    monkeypatch.setattr("selectroute.registry.exchange.MAX_LINE", 1_000)
-    with pytest.raises(RegistryError, match="more than 1,000 bytes"):
-        list(over(lambda _: httpx.Response(200, content=b"x" * 100_000)).export())
-    large = httpx.MockTransport(lambda _: httpx.Response(200, content=b"x" * 2_000))
-    exchange = Exchange("http://registry.test", None, 1, transport=large)
-    with pytest.raises(RegistryError, match="more than 1,999 bytes"):
-        exchange.ask("GET", "/", max_bytes=1_999)
-    assert exchange.ask("GET", "/", max_bytes=2_000).body == b"x" * 2_000
-
-
-@pytest.mark.parametrize(
-    "url", ["http://user:secret@host", "ftp://host", "http://", "http://host/?a=1", "http://[::1", "host"]
-)
-def test_a_url_of_no_service_is_refused_without_its_password(url):
-    with pytest.raises(RegistryError) as caught:
-        RemoteRegistry(url)
-    assert "secret" not in str(caught.value)

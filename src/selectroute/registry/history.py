@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 from selectroute.registry import log, transfer
 from selectroute.registry.changes import Change, ChangePage, Op, Verified
+from selectroute.registry.counter import read_counter
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.model import Subscription
-from selectroute.registry.revision import read_counter
 from selectroute.registry.rows import change_of
 from selectroute.registry.settings import read_setting
 from selectroute.registry.verify import verify

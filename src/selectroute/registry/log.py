@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Row, Select, func, select, text, tuple_
 
 from selectroute.registry.changes import OPS, ChangePage, Op
+from selectroute.registry.counter import read_counter
 from selectroute.registry.cursors import cursor_of, no_cursor, read_cursor
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.model import Subscription
-from selectroute.registry.revision import read_counter
 from selectroute.registry.rows import chained_rows, change_of
 from selectroute.registry.tables import EVENTS, IS_EVENT, change
 from selectroute.store.digests import START

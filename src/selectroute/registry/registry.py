@@ -26,12 +26,13 @@ from selectroute.registry.changes import (
     Operation,
     Resumed,
 )
-from selectroute.registry.errors import InvalidSpecError, NotFoundError, OperationError
+from selectroute.registry.counter import first_counter, read_counter
+from selectroute.registry.errors import NotFoundError, OperationError
 from selectroute.registry.history import Progress
 from selectroute.registry.model import Page, Subscription, SubscriptionSpec
 from selectroute.registry.pages import Filters, page
 from selectroute.registry.requests import answered, keep
-from selectroute.registry.revision import Revision, first_counter, read_counter
+from selectroute.registry.revision import Revision
 from selectroute.registry.rows import subscription_of, subscriptions_with_state
 from selectroute.registry.settings import write_setting
 from selectroute.registry.specification import patched
@@ -192,7 +193,7 @@ class Registry(Administration):
             done = []
             for index, operation in enumerate(operations):
                 try:
-                    done.append(_operate(revision, operation))
+                    done.append(revision.operate(operation))
                 except SelectRouteError as error:
                     raise OperationError(index, error) from error
             newest = revision.number if revision.seq else revision.before
@@ -282,23 +283,3 @@ def _first_rows(connection: Connection) -> None:
     connection.execute(insert(counter), first_counter())
     write_setting(connection, "id", secrets.token_hex(16))
     write_setting(connection, "format", FORMAT)
-
-
-def _operate(revision: Revision, operation: Operation) -> Subscription:
-    """Make one of several changes."""
-    op, id, spec, expected = operation.op, operation.id, operation.spec, operation.expected
-    if op in ("add", "replace") and spec is None:
-        raise InvalidSpecError("/subscription", f"{op} needs a subscription")
-    if op == "add":
-        return revision.add(id, cast(SubscriptionSpec, spec))
-    if id is None:
-        raise InvalidSpecError("/id", f"{op} needs an id")
-    if op == "replace":
-        return revision.replace(id, cast(SubscriptionSpec, spec), expected)
-    if op == "remove":
-        return revision.remove(id, expected)
-    if op == "pause":
-        return revision.pause(id, expected)
-    if op == "resume":
-        return revision.resume(id, operation.resume_from, expected)
-    raise InvalidSpecError("/op", "an operation is add, replace, remove, pause or resume")

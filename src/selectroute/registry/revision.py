@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 import time
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
-from selectroute.registry.changes import From, Op
+from selectroute.registry.changes import From, Op, Operation
+from selectroute.registry.counter import counter_seal, read_counter
 from selectroute.registry.errors import (
     IdTakenError,
     InvalidSpecError,
@@ -22,8 +23,7 @@ from selectroute.registry.rows import body_of, subscription_of, subscriptions_wi
 from selectroute.registry.specification import check_id, checked
 from selectroute.registry.tables import change, counter, label, subscription
 from selectroute.selector.limits import Limits
-from selectroute.store.digests import START, chained, sealed
-from selectroute.store.errors import DamagedError
+from selectroute.store.digests import chained
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter is taken for a digit
 _PAIRS: Final = [one + other for one in _ALPHABET for other in _ALPHABET]
@@ -33,32 +33,6 @@ def new_id() -> str:
     """An id that sorts by the time it was made, in milliseconds; 80 of its bits are random."""
     number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
     return "".join([_PAIRS[number >> shift & 1_023] for shift in range(120, -1, -10)])
-
-
-def counter_seal(revision: int, digest: bytes, changes: int, subscriptions: int) -> bytes:
-    """The seal of the counter's row."""
-    return sealed(revision, digest.hex(), changes, subscriptions)
-
-
-def read_counter(connection: Connection, *, lock: bool = False) -> Any:
-    """The counter's row, checked; with `lock`, nobody else begins a revision until this transaction ends."""
-    statement = select(counter)
-    row = connection.execute(statement.with_for_update() if lock else statement).one_or_none()
-    if row is None or row.seal != counter_seal(row.revision, row.digest, row.changes, row.subscriptions):
-        raise DamagedError("the table counter is damaged")
-    return row
-
-
-def first_counter() -> dict[str, Any]:
-    """The counter's row of a new registry."""
-    return {
-        "name": "registry",
-        "revision": 0,
-        "digest": START,
-        "changes": 0,
-        "subscriptions": 0,
-        "seal": counter_seal(0, START, 0, 0),
-    }
 
 
 def last_pauses(ids: list[str]) -> Select[Any]:
@@ -154,6 +128,25 @@ class Revision:
         paused_at: int = self.connection.execute(last_pauses([id])).one()[1]
         one = self._made(id, old.spec, Status.ACTIVE, old.created, old)
         return self._put("resume", one, old, from_, paused_at)
+
+    def operate(self, operation: Operation) -> Subscription:
+        """Make one of several changes; returns the subscription after it, or as it was before its removal."""
+        op, id, spec, expected = operation.op, operation.id, operation.spec, operation.expected
+        if op in ("add", "replace") and spec is None:
+            raise InvalidSpecError("/subscription", f"{op} needs a subscription")
+        if op == "add":
+            return self.add(id, cast(SubscriptionSpec, spec))
+        if id is None:
+            raise InvalidSpecError("/id", f"{op} needs an id")
+        if op == "replace":
+            return self.replace(id, cast(SubscriptionSpec, spec), expected)
+        if op == "remove":
+            return self.remove(id, expected)
+        if op == "pause":
+            return self.pause(id, expected)
+        if op == "resume":
+            return self.resume(id, operation.resume_from, expected)
+        raise InvalidSpecError("/op", "an operation is add, replace, remove, pause or resume")
 
     def finish(self) -> int:
         """Count the revision, if anything changed; returns the newest revision."""

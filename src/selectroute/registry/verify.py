@@ -9,10 +9,10 @@ from typing import Any, Final
 from sqlalchemy import Connection, exists, func, literal_column, select, text, tuple_
 
 from selectroute.registry.changes import Verified
+from selectroute.registry.counter import read_counter
 from selectroute.registry.log import BLOCK, rows_behind
 from selectroute.registry.queries import batch_seal, query_seal
 from selectroute.registry.requests import request_seal
-from selectroute.registry.revision import read_counter
 from selectroute.registry.rows import checked_body, subscriptions_with_state
 from selectroute.registry.settings import setting_seal
 from selectroute.registry.tables import batch, change, label, query, request, setting, subscription, token
