@@ -7,6 +7,7 @@ import json
 import pytest
 
 from selectroute.registry.registry import Registry
+from tests.serving import served
 
 
 @pytest.fixture
@@ -50,10 +51,24 @@ def test_what_cannot_be_is_refused(run, url, arguments, code):
     assert run("token", "create", *arguments, "--registry", url)[0] == code
 
 
-def test_a_service_makes_no_tokens(run, url):
-    code, _, err = run("token", "list", "--registry", "http://localhost:1")
-    assert code == 2
-    assert "database" in err
+def test_an_admin_makes_and_revokes_tokens_of_a_service(run, url, monkeypatch):
+    with Registry.open(url) as registry, served(registry) as service:
+        _, admin = registry.add_token("admin")
+        monkeypatch.setenv("SELECTROUTE_TOKEN", admin)
+        monkeypatch.setenv("SELECTROUTE_REGISTRY", service)
+        code, out, _ = run("token", "create", "--role", "reader", "--topic", "cars/#")
+        assert code == 0
+        made = registry.authenticate(out.strip())
+        assert (made.role, made.topics) == ("reader", ("cars/#",))
+        code, out, _ = run("token", "list", "-o", "json")
+        assert [one["id"] for one in json.loads(out)] == [one.id for one in registry.tokens()]
+        monkeypatch.setenv("SELECTROUTE_TOKEN", registry.add_token("writer")[1])
+        code, _, err = run("token", "list")
+        assert code == 1
+        assert "role admin" in err
+        monkeypatch.setenv("SELECTROUTE_TOKEN", admin)
+        assert run("token", "revoke", made.id)[0] == 0
+        assert run("token", "revoke", made.id)[0] == 3
 
 
 def test_serve_refuses_other_hosts_without_a_token_in_one_sentence(run, url):

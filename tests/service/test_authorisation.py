@@ -38,6 +38,9 @@ CALLS = {
     ("post", "/v1/queries/{query}/batches"): lambda c: c.post(
         "/v1/queries/q/batches", json={"batch": 1, "revision": 1}
     ),
+    ("post", "/v1/tokens"): lambda c: c.post("/v1/tokens", json={"role": "reader"}),
+    ("get", "/v1/tokens"): lambda c: c.get("/v1/tokens"),
+    ("delete", "/v1/tokens/{token}"): lambda c: c.delete(f"/v1/tokens/{spare(c)}"),
     ("post", "/v1/selectors:check"): lambda c: c.post("/v1/selectors:check", json={"selector": "a = 1"}),
     ("post", "/v1/messages:match"): lambda c: c.post("/v1/messages:match", json={"message": CAR}),
     ("post", "/v1/messages:explain"): lambda c: c.post(
@@ -52,7 +55,7 @@ CALLS = {
 
 FREE = {"/healthz", "/readyz"}
 
-WHOLE = {"/v1/queries/{query}", "/v1/queries/{query}/batches", "/v1/tokens", "/v1/tokens/{id}"}
+WHOLE = {"/v1/queries/{query}", "/v1/queries/{query}/batches", "/v1/tokens", "/v1/tokens/{token}"}
 """What concerns all subscriptions: not for a token that is limited to topics."""
 
 HIDDEN = {
@@ -92,6 +95,11 @@ def filled(registry):
     ]
     registry.import_(map(json.dumps, rows))
     return registry
+
+
+def spare(client):
+    """The id of a token that nobody uses."""
+    return client.app.state.service.registry.add_token("reader", name="spare")[0].id
 
 
 def client_of(registry, role, topics=()):

@@ -23,6 +23,7 @@ from selectroute.service.problems import PROBLEMS, TYPE, Problem
 DOCUMENT = create_app(None).openapi()  # it says the same of every registry
 OPERATIONS = [(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods]
 EXAMPLES = 40
+HEADERS = {"Host": "localhost"}
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -37,6 +38,8 @@ def described(tmp_path_factory):
     with Registry.open(f"sqlite:///{path}/r.db") as registry:
         registry.import_([b'{"id": "a"}', b'{"id": "b", "selector": "a = 1", "topic": "t/#"}'])
         app = create_app(registry, limits=ServiceLimits(wait_seconds=0.01))
+        # With a token: among the requests are some that make tokens, and then everybody needs one.
+        HEADERS["Authorization"] = f"Bearer {registry.add_token('admin')[1]}"
         # Loading it starts the application, publisher and all.
         yield schemathesis.openapi.from_asgi("/openapi.json", app, headers={"Host": "localhost"})
 
@@ -58,7 +61,7 @@ def test_no_request_breaks_the_service_and_every_refusal_is_a_problem(described,
 
 
 def check(case):
-    answer = case.call(headers={"Host": "localhost"})
+    answer = case.call(headers=HEADERS)
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 400:
         assert answer.headers["content-type"] == ["application/problem+json"]

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from selectroute.cli.connect import RegistryOption, is_service, missing, told
+from selectroute.cli.connect import RegistryOption, connected
 from selectroute.cli.output import Output, OutputOption, records
 from selectroute.selector.sentences import printable
 
-if TYPE_CHECKING:
-    from selectroute.registry.registry import Registry
-
 app = typer.Typer(
     no_args_is_help=True,
-    help="Bearer tokens for a service, made in its database. Once there is one, everybody needs one.",
+    help="Bearer tokens for a service, made in its database, or over HTTP by an admin. Once there is one, "
+    "everybody needs one.",
 )
 
 
@@ -35,7 +31,7 @@ class Role(StrEnum):
 
 @app.command()
 def create(
-    role: Annotated[Role, typer.Option(help="reader asks, writer also changes, admin may do everything.")],
+    role: Annotated[Role, typer.Option(help="reader asks, writer also changes, admin also makes tokens.")],
     topic: Annotated[
         list[str] | None,
         typer.Option(
@@ -49,7 +45,7 @@ def create(
     output: OutputOption = Output.table,
 ) -> None:
     """Make a token and print its secret, which is shown this once and stored nowhere."""
-    with _database(registry, create=True) as opened:
+    with connected(registry, create=True) as opened:
         token, secret = opened.add_token(role.value, topics=topic or (), name=name)
     if output is not Output.table:
         print(json.dumps({**token.to_json(), "secret": secret}))
@@ -61,7 +57,7 @@ def create(
 @app.command("list")
 def list_(registry: RegistryOption = None, output: OutputOption = Output.table) -> None:
     """List the tokens, without their secrets."""
-    with _database(registry) as opened:
+    with connected(registry) as opened:
         tokens = opened.tokens()
     if output is not Output.table:
         with records(output, several=True) as add:
@@ -82,21 +78,5 @@ def revoke(
     registry: RegistryOption = None,
 ) -> None:
     """Make a token none, at once. A service that runs goes on to want tokens, also without the last one."""
-    with _database(registry) as opened:
+    with connected(registry) as opened:
         opened.revoke_token(id)
-
-
-@contextmanager
-def _database(registry: str | None, *, create: bool = False) -> Iterator[Registry]:
-    """The registry's database: a service makes no tokens."""
-    url, _ = told(registry)
-    if is_service(url):
-        raise typer.BadParameter(
-            "tokens are made in the database itself, not over HTTP", param_hint="--registry"
-        )
-    try:
-        from selectroute.registry.registry import Registry
-    except ModuleNotFoundError as error:
-        raise missing(error) from error
-    with Registry.open(url, create=create, verify=False) as opened:
-        yield opened

@@ -7,7 +7,7 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -20,7 +20,7 @@ from selectroute.registry.model import time_of, time_text
 from selectroute.registry.tables import token
 from selectroute.store.digests import sealed
 from selectroute.store.errors import DamagedError
-from selectroute.topics.filter import TopicFilter
+from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 
 PREFIX: Final = "srt_"
 """What a secret begins with, so that it is known for one where it should not be."""
@@ -56,6 +56,13 @@ class Token:
             "created": time_text(self.created),
         }
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Token:
+        """The inverse of `to_json`; other fields are left alone. Raises KeyError, TypeError, ValueError."""
+        topics = tuple(map(str, data["topics"]))
+        created = time_of(data["created"])
+        return cls(str(data["id"]), str(data["name"]), Role(data["role"]), topics, created)
+
 
 def add_token(
     connection: Connection, id: str, role: str, topics: Iterable[str], name: str | None
@@ -64,8 +71,11 @@ def add_token(
     if role not in list(Role):
         raise InvalidSpecError("/role", "a role is reader, writer or admin")
     given = tuple(topics)
-    for one in given:
-        TopicFilter.parse(one)
+    for index, one in enumerate(given):
+        try:
+            TopicFilter.parse(one)
+        except InvalidTopicFilterError as error:
+            raise InvalidSpecError(f"/topics/{index}", str(error)) from error
     made = Token(id, id if name is None else name, Role(role), given, datetime.now(UTC))
     secret = PREFIX + secrets.token_urlsafe(32)
     row = {

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service import bulk, changes, messages, subscriptions, system
+from selectroute.service import bulk, changes, messages, subscriptions, system, tokens
 from selectroute.service.callers import Callers
 from selectroute.service.calls import Call, invalid
 from selectroute.service.context import Service
@@ -30,6 +30,7 @@ _ROUTERS: tuple[APIRouter, ...] = (
     bulk.router,
     messages.router,
     changes.router,
+    tokens.router,
     system.router,
     subscriptions.router,  # last: /v1/subscriptions/{id} is the most general path
 )

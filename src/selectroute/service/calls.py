@@ -113,6 +113,8 @@ def invalid(error: RequestValidationError, method: str) -> ProblemError:
     of_path = {one["loc"][1] for one in error.errors() if one["loc"][:1] == ("path",)}
     if of_path == {"id"} and method != "PUT":
         return ProblemError("subscription-not-found", NO_SUBSCRIPTION)
+    if of_path == {"token"}:
+        return ProblemError("not-found", "there is no token of this id")
     if of_path:
         (name,) = of_path
         kind, mqrc = ("invalid-subscription", MQRC_SUB_NAME_ERROR) if name == "id" else ("invalid-body", None)

@@ -102,6 +102,14 @@ class ExplainBody(Strict):
     subscriptions: Annotated[list[StrictStr], Field(min_length=1)]
 
 
+class TokenBody(Strict):
+    """A token that is to be made; without topics it permits all."""
+
+    role: Literal["reader", "writer", "admin"]
+    topics: Annotated[list[StrictStr], Field(max_length=100)] = []
+    name: Line | None = None
+
+
 class QueryBody(Strict):
     """A query that reads the registry."""
 
@@ -115,6 +123,28 @@ class BatchNumberBody(Strict):
 
     batch: Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
     revision: Revision
+
+
+class TokenAnswer(BaseModel):
+    """A token without its secret."""
+
+    id: str
+    name: str
+    role: Literal["reader", "writer", "admin"]
+    topics: list[str]
+    created: str
+
+
+class NewTokenAnswer(TokenAnswer):
+    """A token that was made, and its secret, which is told this once."""
+
+    secret: str
+
+
+class TokensAnswer(BaseModel):
+    """All tokens, the oldest first."""
+
+    items: list[TokenAnswer]
 
 
 class EffectiveAnswer(BaseModel):
