@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, func, select, text, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, text, tuple_
 
 from selectroute.registry.changes import OPS, ChangePage, Op
 from selectroute.registry.counter import read_counter
@@ -107,9 +107,7 @@ def count_behind(connection: Connection, after: int) -> int:
 
 def digest_at(connection: Connection, position: Position) -> bytes:
     """The digest of the last change up to a position."""
-    last = select(change.c.digest).where(tuple_(*_ORDER) <= tuple_(*position))
-    found = connection.execute(last.order_by(*(c.desc() for c in _ORDER)).limit(1)).scalar()
-    return START if found is None else bytes(found)
+    return _last_digest(connection, tuple_(*_ORDER) <= tuple_(*position))
 
 
 def as_of(connection: Connection, revision: int, ids: Iterable[str]) -> list[Subscription]:
@@ -127,9 +125,16 @@ def as_of(connection: Connection, revision: int, ids: Iterable[str]) -> list[Sub
 
 def checked_row(connection: Connection, row: Row[Any]) -> Row[Any]:
     """A row of the log, checked against the digest of the one before it. Raises `DamagedError`."""
-    for one in chained_rows([row], digest_at(connection, Position(row.revision, row.seq - 1))):
+    before = tuple_(*_ORDER) < tuple_(row.revision, row.seq)
+    for one in chained_rows([row], _last_digest(connection, before)):
         return one
     raise DamagedError("unreachable")  # chained_rows gives what it takes, or raises
+
+
+def _last_digest(connection: Connection, which: ColumnElement[bool]) -> bytes:
+    newest = select(change.c.digest).where(which).order_by(*(c.desc() for c in _ORDER))
+    found = connection.execute(newest.limit(1)).scalar()
+    return START if found is None else bytes(found)
 
 
 def _behind(position: Position, ops: Collection[Op] | None) -> Select[Any]:

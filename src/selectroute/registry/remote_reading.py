@@ -146,7 +146,8 @@ class RemoteReading:
         """All changes behind a revision that the token may see, up to the newest when this began; in bounded
         memory. With `ops` only those of these kinds.
         """
-        cursor, newest = None, None
+        cursor: str | None = None
+        newest: int | None = None
         while True:
             page = self.changes(after, cursor=cursor, ops=ops)
             newest = page.revision if newest is None else newest
