@@ -154,7 +154,7 @@ class TestCheck:
         assert found == {
             "valid": True, "dialect": "jms", "canonical": "color = 'red' AND weight > 2500",
             "identifiers": ["color", "weight"], "warnings": [],
-            "access": [{"attributes": ["color"], "reason": None, "clauses": 1}],
+            "access": [{"attributes": ["color"], "by_prefix": False, "reason": None, "clauses": 1}],
         }  # fmt: skip
 
     @pytest.mark.parametrize(

@@ -278,8 +278,15 @@ def test_without_its_record_the_log_is_read_again_and_nothing_is_given_twice(wor
     assert all(delivered(world)[place] == 1 for place in before)
 
 
-def test_a_long_log_is_read_in_pages(world, log, monkeypatch):
-    monkeypatch.setattr("selectroute.spark.backfill._PAGE", 2)
+def test_of_a_long_log_only_what_says_what_is_owed_is_read(world, log, monkeypatch):
+    read, whole = [], Log.follow_changes
+
+    def watched(self, after, *, ops):
+        for change in whole(self, after, ops=ops):
+            read.append(change.op)
+            yield change
+
+    monkeypatch.setattr(Log, "follow_changes", watched)
     run = Run(world, log)
     run.route(0, RED)
     log.pause("red", "all")
@@ -289,6 +296,7 @@ def test_a_long_log_is_read_in_pages(world, log, monkeypatch):
     log.resume("red", "all")
     assert len(run.backfill()) == 1
     assert durable.read_json(world.output / "_backfill.json")["revision"] == log.revision
+    assert read == ["resume", "resume"]
 
 
 def test_snapshots_of_another_registry_are_one_sentence(world, log):
