@@ -136,18 +136,23 @@ def check(url: str, journal_path: Path, tally: Any) -> None:
             counts["repeated, had arrived" if added[key] else "repeated, had not arrived"] += 1
             found = registry.list(label=f"key={key}").items
             assert len(found) == 1, f"a repeated registration is there {len(found)} times"
-        with RegistryPublisher(registry) as publisher:
-            assert publisher.catch_up() == registry.revision
-            snapshot = publisher.snapshot
-            dead = snapshot.dead
-            live = [id for n, id in enumerate(snapshot.ids.to_pylist()) if dead is None or not dead[n]]
-            wanted = [one["id"] for one in map(json.loads, registry.export()) if one["status"] == "active"]
-            assert sorted(live) == wanted, "the snapshot has other subscriptions than the registry"
+        check_published(registry)
     # What was repeated is acknowledged now.
     journal = Journal(journal_path)
     for key in asked.keys() - answered:
         journal.write(done=key)
     tally.put(counts)
+
+
+def check_published(registry: Registry) -> None:
+    """The snapshot folder can be caught up to exactly what the registry has."""
+    with RegistryPublisher(registry) as publisher:
+        assert publisher.catch_up() == registry.revision
+        snapshot = publisher.snapshot
+        dead = snapshot.dead
+        live = [id for n, id in enumerate(snapshot.ids.to_pylist()) if dead is None or not dead[n]]
+        wanted = [one["id"] for one in map(json.loads, registry.export()) if one["status"] == "active"]
+        assert sorted(live) == wanted, "the snapshot has other subscriptions than the registry"
 
 
 def check_log(registry: Registry, lines: list[dict[str, Any]]) -> Counter[str]:
