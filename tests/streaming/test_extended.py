@@ -139,7 +139,7 @@ def test_commits_from_before_there_were_refused_deliveries_are_read(world):
     first = world.router().route(0, paths, "q")
     commit = world.output / "_commits" / "0.json"
     record = json.loads(commit.read_text())
-    del record["counts"]["refused"]
+    del record["counts"]["refused"], record["seal"]
     commit.write_text(json.dumps(record))
     again = world.router().route(0, paths, "q")
     assert again.skipped and again.counts.refused == 0 and again.counts.messages == first.counts.messages

@@ -8,7 +8,7 @@ import os
 import pytest
 
 import selectroute as sr
-from selectroute.spark import Job, JobError, check
+from selectroute.spark import Job, JobError, check, durable
 from selectroute.spark.job import OutputFolder
 from selectroute.spark.sources import SourceError, local_folder
 
@@ -72,7 +72,7 @@ def test_the_output_of_a_job_with_another_input_or_snapshots_is_refused(ready):
     for name in ("input", "snapshots"):
         record = ready.output / "_job.json"
         good = record.read_text()
-        record.write_text(json.dumps(json.loads(good) | {name: "/elsewhere"}))
+        durable.write_json(record, durable.read_json(record) | {name: "/elsewhere"})
         refused(ready, f"belongs to another job: its {name} folder is /elsewhere")
         record.write_text(good)
 
@@ -116,7 +116,7 @@ def test_a_folder_on_which_a_job_runs_is_refused(ready):
 def test_a_record_of_another_format_is_refused(ready):
     claimed(ready)
     record = ready.output / "_job.json"
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"format": 99}))
+    durable.write_json(record, durable.read_json(record) | {"format": 99})
     refused(ready, "format 99")
 
 

@@ -2,7 +2,9 @@
 flush the folder.
 
 Everything that a batch must find again after a crash goes through these functions and no other, so that a
-test can fail each of them in turn.
+test can fail each of them in turn. JSON files are sealed: with their own SHA-256 they say themselves whether
+they are what was written. A bit that turned in a pin or a commit would otherwise be another batch, or another
+revision.
 """
 
 from __future__ import annotations
@@ -17,11 +19,18 @@ from typing import Any, BinaryIO
 
 # Under this name here too: it is one of the steps that a test fails in turn.
 from selectroute.index.manifest import sync_folder as sync_folder
+from selectroute.selector.errors import SelectRouteError
+
+_SEAL = "seal"
+
+
+class DamagedFileError(SelectRouteError, ValueError):
+    """A file is not what was written; the message names it."""
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Put ``content`` at ``path`` in one step: a reader sees the old file or the new one, whole."""
-    write_text(path, json.dumps(content, indent=1) + "\n")
+    """Put ``content`` at ``path`` in one step, sealed: a reader sees the old file or the new one, whole."""
+    write_text(path, _sealed(content))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -38,17 +47,37 @@ def write_text(path: Path, text: str) -> None:
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the object in this file, or None where there is no file.
 
+    A file of an earlier release, or of Spark, has no seal and is taken as it is.
+
     Raises:
-        ValueError: the file is there and is no JSON object. `write_json` leaves no such file.
+        DamagedFileError: the file is there, and is no JSON object or another one than its seal says.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except FileNotFoundError:
         return None
-    content = json.loads(text)
+    damaged = DamagedFileError(f"{path} is damaged: it is not what was written; put it back from a copy")
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        raise damaged from None
     if not isinstance(content, dict):
-        raise ValueError(f"{path} holds no JSON object")
+        raise damaged
+    first = next(iter(content.items()), ("", None))
+    if content.pop(_SEAL, None) is not None:
+        if data != _sealed(content).encode():
+            raise damaged
+    elif isinstance(first[1], str) and len(first[1]) == len(_digest({})):
+        raise damaged  # nothing but a seal is so long and comes first: its name is what turned
     return content
+
+
+def _sealed(content: Mapping[str, Any]) -> str:
+    return json.dumps({_SEAL: _digest(content), **content}, indent=1) + "\n"
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, indent=1).encode()).hexdigest()
 
 
 def append_line(path: Path, line: str) -> None:
