@@ -7,6 +7,9 @@
 
 The state is the folder's newest revision: what it has not is published next, whatever happened in between.
 Several revisions of the registry may become one of the folder, never half of one.
+
+``registry.json`` in the folder says whose it is, and has the digest of the log at the revision that was last
+published, or was about to be: a registry that lost changes since is noticed also when it has as many again.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -72,8 +75,9 @@ class RegistryPublisher:
         self._lock = self._locked()
         try:
             self._check_owner()
-            # Before anything is written on top: a registry that lost revisions would give their numbers anew.
+            # Before anything is written on top: a registry that lost revisions gives their numbers anew.
             self._check_newest(max(revisions(self.folder), default=0))
+            self._check_log()
         except BaseException:
             os.close(self._lock)
             raise
@@ -166,6 +170,7 @@ class RegistryPublisher:
         for change in self._registry.follow_changes(done):
             last[change.id] = change.subscription
             newest = change.revision
+        self._own(newest)
         return publisher.apply(self._delta(publisher.snapshot, last), newest)
 
     def _opened(self) -> Publisher:
@@ -197,6 +202,7 @@ class RegistryPublisher:
         """Publish the table as it is."""
         with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
             table: pa.Table = read_subscriptions(bodies).table
+        self._own(newest)
         # A destination is not for matching; the log has it as an object, a snapshot as text.
         published(rebuilt(table, newest if revision is None else revision), self.folder)
 
@@ -227,17 +233,48 @@ class RegistryPublisher:
             )
 
     def _check_owner(self) -> None:
-        path, id = self.folder / _OWNER, self._registry.id
-        try:
-            owner = json.loads(path.read_bytes())["registry"]
-        except FileNotFoundError:
+        owner = self._owner()
+        if owner is None:
             if revisions(self.folder):
-                raise PublishError(f"{self.folder} holds revisions that are no registry's") from None
-            temporary = path.with_suffix(f".{os.getpid()}.tmp")
-            write_durably(temporary, json.dumps({"registry": id}).encode())
-            os.replace(temporary, path)
-            return
+                raise PublishError(f"{self.folder} holds revisions that are no registry's")
+            self._own(0)
+        elif owner["registry"] != self._registry.id:
+            raise PublishError(f"{self.folder} is another registry's; publish to a folder of its own")
+
+    def _check_log(self) -> None:
+        owner = self._owner() or {}
+        revision = owner.get("revision")
+        if revision is None:
+            return  # an earlier release wrote none
+        if owner.get("digest") != self._registry.digest_at(revision):
+            raise PublishError(
+                f"{self.folder} has revision {revision} of a log that is not the registry's: it lost "
+                "changes, or was put back to an older state; publish to another folder"
+            )
+
+    def _owner(self) -> dict[str, Any] | None:
+        """What the folder says of its registry; None if it is nobody's yet."""
+        path = self.folder / _OWNER
+        try:
+            owner = json.loads(path.read_bytes())
+            if not isinstance(owner["registry"], str) or type(owner.get("revision", 0)) is not int:
+                raise ValueError("it names no registry and revision")
+        except FileNotFoundError:
+            return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PublishError(f"{path} cannot be read: {error}") from error
-        if owner != id:
-            raise PublishError(f"{self.folder} is another registry's; publish to a folder of its own")
+        found: dict[str, Any] = owner
+        return found
+
+    def _own(self, revision: int) -> None:
+        """Write down whose the folder is, and which log has this revision, before it is published."""
+        digest = self._registry.digest_at(revision)
+        content = {"registry": self._registry.id, "revision": revision, "digest": digest}
+        path = self.folder / _OWNER
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            temporary.unlink(missing_ok=True)  # of one that failed
+            write_durably(temporary, json.dumps(content).encode())
+            os.replace(temporary, path)
+        except OSError as error:
+            raise PublishError(f"{path} cannot be written: {error.strerror or error}") from error
