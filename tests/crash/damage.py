@@ -96,8 +96,8 @@ def put_back(folder: Path) -> Iterator[None]:
 # ---- a registry
 
 
-def _write(home: Path) -> None:
-    """Fill a registry, publish it, and end as a process that is killed."""
+def _write(home: Path, is_killed: bool) -> None:
+    """Fill a registry, publish it, and end, or end as a process that is killed."""
     registry = Registry.open(f"sqlite:///{home}/registry.db")
     publisher = RegistryPublisher(registry, home / FOLDER)
     for number in range(CHANGES):
@@ -108,17 +108,20 @@ def _write(home: Path) -> None:
             registry.register(spec, id=f"s{number}", idempotency=Idempotency("me", str(number), "digest"))
         if number in (CHANGES // 2, CHANGES - 1):
             publisher.catch_up()
+    if not is_killed:
+        publisher.close()
+        registry.close()
     os._exit(0)
 
 
 class Home:
-    """A folder with a registry that was killed and what it had published, and what both say."""
+    """A folder with a registry that was closed, or killed, and what it had published, and what both say."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, is_killed: bool) -> None:
         self.folder = folder
         self.snapshots = folder / FOLDER
         folder.mkdir()
-        writer = _fork.Process(target=_write, args=(folder,))
+        writer = _fork.Process(target=_write, args=(folder, is_killed))
         writer.start()
         writer.join()
         assert writer.exitcode == 0
@@ -126,7 +129,7 @@ class Home:
             assert registry.revision == CHANGES
             self.states = [list(registry.export(revision=number)) for number in range(CHANGES + 1)]
             self.log = list(registry.follow_changes(0))
-        assert (folder / "registry.db-wal").stat().st_size > 100_000, "there is no log to be damaged"
+        assert (folder / "registry.db-wal").exists() == is_killed, "there is no log to be damaged"
 
     def use_registry(self) -> bool:
         """Open the registry: everything is as it was, or as it was at an earlier revision, and that is
@@ -172,12 +175,16 @@ def _selectors(lines: list[str]) -> dict[str, str]:
 
 def run_registry(root: Path, flips: int, chance: random.Random) -> dict[str, Counter[str]]:
     """The database with its log, and the snapshot folder."""
-    home = Home(root / "home")
+    home, killed = Home(root / "closed", False), Home(root / "killed", True)
     found: dict[str, Counter[str]] = {}
-    for name in ("registry.db", "registry.db-wal"):
-        # Most of the log is one file: it has its share.
-        found[name] = each_damage(home.folder, home.folder / name, flips * 2, chance, home.use_registry)
-    assert found["registry.db-wal"]["named"] > flips, "the log can be damaged unnoticed"
+    for kind, one, name in (
+        ("database", home, "registry.db"),
+        ("database beside its log", killed, "registry.db"),
+        ("log", killed, "registry.db-wal"),
+    ):
+        # They are single files, and large ones.
+        found[kind] = each_damage(one.folder, one.folder / name, flips * 2, chance, one.use_registry)
+    assert found["log"]["named"] > flips, "the log can be damaged unnoticed"
     for path in sorted(home.snapshots.rglob("*")):
         if path.is_file() and not path.name.startswith("."):  # those are locks, and empty
             kind = path.relative_to(home.snapshots).parts[0].partition("-")[0]

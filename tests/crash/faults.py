@@ -106,20 +106,18 @@ def serve_in_turn(side: OverHttp, registry: Registry, fault: Fault, folder: Path
     """Let each write of the publication of a change fail, in a service: it says so, and goes on later."""
     counts: Counter[str] = Counter()
 
-    def is_published() -> bool:
-        state = side.state()
-        return bool(state["published"] == state["revision"])
-
-    wait_until(is_published, _PUBLISHED_SECONDS, "the service publishes what there is")
+    wait_until(side.is_published, _PUBLISHED_SECONDS, "the service publishes what there is")
     for at in range(1, _MOST, step):
         fault.arm(at, folder, side.pid)
         try:
             assert side.attempt("replace", f"publish-{at}"), "a change does not depend on its publication"
-            wait_until(lambda: is_published() or "reason" in side.state(), _PUBLISHED_SECONDS, "any news")
-            done = is_published()
+            wait_until(
+                lambda: side.is_published() or "reason" in side.state(), _PUBLISHED_SECONDS, "any news"
+            )
+            done = side.is_published()
         finally:
             fault.clear()
-        wait_until(is_published, _PUBLISHED_SECONDS, "publishing goes on when the disk works")
+        wait_until(side.is_published, _PUBLISHED_SECONDS, "publishing goes on when the disk works")
         check_folder(folder, registry)
         if not fault.fired:
             return counts
@@ -151,6 +149,7 @@ def run(root: Path, control: Path | None, step: int) -> Counter[str]:
         folder = published / f"service-{number}"
         with command(url, root, "--snapshots", str(folder)) as service, Registry.open(url) as registry:
             side = OverHttp(service)
+            wait_until(side.is_published, _PUBLISHED_SECONDS, "the first publication")
             for operation in ROWS:
                 note(side.name, fault, operation, fail_in_turn(side, fault, operation, database, step))
             if not isinstance(fault, FileSizeLimit):  # that would be one for the database as well

@@ -112,8 +112,13 @@ class OverHttp:
         return int(self.state()["revision"])
 
     def state(self) -> Any:
-        """What the service says of itself."""
-        return self._get("/readyz").data
+        """What the service says of itself; `published` is in it as soon as anything is."""
+        return self._connection.ask("GET", "/readyz").data
+
+    def is_published(self) -> bool:
+        """Whether the newest revision is published."""
+        state = self.state()
+        return bool(state.get("published", -1) == state.get("revision"))
 
     def close(self) -> None:
         """Close the connection."""

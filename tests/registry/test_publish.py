@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import threading
@@ -222,6 +223,58 @@ def test_a_registry_that_was_put_back_is_noticed_before_it_is_published(tmp_path
         pytest.raises(PublishError, match="holds revision 2, the registry only 1"),
     ):
         RegistryPublisher(registry)
+
+
+@pytest.mark.parametrize("more", [0, 1, 5])
+def test_a_registry_that_lost_changes_is_noticed_also_when_it_has_as_many_again(tmp_path, more):
+    path, copy = tmp_path / "r.db", tmp_path / "copy.db"
+    with Registry.open(f"sqlite:///{path}") as registry:
+        registry.register(SubscriptionSpec(), id="a")
+    shutil.copy(path, copy)
+    with Registry.open(f"sqlite:///{path}") as registry:
+        registry.register(SubscriptionSpec("lost = 1"), id="b")
+        with RegistryPublisher(registry) as publisher:
+            publisher.catch_up()
+    shutil.copy(copy, path)
+    with Registry.open(f"sqlite:///{path}") as registry:
+        for number in range(1 + more):
+            registry.register(SubscriptionSpec(f"a = {number}"))
+        with pytest.raises(PublishError, match="revision 2 of a log that is not the registry's"):
+            RegistryPublisher(registry)
+
+
+def test_a_folder_of_a_release_that_kept_no_digest_is_gone_on_with(registry, folder):
+    registry.register(SubscriptionSpec("a = 1"), id="s")
+    with RegistryPublisher(registry, folder) as publisher:
+        publisher.catch_up()
+    (folder / "registry.json").write_text(json.dumps({"registry": registry.id}))
+    registry.replace("s", SubscriptionSpec("a = 2"))
+    with RegistryPublisher(registry, folder) as publisher:
+        check(registry, publisher)
+    assert json.loads((folder / "registry.json").read_text())["revision"] == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"registry": 1}', '{"registry": "x", "revision": "1"}']
+)
+def test_a_folder_that_does_not_say_whose_it_is_is_named(registry, folder, text):
+    with RegistryPublisher(registry, folder) as publisher:
+        publisher.catch_up()
+    (folder / "registry.json").write_text(text)
+    with pytest.raises(PublishError, match=r"registry\.json cannot be read"):
+        RegistryPublisher(registry, folder)
+
+
+def test_a_folder_that_could_not_be_taken_is_taken_later(registry, folder, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(PublishError, match=r"registry\.json cannot be written: No space left on device"):
+        RegistryPublisher(registry, folder)
+    monkeypatch.undo()
+    with RegistryPublisher(registry, folder) as publisher:
+        check(registry, publisher)
 
 
 def test_a_damaged_folder_is_named_and_can_be_built_again(registry, folder):

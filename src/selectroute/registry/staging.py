@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -28,6 +28,7 @@ from selectroute.registry.rows import body_of
 from selectroute.registry.specification import check_fields, check_id, checked, wrong_seltype
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.store.errors import ReadOnlyError
 
 MAX_ROWS: Final = 1_000_000
 """Subscriptions in one import."""
@@ -75,8 +76,8 @@ class _Line:
 def staged(
     lines: Iterable[str | bytes], limits: Limits, max_rows: int, progress: Progress | None
 ) -> Iterator[Stage]:
-    """Read and check the lines of an import. Raises `ImportLineError`, `TooLargeError`."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n") as file:
+    """Read and check the lines of an import. Raises `ImportLineError`, `TooLargeError`, `ReadOnlyError`."""
+    with _temporary_file() as file:
         stage = Stage(file, 0)
         numbered = enumerate(lines, start=1)
         while block := list(islice(numbered, _CHECKED_AT_ONCE)):
@@ -87,6 +88,23 @@ def staged(
                 progress(stage.rows, 0)
         file.seek(0)
         yield stage
+
+
+@contextmanager
+def _temporary_file() -> Iterator[IO[str]]:
+    try:
+        file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115  closing may fail
+    except OSError as error:
+        raise _no_room(error) from error
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # of what it could not write: that was said
+            file.close()
+
+
+def _no_room(error: OSError) -> ReadOnlyError:
+    return ReadOnlyError(f"no temporary file can be written: {error.strerror or error}")
 
 
 def _stage_block(stage: Stage, block: list[tuple[int, str | bytes]], limits: Limits) -> None:
@@ -104,6 +122,7 @@ def _stage_block(stage: Stage, block: list[tuple[int, str | bytes]], limits: Lim
     if wrong is not None:
         raise wrong from wrong.cause
     now = datetime.now(UTC)
+    texts = []
     for one, seltype in zip(found, types, strict=True):
         spec = one.spec
         made = Subscription(
@@ -120,7 +139,12 @@ def _stage_block(stage: Stage, block: list[tuple[int, str | bytes]], limits: Lim
             created=now,
             modified=now,
         )
-        stage.file.write(f"{one.number}\t{one.status or ''}\t{body_of(made)}\n")
+        texts.append(f"{one.number}\t{one.status or ''}\t{body_of(made)}\n")
+    try:
+        stage.file.writelines(texts)
+        stage.file.flush()
+    except OSError as error:
+        raise _no_room(error) from error
     stage.rows += len(found)
 
 
