@@ -237,9 +237,11 @@ def _answers(url: str) -> bool:
         connection.close()
 
 
-def run(kills: int, seed: int, root: Path, longest: float = 0.5) -> Counter[str]:
+def run(kills: int, seed: int, root: Path, longest: float = 0.8) -> Counter[str]:
     """So many kills; returns what was counted. Raises AssertionError if something did not hold."""
-    _clean.set_forkserver_preload(["selectroute.cli.serve", "selectroute.service.server", __spec__.name])
+    _clean.set_forkserver_preload(
+        ["selectroute.cli.serve", "selectroute.service.server", "tests.crash.registry"]
+    )
     chance = random.Random(seed)
     total: Counter[str] = Counter()
     for number in range(kills):

@@ -12,9 +12,9 @@ from tests.crash import clients
 
 
 def test_many_clients_lose_no_update_and_stale_ones_are_told(tmp_path):
-    counts = clients.run(3_000, 64, seed=1, folder=tmp_path)
-    assert sum(counts.values()) == 3_000
-    assert counts["changes"] > 300 and counts["412 on purpose"] > 100 and counts["412 overtaken"] > 100
+    counts = clients.run(2_500, 64, seed=1, folder=tmp_path)
+    assert sum(counts.values()) == 2_500
+    assert counts["changes"] > 50 and counts["412 on purpose"] > 20 and counts["412 overtaken"] > 50
 
 
 def test_a_lost_update_is_found(tmp_path):

@@ -173,11 +173,11 @@ class Store:
     def _clear_up(self, connection: Connection) -> None:
         """After a bulk transaction: the usual cache, and no log of hundreds of megabytes left."""
         driver: Any = connection.connection.driver_connection
-        try:
+        # A full disk, or somebody who reads: some later commit clears up. The connection stays as it is: if
+        # it is the last one, none can be opened on a full disk any more, not even to read.
+        with suppress(sqlite3.Error):
             driver.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        except sqlite3.Error:
-            connection.invalidate()  # what was committed is; the next one begins with a connection of its own
 
     def close(self) -> None:
         """Give all connections back."""
