@@ -25,7 +25,7 @@ from typing import Any
 from selectroute.registry.registry import Registry
 from tests.crash.command import SUBSCRIPTIONS, Answer, Connection, Threads, command
 
-COUNTERS = 12
+COUNTERS = 24
 """Subscriptions: fewer than clients, so that they get in each other's way."""
 
 _KINDS = {"read": 3.0, "patch": 4.0, "put": 3.0, "stale": 1.5, "without": 0.3}

@@ -1,6 +1,6 @@
 /* Lets chosen writes of a process fail: preloaded, it stands before the C library.
  *
- * Who decides which is another process, or this one: both map the file that SELECTROUTE_FAULTS names. See
+ * Who decides which is another process, or this one: both map the file that FAULTS_CONTROL names. See
  * failing.py, which has the same fields in the same order.
  */
 #define _GNU_SOURCE
@@ -31,7 +31,7 @@ static struct control *control;
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *path = getenv("SELECTROUTE_FAULTS");
+    const char *path = getenv("FAULTS_CONTROL");
     int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
     if (fd < 0)
         return;

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-VARIABLE = "SELECTROUTE_FAULTS"
+VARIABLE = "FAULTS_CONTROL"
 WRITES, SYNCS, NAMES = 1, 2, 4
 
 

@@ -132,7 +132,8 @@ def run(root: Path, control: Path | None, step: int) -> Counter[str]:
     published.mkdir()
 
     def note(side: str, fault: Fault, operation: str, counts: Counter[str]) -> None:
-        shown = ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none failed"
+        assert counts, f"{side}, {operation}, {fault.name}: no write failed, so nothing was tried"
+        shown = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
         print(f"{side}, {operation}, {fault.name}: {shown}", flush=True)
         total.update({f"{side}, {name}": count for name, count in counts.items()})
 
