@@ -125,13 +125,10 @@ def _sums(words: Any, before: Any) -> Any:
 def _weights(words: int) -> tuple[Any, Any]:
     """How much each word of a row counts in its two sums, and each of the two sums before it; uint32."""
     weights = np.zeros((words, 2), np.uint32)
-    # From the last pair to the first: what adds 1 to s, or to t, before the pairs behind it.
-    s, t = (1, 0), (0, 1)
+    # From the last pair to the first: what 1 more in s, or in t, makes of the sums after all that follow.
+    s, t = np.array([1, 0], np.uint32), np.array([0, 1], np.uint32)
     for at in range(words - 2, -1, -2):
-        weights[at] = [(a + b) % 2**32 for a, b in zip(s, t, strict=True)]  # x is in s, and by s in t
+        weights[at] = s + t  # x is in s, and by s in t
         weights[at + 1] = t
-        s, t = (
-            tuple((a + b) % 2**32 for a, b in zip(s, t, strict=True)),
-            tuple((a + 2 * b) % 2**32 for a, b in zip(s, t, strict=True)),
-        )
-    return weights, np.array([s, t], np.uint32)
+        s, t = s + t, s + t + t
+    return weights, np.array([s, t])
