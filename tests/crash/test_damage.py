@@ -12,7 +12,7 @@ from tests.crash import damage
 
 
 def test_a_damaged_registry_or_snapshot_is_named_or_answers_as_it_did(tmp_path):
-    found = damage.run_registry(tmp_path, 12, random.Random(1))
+    found = damage.run_registry(tmp_path, 6, random.Random(1))
     assert found["manifest"]["named"] and found["segments"]["named"] and found["ids"]["named"]
     assert found["registry.json"]["named"]
 
@@ -21,7 +21,7 @@ def test_a_damaged_file_of_the_stream_is_named_or_changes_nothing(tmp_path):
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
     from tests.crash.damage_stream import run_stream
 
-    found = run_stream(tmp_path / "stream", 6, random.Random(1))
+    found = run_stream(tmp_path / "stream", 8, random.Random(1))
     assert sum(sum(counts.values()) for counts in found.values()) > 100
 
 

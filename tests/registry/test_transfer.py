@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tempfile
 
 import pytest
 
@@ -14,6 +16,7 @@ from selectroute.registry.errors import (
     ImportLineError,
     InvalidSpecError,
     NameTakenError,
+    ReadOnlyError,
     TooLargeError,
 )
 from selectroute.registry.model import Status, SubscriptionSpec
@@ -224,3 +227,21 @@ def test_progress_is_said_while_reading_and_while_writing(registry):
         (f'{{"id": "s{number}"}}' for number in range(7)), progress=lambda *numbers: said.append(numbers)
     )
     assert said[0][1] == 0 and said[-1] == (7, 7)
+
+
+@pytest.mark.parametrize("when", ["made", "written"])
+def test_an_import_without_room_for_its_temporary_file_is_refused_and_can_be_made_later(
+    registry, monkeypatch, when
+):
+    real = tempfile.TemporaryFile
+
+    def full(*given, **named):
+        if when == "made":
+            raise OSError(28, "No space left on device")
+        return io.TextIOWrapper(io.FileIO("/dev/full", "w"))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(ReadOnlyError, match="no temporary file can be written: No space left on device"):
+        registry.import_(['{"id": "a"}'])
+    monkeypatch.setattr(tempfile, "TemporaryFile", real)
+    assert registry.import_(['{"id": "a"}']).rows == len(registry) == 1

@@ -147,7 +147,8 @@ class Commits:
     def _rebuild_accounting(self) -> None:
         commits = [self.read(batch) or {} for batch in (*self.batches(), *self.backfills())]
         lines = "".join(_line(commit) + "\n" for commit in sorted(commits, key=_turn))
-        if not self._accounting.exists() or self._accounting.read_text(encoding="utf-8") != lines:
+        # Bytes, because a damaged file may be no text any more.
+        if not self._accounting.exists() or self._accounting.read_bytes() != lines.encode():
             durable.write_text(self._accounting, lines)
 
 
