@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import report
-from bench.definition import NAMES, sizes
+from bench.definition import benchmarks, sizes
 from bench.measure import Sample, WrongCountError, machine, read_csv, source_digest, write_csv
 from bench.tour import Choice, Tour, say
 
@@ -29,7 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--report", action="store_true", help="make the README's tables from bench/record again"
     )
     parser.add_argument(
-        "--only", action="append", default=[], choices=NAMES, metavar="NAME", help="only this benchmark"
+        "--only",
+        action="append",
+        default=[],
+        choices=sorted({name for one in benchmarks() for name in (one.name, one.group)}),
+        metavar="NAME",
+        help="only this benchmark, or those of this group",
     )
     parser.add_argument(
         "--rules",
@@ -39,11 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="N",
         help="only this size",
     )
+    parser.add_argument(
+        "--into-record",
+        action="store_true",
+        help="with --full --only: put the figures into bench/record in place of its own of the same",
+    )
     parser.add_argument("--cores", type=int, default=2, help="Spark's cores (default 2)")
     given = parser.parse_args(arguments)
     if given.report:
         report.update_pages(*_recorded())
         return 0
+    if given.into_record and not (given.full and given.only):
+        parser.error("--into-record is for --full --only")
     described = machine(given.cores)
     whole = given.full and not given.only and not given.rules
     choice = Choice(not given.full, given.cores, given.only, given.rules)
@@ -68,14 +80,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if source_digest() != described["source"]:
         print("bench: sources changed while they were measured: these figures are no record", file=sys.stderr)
         return 1
-    if whole:
+    if given.into_record:
+        _put_into_record(tour.samples, described)
+    if whole or given.into_record:
         report.update_pages(*_recorded())
     return 0
 
 
 def _record(tour: Tour, described: dict[str, Any]) -> None:
+    _write(tour.samples, described)
+
+
+def _put_into_record(samples: Sequence[Sample], described: dict[str, Any]) -> None:
+    """Put a later run's samples behind the record's, without those that it measured anew."""
+    before, of_record = _recorded()
+    anew = {(one.benchmark, one.workload, one.rules) for one in samples}
+    kept = [one for one in before if (one.benchmark, one.workload, one.rules) not in anew]
+    names = sorted({one.benchmark for one in samples})
+    run = {"benchmarks": names} | {
+        name: described[name] for name in ("date", "load_average_at_start", "source")
+    }
+    later = [one for one in of_record.get("later", []) if one["benchmarks"] != names]
+    parts = {name: described[name] for name in described.keys() - of_record.keys()}
+    _write([*kept, *samples], {**of_record, **parts, "later": [*later, run]})
+
+
+def _write(samples: Sequence[Sample], described: dict[str, Any]) -> None:
     RECORD.mkdir(exist_ok=True)
-    write_csv(RECORD / "samples.csv", tour.samples)
+    write_csv(RECORD / "samples.csv", samples)
     (RECORD / "machine.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
 

@@ -30,6 +30,11 @@ NAMES: Final = (
     "build",
     "memory",
     "parse",
+    "registry-start",
+    "registry-register",
+    "registry-batches",
+    "registry-read",
+    "registry-visible",
 )
 """The benchmarks, in the order of the tables."""
 
@@ -55,10 +60,12 @@ class Benchmark:
     """One definition file. `messages` says how many each engine is given, 0 for not at all."""
 
     name: str
+    group: str
+    """What it can be chosen by besides its name, together with others."""
     title: str
     analysis: str
     counted: str
-    """What a rate counts: messages, selectors or rules."""
+    """What a rate counts: messages, selectors, rules, subscriptions."""
     layout: str
     """The form of its table: see `report`."""
     engines: tuple[str, ...]
@@ -122,6 +129,7 @@ def short(rules: int) -> str:
 def _benchmark(name: str, data: dict[str, Any]) -> Benchmark:
     return Benchmark(
         name=name,
+        group=data.get("group", name),
         title=data["title"],
         analysis=data["analysis"].strip(),
         counted=data.get("counted", "messages"),

@@ -7,6 +7,7 @@ import gc
 import hashlib
 import os
 import platform
+import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -22,7 +23,7 @@ from bench.engine import Engine, Timed
 from bench.jvm import jdk_version
 from bench.oracle import Expected
 
-PARTS: Final = ("numba", "numpy", "pyarrow", "pyspark", "lark")
+PARTS: Final = ("numba", "numpy", "pyarrow", "pyspark", "lark", "sqlalchemy", "fastapi", "uvicorn")
 """The packages whose versions decide a figure."""
 ENDINGS: Final = ("py", "toml", "lark", "c", "java")
 _DIGITS: Final = {"seconds": 6, "bytes_a_rule": 1, "p50_us": 2, "p99_us": 2, "processor_seconds": 2}
@@ -141,6 +142,7 @@ def machine(cores: int) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         **{name: version(name) for name in PARTS},
+        "sqlite": sqlite3.sqlite_version,
         "java": jdk_version(),
     }
 

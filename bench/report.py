@@ -2,7 +2,7 @@
 
 A benchmark's `layout` is the form of its table: ``rates`` and ``latency`` have a column for each number of
 rules, ``rows`` a column for each engine, ``cores`` one for each master of Spark, ``steps`` seconds that add
-up, ``bytes`` what all benchmarks know of memory.
+up, ``starts`` seconds and the memory of a process, ``bytes`` what all benchmarks know of memory.
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ _Cells = dict[tuple[str, str, int], list[Sample]]  # (workload, engine, rules)
 def render(samples: Sequence[Sample], machine: dict[str, Any]) -> str:
     """Return all tables in Markdown: for each benchmark its analysis, medians, and their spread."""
     parts = [_machine(machine)]
+    # What a process holds is not what a rule weighs.
+    processes = {one.name for one in benchmarks() if one.layout == "starts"}
     for benchmark in benchmarks():
         # What a rule weighs is known to many benchmarks; of the same engine any of them will do.
         own = [one for one in samples if one.benchmark == benchmark.name]
-        known = [one for one in samples if one.bytes_a_rule and one.workload in benchmark.workloads]
+        weighed = [one for one in samples if one.bytes_a_rule and one.benchmark not in processes]
+        known = [one for one in weighed if one.workload in benchmark.workloads]
         cells: _Cells = defaultdict(list)
         for sample in known if benchmark.layout == "bytes" else own:
             cells[sample.workload, sample.engine, sample.rules].append(sample)
@@ -131,6 +134,21 @@ def _step_table(benchmark: Benchmark, cells: _Cells) -> str:
     return "\n".join(lines)
 
 
+def _start_table(benchmark: Benchmark, cells: _Cells) -> str:
+    """Seconds, and what of the process is in memory then, all of it and divided by the rules."""
+    columns = sorted({rules for _, _, rules in cells})
+    lines = _head(["engine", "", *map(short, columns)])
+    for workload, engine in ((of, one) for of in benchmark.workloads for one in benchmark.engines):
+        row = [cells.get((workload, engine, rules), []) for rules in columns]
+        lines.append(_line([f"`{engine}`", "s", *map(_seconds, row)]))
+        if any(cell and cell[0].bytes_a_rule for cell in row):
+            each = [median(sample.bytes_a_rule for sample in cell) if cell else 0.0 for cell in row]
+            whole = [f"{of * rules / 2**20:,.0f}" for of, rules in zip(each, columns, strict=True)]
+            lines.append(_line(["", "MiB in memory", *whole]))
+            lines.append(_line(["", f"bytes, of {benchmark.counted} each", *[f"{of:,.0f}" for of in each]]))
+    return "\n".join([*lines, "", "(median)"])
+
+
 def _byte_table(benchmark: Benchmark, cells: _Cells) -> str:
     """Bytes of a rule, of every engine that knows them."""
     columns = sorted({rules for _, _, rules in cells})
@@ -166,6 +184,7 @@ _TABLES: Final = {
     "rates": _rate_table,
     "latency": _rate_table,
     "rows": _row_table,
+    "starts": _start_table,
     "steps": _step_table,
     "bytes": _byte_table,
     "cores": _core_table,
@@ -244,12 +263,17 @@ def _line(cells: list[str]) -> str:
 
 
 def _machine(machine: dict[str, Any]) -> str:
-    named = [name for name in ("python", *PARTS, "java") if machine.get(name)]
+    named = [name for name in ("python", *PARTS, "sqlite", "java") if machine.get(name)]
     parts = ", ".join(f"{name} {machine[name]}" for name in named)
     remark = f"{machine['remark']}; " if machine.get("remark") else ""
+    later = "".join(
+        f" {', '.join(f'`{name}`' for name in one['benchmarks'])}: a run of {one['date']}, load average at its "
+        f"start {one['load_average_at_start']}, sources {one['source'][:12]}."
+        for one in machine.get("later", ())
+    )
     return (
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} "
         f"GiB, {machine['system']}; {parts}; load average at the start {machine['load_average_at_start']}; "
-        f"{remark}sources {machine['source'][:12]}. "
+        f"{remark}sources {machine['source'][:12]}.{later} "
         "Raw: [`record/samples.csv`](record/samples.csv), [`record/machine.json`](record/machine.json)."
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from bench import registry_engines
 from bench.catalogue import WORKLOADS, Messages
 from bench.definition import TEXTS, Benchmark, Size, benchmarks
 from bench.engine import Engine, SkippedError
@@ -20,6 +21,7 @@ from bench.engines import Built, build
 from bench.makers import makers
 from bench.measure import Sample, measure
 from bench.memory import index_bytes
+from bench.registered import Registered
 from bench.texts import texts
 
 
@@ -45,7 +47,9 @@ class Tour:
         self._quick = choice.quick
         self._sizes = [one for one in sizes if one.rules in choice.rules or not choice.rules]
         self._scratch = scratch
-        self._benchmarks = [one for one in benchmarks() if not choice.only or one.name in choice.only]
+        self._benchmarks = [
+            one for one in benchmarks() if not choice.only or {one.name, one.group} & set(choice.only)
+        ]
         self._spark: Any = None
         self._files: dict[Messages, list[Path]] = {}
         """The messages that Spark reads, which are those of several sizes."""
@@ -81,23 +85,34 @@ class Tour:
         folder = self._scratch / size.name.replace(" ", "-")
         built = build(partial(WORKLOADS[size.workload].texts, size.rules), folder)
         say(f"  built in {sum(built.seconds.values()):.1f} s")
-        fetch = not self._quick or "peers" in self._choice.only
-        for benchmark in chosen:
-            if benchmark.name == "build":
-                self._take(benchmark, _steps(size, built))
-            elif benchmark.name == "memory":
-                bytes_a_rule = index_bytes(size.workload, size.rules) / size.rules
-                self._take(
-                    benchmark, [Sample("memory", "index", size.workload, size.rules, 0, 0, 0.0, bytes_a_rule)]
-                )
-            elif benchmark.name == "cores":
-                self._take(benchmark, self._under_each_master(benchmark, size, folder))
-            elif benchmark.spark:
-                self._measure(benchmark, size, self._in_spark(size, built, folder))
-            else:
-                made = makers(benchmark.name, size, built, self._scratch, fetch)
-                self._measure(benchmark, size, made)
+        with Registered(size, self._scratch) as registered:
+            for benchmark in chosen:
+                self._one(benchmark, size, built, folder, registered)
         shutil.rmtree(folder)
+
+    def _one(
+        self, benchmark: Benchmark, size: Size, built: Built, folder: Path, registered: Registered
+    ) -> None:
+        fetch = not self._quick or "peers" in self._choice.only
+        repetitions = benchmark.quick_repetitions if self._quick else benchmark.repetitions
+        if benchmark.name == "build":
+            self._take(benchmark, _steps(size, built))
+        elif benchmark.name == "memory":
+            bytes_a_rule = index_bytes(size.workload, size.rules) / size.rules
+            self._take(
+                benchmark, [Sample("memory", "index", size.workload, size.rules, 0, 0, 0.0, bytes_a_rule)]
+            )
+        elif benchmark.name == "cores":
+            self._take(benchmark, self._under_each_master(benchmark, size, folder))
+        elif benchmark.name == registry_engines.STARTS:
+            self._take(benchmark, registry_engines.starts(registered, repetitions))
+        elif benchmark.name in registry_engines.ENGINES:
+            self._measure(benchmark, size, registry_engines.makers(benchmark.name, registered))
+        elif benchmark.spark:
+            self._measure(benchmark, size, self._in_spark(size, built, folder))
+        else:
+            made = makers(benchmark.name, size, built, self._scratch, fetch)
+            self._measure(benchmark, size, made)
 
     def _measure(self, benchmark: Benchmark, size: Size, make: Mapping[str, Callable[[int], Engine]]) -> None:
         repetitions = benchmark.quick_repetitions if self._quick else benchmark.repetitions

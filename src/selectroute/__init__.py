@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from selectroute.index.snapshot import Snapshot
     from selectroute.match.columns import ColumnTypeError
     from selectroute.match.match import Matches
+    from selectroute.registry.changes import Operation
+    from selectroute.registry.model import Subscription, SubscriptionSpec
     from selectroute.registry.registry import Registry
 
 __version__ = "0.1.0"
@@ -54,12 +56,15 @@ _LATER = {
     "ColumnTypeError": "selectroute.match.columns",
     "Index": "selectroute.index.index",
     "Matches": "selectroute.match.match",
+    "Operation": "selectroute.registry.changes",
     "Publisher": "selectroute.index.publisher",
     "Registry": "selectroute.registry.registry",
     "Remove": "selectroute.index.delta",
     "Replace": "selectroute.index.delta",
     "Snapshot": "selectroute.index.snapshot",
     "SnapshotError": "selectroute.index.errors",
+    "Subscription": "selectroute.registry.model",
+    "SubscriptionSpec": "selectroute.registry.model",
     "build_snapshot": "selectroute.index.build",
     "check": "selectroute.clauses.analysis",
     "publish": "selectroute.index.file_format",
@@ -82,6 +87,7 @@ __all__ = [
     "Matches",
     "Message",
     "MessageError",
+    "Operation",
     "PropertyNameError",
     "Publisher",
     "Registry",
@@ -92,6 +98,8 @@ __all__ = [
     "Short",
     "Snapshot",
     "SnapshotError",
+    "Subscription",
+    "SubscriptionSpec",
     "Truth",
     "build_snapshot",
     "check",

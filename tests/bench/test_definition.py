@@ -6,12 +6,14 @@ from bench.catalogue import WORKLOADS
 from bench.churn import ENGINES as CHANGES
 from bench.definition import TEXTS, benchmarks, short, sizes
 from bench.jvm import PEERS
+from bench.registry_engines import ENGINES as REGISTRY
 
 ENGINES = {
     "kernel", "numpy", "c", "c-codes", "kernel-1", "change", "index", "reference", "build",
     "join", "when", "noop-int", "noop-array", "noop-no-nulls", "route", "route-auto", "files", "files-auto",
     "partitions-2", "partitions-8",
     "lark-lalr", "jms", "ibm-jms", "ibm-mq", *PEERS, *CHANGES,
+    "import", "start-anew", "start", *(name for engines in REGISTRY.values() for name in engines),
 }  # fmt: skip
 
 

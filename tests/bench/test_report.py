@@ -90,6 +90,25 @@ def test_memory_is_what_any_benchmark_knows_of_it():
     assert "| Z | `kernel` | 47 |" in lines and "| Z | `index` | 1,653 |" in lines
 
 
+def test_the_memory_of_a_process_stands_beside_its_start_and_is_no_rules():
+    samples = [
+        Sample("registry-start", "import", "R", 1_000, 0, 0, 2.0),
+        Sample("registry-start", "start", "R", 1_000, 0, 0, 3.0, 104_857.6),
+        Sample("memory", "index", "R", 1_000, 0, 0, 0.0, 1_653.0),
+    ]
+    lines = report.render(samples, MACHINE).split("\n")
+    assert "| `import` | s | 2.00 |" in lines and "| `start` | s | 3.00 |" in lines
+    assert "|  | MiB in memory | 100 |" in lines
+    assert sum("104,858" in line for line in lines) == 1
+    assert not any("`start` | 104,858" in line for line in lines)
+
+
+def test_a_later_run_is_named_with_its_sources():
+    run = {"benchmarks": ["a", "b"], "date": "2026-02-02", "load_average_at_start": 0.5, "source": "f" * 64}
+    text = report.render([], {**MACHINE, "later": [run]})
+    assert "`a`, `b`: a run of 2026-02-02, load average at its start 0.5, sources ffffffffffff. Raw" in text
+
+
 def test_steps_add_up():
     samples = [
         Sample("build", "build", "Z", 1_000, 0, 0, 1.5),

@@ -1,0 +1,276 @@
+"""Engines of the registry: what comes into it and goes, what is read of it, and when a change is visible.
+
+Each takes out again what it has brought, which is not timed: after a run there are as many subscriptions as
+before.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
+
+import selectroute as sr
+from bench import replies
+from bench.engine import Engine, Timed
+from bench.measure import Sample, WrongCountError
+from bench.oracle import Expected
+from bench.registered import Registered, asked_of, labels, lines
+from bench.workloads import ranint, splitmix64
+
+BATCH: Final = 1_000
+"""The subscriptions of one batch, all at one revision."""
+
+PAGE: Final = 50
+
+_STEP_SECONDS: Final = 0.0005
+_GET_SEED: Final = 6
+
+
+class RegistryEngine(Engine):
+    """Something that is done `count` times with a registry, in this process or behind a service."""
+
+    def __init__(self, name: str, registered: Registered, where: str, count: int) -> None:
+        self.name = name
+        self.messages = count
+        self._registered = registered
+        self._where = where
+
+    @property
+    def _registry(self) -> sr.Registry:
+        return self._registered.local if self._where == "local" else self._registered.remote
+
+    @property
+    def _new(self) -> range:
+        """The numbers of rules that are not registered yet."""
+        rules = self._registered.size.rules
+        return range(rules, rules + self.messages)
+
+    def judge(self) -> Expected:
+        """See `Engine`: what the checked messages match among what is registered."""
+        return self._registered.found(self._where)
+
+    def _settle(self) -> None:
+        """What another engine has brought about is over."""
+        if self._where == "remote":
+            self._registered.settle()
+
+    def _remove(self, made: Sequence[tuple[str, int | None]]) -> None:
+        """Remove these subscriptions, which must be there at these revisions."""
+        for some in _batches(made):
+            self._registry.apply(sr.Operation("remove", id, expected=revision) for id, revision in some)
+
+
+class RegisterEngine(RegistryEngine):
+    """One subscription after another, each durable before the next."""
+
+    def run(self) -> Timed:
+        """See `Engine`. Returns how many were registered."""
+        self._settle()
+        specs = _specs(self._new)
+        made, each = _timed(self._registry.register, specs)
+        self._remove([(one.id, one.revision) for one in made])
+        return Timed(len({one.id for one in made}), each.sum() / 1e9, each)
+
+
+class BatchEngine(RegistryEngine):
+    """Batches of 1,000 subscriptions: operations that share a revision, or lines of an import."""
+
+    def run(self) -> Timed:
+        """See `Engine`. Returns how many were registered."""
+        self._settle()
+        registry, numbers = self._registry, self._new
+        if self.name.endswith("import"):
+            texts = list(lines(numbers, replies.selectors(len(numbers), numbers.start), "new-"))
+            done, each = _timed(registry.import_, _batches(texts))
+            rows = sum(one.rows for one in done)
+        else:
+            specs = zip((f"new-{number}" for number in numbers), _specs(numbers), strict=True)
+            given = [sr.Operation("add", id, spec) for id, spec in specs]
+            applied, each = _timed(registry.apply, _batches(given))
+            rows = sum(len(one.subscriptions) for one in applied)
+        self._remove([(f"new-{number}", None) for number in numbers])
+        return Timed(rows, each.sum() / 1e9)
+
+
+class TableEngine(RegistryEngine):
+    """The same rows into a plain SQLite table: one at a time or 1,000 in a transaction, as durable."""
+
+    def run(self) -> Timed:
+        """See `Engine`. Returns how many were inserted."""
+        table = self._registered.table
+        [(like,)] = table.execute("SELECT body FROM subscription WHERE id = 'r0'")
+        rows = [*_rows(like, self._new)]
+        insert = "INSERT INTO subscription VALUES (?, ?)"
+        if self.name == "sqlite":
+            _, each = _timed(lambda row: table.execute(insert, row), rows)
+        else:
+
+            def together(some: Sequence[tuple[str, str]]) -> None:
+                table.execute("BEGIN IMMEDIATE")
+                table.executemany(insert, some)
+                table.execute("COMMIT")
+
+            _, each = _timed(together, _batches(rows))
+        gone = table.execute("DELETE FROM subscription WHERE id LIKE 'new-%'").rowcount
+        return Timed(gone, each.sum() / 1e9, each if self.name == "sqlite" else None)
+
+
+class ReadEngine(RegistryEngine):
+    """One subscription by its id or name, or a page of 50: of all, or of those with a label."""
+
+    def run(self) -> Timed:
+        """See `Engine`. Returns the subscriptions that came, each of them one that was asked for."""
+        self._settle()
+        kind = self.name.removeprefix("http-")
+        if kind.startswith("list"):
+            label = "team=t7" if kind == "list-label" else None
+            return self._pages(label)
+        size = self._registered.size.rules
+        asked = [f"r{number}" for number in ranint(splitmix64(_GET_SEED, 0, self.messages), size).tolist()]
+        get = self._registry.get_by_name if kind == "get-name" else self._registry.get
+        found, each = _timed(get, asked)
+        right = sum(one.id == id for one, id in zip(found, asked, strict=True))
+        return Timed(right, each.sum() / 1e9, each)
+
+    def _pages(self, label: str | None) -> Timed:
+        """One page behind the other, and from the first again behind the last."""
+        cursor: str | None = None
+
+        def turn(_: int) -> Any:
+            nonlocal cursor
+            page = self._registry.list(limit=PAGE, cursor=cursor, label=label)
+            cursor = page.next_cursor
+            return page
+
+        found, each = _timed(turn, range(self.messages))
+        items = [one for page in found for one in page.items]
+        right = sum(label is None or one.labels["team"] == label[5:] for one in items)
+        return Timed(right, each.sum() / 1e9, each)
+
+
+class VisibleEngine(RegistryEngine):
+    """A subscription is registered over HTTP; a reader of the snapshot folder opens its newest revision until a
+    message that the new subscription alone matches finds it.
+    """
+
+    def run(self) -> Timed:
+        """See `Engine`. Returns how many messages were matched."""
+        self._settle()
+        specs, asked = _specs(self._new), asked_of(self._new)
+        rows = (asked.slice(row, 1) for row in count())
+
+        def change(spec: sr.SubscriptionSpec) -> tuple[sr.Subscription, int]:
+            made = self._registry.register(spec)
+            while ((snapshot := self._newest()).revision or 0) < made.revision:
+                time.sleep(_STEP_SECONDS)
+            return made, len(snapshot.match(next(rows)).ordinals)
+
+        done, each = _timed(change, specs)
+        self._remove([(made.id, made.revision) for made, _ in done])
+        return Timed(sum(matches for _, matches in done), each.sum() / 1e9, each)
+
+    def _newest(self) -> sr.Snapshot:
+        return sr.Snapshot.open(self._registered.snapshots)
+
+
+Makers = Mapping[str, Callable[[int], Engine]]
+_Maker = Callable[[str, Registered, str, int], Engine]
+
+ENGINES: Final[dict[str, dict[str, tuple[_Maker, str]]]] = {
+    "registry-register": {
+        "sqlite": (TableEngine, "table"),
+        "register": (RegisterEngine, "local"),
+        "http": (RegisterEngine, "remote"),
+    },
+    "registry-batches": {
+        "sqlite-many": (TableEngine, "table"),
+        "apply": (BatchEngine, "local"),
+        "import": (BatchEngine, "local"),
+        "http-batch": (BatchEngine, "remote"),
+        "http-import": (BatchEngine, "remote"),
+    },
+    "registry-read": {
+        "get": (ReadEngine, "local"),
+        "get-name": (ReadEngine, "local"),
+        "list": (ReadEngine, "local"),
+        "list-label": (ReadEngine, "local"),
+        "http-get": (ReadEngine, "remote"),
+        "http-list": (ReadEngine, "remote"),
+        "http-list-label": (ReadEngine, "remote"),
+    },
+    "registry-visible": {"visible": (VisibleEngine, "remote")},
+}
+"""By benchmark and name: what it is, and where its subscriptions are."""
+
+STARTS: Final = "registry-start"
+"""The benchmark of importing and starting, which has no engines that take turns."""
+
+
+def makers(benchmark: str, registered: Registered) -> Makers:
+    """Return how to make each engine of a benchmark of the registry."""
+
+    def maker(name: str) -> Callable[[int], Engine]:
+        kind, where = ENGINES[benchmark][name]
+        return lambda count: kind(name, registered, where, count)
+
+    return {name: maker(name) for name in ENGINES[benchmark]}
+
+
+def starts(registered: Registered, repetitions: int) -> list[Sample]:
+    """Time the import, and a service's start with an empty folder of snapshots (``start-anew``) and with its
+    own (``start``), each from process to ready, with what of it is in memory then.
+
+    Raises `WrongCountError` where it publishes something else than what was imported.
+    """
+    size = registered.size
+    taken = [Sample(STARTS, "import", size.workload, size.rules, 0, 0, registered.imported_in())]
+    for repetition in range(repetitions):
+        shutil.rmtree(registered.snapshots, ignore_errors=True)
+        for engine in ("start-anew", "start"):
+            with closing(registered.start(registered.snapshots)) as service:
+                each = service.resident_bytes / size.rules
+                taken.append(
+                    Sample(STARTS, engine, size.workload, size.rules, 0, repetition, service.seconds, each)
+                )
+            found = registered.published()
+            if found != size.check:
+                raise WrongCountError(f"{engine} {size.name} published {found}, expected {size.check}")
+    return taken
+
+
+def _timed(call: Callable[[Any], Any], given: Sequence[Any]) -> tuple[list[Any], Any]:
+    """The answers, and the nanoseconds of each call."""
+    clock, answers = time.perf_counter_ns, []
+    times = np.empty(len(given) + 1, np.int64)
+    times[0] = clock()
+    for place, one in enumerate(given, 1):
+        answers.append(call(one))
+        times[place] = clock()
+    return answers, np.diff(times)
+
+
+def _specs(numbers: range) -> list[sr.SubscriptionSpec]:
+    texts = replies.selectors(len(numbers), numbers.start)
+    return [
+        sr.SubscriptionSpec(text, labels=labels(number)) for number, text in zip(numbers, texts, strict=True)
+    ]
+
+
+def _rows(like: str, numbers: range) -> Iterator[tuple[str, str]]:
+    """Rows as the table has them, of rules that it does not have yet."""
+    body = json.loads(like)
+    for number, spec in zip(numbers, _specs(numbers), strict=True):
+        id = f"new-{number}"
+        own = {"id": id, "name": id, "selector": spec.selector, "labels": dict(spec.labels)}
+        yield id, json.dumps(body | own, separators=(",", ":"))
+
+
+def _batches(items: Sequence[Any]) -> list[Sequence[Any]]:
+    return [items[start : start + BATCH] for start in range(0, len(items), BATCH)]

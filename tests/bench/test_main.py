@@ -1,0 +1,60 @@
+"""What a run writes: the record of all, or its own part of it."""
+
+import json
+
+import pytest
+
+import bench.__main__ as command
+from bench import report
+from bench.measure import Sample, read_csv, write_csv
+from bench.tour import Tour
+
+KEPT = Sample("peers", "artemis", "Z", 1_000, 10, 0, 1.0)
+OLD = Sample("parse", "lark-lalr", "S", 1_000, 10, 0, 1.0)
+OTHER_SIZE = Sample("parse", "lark-lalr", "S", 10_000, 10, 0, 1.0)
+NEW = Sample("parse", "lark-lalr", "S", 1_000, 10, 0, 2.0)
+
+
+@pytest.fixture
+def record(tmp_path, monkeypatch):
+    folder = tmp_path / "record"
+    folder.mkdir()
+    write_csv(folder / "samples.csv", [OLD, KEPT, OTHER_SIZE])
+    described = {
+        "date": "2026-01-01", "cpu": "a CPU", "cores": 2, "memory_gib": 4, "system": "an OS",
+        "load_average_at_start": 0.1, "source": "0123456789abcdef",
+    }  # fmt: skip
+    (folder / "machine.json").write_text(json.dumps(described))
+    page = tmp_path / "README.md"
+    page.write_text(f"{report.BEGIN}\n{report.END}\n")
+    monkeypatch.setattr(command, "RECORD", folder)
+    monkeypatch.setattr(report, "README", page)
+    monkeypatch.setattr(report, "SCALE_PAGE", page)
+    monkeypatch.setattr(Tour, "run", lambda tour, _: tour.samples.append(NEW))
+    return folder
+
+
+def test_a_later_run_takes_the_place_of_the_same_and_goes_behind_the_others(record):
+    for _ in range(2):  # and once more, the same
+        assert command.main(["--full", "--only", "parse", "--into-record"]) == 0
+        assert read_csv(record / "samples.csv") == [KEPT, OTHER_SIZE, NEW]
+        described = json.loads((record / "machine.json").read_text())
+        assert described["source"] == "0123456789abcdef"
+        assert [one["benchmarks"] for one in described["later"]] == [["parse"]]
+    assert "`parse`: a run of" in report.README.read_text()
+
+
+def test_one_benchmark_alone_leaves_the_record_as_it_is(record):
+    before = (record / "samples.csv").read_bytes()
+    assert command.main(["--full", "--only", "parse"]) == 0
+    assert (record / "samples.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("given", [["--into-record"], ["--full", "--into-record"]])
+def test_only_a_full_run_of_one_goes_into_the_record(given, record):
+    with pytest.raises(SystemExit):
+        command.main(given)
+
+
+def test_a_group_can_be_chosen(record):
+    assert command.main(["--only", "registry"]) == 0
