@@ -109,7 +109,7 @@ class Service:
 
 
 class Registered:
-    """All that the benchmarks of the registry use at one size; each part is made when it is first asked for."""
+    """What the benchmarks of the registry use at one size; each part is made when it is first asked for."""
 
     def __init__(self, size: Size, scratch: Path) -> None:
         self.size = size

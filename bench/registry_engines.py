@@ -156,8 +156,8 @@ class ReadEngine(RegistryEngine):
 
 
 class VisibleEngine(RegistryEngine):
-    """A subscription is registered over HTTP; a reader of the snapshot folder opens its newest revision until a
-    message that the new subscription alone matches finds it.
+    """A subscription is registered over HTTP; a reader of the snapshot folder opens its newest revision
+    until that has it, and matches a message that nothing else matches.
     """
 
     def run(self) -> Timed:

@@ -267,8 +267,8 @@ def _machine(machine: dict[str, Any]) -> str:
     parts = ", ".join(f"{name} {machine[name]}" for name in named)
     remark = f"{machine['remark']}; " if machine.get("remark") else ""
     later = "".join(
-        f" {', '.join(f'`{name}`' for name in one['benchmarks'])}: a run of {one['date']}, load average at its "
-        f"start {one['load_average_at_start']}, sources {one['source'][:12]}."
+        f" {', '.join(f'`{name}`' for name in one['benchmarks'])}: a run of {one['date']}, load average at "
+        f"its start {one['load_average_at_start']}, sources {one['source'][:12]}."
         for one in machine.get("later", ())
     )
     return (

@@ -1,4 +1,4 @@
-"""The registry's engines leave a registry as they found it, find what is registered, and count what they do."""
+"""The registry's engines leave a registry as they found it, find what it has, and count what they do."""
 
 import json
 
@@ -71,7 +71,7 @@ def test_starts_are_timed_with_and_without_a_folder(tmp_path):
 def test_a_service_that_cannot_start_says_why(tmp_path):
     with Registered(SIZE, tmp_path) as made:
         made.database.write_bytes(b"no database")
-        with pytest.raises(RuntimeError, match="did not start: .*database"):
+        with pytest.raises(RuntimeError, match=r"(?s)did not start: .*database"):
             made.start(made.snapshots)
 
 
