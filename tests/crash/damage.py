@@ -181,6 +181,7 @@ def run_registry(root: Path, flips: int, chance: random.Random) -> dict[str, Cou
         ("database", home, "registry.db"),
         ("database beside its log", killed, "registry.db"),
         ("log", killed, "registry.db-wal"),
+        ("head", killed, "registry.db.head"),
     ):
         # They are single files, and large ones.
         found[kind] = each_damage(one.folder, one.folder / name, flips * 2, chance, one.use_registry)

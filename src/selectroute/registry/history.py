@@ -81,7 +81,7 @@ class History:
     def digest_at(self, revision: int) -> str:
         """The digest of the log up to a revision, in hex: it vouches for every change until then."""
         with self._store.reading() as connection:
-            return log.digest_at(connection, revision).hex()
+            return log.digest_at(connection, log.Position(revision)).hex()
 
     def pending(self, after: int) -> int:
         """How many changes are behind a revision. O(that many)."""

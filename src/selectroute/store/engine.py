@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,6 @@ from selectroute.store.errors import (
 )
 from selectroute.store.head import Head, lost
 from selectroute.store.naming import name_durably
-from selectroute.store.wal import check_log
 
 BUSY_SECONDS: Final = 60.0
 """How long a writer waits for another one: an import of a million rows may hold the database for so long."""
@@ -81,8 +80,6 @@ class Store:
             if first_rows is None:
                 raise InvalidUrlError(f"there is no database {self.path}")
             self._create_file(first_rows)
-        if self.is_sqlite:
-            check_log(f"{self.path}-wal")
         self.engine = _engine(self.url, self.is_sqlite)
         try:
             missing = self._missing()
