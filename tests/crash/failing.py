@@ -20,11 +20,13 @@ WRITES, SYNCS, NAMES = 1, 2, 4
 
 
 class Fault(Protocol):
-    """One way to fail. It is on from `arm` to `clear`; `fired` says whether it was met."""
+    """One way to fail. It is on from `arm` to `clear`."""
 
     name: str
-    fired: bool | None
-    """None where nobody can say."""
+
+    @property
+    def fired(self) -> bool | None:
+        """Whether it was met since it was armed; None where nobody can say."""
 
     def arm(self, at: int, folder: Path, pid: int) -> None:
         """Let the process fail at its `at`-th write to the folder, or when it has written so much."""
@@ -47,7 +49,6 @@ class Shim:
 
     def __init__(self, control: Path, name: str, number: int, kinds: int, stays: bool) -> None:
         self.name = name
-        self.fired: bool | None = False
         self._number = number
         self._kinds = kinds
         self._stays = stays
@@ -66,7 +67,11 @@ class Shim:
     def clear(self) -> None:
         """See `Fault`."""
         self._control.prefix = b""
-        self.fired = self._control.failed > 0
+
+    @property
+    def fired(self) -> bool:
+        """See `Fault`."""
+        return bool(self._control.failed)
 
 
 class FileSizeLimit:
