@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 
 import pytest
@@ -24,3 +25,14 @@ def run(monkeypatch, capsys):
         return exit_.value.code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before():
+    """A command that serves sets up the log of its process, which is that of all tests."""
+    loggers = [logging.getLogger(name) for name in ("selectroute.service", "uvicorn")]
+    before = [(one.handlers, one.level, one.propagate) for one in loggers]
+    yield
+    for one, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        one.handlers, one.propagate = handlers, propagate
+        one.setLevel(level)
