@@ -30,7 +30,7 @@ def local(tmp_path):
 
 def over(answer, **options):
     """A remote registry whose network is a function."""
-    return RemoteRegistry("http://registry.test", transport=httpx.MockTransport(answer), **options)
+    return RemoteRegistry("http://service.test", transport=httpx.MockTransport(answer), **options)
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +147,7 @@ def test_no_answer_is_larger_than_is_read(monkeypatch):
     with pytest.raises(RegistryError, match="more than 1,000 bytes"):
         list(over(lambda _: httpx.Response(200, content=b"x" * 100_000)).export())
     large = httpx.MockTransport(lambda _: httpx.Response(200, content=b"x" * 2_000))
-    exchange = Exchange("http://registry.test", None, 1, transport=large)
+    exchange = Exchange("http://service.test", None, 1, transport=large)
     with pytest.raises(RegistryError, match="more than 1,999 bytes"):
         exchange.ask("GET", "/", max_bytes=1_999)
     assert exchange.ask("GET", "/", max_bytes=2_000).body == b"x" * 2_000

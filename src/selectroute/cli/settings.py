@@ -3,7 +3,7 @@
 An option goes before the environment, the environment before the file, the file before the default::
 
     # ~/.config/selectroute/config.toml, or the file that SELECTROUTE_CONFIG names
-    registry = "https://registry.example.com"
+    registry = "https://selectroute.example.com"
     token = "…"
     dialect = "ibm-mq"
 
