@@ -39,6 +39,15 @@ def test_replace_keeps_the_place_in_the_order(index):
     assert [subscription.id for subscription in index] == ["blue", "any"]
 
 
+def test_half_of_a_surrogate_pair_is_refused_also_where_the_shape_is_known():
+    index = sr.Index()
+    for number in range(5):
+        index.add(f"s{number}", f"a = 'value {number}'")
+    with pytest.raises(sr.InvalidSelectorError, match="half of a surrogate pair"):
+        index.add("half", "a = '\ud800'")
+    assert len(index) == 5
+
+
 def test_many_are_added_up_to_the_first_that_is_refused():
     index = sr.Index()
     with pytest.raises(sr.InvalidSelectorError):

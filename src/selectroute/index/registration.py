@@ -26,6 +26,7 @@ from selectroute.index.errors import BuildError, RegistrationError
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, NONE, STANDARD
 from selectroute.selector.errors import InvalidSelectorError
+from selectroute.selector.source import SURROGATE
 
 MAX_LINE = 4 << 20
 """Characters in a line: a selector of the largest configurable size, escaped, and its other fields."""
@@ -37,7 +38,6 @@ _STRINGS = ("id", "selector", "topic", "dialect", "seltype")
 _SCHEMA: Final = pa.schema(
     [(name, COLUMNS[name]) for name in _STRINGS] + [("from", pa.int64()), ("to", pa.int64())]
 )
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HALF_A_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -138,7 +138,7 @@ def _row(line: str) -> dict[str, Any]:
     for name in _STRINGS:
         if not isinstance(row.get(name), str | None):
             raise RegistrationError(f'"{name}" is a string, not {json.dumps(row[name])[:40]}')
-        if _SURROGATE.search(row.get(name) or ""):
+        if SURROGATE.search(row.get(name) or ""):
             raise RegistrationError(f'"{name}" has half of a surrogate pair, which is no character')
     seltype = row.get("seltype")
     if seltype is not None and seltype != EXTENDED and seltype != (STANDARD if row.get("selector") else NONE):

@@ -15,6 +15,7 @@ from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.limits import DEFAULT_LIMITS
 from selectroute.selector.selector import Selector
+from selectroute.selector.source import SURROGATE
 from selectroute.selector.values import Double, Long, Value
 from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 
@@ -134,7 +135,8 @@ def clauses_by_shape(text: str, dialect_name: str) -> tuple[Clause, ...] | None:
 
     None of any other, which is to be parsed.
     """
-    if len(text) > DEFAULT_LIMITS.length:
+    # The parser says what is wrong with half of a surrogate pair, which fits any shape.
+    if len(text) > DEFAULT_LIMITS.length or (not text.isascii() and SURROGATE.search(text)):
         return None
     shape, found = selector_shape(text)
     known = _SEEN.get((shape, dialect_name), False)
