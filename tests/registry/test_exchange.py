@@ -89,7 +89,7 @@ def test_a_service_that_is_not_there_is_asked_some_times(pauses):
         asked.append(request.method)
         raise httpx.ConnectError("refused", request=request)
 
-    with pytest.raises(UnreachableError, match=r"http://registry\.test does not answer: refused") as caught:
+    with pytest.raises(UnreachableError, match=r"http://service\.test does not answer: refused") as caught:
         over(answer).get("a")
     assert len(asked) == ATTEMPTS and not caught.value.sent
     assert len(pauses) == ATTEMPTS - 1 and pauses == sorted(pauses)

@@ -161,7 +161,5 @@ def with_delta(
 
 def _places(snapshot: Snapshot, ids: list[str]) -> dict[str, int]:
     """The ordinals of those ids that have a subscription."""
-    found = snapshot.ids.find(ids)
-    if snapshot.dead is not None:
-        found[snapshot.dead[found] & (found >= 0)] = -1
-    return {id: ordinal for id, ordinal in zip(ids, found.tolist(), strict=True) if ordinal >= 0}
+    found = snapshot.find(ids).tolist()
+    return {id: ordinal for id, ordinal in zip(ids, found, strict=True) if ordinal >= 0}

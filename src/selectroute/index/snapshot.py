@@ -86,6 +86,15 @@ class Snapshot:
 
         return changed(self, changes, revision)
 
+    def find(self, ids: Iterable[str]) -> Array:
+        """The ordinal of each subscription, -1 for one that is not there, or not any more; int64[ids]. Costs
+        what `Ids.find` does.
+        """
+        found = self.ids.find(ids)
+        if self.dead is not None:
+            found[(found >= 0) & self.dead[found]] = -1
+        return found
+
     @cached_property
     def firsts(self) -> Array:
         """The first ordinal of each segment, and at the end the number of ordinals; int64[segments + 1]."""

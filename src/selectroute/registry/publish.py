@@ -181,11 +181,7 @@ class RegistryPublisher:
     def _delta(self, snapshot: Snapshot, last: dict[str, Subscription | None]) -> Iterable[Change]:
         """What makes of the snapshot's subscriptions the ones in their last state."""
         ids = list(last)
-        ordinals = snapshot.ids.find(ids)
-        there = ordinals >= 0
-        if snapshot.dead is not None:
-            there &= ~snapshot.dead[ordinals]
-        for id, is_there in zip(ids, there.tolist(), strict=True):
+        for id, is_there in zip(ids, (snapshot.find(ids) >= 0).tolist(), strict=True):
             one = last[id]
             if one is None or one.status is Status.PAUSED:
                 if is_there:

@@ -93,10 +93,10 @@ def explain(service: The, by: By, body: ExplainBody) -> Response:
     there = [visible(service, by, id) for id in body.subscriptions]
     snapshot = _snapshot(service)
     verdict = judged(snapshot, message)
-    ordinals = _ordinals(snapshot, [one.id for one in there])
+    ordinals = snapshot.find([one.id for one in there]).tolist()
     parts = []
     for one, ordinal in zip(there, ordinals, strict=True):
-        if ordinal is not None:
+        if ordinal >= 0:
             why = explained(snapshot, ordinal, message, verdict)
             tree = why.pop("selector")
             # json.dumps would recurse through a tree of any depth.
@@ -133,10 +133,3 @@ def _snapshot(service: The) -> Snapshot:
     if found is None:
         raise ProblemError("unavailable", "no revision is published yet")
     return found
-
-
-def _ordinals(snapshot: Snapshot, wanted: list[str]) -> list[int | None]:
-    """The ordinals of these ids; None for one that is not in the snapshot."""
-    found = snapshot.ids.find(wanted).tolist()
-    dead = snapshot.dead
-    return [None if ordinal < 0 or (dead is not None and dead[ordinal]) else ordinal for ordinal in found]

@@ -28,13 +28,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from selectroute.index.build import rebuilt
 from selectroute.index.file_format import publish, published_digest
 from selectroute.index.manifest import latest_revision, locked, revisions
-from selectroute.index.snapshot import Snapshot
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark import durable
 from selectroute.spark.backfill_due import TELLING, Due, Logged, Told
@@ -227,8 +225,8 @@ class Backfills:
             digest = published_digest(self._job.snapshots, due.revision)
             snapshot = open_once(SnapshotRef(str(self._job.snapshots), due.revision, digest))
             ids = sorted(frozenset().union(*(missed.subscriptions for missed in due.missed())))
-            places = _places(snapshot, ids)
-            live = frozenset(id for id, place in zip(ids, places.tolist(), strict=True) if place >= 0)
+            places = snapshot.find(ids).tolist()
+            live = frozenset(id for id, place in zip(ids, places, strict=True) if place >= 0)
             self._live = due.revision, live
         return self._live[1]
 
@@ -265,7 +263,7 @@ class Backfills:
     def _snapshot(self, pinned: BackfillPin, staging: Path) -> SnapshotRef:
         """Publish a snapshot of the backfill's subscriptions alone in its staging folder."""
         whole = open_once(reference(pinned.pin, self._job.snapshots))
-        rows = whole.subscriptions.take(pa.array(_places(whole, pinned.subscriptions)))
+        rows = whole.subscriptions.take(pa.array(whole.find(pinned.subscriptions)))
         folder = staging / "snapshot"
         publish(rebuilt(rows.combine_chunks(), pinned.revision), folder)
         return SnapshotRef(str(folder), pinned.revision, published_digest(folder, pinned.revision))
@@ -273,11 +271,3 @@ class Backfills:
 
 def _without(ids: frozenset[str], others: Sequence[frozenset[str]]) -> frozenset[str]:
     return ids.difference(*others) if others else ids
-
-
-def _places(snapshot: Snapshot, ids: Sequence[str]) -> Any:
-    """Return the ordinal of each subscription, -1 for one that is not there; int64[ids]."""
-    found = snapshot.ids.find(ids)
-    if snapshot.dead is not None:
-        found = np.where((found >= 0) & snapshot.dead[found], -1, found)
-    return found

@@ -6,6 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from selectroute.index.manifest import sync_folder
+
 
 def name_durably(new: Path, path: Path) -> None:
     """Give a file that is complete the name `path`; when this returns, both survive a crash. If there is a
@@ -15,8 +17,4 @@ def name_durably(new: Path, path: Path) -> None:
         os.fsync(file.fileno())
     with suppress(FileExistsError):
         os.link(new, path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
