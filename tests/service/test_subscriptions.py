@@ -107,6 +107,26 @@ def test_a_body_that_is_none_is_refused(client, body, headers, status, kind):
     problem(client.post(PATH, content=body, headers=headers), status, kind)
 
 
+@pytest.mark.parametrize(
+    ("body", "reason", "place"),
+    [
+        (b'{\n "name" "a"}', "Expecting ':' delimiter at line 2, column 9", (10, 2, 9)),
+        (b'{"name": NaN}', "NaN is no number of JSON", None),
+        (b'{"name": "a", "name": "b"}', "an object has a member twice", None),
+        (b'{"name": ' + b"1" * 5_000 + b"}", "a number has too many digits", None),
+        (b'{"name": "\xff"}', "the body is not UTF-8 from its byte 11 on", None),
+        (b"[" * 200_000, "the body is nested too deeply", None),
+    ],
+)
+def test_a_body_that_is_no_json_says_why_and_where(client, body, reason, place):
+    answer = client.post(PATH, content=body, headers={"Content-Type": "application/json"})
+    found = problem(answer, 400, "invalid-request")
+    assert found["detail"].endswith(reason)
+    (fault,) = found["errors"]
+    assert (fault["pointer"], fault["reason"]) == ("", reason)
+    assert (fault["offset"], fault["line"], fault["column"]) == place if place else "offset" not in fault
+
+
 def test_a_name_is_unique(client, add):
     add(name="one")
     problem(client.post(PATH, json={"name": "one"}), 409, "name-taken")

@@ -50,6 +50,7 @@ class Call(APIRoute):
                 request = StrictRequest(request.scope, request.receive)
                 if await request.body():
                     _check_media_type(request.headers.get("content-type", ""))
+                    await request.json()  # what FastAPI makes of an error here names no place
             return await handler(request)
 
         return checked
@@ -60,27 +61,37 @@ class StrictRequest(Request):
 
     async def json(self) -> Any:
         """The parsed body. Raises a problem, 400, for what is none."""
-        body = await self.body()
-        try:
-            return json.loads(
-                body.decode(), parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_integer
-            )
-        except json.JSONDecodeError as error:
-            place = f"line {error.lineno}, column {error.colno}"
-            fault = Fault(
-                pointer="",
-                reason=f"{error.msg} at {place}",
-                offset=error.pos,
-                line=error.lineno,
-                column=error.colno,
-            )
-            raise ProblemError(
-                "invalid-request", f"the body is no JSON: {fault.reason}", faults=[fault]
-            ) from None
-        except UnicodeDecodeError:
-            raise ProblemError("invalid-request", "the body is not UTF-8", place="") from None
-        except RecursionError:
-            raise ProblemError("invalid-request", "the body is nested too deeply", place="") from None
+        if not hasattr(self, "_parsed"):
+            self._parsed = _strict(await self.body())
+        return self._parsed
+
+
+class _NotStrictError(ValueError):
+    """JSON that Python reads and RFC 8259 does not have, or leaves open; the parser does not say where."""
+
+
+def _strict(body: bytes) -> Any:
+    try:
+        return json.loads(
+            body.decode(), parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_integer
+        )
+    except json.JSONDecodeError as error:
+        fault = Fault(
+            pointer="",
+            reason=f"{error.msg} at line {error.lineno}, column {error.colno}",
+            offset=error.pos,
+            line=error.lineno,
+            column=error.colno,
+        )
+    except _NotStrictError as error:
+        fault = Fault(pointer="", reason=str(error))
+    except UnicodeDecodeError as error:
+        raise ProblemError(
+            "invalid-request", f"the body is not UTF-8 from its byte {error.start + 1:,} on", place=""
+        ) from None
+    except RecursionError:
+        raise ProblemError("invalid-request", "the body is nested too deeply", place="") from None
+    raise ProblemError("invalid-request", f"the body is no JSON: {fault.reason}", faults=[fault])
 
 
 def call(
@@ -154,17 +165,17 @@ def _check_media_type(header: str) -> None:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise json.JSONDecodeError(f"{name} is no number of JSON", "", 0)
+    raise _NotStrictError(f"{name} is no number of JSON")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise json.JSONDecodeError("an object has a member twice", "", 0)
+        raise _NotStrictError("an object has a member twice")
     return found
 
 
 def _integer(digits: str) -> int:
     if len(digits) > 400:  # what no type of ours holds, and Python refuses in other words from 4,300 on
-        raise json.JSONDecodeError("a number has too many digits", "", 0)
+        raise _NotStrictError("a number has too many digits")
     return int(digits)
