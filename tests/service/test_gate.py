@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 
@@ -145,3 +146,30 @@ def test_each_request_is_a_line_of_the_log_and_a_count(client, caplog):
     assert "somebody" not in caplog.text
     counted = 'selectroute_http_requests_total{method="GET",route="/v1/subscriptions/{id}",status="404"} 1.0'
     assert counted in client.get("/metrics").text
+
+
+def test_methods_that_a_client_makes_up_are_no_series_each(client):
+    for number in range(3):
+        assert client.request(f"CANARY{number}", PATH).status_code == 405
+    assert "CANARY" not in client.get("/metrics").text
+    counted = 'selectroute_http_requests_total{method="any",route="/v1/subscriptions",status="405"} 3.0'
+    assert counted in client.get("/metrics").text
+
+
+@pytest.mark.parametrize("name", ["Authorization", "Content-Type", "Idempotency-Key"])
+def test_a_header_that_says_two_things_is_refused(client, registry, name):
+    given = {"Content-Type": "application/json", name: "application/json"}
+    answer = client.post(PATH, content=b"{}", headers=[*given.items(), (name, "other")])
+    found = problem(answer, 400, "invalid-request")
+    assert found["errors"][0]["pointer"] == name
+    assert len(registry) == 0
+
+
+@pytest.mark.parametrize("path", [PATH, f"{PATH}:import"])
+def test_a_compressed_body_is_refused_as_one(client, path):
+    media_type = "application/x-ndjson" if path.endswith("import") else "application/json"
+    headers = {"Content-Type": media_type, "Content-Encoding": "gzip"}
+    answer = client.post(path, content=gzip.compress(b"{}"), headers=headers)
+    problem(answer, 415, "unsupported-media-type")
+    headers["Content-Encoding"] = "identity"
+    assert client.post(path, content=b"{}", headers=headers).is_success

@@ -19,7 +19,7 @@ from selectroute.registry.errors import ImportLineError, InvalidSpecError, Opera
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.callers import Caller, Role
-from selectroute.service.calls import Call, JsonAnswer, call
+from selectroute.service.calls import Call, JsonAnswer, call, check_not_encoded
 from selectroute.service.context import By, The
 from selectroute.service.current import visible
 from selectroute.service.models import (
@@ -136,6 +136,7 @@ async def import_(
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in _LINES:
         raise ProblemError("unsupported-media-type", f"the body is {NDJSON}: one JSON object a line")
+    check_not_encoded(request)
     if mode == "replace" and by.topics is not None:
         raise ProblemError("forbidden", "an import that replaces needs a token for all topics", place="mode")
     parts = request.stream()

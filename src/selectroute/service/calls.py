@@ -50,6 +50,7 @@ class Call(APIRoute):
                 request = StrictRequest(request.scope, request.receive)
                 if await request.body():
                     _check_media_type(request.headers.get("content-type", ""))
+                    check_not_encoded(request)
                     await request.json()  # what FastAPI makes of an error here names no place
             return await handler(request)
 
@@ -162,6 +163,12 @@ def _check_media_type(header: str) -> None:
     kind, _, subtype = media_type.partition("/")
     if kind != "application" or (subtype != "json" and not subtype.endswith("+json")):
         raise ProblemError("unsupported-media-type", "the body is application/json")
+
+
+def check_not_encoded(request: Request) -> None:
+    """Raise a problem, 415, for a body that is compressed: a small one could be of any size."""
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise ProblemError("unsupported-media-type", "a body has no Content-Encoding", place="Content-Encoding")
 
 
 def _no_constant(name: str) -> NoReturn:

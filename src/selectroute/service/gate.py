@@ -11,6 +11,7 @@ from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from selectroute.selector.errors import SelectRouteError
@@ -24,6 +25,12 @@ IMPORT: Final = "/v1/subscriptions:import"
 
 FREE: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """What anybody may ask: it says nothing of subscriptions."""
+
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Methods that are counted by their names; a client can make up any number of others."""
+
+_ONCE: Final = ("Authorization", "Content-Type", "Idempotency-Key")
+"""Headers that say nothing if they say two things."""
 
 
 class Gate:
@@ -46,6 +53,8 @@ class Gate:
             await self._app(scope, limited, passing.send)
         except SelectRouteError as error:
             await passing.refuse(refused(error), receive)
+        except ClientDisconnect:
+            pass  # in the midst of its own request: nobody is left who could be answered
         except Exception:
             log().exception("request failed", request=passing.id)
             await passing.refuse(ProblemError("internal", INTERNAL), receive)
@@ -57,10 +66,10 @@ class Gate:
         service, headers = self._service, Headers(scope=scope)
         if scope["path"] in FREE:
             return ANYBODY
-        given = headers.getlist("authorization")
-        if len(given) > 1:
-            raise ProblemError("invalid-request", "one Authorization header is enough", place="Authorization")
-        caller = await run_in_threadpool(service.callers.caller, given[0] if given else None)
+        for name in _ONCE:
+            if len(headers.getlist(name)) > 1:
+                raise ProblemError("invalid-request", f"one {name} header is enough", place=name)
+        caller = await run_in_threadpool(service.callers.caller, headers.get("authorization"))
         if caller is ANYBODY and not is_loopback(_host(headers.get("host", ""))):
             # A page of some site whose name is made to point here would be let in otherwise.
             raise ProblemError(
@@ -127,6 +136,8 @@ class _Passing:
         """Note the answer. The route's pattern stands for the path, which the caller made."""
         route = getattr(self._scope.get("route"), "path", "none")
         method = self._scope["method"] if route != "none" else "any"
+        if method not in METHODS:
+            method = "any"
         seconds = time.perf_counter() - self._started
         service.metrics.requests.labels(method, route, str(self._status)).inc()
         service.metrics.request_seconds.labels(method, route).observe(seconds)
