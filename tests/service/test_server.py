@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.service.server import ServeError, bound, serve
 
@@ -56,6 +57,43 @@ def test_many_wait_for_one_change_without_holding_a_thread_each(registry):
         for one in waiting:
             one.join()
         assert found == [1] * 80
+
+
+def test_who_hangs_up_while_he_waits_takes_nobodys_place(registry):
+    with running(registry) as (url, server):
+        watch = server.config.app.state.service.watch
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(b"GET /v1/changes?wait=30 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            while not len(watch):
+                time.sleep(0.01)
+        gone = time.monotonic()
+        while len(watch):
+            assert time.monotonic() - gone < 20, "he is waited for though he is gone"
+            time.sleep(0.01)
+
+
+def test_a_token_that_is_revoked_while_it_waits_gets_no_change(registry):
+    token, secret = registry.add_token("reader")
+    with running(registry) as (url, server):
+        watch = server.config.app.state.service.watch
+        found = []
+
+        def wait():
+            headers = {"Authorization": f"Bearer {secret}"}
+            found.append(
+                httpx.get(f"{url}/v1/changes?wait=25", headers=headers, timeout=60, trust_env=False)
+            )
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        while not len(watch):
+            time.sleep(0.01)
+        registry.revoke_token(token.id)
+        registry.register(SubscriptionSpec("canary = 1"))
+        waiting.join()
+    assert found[0].status_code == 401
+    assert "canary" not in found[0].text
 
 
 def test_a_change_of_another_process_wakes_who_waits(registry, tmp_path):

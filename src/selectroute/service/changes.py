@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Query, Response
+import anyio
+from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.requests import ClientDisconnect
 from starlette.concurrency import run_in_threadpool
 
 from selectroute.registry.changes import Change, ChangePage
@@ -26,6 +28,7 @@ Name = Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="A que
 
 @call(router, "GET", PATH, Role.reader, "invalid-subscription", response_model=ChangesAnswer)
 async def changes(
+    request: Request,
     service: The,
     by: By,
     after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
@@ -53,7 +56,9 @@ async def changes(
                 f"{service.limits.waiting:,} requests wait for changes already",
                 headers={"Retry-After": str(_AGAIN_SECONDS)},
             )
-        await service.watch.wait(after, wait)
+        await _waited(request, service, after, wait)
+        # Seconds later he may be nobody any more, or see other topics.
+        by = await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
         found = await run_in_threadpool(_behind, service, by, asked)
     page = found.page
     headers = {}
@@ -112,6 +117,25 @@ def _check_job(by: Caller) -> None:
             "forbidden",
             f"a job needs a writer's token for all topics, this one permits those within {allowed}",
         )
+
+
+async def _waited(request: Request, service: Service, after: int, seconds: float) -> None:
+    """Wait for a revision above `after`, as long as the client does: one that hung up takes nobody's place."""
+    is_gone = False
+    async with anyio.create_task_group() as both:
+
+        async def listen() -> None:
+            nonlocal is_gone
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            is_gone = True
+            both.cancel_scope.cancel()
+
+        both.start_soon(listen)
+        await service.watch.wait(after, seconds)
+        both.cancel_scope.cancel()
+    if is_gone:
+        raise ClientDisconnect
 
 
 class _Asked(NamedTuple):
