@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from selectroute.service import bulk
 from selectroute.service.limits import ServiceLimits
 from tests.service.conftest import problem, service
 
@@ -184,6 +185,12 @@ class TestImport:
             problem(send(client, long), 413, "too-large")
             assert registry.revision == 0
             assert send(client, lines({}, {})).status_code == 200
+
+    def test_a_line_without_an_end_is_named(self, client, monkeypatch):
+        monkeypatch.setattr(bulk, "MAX_LINE", 1_000)
+        found = problem(send(client, b"{}\n{}\n" + b" " * 5_000), 413, "too-large")
+        assert found["errors"][0]["pointer"] == "/2"
+        assert found["detail"].startswith("line 3: ")
 
     def test_another_media_type_is_refused(self, client):
         answer = client.post(f"{PATH}:import", content=b"{}", headers={"Content-Type": "application/json"})

@@ -10,14 +10,16 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import httpx
 import pytest
 
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
+from selectroute.service.limits import ServiceLimits
 from selectroute.service.server import ServeError, bound, serve
+from tests.service.conftest import problem
 
 
 @contextmanager
@@ -81,9 +83,7 @@ def test_a_token_that_is_revoked_while_it_waits_gets_no_change(registry):
 
         def wait():
             headers = {"Authorization": f"Bearer {secret}"}
-            found.append(
-                httpx.get(f"{url}/v1/changes?wait=25", headers=headers, timeout=60, trust_env=False)
-            )
+            found.append(httpx.get(f"{url}/v1/changes?wait=25", headers=headers, timeout=60, trust_env=False))
 
         waiting = threading.Thread(target=wait)
         waiting.start()
@@ -172,6 +172,84 @@ def test_a_client_that_goes_away_in_an_import_leaves_nothing(registry, caplog):
     assert len(registry) == 1
     assert "failed" not in caplog.text  # a client can do so as often as it likes
     assert "Traceback" not in caplog.text
+
+
+IMPORT = (
+    b"POST /v1/subscriptions:import HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n"
+)
+
+
+@contextmanager
+def unfinished(url, count):
+    """So many imports that have sent one line and send no more."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    with ExitStack() as stack:
+        made = [stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(count)]
+        for one in made:
+            one.sendall(IMPORT + b'{"id": "a"}\n')
+        yield made
+
+
+def test_imports_that_come_slowly_take_no_thread_of_others(registry):
+    with running(registry, limits=ServiceLimits(imports=50)) as (url, server):
+        importing = server.config.app.state.service.importing
+        with unfinished(url, 45):  # more than the threads of the pool
+            while importing.statistics().borrowed_tokens < 45:
+                time.sleep(0.01)
+            for path in ("/healthz", "/v1/subscriptions"):
+                assert httpx.get(f"{url}{path}", timeout=60, trust_env=False).status_code == 200
+    assert len(registry) == 0
+
+
+def test_so_many_imports_and_no_more(registry):
+    with running(registry, limits=ServiceLimits(imports=2)) as (url, server):
+        importing = server.config.app.state.service.importing
+        headers = {"Content-Type": "application/x-ndjson"}
+        with unfinished(url, 2):
+            while importing.available_tokens:
+                time.sleep(0.01)
+            answer = httpx.post(f"{url}/v1/subscriptions:import", headers=headers, trust_env=False)
+            problem(answer, 429, "too-many-requests")
+            assert answer.headers["retry-after"]
+        while importing.available_tokens < 2:  # they hung up
+            time.sleep(0.01)
+        answer = httpx.post(f"{url}/v1/subscriptions:import", headers=headers, trust_env=False)
+        assert answer.json()["rows"] == 0
+
+
+def test_an_import_that_sends_no_more_is_broken_off(registry):
+    limits = ServiceLimits(import_pause_seconds=0.2)
+    with running(registry, limits=limits) as (url, _), unfinished(url, 1) as (one,):
+        one.settimeout(60)
+        answer = b""
+        while part := one.recv(65_536):  # until the service closes
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"urn:selectroute:problem:timed-out" in answer
+    assert len(registry) == 0
+
+
+def test_who_waits_to_write_takes_no_thread_of_those_who_read(registry):
+    with running(registry) as (url, server):
+        writing = server.config.app.state.service.writing
+        found = []
+
+        def write():
+            answer = httpx.post(f"{url}/v1/subscriptions", json={}, timeout=60, trust_env=False)
+            found.append(answer.status_code)
+
+        waiting = [threading.Thread(target=write) for _ in range(60)]  # more than the threads of the pool
+        with registry._store.writing():  # as a large import does
+            for one in waiting:
+                one.start()
+            while writing.statistics().tasks_waiting + writing.statistics().borrowed_tokens < 60:
+                time.sleep(0.01)
+            answer = httpx.get(f"{url}/v1/subscriptions", timeout=20, trust_env=False)
+            assert answer.json()["items"] == []
+        for one in waiting:
+            one.join()
+        assert found == [201] * 60
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "registry.example"])

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from anyio import CapacityLimiter
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -35,6 +36,9 @@ _ROUTERS: tuple[APIRouter, ...] = (
     subscriptions.router,  # last: /v1/subscriptions/{id} is the most general path
 )
 
+_WRITERS: Final = 16
+"""A database has one writer at a time: of the pool's 40 threads no more than these wait for it."""
+
 
 def create_app(
     registry: Registry,
@@ -61,6 +65,8 @@ def create_app(
         publishing=publishing,
         watch=Watch(registry, publishing.committed),
         metrics=Metrics(publishing),
+        importing=CapacityLimiter(limits.imports),
+        writing=CapacityLimiter(_WRITERS),
     )
 
     @asynccontextmanager

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
 import anyio.from_thread
+import anyio.to_thread
 from fastapi import APIRouter, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from selectroute.index.registration import MAX_LINE
@@ -31,7 +31,7 @@ from selectroute.service.models import (
     PageAnswer,
 )
 from selectroute.service.preconditions import IdempotencyKey
-from selectroute.service.problems import ProblemError
+from selectroute.service.problems import RETRY_SECONDS, ProblemError
 from selectroute.service.subscriptions import PATH
 
 NDJSON: Final = "application/x-ndjson"
@@ -123,6 +123,7 @@ def batch(service: The, by: By, body: BatchBody, idempotency_key: IdempotencyKey
     "unsupported-media-type",
     "read-only",
     "name-taken",
+    "timed-out",
     response_model=ImportAnswer,
     openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
@@ -139,15 +140,23 @@ async def import_(
     check_not_encoded(request)
     if mode == "replace" and by.topics is not None:
         raise ProblemError("forbidden", "an import that replaces needs a token for all topics", place="mode")
+    if service.importing.available_tokens < 1:
+        limit = service.limits.imports
+        raise ProblemError(
+            "too-many-requests",
+            f"{limit:,} imports are under way already",
+            headers={"Retry-After": str(RETRY_SECONDS)},
+        )
     parts = request.stream()
 
     def read() -> Any:
-        lines: Iterator[bytes] = _lines(parts)
+        lines: Iterator[bytes] = _lines(parts, service.limits.import_pause_seconds)
         if by.topics is not None:
             lines = _permitted(lines, by)
         return service.registry.import_(lines, mode=mode, max_rows=service.limits.import_rows)
 
-    done = await run_in_threadpool(read)
+    # Each holds a thread until its last byte has come: threads of its own, or nobody else would have one.
+    done = await anyio.to_thread.run_sync(read, limiter=service.importing)
     return JsonAnswer({"rows": done.rows, "revision": done.revision})
 
 
@@ -191,18 +200,21 @@ def _digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def _lines(parts: AsyncIterator[bytes]) -> Iterator[bytes]:
-    """The lines of a body that is still coming, read from a thread of the pool; bounded memory."""
+def _lines(parts: AsyncIterator[bytes], pause_seconds: float) -> Iterator[bytes]:
+    """The lines of a body that is still coming, read from a thread; bounded memory."""
 
     async def following() -> bytes | None:
-        return await anext(parts, None)
+        with anyio.move_on_after(pause_seconds):
+            return await anext(parts, None)
+        raise ProblemError("timed-out", f"the import sent nothing for {pause_seconds:g} seconds")
 
-    rest = b""
+    rest, number = b"", 1
     while (part := anyio.from_thread.run(following)) is not None:
         *whole, rest = (rest + part).split(b"\n")
         yield from whole
+        number += len(whole)
         if len(rest) > 4 * MAX_LINE:
-            raise TooLargeError(f"a line has at most {MAX_LINE:,} characters")
+            raise ImportLineError(number, TooLargeError(f"a line has at most {MAX_LINE:,} characters"))
     if rest:
         yield rest
 

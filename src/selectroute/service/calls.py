@@ -39,6 +39,8 @@ class Call(APIRoute):
         handler = super().get_route_handler()
         role = Role[(self.openapi_extra or {})[ROLE]]
         takes_json = self.body_field is not None
+        # An import has threads of its own.
+        writes = role > Role.reader and self.methods != {"GET"} and not self.path.endswith(":import")
 
         async def checked(request: Request) -> Response:
             caller: Caller = request.state.caller
@@ -52,6 +54,9 @@ class Call(APIRoute):
                     _check_media_type(request.headers.get("content-type", ""))
                     check_not_encoded(request)
                     await request.json()  # what FastAPI makes of an error here names no place
+            if writes:
+                async with request.app.state.service.writing:
+                    return await handler(request)
             return await handler(request)
 
         return checked
@@ -168,7 +173,9 @@ def _check_media_type(header: str) -> None:
 def check_not_encoded(request: Request) -> None:
     """Raise a problem, 415, for a body that is compressed: a small one could be of any size."""
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise ProblemError("unsupported-media-type", "a body has no Content-Encoding", place="Content-Encoding")
+        raise ProblemError(
+            "unsupported-media-type", "a body has no Content-Encoding", place="Content-Encoding"
+        )
 
 
 def _no_constant(name: str) -> NoReturn:

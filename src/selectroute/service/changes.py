@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 import anyio
 from fastapi import APIRouter, Path, Query, Request, Response
-from starlette.requests import ClientDisconnect
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from selectroute.registry.changes import Change, ChangePage
 from selectroute.registry.changes import Op as ChangeOp
@@ -120,7 +120,7 @@ def _check_job(by: Caller) -> None:
 
 
 async def _waited(request: Request, service: Service, after: int, seconds: float) -> None:
-    """Wait for a revision above `after`, as long as the client does: one that hung up takes nobody's place."""
+    """Wait for a revision above `after`, as long as the client does: who hung up takes no place."""
     is_gone = False
     async with anyio.create_task_group() as both:
 

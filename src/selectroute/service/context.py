@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
 from selectroute.registry.registry import Registry
@@ -26,6 +27,9 @@ class Service:
     publishing: Publishing
     watch: Watch
     metrics: Metrics
+    importing: CapacityLimiter
+    writing: CapacityLimiter
+    """Who may hold a thread while he waits for his turn to write; all others need theirs to read."""
 
 
 def _service(request: Request) -> Service:

@@ -128,7 +128,7 @@ class _Passing:
         """Answer with a problem; if an answer is under way, it breaks off."""
         if self._status is not None:
             raise ConnectionAbortedError("the answer cannot be completed")
-        if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        if problem.status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
             problem.headers["Connection"] = "close"  # the rest of the body is not read
         await problem.response(self.id)(self._scope, receive, self.send)
 

@@ -52,6 +52,12 @@ class ServiceLimits(BaseModel):
     import_rows: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000_000
     """Subscriptions in an import."""
 
+    imports: Annotated[int, Field(ge=1, le=100)] = 8
+    """Imports that are read at the same time; one more is told to come back."""
+
+    import_pause_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
+    """How long an import may send nothing before it is broken off."""
+
     batch_operations: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     """Operations that share a revision."""
 

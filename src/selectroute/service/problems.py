@@ -42,6 +42,7 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
         "not-found": Row(404, "There is no such thing"),
         "subscription-not-found": Row(404, "There is no such subscription", MQRC_NO_SUBSCRIPTION),
         "method-not-allowed": Row(405, "This cannot be done here"),
+        "timed-out": Row(408, "The request did not come in time"),
         "name-taken": Row(409, "Another subscription has this name", MQRC_SUB_ALREADY_EXISTS),
         "id-taken": Row(409, "Another subscription has this id", MQRC_SUB_ALREADY_EXISTS),
         "stale-revision": Row(412, "It was changed meanwhile"),
