@@ -219,7 +219,7 @@ def test_so_many_imports_and_no_more(registry):
 
 
 def test_an_import_that_sends_no_more_is_broken_off(registry):
-    limits = ServiceLimits(import_pause_seconds=0.2)
+    limits = ServiceLimits(stall_seconds=0.2)
     with running(registry, limits=limits) as (url, _), unfinished(url, 1) as (one,):
         one.settimeout(60)
         answer = b""

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal, cast
@@ -247,8 +247,11 @@ class Registry(Administration):
                 rows = transfer.import_stage(revision, stage, mode, progress)
             return Imported(rows, revision.number if rows else revision.before)
 
-    def export(self, *, revision: int | None = None) -> Iterator[str]:
-        """All subscriptions as lines of JSON without their ends, as they are now or were at a revision."""
+    def export(self, *, revision: int | None = None) -> Generator[str, None, None]:
+        """All subscriptions as lines of JSON without their ends, as they are now or were at a revision.
+
+        A connection to the database is in use until the last line is read, or this is closed.
+        """
         with self._store.reading() as connection:
             yield from transfer.exported(connection, revision)
 

@@ -66,6 +66,7 @@ def create_app(
         watch=Watch(registry, publishing.committed),
         metrics=Metrics(publishing),
         importing=CapacityLimiter(limits.imports),
+        exporting=CapacityLimiter(limits.exports),
         writing=CapacityLimiter(_WRITERS),
     )
 

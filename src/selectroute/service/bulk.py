@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import closing
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
 import anyio.from_thread
 import anyio.to_thread
 from fastapi import APIRouter, Query, Request, Response
-from starlette.responses import StreamingResponse
 
 from selectroute.index.registration import MAX_LINE
 from selectroute.registry.changes import Idempotency, Operation
@@ -32,12 +32,12 @@ from selectroute.service.models import (
 )
 from selectroute.service.preconditions import IdempotencyKey
 from selectroute.service.problems import RETRY_SECONDS, ProblemError
+from selectroute.service.streamed import Streamed
 from selectroute.service.subscriptions import PATH
 
 NDJSON: Final = "application/x-ndjson"
 _LINES: Final = frozenset({NDJSON, "application/jsonl", "application/json-lines", "application/ndjson"})
 
-_BLOCK: Final = 1 << 16
 _LOOKS: Final = 20
 """Pages that are read for one answer to a caller who sees few of them."""
 
@@ -141,16 +141,11 @@ async def import_(
     if mode == "replace" and by.topics is not None:
         raise ProblemError("forbidden", "an import that replaces needs a token for all topics", place="mode")
     if service.importing.available_tokens < 1:
-        limit = service.limits.imports
-        raise ProblemError(
-            "too-many-requests",
-            f"{limit:,} imports are under way already",
-            headers={"Retry-After": str(RETRY_SECONDS)},
-        )
+        raise _too_many(service.limits.imports, "imports")
     parts = request.stream()
 
     def read() -> Any:
-        lines: Iterator[bytes] = _lines(parts, service.limits.import_pause_seconds)
+        lines: Iterator[bytes] = _lines(parts, service.limits.stall_seconds)
         if by.topics is not None:
             lines = _permitted(lines, by)
         return service.registry.import_(lines, mode=mode, max_rows=service.limits.import_rows)
@@ -169,14 +164,27 @@ async def import_(
         200: {"description": "One subscription a line.", "content": {NDJSON: {"schema": {"type": "string"}}}}
     },
 )
-def export(service: The, by: By, revision: Annotated[int | None, Query(ge=0, lt=2**63)] = None) -> Response:
+async def export(
+    service: The, by: By, revision: Annotated[int | None, Query(ge=0, lt=2**63)] = None
+) -> Response:
     """All subscriptions that the caller may see, one a line, as they are now or were at a revision."""
-    lines = service.registry.export(revision=revision)
-    if by.topics is not None:
-        lines = (line for line in lines if by.sees(json.loads(line)["topic"]))
-    blocks = _blocks(lines)
-    first = next(blocks, b"")  # what is wrong is said before the answer begins
-    return StreamingResponse(_behind(first, blocks), media_type=NDJSON)
+    if service.exporting.available_tokens < 1:  # each holds a connection to the database
+        raise _too_many(service.limits.exports, "exports")
+    lines = _seen(by, service.registry.export(revision=revision))
+    return Streamed(lines, NDJSON, service.exporting, service.limits.stall_seconds)
+
+
+def _seen(by: Caller, lines: Generator[str, None, None]) -> Generator[str, None, None]:
+    """The lines of an export that the caller may see. Closing it ends the export."""
+    with closing(lines):
+        for line in lines:
+            if by.topics is None or by.sees(json.loads(line)["topic"]):
+                yield line
+
+
+def _too_many(limit: int, what: str) -> ProblemError:
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return ProblemError("too-many-requests", f"{limit:,} {what} are under way already", headers=headers)
 
 
 def _operation(service: The, by: Caller, given: OperationBody, touched: set[str]) -> Operation:
@@ -200,13 +208,13 @@ def _digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def _lines(parts: AsyncIterator[bytes], pause_seconds: float) -> Iterator[bytes]:
+def _lines(parts: AsyncIterator[bytes], stall_seconds: float) -> Iterator[bytes]:
     """The lines of a body that is still coming, read from a thread; bounded memory."""
 
     async def following() -> bytes | None:
-        with anyio.move_on_after(pause_seconds):
+        with anyio.move_on_after(stall_seconds):
             return await anext(parts, None)
-        raise ProblemError("timed-out", f"the import sent nothing for {pause_seconds:g} seconds")
+        raise ProblemError("timed-out", f"the import sent nothing for {stall_seconds:g} seconds")
 
     rest, number = b"", 1
     while (part := anyio.from_thread.run(following)) is not None:
@@ -233,22 +241,3 @@ def _permitted(lines: Iterator[bytes], by: Caller) -> Iterator[bytes]:
             except SelectRouteError as error:
                 raise ImportLineError(number, error) from error
         yield line
-
-
-def _blocks(lines: Iterator[str]) -> Iterator[bytes]:
-    """Lines in pieces that are worth sending."""
-    block, size = [], 0
-    for line in lines:
-        block.append(line)
-        size += len(line)
-        if size >= _BLOCK:
-            yield ("\n".join(block) + "\n").encode()
-            block, size = [], 0
-    if block:
-        yield ("\n".join(block) + "\n").encode()
-
-
-def _behind(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-    yield from blocks

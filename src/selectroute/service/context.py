@@ -28,6 +28,7 @@ class Service:
     watch: Watch
     metrics: Metrics
     importing: CapacityLimiter
+    exporting: CapacityLimiter
     writing: CapacityLimiter
     """Who may hold a thread while he waits for his turn to write; all others need theirs to read."""
 

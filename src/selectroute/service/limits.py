@@ -55,8 +55,11 @@ class ServiceLimits(BaseModel):
     imports: Annotated[int, Field(ge=1, le=100)] = 8
     """Imports that are read at the same time; one more is told to come back."""
 
-    import_pause_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
-    """How long an import may send nothing before it is broken off."""
+    exports: Annotated[int, Field(ge=1, le=32)] = 8
+    """Exports that are sent at the same time; one more is told to come back."""
+
+    stall_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
+    """How long an import may send nothing, and the client of an export take nothing."""
 
     batch_operations: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     """Operations that share a revision."""

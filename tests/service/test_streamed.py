@@ -1,0 +1,82 @@
+"""Exports to clients that do not take them: what they are read from is given back."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from selectroute.service.limits import ServiceLimits
+from tests.service.conftest import problem
+from tests.service.test_server import running
+
+EXPORT = b"GET /v1/subscriptions:export HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+CONNECTIONS = 64
+"""Connections to the database that there are at most."""
+
+
+@pytest.fixture
+def large(registry):
+    """A registry whose export fits into no buffer."""
+    registry.import_(f'{{"id": "s{n:05}", "labels": {{"a": "{"x" * 250}"}}}}' for n in range(20_000))
+    return registry
+
+
+def in_use(registry):
+    return registry._store.engine.pool.checkedout()
+
+
+@contextmanager
+def taking_nothing(url):
+    """A client that asked for an export and reads none of it."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.connect((host, int(port)))
+        client.sendall(EXPORT)
+        yield client
+
+
+def test_more_exports_than_connections_that_hang_up_leave_none_in_use(large):
+    with running(large) as (url, server):
+        exporting = server.config.app.state.service.exporting
+        for _ in range(CONNECTIONS + 1):
+            with taking_nothing(url) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                while not exporting.borrowed_tokens:
+                    time.sleep(0.001)
+            while exporting.borrowed_tokens:
+                time.sleep(0.001)
+        assert in_use(large) <= 1  # the thread that looks at the log
+        answer = httpx.get(f"{url}/v1/subscriptions:export", timeout=60, trust_env=False)
+        assert answer.text.count("\n") == 20_000
+
+
+def test_who_takes_nothing_is_left(large):
+    with running(large, limits=ServiceLimits(stall_seconds=0.2)) as (url, server):
+        exporting = server.config.app.state.service.exporting
+        with taking_nothing(url):
+            while not exporting.borrowed_tokens:
+                time.sleep(0.001)
+            while exporting.borrowed_tokens:
+                time.sleep(0.001)
+            assert in_use(large) <= 1
+
+
+def test_so_many_exports_and_no_more(large):
+    with running(large, limits=ServiceLimits(exports=1)) as (url, server):
+        exporting = server.config.app.state.service.exporting
+        with taking_nothing(url):
+            while exporting.available_tokens:
+                time.sleep(0.001)
+            answer = httpx.get(f"{url}/v1/subscriptions:export", timeout=60, trust_env=False)
+            problem(answer, 429, "too-many-requests")
+            assert answer.headers["retry-after"]
+        while not exporting.available_tokens:
+            time.sleep(0.001)
+        assert httpx.get(f"{url}/v1/subscriptions:export", timeout=60, trust_env=False).status_code == 200
