@@ -12,6 +12,7 @@ from selectroute.index.collect import Collected, collect
 from selectroute.index.delta import Add, Remove
 from selectroute.index.file_format import published, revisions
 from selectroute.index.merge import merge
+from selectroute.index.sealed import sealed
 
 
 def files(folder):
@@ -84,7 +85,8 @@ def test_files_of_a_crashed_publisher_go_when_they_are_old(folder):
 def test_what_cannot_be_read_removes_nothing(folder):
     before = files(folder)
     (folder / "leases").mkdir()
-    for text in ("{", "{}", '{"revision": "2"}', "[]"):
+    turned = sealed({"query": "q", "revision": 2}).replace('"revision": 2', '"revision": 4')
+    for text in ("{", "{}", '{"revision": "2"}', "[]", turned):
         (folder / "leases" / "q.json").write_text(text)
         with pytest.raises(sr.SnapshotError, match="lease"):
             collect(folder, keep=1, grace_seconds=0)

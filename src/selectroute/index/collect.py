@@ -7,7 +7,6 @@ kept if a kept revision names it, or if it is young: somebody may be about to na
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from selectroute.index.errors import SnapshotError
 from selectroute.index.manifest import locked, manifest_path, read_manifest, revisions, sync_folder
+from selectroute.index.sealed import unsealed
 
 GRACE_SECONDS = 3600.0
 
@@ -88,10 +88,10 @@ def leased(folder: Path) -> Iterator[int]:
     """The oldest revision that each query may still need. Raises `SnapshotError`."""
     for path in sorted((folder / "leases").glob("*.json")):
         try:
-            revision = json.loads(path.read_bytes())["revision"]
+            revision = unsealed(path.read_bytes())["revision"]
         except FileNotFoundError:
             continue  # it has just been given back
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError) as error:
             raise SnapshotError(
                 f"the lease {path} cannot be read ({error}): remove it if its query is gone"
             ) from error
