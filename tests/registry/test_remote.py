@@ -7,7 +7,7 @@ import json
 import pytest
 
 import selectroute as sr
-from selectroute.registry.changes import Operation
+from selectroute.registry.changes import Backfill, Operation
 from selectroute.registry.errors import (
     AuthError,
     ImportLineError,
@@ -141,6 +141,7 @@ def test_changes_and_what_queries_report_come_over(registry):
     assert registry.changes(2, wait_seconds=0.1) == []
     registry.note_query("q-1", source="files", can_replay=False, reason="gone")
     registry.note_batch("q-1", 7, 2)
+    assert registry.queries() == registry.local.queries() == [Backfill("q-1", False, "gone")]
     found, batches = registry.effective_of("heavy")
     assert found == registry.get("heavy")
     assert batches == registry.local.effective_from(2) and batches[0].query == "q-1"
@@ -173,6 +174,8 @@ def test_a_job_is_refused_a_token_for_some_topics(local):
     _, secret = local.add_token("writer", topics=["cars/#"])
     with served(local) as url, RemoteRegistry(url, secret) as remote:
         with pytest.raises(AuthError, match=r"a job needs a writer's token for all topics, .* cars/#"):
+            remote.queries()
+        with pytest.raises(AuthError, match="a job needs a writer's token"):
             remote.note_query("q", source="files", can_replay=True)
         with pytest.raises(AuthError, match="a job needs a writer's token"):
             remote.note_batch("q", 1, 1)

@@ -32,6 +32,7 @@ CALLS = {
     ),
     ("get", f"{PATH}:export"): lambda c: c.get(f"{PATH}:export"),
     ("get", "/v1/changes"): lambda c: c.get("/v1/changes"),
+    ("get", "/v1/queries"): lambda c: c.get("/v1/queries"),
     ("post", "/v1/queries/{query}"): lambda c: c.post(
         "/v1/queries/q", json={"source": "s", "can_replay": True}
     ),
@@ -55,7 +56,13 @@ CALLS = {
 
 FREE = {"/healthz", "/readyz"}
 
-WHOLE = {"/v1/queries/{query}", "/v1/queries/{query}/batches", "/v1/tokens", "/v1/tokens/{token}"}
+WHOLE = {
+    "/v1/queries",
+    "/v1/queries/{query}",
+    "/v1/queries/{query}/batches",
+    "/v1/tokens",
+    "/v1/tokens/{token}",
+}
 """What concerns all subscriptions: not for a token that is limited to topics."""
 
 HIDDEN = {

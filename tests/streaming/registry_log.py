@@ -76,6 +76,11 @@ class Log:
             raise SelectRouteError("nobody answers")
         yield from [change for change in self.log if change.revision > after and change.op in ops]
 
+    def queries(self) -> list[Any]:
+        if not self.reachable:
+            raise SelectRouteError("nobody answers")
+        return []
+
     def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None) -> None:
         if not self.reachable:
             raise SelectRouteError("nobody answers")

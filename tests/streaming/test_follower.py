@@ -12,6 +12,7 @@ from selectroute.registry.errors import AuthError
 from selectroute.spark.cutoffs import Cutoffs
 from selectroute.spark.follower import Follower, Turns
 from selectroute.spark.job import JobError
+from selectroute.spark.query import check
 from tests.streaming.registry_log import Log, Run, delivered
 from tests.streaming.test_batches import crash
 
@@ -97,6 +98,22 @@ def test_a_registry_that_refuses_the_job_ends_it_in_one_sentence(world, log, mon
     warnings, [failure] = followed(run, log)
     assert isinstance(failure, JobError) and not warnings
     assert str(failure) == "the registry refuses this job: a job needs a writer's token for all topics"
+
+
+def test_a_registry_that_refuses_the_job_does_so_before_it_starts(world, log, monkeypatch):
+    check(world.job(), log)
+
+    def refused(*_):
+        raise AuthError("a job needs a writer's token for all topics")
+
+    monkeypatch.setattr(Log, "queries", refused)
+    with pytest.raises(JobError, match="the registry refuses this job: a job needs a writer's token"):
+        check(world.job(), log)
+
+
+def test_a_registry_out_of_reach_keeps_no_job_from_starting(world, log):
+    log.reachable = False
+    check(world.job(), log)
 
 
 def test_a_token_that_is_revoked_later_is_a_warning(world, log, monkeypatch):

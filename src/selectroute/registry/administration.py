@@ -7,7 +7,7 @@ from pathlib import Path
 
 from selectroute.registry import queries
 from selectroute.registry import tokens as token_rows
-from selectroute.registry.changes import EffectiveFrom
+from selectroute.registry.changes import Backfill, EffectiveFrom
 from selectroute.registry.errors import InvalidSpecError, PublishError
 from selectroute.registry.history import History
 from selectroute.registry.revision import new_id
@@ -24,6 +24,11 @@ class Administration(History):
         """Make a query known: what it reads, and whether it can read it again (if not, why)."""
         with self._store.writing() as connection:
             queries.note_query(connection, query, source, can_replay, reason)
+
+    def queries(self) -> list[Backfill]:
+        """The queries that are known, by their names, and whether each can read again."""
+        with self._store.reading() as connection:
+            return queries.backfills(connection)
 
     def note_batch(self, query: str, batch: int, revision: int) -> None:
         """Say that a batch of a query was delivered by a revision."""

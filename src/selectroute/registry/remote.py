@@ -137,6 +137,11 @@ class RemoteRegistry(RemoteReading):
         body = {"source": source, "can_replay": can_replay, "reason": reason}
         self._ask("POST", f"/v1/queries/{quote(query, safe='')}", body=body)
 
+    def queries(self) -> list[Backfill]:
+        """The queries that are known; see `Registry.queries`. Needs the token of a job."""
+        answer = self._ask("GET", "/v1/queries")
+        return self._read(answer, lambda data: [Backfill(**one) for one in data["items"]])
+
     def note_batch(self, query: str, batch: int, revision: int) -> None:
         """Say that a batch of a query was delivered by a revision; see `Registry.note_batch`."""
         body = {"batch": batch, "revision": revision}

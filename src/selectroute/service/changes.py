@@ -15,7 +15,7 @@ from selectroute.registry.changes import Op as ChangeOp
 from selectroute.service.callers import Caller, Role
 from selectroute.service.calls import Call, JsonAnswer, call
 from selectroute.service.context import By, Service, The
-from selectroute.service.models import BatchNumberBody, ChangesAnswer, QueryBody
+from selectroute.service.models import BatchNumberBody, ChangesAnswer, QueriesAnswer, QueryBody
 from selectroute.service.problems import ProblemError
 
 PATH: Final = "/v1/changes"
@@ -67,6 +67,15 @@ async def changes(
         headers["Link"] = f'<{PATH}?{urlencode(given, doseq=True)}>; rel="next"'
     data = {"revision": page.revision, "complete": page.complete, "next_cursor": page.next_cursor}
     return JsonAnswer({"changes": found.changes, **data}, headers=headers)
+
+
+@call(router, "GET", "/v1/queries", Role.writer, response_model=QueriesAnswer)
+def queries(service: The, by: By) -> Response:
+    """The queries that are known, and whether each can read again what a subscription missed. A job asks this
+    before it begins: a token that it could not report with is refused here.
+    """
+    _check_job(by)
+    return JsonAnswer({"items": [one.to_json() for one in service.registry.queries()]})
 
 
 @call(

@@ -180,6 +180,12 @@ class BackfillAnswer(BaseModel):
     reason: str | None
 
 
+class QueriesAnswer(BaseModel):
+    """The queries that are known, by their names."""
+
+    items: list[BackfillAnswer]
+
+
 class ResumedAnswer(SubscriptionAnswer):
     """A subscription that gets messages again."""
 

@@ -8,7 +8,7 @@ stream goes on. Only a registry that refuses the job's token from the start ends
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -27,6 +27,23 @@ _POLL_SECONDS = 0.2
 
 class Link(Log, Notes, Protocol):
     """What a fan-out asks of a registry: its log, and a place to write back to."""
+
+    def queries(self) -> Sequence[object]:
+        """The queries that it knows. Raises `AuthError` for a token that no query may report with."""
+
+
+def admitted(registry: Link) -> None:
+    """Make sure that the registry does not refuse the job. One out of reach does not: it is met later.
+
+    Raises:
+        JobError: it does; one sentence.
+    """
+    try:
+        registry.queries()
+    except AuthError as error:
+        raise JobError(f"the registry refuses this job: {error}") from error
+    except (SelectRouteError, OSError):
+        pass
 
 
 class Turns:

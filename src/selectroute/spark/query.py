@@ -21,7 +21,7 @@ from selectroute.index.errors import SnapshotNotFoundError
 from selectroute.index.file_format import latest_revision
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batches import BatchReport, Router
-from selectroute.spark.follower import Follower, Link, Turns
+from selectroute.spark.follower import Follower, Link, Turns, admitted
 from selectroute.spark.job import Job, OutputFolder
 from selectroute.spark.plan import Split
 from selectroute.spark.sources import SourceError, batch_files, stream_files
@@ -161,7 +161,8 @@ class FanOut:
 def check(job: Job, registry: Link | None = None) -> None:
     """Make sure, in an instant and before Spark is started, that the job's folders are there and its own.
 
-    With the registry that its snapshots are to come from, the error also says who publishes them.
+    With the registry that its snapshots are to come from, the error also says who publishes them, and a token
+    that no job may have is refused.
 
     Raises:
         JobError, SourceError, SnapshotError: one sentence; nothing was touched.
@@ -178,6 +179,8 @@ def check(job: Job, registry: Link | None = None) -> None:
             "registry publish --follow`, on this registry first"
         ) from error
     OutputFolder(job).check()
+    if registry is not None:
+        admitted(registry)
 
 
 def start_fanout(
