@@ -83,6 +83,13 @@ def test_an_id_of_other_characters_is_refused(registry, id):
     assert caught.value.pointer == "/id"
 
 
+@pytest.mark.parametrize("id", ["a b", "", "\x00", "\ud800", "x" * 100_000])
+def test_there_is_no_subscription_of_an_id_that_cannot_be(registry, id):
+    for call in (registry.get, registry.remove, registry.pause, registry.resume):
+        with pytest.raises(NotFoundError):
+            call(id)
+
+
 def test_a_name_is_one_subscriptions(registry):
     registry.register(SubscriptionSpec(name="cars"), id="a")
     registry.register(SubscriptionSpec(), id="b")

@@ -42,6 +42,7 @@ def test_the_type_of_a_selector_follows_from_it(spec, seltype):
         (SubscriptionSpec(name="n" * 256), "/name"),
         (SubscriptionSpec(name="a\nb"), "/name"),
         (SubscriptionSpec(name="\ud800"), "/name"),
+        (SubscriptionSpec("\ud800", seltype="EXTENDED"), "/selector"),
         (SubscriptionSpec(labels={f"{n}": "" for n in range(65)}), "/labels"),
         (SubscriptionSpec(labels={"": "x"}), "/labels/"),
         (SubscriptionSpec(labels={"a/b": "x" * 256}), "/labels/a~1b"),

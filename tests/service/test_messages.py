@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -142,6 +144,13 @@ def test_limits_of_messages_can_be_lower(registry):
         for properties in ({"a": 1, "b": 2}, {"abcd": 1}):
             answer = client.post(MATCH, json={"message": {"properties": properties}})
             problem(answer, 422, "invalid-message")
+
+
+@pytest.mark.parametrize("id", ["", "a/b", "\x00", "\ud800"])
+def test_no_subscription_has_an_id_that_cannot_be(client, id):
+    body = json.dumps({"message": CAR, "subscriptions": [id]})
+    answer = client.post("/v1/messages:explain", content=body, headers={"Content-Type": "application/json"})
+    problem(answer, 404, "subscription-not-found")
 
 
 def test_so_many_are_explained_at_once(client):

@@ -35,7 +35,7 @@ from selectroute.registry.requests import answered, keep
 from selectroute.registry.revision import Revision
 from selectroute.registry.rows import subscription_of, subscriptions_with_state
 from selectroute.registry.settings import write_setting
-from selectroute.registry.specification import patched
+from selectroute.registry.specification import is_id, patched
 from selectroute.registry.tables import FORMAT, counter, metadata, subscription
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
@@ -123,6 +123,8 @@ class Registry(Administration):
 
     def get(self, id: str) -> Subscription:
         """A subscription. Raises `NotFoundError`."""
+        if not is_id(id):  # no database is asked for what it could not even be sent
+            raise NotFoundError(f"there is no subscription {id!r}")
         return self._one(subscription.c.id == id, f"there is no subscription {id!r}")
 
     def get_by_name(self, name: str) -> Subscription:

@@ -20,7 +20,7 @@ from selectroute.registry.errors import (
 )
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec, time_text
 from selectroute.registry.rows import body_of, subscription_of, subscriptions_with_state, topic_key, view_row
-from selectroute.registry.specification import check_id, checked
+from selectroute.registry.specification import check_id, checked, is_id
 from selectroute.registry.tables import change, counter, label, subscription
 from selectroute.selector.limits import Limits
 from selectroute.store.digests import chained
@@ -206,6 +206,8 @@ class Revision:
     def _found(self, id: str) -> Subscription | None:
         if id in self._added:
             self._flush()
+        if not is_id(id):
+            return None
         row = self.connection.execute(_OF_ID, {"given_id": id}).one_or_none()
         return None if row is None else subscription_of(row)
 

@@ -24,6 +24,7 @@ MAX_NAME: Final = 255
 NOT_YET_BUILT: Final = frozenset({"kafka", "queue"})
 
 _ID: Final = re.compile(ID)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
@@ -61,6 +62,8 @@ def check_fields(spec: SubscriptionSpec) -> None:
     own = STANDARD if spec.selector else NONE
     if spec.seltype in (NONE, STANDARD) and spec.seltype != own:
         raise InvalidSpecError("/seltype", wrong_seltype(own))
+    if spec.seltype == EXTENDED and _SURROGATE.search(spec.selector):
+        raise InvalidSpecError("/selector", "half of a surrogate pair is no character")  # no parser sees it
     if spec.topic is not None and "\x00" in spec.topic:
         raise InvalidSpecError("/topic", "a topic filter has no NUL character")
     if spec.name is not None:
@@ -101,9 +104,18 @@ def _check_labels(labels: Mapping[str, str]) -> None:
             raise InvalidSpecError(pointer, "a label has no control characters")
 
 
+def is_id(id: str) -> bool:
+    """Whether a subscription can have this id.
+
+    >>> is_id("a.b"), is_id("a/b")
+    (True, False)
+    """
+    return _ID.fullmatch(id) is not None
+
+
 def check_id(id: str) -> str:
     """The id, if it is one. Raises `InvalidSpecError`."""
-    if not _ID.fullmatch(id):
+    if not is_id(id):
         raise InvalidSpecError("/id", "an id is 1 to 128 of A-Z a-z 0-9 . _ -")
     return id
 

@@ -171,7 +171,12 @@ def _seltypes(lines: list[_Line], limits: Limits) -> list[Any]:
     if limits != DEFAULT_LIMITS:  # the bulk way knows those only
         return [_checked_alone(line, limits) for line in lines]
     names = ("selector", "topic", "dialect", "seltype")
-    columns = {name: pa.array([getattr(line.spec, name) for line in lines], pa.string()) for name in names}
+    try:
+        columns = {
+            name: pa.array([getattr(line.spec, name) for line in lines], pa.string()) for name in names
+        }
+    except UnicodeEncodeError:  # half of a surrogate pair: the line's own check says where
+        return [_checked_alone(line, limits) for line in lines]
     try:
         made = build_snapshot(pa.table({"id": pa.array([line.id for line in lines], pa.string()), **columns}))
     except BuildError as error:
