@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from selectroute.registry.model import SubscriptionSpec
 from selectroute.service import bulk
 from selectroute.service.limits import ServiceLimits
 from tests.service.conftest import problem, service
@@ -106,13 +107,26 @@ class TestBatch:
         assert client.post(f"{PATH}:batch", json={"operations": rest}).status_code == 200
         assert client.get(f"{PATH}/x").json()["status"] == "active"
 
+    @pytest.mark.parametrize("topics", [[], ["cars/#"]])
+    def test_a_batch_that_comes_again_gets_its_answer_again(self, registry, topics):
+        _, secret = registry.add_token("writer", topics=topics)
+        registry.register(SubscriptionSpec(topic="cars/eu"), id="a")
+        body = {"operations": [{"op": "remove", "id": "a"}]}
+        headers = {"Authorization": f"Bearer {secret}", "Idempotency-Key": "k"}
+        with service(registry, headers=headers) as client:
+            first, again = (client.post(f"{PATH}:batch", json=body) for _ in range(2))
+            assert first.status_code == again.status_code == 200, again.text
+            assert first.json() == again.json()
+            body["operations"][0]["id"] = "b"
+            problem(client.post(f"{PATH}:batch", json=body), 422, "idempotency-conflict")
+
     @pytest.mark.parametrize(
         ("operation", "status", "kind", "pointer"),
         [
             ({"op": "add", "selector": "a ="}, 422, "invalid-selector", "/operations/1/selector"),
             ({"op": "add", "topic": "a+"}, 422, "invalid-topic-filter", "/operations/1/topic"),
-            ({"op": "add", "id": "x"}, 409, "id-taken", "/operations/1"),
-            ({"op": "add", "name": "x"}, 409, "name-taken", "/operations/1"),
+            ({"op": "add", "id": "x"}, 409, "id-taken", "/operations/1/id"),
+            ({"op": "add", "name": "x"}, 409, "name-taken", "/operations/1/name"),
             ({"op": "remove", "id": "no"}, 404, "subscription-not-found", "/operations/1"),
             ({"op": "remove"}, 422, "invalid-subscription", "/operations/1/id"),
             ({"op": "pause", "id": "x", "topic": "t"}, 422, "invalid-subscription", "/operations/1/topic"),
@@ -152,7 +166,7 @@ class TestImport:
             ('{"name": 1}', 422, "invalid-subscription", "/1/name"),
             ("{", 422, "invalid-subscription", "/1"),
             ("[" * 100_000, 422, "invalid-subscription", "/1"),
-            ('{"id": "a"}', 409, "id-taken", "/1"),
+            ('{"id": "a"}', 409, "id-taken", "/1/id"),
             ("\xff", 422, "invalid-subscription", "/1"),
         ],
     )

@@ -129,7 +129,8 @@ def test_a_body_that_is_no_json_says_why_and_where(client, body, reason, place):
 
 def test_a_name_is_unique(client, add):
     add(name="one")
-    problem(client.post(PATH, json={"name": "one"}), 409, "name-taken")
+    found = problem(client.post(PATH, json={"name": "one"}), 409, "name-taken")
+    assert (found["errors"][0]["pointer"], found["mqrc"]) == ("/name", 2432)
 
 
 def test_an_idempotency_key_gives_one_subscription(client, registry):

@@ -31,7 +31,7 @@ from selectroute.registry.errors import NotFoundError, OperationError
 from selectroute.registry.history import Progress
 from selectroute.registry.model import Page, Subscription, SubscriptionSpec
 from selectroute.registry.pages import Filters, page
-from selectroute.registry.requests import answered, keep
+from selectroute.registry.requests import answered, applied, keep
 from selectroute.registry.revision import Revision
 from selectroute.registry.rows import subscription_of, subscriptions_with_state
 from selectroute.registry.settings import write_setting
@@ -188,10 +188,9 @@ class Registry(Administration):
         cannot be, with what it raises alone as the cause.
         """
         with self._changing() as revision:
-            before = answered(revision.connection, idempotency)
+            before = applied(revision.connection, idempotency)
             if before is not None:
-                found = [Subscription.from_json(one) for one in before["subscriptions"]]
-                return Applied(before["revision"], found)
+                return before
             done = []
             for index, operation in enumerate(operations):
                 try:
@@ -202,6 +201,13 @@ class Registry(Administration):
             answer = {"revision": newest, "subscriptions": [one.to_json() for one in done]}
             keep(revision.connection, idempotency, answer)
         return Applied(newest, done)
+
+    def applied(self, idempotency: Idempotency) -> Applied | None:
+        """What `apply` gave for the same request, None if it was not made yet: for who looks at what is there
+        before he applies. Raises `IdempotencyConflictError`.
+        """
+        with self._store.reading() as connection:
+            return applied(connection, idempotency)
 
     # ---- many subscriptions
 

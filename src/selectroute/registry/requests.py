@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select
 
-from selectroute.registry.changes import Idempotency
+from selectroute.registry.changes import Applied, Idempotency
 from selectroute.registry.errors import IdempotencyConflictError
-from selectroute.registry.model import time_text
+from selectroute.registry.model import Subscription, time_text
 from selectroute.registry.tables import request
 from selectroute.store.digests import sealed
 from selectroute.store.errors import DamagedError
@@ -34,6 +34,14 @@ def answered(connection: Connection, asked: Idempotency | None) -> Any:
     if row.digest != asked.request:
         raise IdempotencyConflictError("this Idempotency-Key was used with another request")
     return json.loads(row.answer)
+
+
+def applied(connection: Connection, asked: Idempotency | None) -> Applied | None:
+    """What several changes gave, if the same were made already; as `answered`."""
+    before = answered(connection, asked)
+    if before is None:
+        return None
+    return Applied(before["revision"], [Subscription.from_json(one) for one in before["subscriptions"]])
 
 
 def keep(connection: Connection, asked: Idempotency | None, answer: Any) -> None:

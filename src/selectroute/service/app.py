@@ -19,6 +19,7 @@ from selectroute.service import bulk, changes, messages, subscriptions, system, 
 from selectroute.service.callers import Callers
 from selectroute.service.calls import Call, invalid
 from selectroute.service.context import Service
+from selectroute.service.cursors import HiddenCursors
 from selectroute.service.gate import Gate
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
@@ -65,6 +66,7 @@ def create_app(
         publishing=publishing,
         watch=Watch(registry, publishing.committed),
         metrics=Metrics(publishing),
+        cursors=HiddenCursors(registry.id),
         importing=CapacityLimiter(limits.imports),
         exporting=CapacityLimiter(limits.exports),
         writing=CapacityLimiter(_WRITERS),

@@ -63,6 +63,8 @@ def page(
     """
     limit = min(limit, service.limits.page)
     filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
+    if cursor is not None and by.topics is not None:
+        cursor = service.cursors.read(cursor)
     found: list[Subscription] = []
     for _ in range(_LOOKS):
         part = service.registry.list(limit=limit - len(found), cursor=cursor, **filters)
@@ -71,6 +73,8 @@ def page(
         if cursor is None or len(found) == limit:
             break
     headers = {}
+    if cursor is not None and by.topics is not None:
+        cursor = service.cursors.hidden(cursor)
     if cursor is not None:
         given = {key: str(value) for key, value in filters.items() if value is not None}
         query = urlencode({"limit": limit, **given, "cursor": cursor})
@@ -97,18 +101,14 @@ def batch(service: The, by: By, body: BatchBody, idempotency_key: IdempotencyKey
     limit = service.limits.batch_operations
     if len(body.operations) > limit:
         raise TooLargeError(f"a batch has at most {limit:,} operations")
-    operations: list[Operation] = []
-    touched: set[str] = set()
-    for index, one in enumerate(body.operations):
-        try:
-            operations.append(_operation(service, by, one, touched))
-        except SelectRouteError as error:
-            raise OperationError(index, error) from error
     key = None
     if idempotency_key is not None:
         data = body.model_dump(exclude_none=True, by_alias=True)
         key = Idempotency(by.subject, idempotency_key, _digest(data))
-    done = service.registry.apply(operations, idempotency=key)
+    # A second time, what the first one removed is not there to be looked at.
+    done = None if key is None or by.topics is None else service.registry.applied(key)
+    if done is None:
+        done = service.registry.apply(_operations(service, by, body), idempotency=key)
     found = [{**one.to_json(), "effective_from": []} for one in done.subscriptions]
     return JsonAnswer({"revision": done.revision, "subscriptions": found})
 
@@ -185,6 +185,18 @@ def _seen(by: Caller, lines: Generator[str, None, None]) -> Generator[str, None,
 def _too_many(limit: int, what: str) -> ProblemError:
     headers = {"Retry-After": str(RETRY_SECONDS)}
     return ProblemError("too-many-requests", f"{limit:,} {what} are under way already", headers=headers)
+
+
+def _operations(service: The, by: Caller, body: BatchBody) -> list[Operation]:
+    """The operations, each one on what the caller may touch."""
+    operations: list[Operation] = []
+    touched: set[str] = set()
+    for index, one in enumerate(body.operations):
+        try:
+            operations.append(_operation(service, by, one, touched))
+        except SelectRouteError as error:
+            raise OperationError(index, error) from error
+    return operations
 
 
 def _operation(service: The, by: Caller, given: OperationBody, touched: set[str]) -> Operation:

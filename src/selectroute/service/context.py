@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 
 from selectroute.registry.registry import Registry
 from selectroute.service.callers import Caller, Callers
+from selectroute.service.cursors import HiddenCursors
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.publishing import Publishing, Watch
@@ -27,6 +28,7 @@ class Service:
     publishing: Publishing
     watch: Watch
     metrics: Metrics
+    cursors: HiddenCursors
     importing: CapacityLimiter
     exporting: CapacityLimiter
     writing: CapacityLimiter

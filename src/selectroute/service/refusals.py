@@ -29,6 +29,10 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
             return ProblemError("invalid-message", str(error), place=pointer)
         case PropertyNameError():
             return ProblemError("invalid-message", str(error), place=f"{within}/properties")
+        case registry.NameTakenError():
+            return ProblemError("name-taken", str(error), place=f"{within}/name")
+        case registry.IdTakenError():
+            return ProblemError("id-taken", str(error), place=f"{within}/id")
         case registry.OperationError():
             return refused(error.cause, f"/operations/{error.index}")
         case registry.ImportLineError():
@@ -54,8 +58,6 @@ _CONSTANT = {"internal": INTERNAL, "subscription-not-found": NO_SUBSCRIPTION}
 
 _KINDS: dict[type[SelectRouteError], str] = {
     registry.NotFoundError: "subscription-not-found",
-    registry.NameTakenError: "name-taken",
-    registry.IdTakenError: "id-taken",
     registry.IdempotencyConflictError: "idempotency-conflict",
     registry.TooLargeError: "too-large",
     registry.AuthError: "unauthorised",
