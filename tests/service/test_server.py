@@ -252,6 +252,33 @@ def test_who_waits_to_write_takes_no_thread_of_those_who_read(registry):
         assert found == [201] * 60
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"POST /v1/subscriptions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/subscriptions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_no_http_is_a_problem_too(registry, request_):
+    with running(registry) as (url, _):
+        host, _, port = url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
+            connection.sendall(request_)
+            answer = b""
+            while part := connection.recv(65_536):  # until the service closes
+                answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/problem+json" in head
+    assert b"content-length: %d" % len(body) in head
+    found = json.loads(body)
+    assert (found["type"], found["status"]) == ("urn:selectroute:problem:invalid-request", 400)
+    assert len(registry) == 0
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "registry.example"])
 def test_without_tokens_only_the_loopback_is_listened_on(registry, host):
     with pytest.raises(ServeError, match="make a token with `selectroute token create`"):

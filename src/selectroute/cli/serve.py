@@ -40,7 +40,7 @@ def serve(
 ) -> None:
     """Serve a registry over HTTP until it is told to stop (Ctrl-C, SIGTERM), and publish its revisions.
 
-    Limits are settings: SELECTROUTE_LIMITS__PAGE=100, or a table [limits] in the TOML file, by the names that
+    Limits are settings: SELECTROUTE_LIMITS__PAGE=100, or a table `limits` in the TOML file, by the names that
     GET /v1/limits shows.
     """
     url, _ = told(registry)

@@ -17,6 +17,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.service.app import create_app
 from selectroute.service.callers import is_loopback
 from selectroute.service.limits import ServiceLimits
+from selectroute.service.protocol import Protocol
 
 STOP_SECONDS: Final = 30
 """How long requests that are under way may take when the service is told to stop."""
@@ -82,6 +83,7 @@ def bound(
         app,
         lifespan="on",
         ws="none",
+        http=Protocol,
         log_config=None,
         access_log=False,
         server_header=False,
