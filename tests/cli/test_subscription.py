@@ -185,10 +185,24 @@ def test_a_registry_that_is_not_there_is_only_made_by_what_adds(run, database):
     assert run("subscription", "list", "--registry", database)[0] == 0
 
 
-@pytest.mark.parametrize("noun", ["subscription", "registry"])
+VERBS = {
+    "subscription": ("add", "replace", "explain"),
+    "registry": ("publish", "verify"),
+    "token": ("create", "list", "revoke"),
+}
+
+
+@pytest.mark.parametrize("noun", VERBS)
 def test_help_shows_examples(run, noun):
     code, out, _ = run(noun, "--help")
     assert code == 0
-    for verb in {"subscription": ("add", "replace", "explain"), "registry": ("publish", "verify")}[noun]:
+    for verb in VERBS[noun]:
         assert verb in out
         assert f"selectroute {noun} {verb}" in run(noun, verb, "--help")[1]
+
+
+def test_the_help_of_serve_shows_examples_and_says_who_may_call(run):
+    code, out, _ = run("serve", "--help")
+    assert code == 0
+    for part in ("selectroute serve --registry", "`limits`", "selectroute token create"):
+        assert part in " ".join(out.split())

@@ -35,6 +35,14 @@ def test_a_token_is_made_listed_and_revoked(run, url):
     assert run("token", "revoke", token.id, "--registry", url)[0] == 3
 
 
+@pytest.mark.parametrize("name", ["[/a]", "[b]a", ":car:"])
+def test_a_name_is_shown_as_it_is(run, url, name):
+    run("token", "create", "--role", "reader", "--topic", f"{name}/#", "--name", name, "--registry", url)
+    code, out, _ = run("token", "list", "--registry", url)
+    assert code == 0
+    assert out.count(name) == 2
+
+
 def test_as_json_the_secret_is_a_member(run, url):
     code, out, _ = run("token", "create", "--role", "reader", "--registry", url, "-o", "json")
     made = json.loads(out)

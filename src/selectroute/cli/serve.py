@@ -40,6 +40,13 @@ def serve(
 ) -> None:
     """Serve a registry over HTTP until it is told to stop (Ctrl-C, SIGTERM), and publish its revisions.
 
+    selectroute serve --registry sqlite:///subscriptions.db
+
+    selectroute serve --registry postgresql+psycopg://user@db/registry --host 0.0.0.0 --snapshots /srv/snapshots
+
+    Without a token everybody on this machine may do everything, and nobody else can reach the service;
+    `selectroute token create` makes one.
+
     Limits are settings: SELECTROUTE_LIMITS__PAGE=100, or a table `limits` in the TOML file, by the names that
     GET /v1/limits shows.
     """

@@ -44,7 +44,14 @@ def create(
     registry: RegistryOption = None,
     output: OutputOption = Output.table,
 ) -> None:
-    """Make a token and print its secret, which is shown this once and stored nowhere."""
+    """Make a token and print its secret, which is shown this once and stored nowhere.
+
+    export SELECTROUTE_TOKEN=$(selectroute token create --role admin --registry sqlite:///subscriptions.db)
+
+    selectroute token create --role writer --topic 'cars/#' --name "the garage" -o json
+
+    A job (streaming/fanout.py) needs a writer's token without --topic.
+    """
     with connected(registry, create=True) as opened:
         token, secret = opened.add_token(role.value, topics=topic or (), name=name)
     if output is not Output.table:
@@ -56,7 +63,10 @@ def create(
 
 @app.command("list")
 def list_(registry: RegistryOption = None, output: OutputOption = Output.table) -> None:
-    """List the tokens, without their secrets."""
+    """List the tokens, without their secrets.
+
+    selectroute token list --registry sqlite:///subscriptions.db
+    """
     with connected(registry) as opened:
         tokens = opened.tokens()
     if output is not Output.table:
@@ -69,7 +79,7 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
         topics = ", ".join(token.topics) or "all"
         created = token.created.isoformat(timespec="seconds")
         table.add_row(token.id, printable(token.name), token.role.value, printable(topics), created)
-    Console(highlight=False).print(table)
+    Console(highlight=False, markup=False, emoji=False).print(table)
 
 
 @app.command()
@@ -77,6 +87,9 @@ def revoke(
     id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `token list` shows it.")],
     registry: RegistryOption = None,
 ) -> None:
-    """Make a token none, at once. A service that runs goes on to want tokens, also without the last one."""
+    """Make a token none, at once. A service that runs goes on to want tokens, also without the last one.
+
+    selectroute token revoke 01k7tq2x8m4ha6s0v3wznb5c9d
+    """
     with connected(registry) as opened:
         opened.revoke_token(id)
