@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
+from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.selector.limits import UNLIMITED
 from selectroute.service.limits import ServiceLimits
@@ -144,6 +145,20 @@ def test_limits_of_messages_can_be_lower(registry):
         for properties in ({"a": 1, "b": 2}, {"abcd": 1}):
             answer = client.post(MATCH, json={"message": {"properties": properties}})
             problem(answer, 422, "invalid-message")
+
+
+def test_what_a_subscription_was_while_it_was_hidden_is_not_explained(registry, monkeypatch):
+    registry.register(SubscriptionSpec("canary = 1", topic="boats/#"), id="a")
+    _, secret = registry.add_token("reader", topics=["cars/#"])
+    with service(registry, headers={"Authorization": f"Bearer {secret}"}) as client:
+        publishing = client.app.state.service.publishing
+        old = publishing.caught_up(1, 60)
+        registry.replace("a", SubscriptionSpec("a = 1", topic="cars/eu"))
+        monkeypatch.setattr(publishing, "caught_up", lambda *_: old)
+        answer = client.post(EXPLAIN, json={"message": CAR, "subscriptions": ["a"]})
+        assert answer.status_code == 200
+        assert "canary" not in answer.text and "boats" not in answer.text
+        assert answer.json()["explanations"][0]["reason"] == "it is not in the published revision yet"
 
 
 @pytest.mark.parametrize("id", ["", "a/b", "\x00", "\ud800"])

@@ -42,7 +42,7 @@ def serve(
 
     selectroute serve --registry sqlite:///subscriptions.db
 
-    selectroute serve --registry postgresql+psycopg://user@db/registry --host 0.0.0.0 --snapshots /srv/snapshots
+    selectroute serve --registry postgresql+psycopg://user@db/r --host 0.0.0.0 --snapshots /srv/snapshots
 
     Without a token everybody on this machine may do everything, and nobody else can reach the service;
     `selectroute token create` makes one.

@@ -95,8 +95,10 @@ def explain(service: The, by: By, body: ExplainBody) -> Response:
     verdict = judged(snapshot, message)
     ordinals = snapshot.find([one.id for one in there]).tolist()
     parts = []
+    topics = snapshot.subscriptions["topic"]
     for one, ordinal in zip(there, ordinals, strict=True):
-        if ordinal >= 0:
+        # As it is published it may still be one that the caller does not see.
+        if ordinal >= 0 and by.sees(topics[ordinal].as_py()):
             why = explained(snapshot, ordinal, message, verdict)
             tree = why.pop("selector")
             # json.dumps would recurse through a tree of any depth.
