@@ -168,6 +168,17 @@ def test_no_subscription_has_an_id_that_cannot_be(client, id):
     problem(answer, 404, "subscription-not-found")
 
 
+def test_an_explanation_is_left_when_it_gets_too_large(registry):
+    registry.register(SubscriptionSpec(" + ".join(["a"] * 1_000) + " = 1"), id="a")
+    body = {"message": {"properties": {"a": "x" * 10_000}}, "subscriptions": ["a"]}
+    with service(registry, limits=ServiceLimits(explanation_bytes=1_000_000)) as client:
+        problem(client.post(EXPLAIN, json=body), 413, "too-large")
+        body["message"]["properties"]["a"] = "x"
+        assert client.post(EXPLAIN, json=body).status_code == 200
+        body["subscriptions"] *= 20
+        problem(client.post(EXPLAIN, json=body), 413, "too-large")
+
+
 def test_so_many_are_explained_at_once(client):
     problem(client.post(EXPLAIN, json={"message": {}, "subscriptions": ["x"] * 101}), 413, "too-large")
 

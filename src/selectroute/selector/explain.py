@@ -93,9 +93,14 @@ class Explanation:
                 waiting += zip(part.children, data["children"], strict=True)
         return top
 
-    def to_json(self) -> str:
-        """Return `to_dict` as JSON, however deep the tree: ``json.dumps`` recurses."""
+    def to_json(self, most: int | None = None) -> str:
+        """Return `to_dict` as JSON, however deep the tree: ``json.dumps`` recurses.
+
+        A value stands wherever it was seen, so the text can be as long as selector and value multiplied: with
+        more than `most` characters it is left, and OverflowError raised.
+        """
         pieces: list[str] = []
+        length = 0
         waiting: list[Explanation | str] = [self]
         while waiting:
             part = waiting.pop()
@@ -103,6 +108,9 @@ class Explanation:
                 pieces.append(part)
             elif not part.children:
                 pieces.append(json.dumps(part._own()))
+                length += len(pieces[-1])
+                if most is not None and length > most:
+                    raise OverflowError(f"the explanation has more than {most:,} characters")
             else:
                 pieces.append(json.dumps(part._own())[:-1] + ', "children": [')
                 waiting.append("]}")

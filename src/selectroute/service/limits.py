@@ -76,6 +76,9 @@ class ServiceLimits(BaseModel):
     explained: Annotated[int, Field(ge=1, le=1_000)] = 100
     """Subscriptions that one request has explained."""
 
+    explanation_bytes: Count = 16 << 20
+    """What one request has explained, in all; each part of a selector shows the value that it saw."""
+
     matches: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Ids that one answer to a match holds."""
 

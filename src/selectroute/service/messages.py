@@ -12,6 +12,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.registry.errors import TooLargeError
 from selectroute.registry.model import Status
 from selectroute.selector.errors import InvalidSelectorError
+from selectroute.selector.explain import Explanation
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector import Selector
 from selectroute.service.callers import Role
@@ -94,7 +95,8 @@ def explain(service: The, by: By, body: ExplainBody) -> Response:
     snapshot = _snapshot(service)
     verdict = judged(snapshot, message)
     ordinals = snapshot.find([one.id for one in there]).tolist()
-    parts = []
+    parts: list[bytes] = []
+    room = service.limits.explanation_bytes
     topics = snapshot.subscriptions["topic"]
     for one, ordinal in zip(there, ordinals, strict=True):
         # As it is published it may still be one that the caller does not see.
@@ -102,7 +104,8 @@ def explain(service: The, by: By, body: ExplainBody) -> Response:
             why = explained(snapshot, ordinal, message, verdict)
             tree = why.pop("selector")
             # json.dumps would recurse through a tree of any depth.
-            parts.append(as_json(why)[:-1] + b',"selector":' + tree.to_json().encode() + b"}")
+            parts.append(as_json(why)[:-1] + b',"selector":' + _within(room, tree) + b"}")
+            room -= len(parts[-1])
         else:
             paused = one.status is Status.PAUSED
             reason = "it is paused" if paused else "it is not in the published revision yet"
@@ -110,6 +113,16 @@ def explain(service: The, by: By, body: ExplainBody) -> Response:
     head = json.dumps(snapshot.revision).encode()
     body_ = b'{"revision":' + head + b',"explanations":[' + b",".join(parts) + b"]}"
     return Response(body_, media_type="application/json")
+
+
+def _within(room: int, tree: Explanation) -> bytes:
+    """The tree of a selector, in no more bytes than these. Raises `TooLargeError`."""
+    try:
+        return tree.to_json(max(room, 0)).encode()
+    except OverflowError:
+        raise TooLargeError(
+            "the explanations are too large: ask for fewer subscriptions, or give the message shorter values"
+        ) from None
 
 
 def _message(data: object, limits: ServiceLimits) -> Message:
