@@ -15,7 +15,7 @@ CURSOR = "MS5hYmMuaGlkZGVuLWlk"
 
 
 def test_a_cursor_comes_back_and_shows_nothing_of_itself():
-    cursors = HiddenCursors("one")
+    cursors = HiddenCursors(lambda: "one")
     given = cursors.hidden(CURSOR)
     assert cursors.read(given) == CURSOR
     assert CURSOR not in given
@@ -23,12 +23,12 @@ def test_a_cursor_comes_back_and_shows_nothing_of_itself():
 
 
 def test_no_cursor_is_one_that_was_changed_or_made_elsewhere():
-    cursors = HiddenCursors("one")
+    cursors = HiddenCursors(lambda: "one")
     given = cursors.hidden(CURSOR)
     turned = [
         given[:at] + ("B" if given[at] != "B" else "C") + given[at + 1 :] for at in range(len(given) - 1)
     ]
-    for wrong in ["", "A", "AAAA", CURSOR, given[:-4], HiddenCursors("two").hidden(CURSOR), *turned]:
+    for wrong in ["", "A", "AAAA", CURSOR, given[:-4], HiddenCursors(lambda: "two").hidden(CURSOR), *turned]:
         with pytest.raises(InvalidSpecError):
             cursors.read(wrong)
 

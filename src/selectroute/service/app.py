@@ -66,7 +66,7 @@ def create_app(
         publishing=publishing,
         watch=Watch(registry, publishing.committed),
         metrics=Metrics(publishing),
-        cursors=HiddenCursors(registry.id),
+        cursors=HiddenCursors(lambda: registry.id),
         importing=CapacityLimiter(limits.imports),
         exporting=CapacityLimiter(limits.exports),
         writing=CapacityLimiter(_WRITERS),

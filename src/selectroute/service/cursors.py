@@ -7,6 +7,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Callable
+from functools import cached_property
 from typing import Final
 
 from selectroute.registry.cursors import no_cursor
@@ -20,16 +22,20 @@ class HiddenCursors:
     The tag, a MAC of the cursor, is also what its key stream is made of: the same cursor is always enciphered
     the same way, and no two of them with the same stream (SIV, RFC 5297, with HMAC and SHAKE for AES).
 
-    >>> cursors = HiddenCursors("a registry's id")
+    >>> cursors = HiddenCursors(lambda: "a registry's id")
     >>> cursors.read(cursors.hidden("MS4uYQ"))
     'MS4uYQ'
 
     Args:
-        secret: what only the registry knows.
+        secret: gives what only the registry knows; asked with the first cursor.
     """
 
-    def __init__(self, secret: str) -> None:
-        self._key = hashlib.sha256(b"selectroute cursors " + secret.encode()).digest()
+    def __init__(self, secret: Callable[[], str]) -> None:
+        self._secret = secret
+
+    @cached_property
+    def _key(self) -> bytes:
+        return hashlib.sha256(b"selectroute cursors " + self._secret().encode()).digest()
 
     def hidden(self, cursor: str) -> str:
         """The cursor, enciphered."""
