@@ -7,6 +7,15 @@ from typing import Any
 
 import pytest
 
+from tests.components import missing
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `-n`, all that use Spark run in one worker: a session takes both cores and gigabytes."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
@@ -16,6 +25,6 @@ def spark() -> Iterator[Any]:
     try:
         session = local_session("tests", 2, log_level="OFF")
     except JavaError as error:
-        pytest.skip(str(error))
+        missing(str(error))
     yield session
     session.stop()

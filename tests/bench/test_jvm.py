@@ -9,6 +9,8 @@ from bench import jvm
 from bench.engine import SkippedError
 from bench.workloads import messages, rules, selectors
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():

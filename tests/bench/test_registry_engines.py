@@ -11,6 +11,8 @@ from bench.oracle import Expected
 from bench.registered import Registered
 from bench.registry_engines import ENGINES, STARTS, makers, starts
 
+pytestmark = pytest.mark.slow
+
 RULES = 300
 COUNT = 20
 SIZE = Size("R", RULES, replies.expected(RULES, 500), 500)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench import report
 from bench.definition import sizes
 from bench.measure import machine
 from bench.tour import Choice, Tour
+
+pytestmark = pytest.mark.slow
 
 
 def test_each_finished_size_is_told(tmp_path):

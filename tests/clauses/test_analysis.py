@@ -288,6 +288,7 @@ def test_warnings_about_parts_are_bounded():
     assert len(kinds(" OR ".join(f"JMSPriority = {number}" for number in range(10, 60)))) <= MAX_WARNINGS + 2
 
 
+@pytest.mark.slow
 def test_a_large_selector_is_analysed_within_bounds():
     deep = Selector("NOT " * 50_000 + "a", limits=UNLIMITED)
     wide = Selector(" OR ".join(f"p{number % 50} = {number}" for number in range(2_000)), limits=UNLIMITED)
@@ -362,12 +363,14 @@ def test_no_message_contradicts_a_claim(selector, batch):
     assert_sound(selector, batch)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(checked_selectors(), st.lists(messages(), min_size=4, max_size=8))
 def test_no_message_contradicts_a_claim_about_any_selector(selector, batch):
     assert_sound(selector, batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", NOT_MQE)
 def test_what_is_not_called_impossible_of_one_name_has_a_message(dialect):
     """Of one name, the claims are complete: some value satisfies what is not called always false."""

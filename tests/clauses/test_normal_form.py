@@ -82,6 +82,7 @@ def test_what_would_explode_stays_whole_beside_its_equalities():
     assert {condition.reason for condition in kept} == {TOO_LARGE}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

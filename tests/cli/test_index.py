@@ -154,6 +154,7 @@ def test_a_closed_standard_input_is_one_sentence(run, tmp_path, monkeypatch):
 COMMAND = [sys.executable, "-c", "from selectroute.cli import main; main()"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("output", ["json", "table"])

@@ -10,6 +10,8 @@ from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from tests.crash import clients
 
+pytestmark = pytest.mark.slow
+
 
 def test_many_clients_lose_no_update_and_stale_ones_are_told(tmp_path):
     counts = clients.run(2_500, 64, seed=1, folder=tmp_path)

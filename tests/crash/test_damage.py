@@ -10,6 +10,8 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 from tests.crash import damage
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_damaged_registry_or_snapshot_is_named_or_answers_as_it_did(tmp_path):
     found = damage.run_registry(tmp_path, 6, random.Random(1))

@@ -16,6 +16,8 @@ from tests.crash import failing, faults
 from tests.crash.command import ROOT
 from tests.crash.sides import TARGET, InProcess
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_fails_leaves_nothing_and_is_done_when_the_disk_works():
     command = [sys.executable, "-m", "tests.crash.faults", "--step", "15"]

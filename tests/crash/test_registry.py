@@ -11,6 +11,8 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 from selectroute.registry.registry import Registry
 from tests.crash import registry as crash
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_registry_that_is_killed_loses_nothing_that_it_acknowledged(tmp_path):
     counts = crash.run(6, seed=1, root=tmp_path)

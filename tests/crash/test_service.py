@@ -8,6 +8,8 @@ pytest.importorskip("uvicorn", reason="uvicorn is not installed (the extra `serv
 
 from tests.crash import service
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_service_that_is_killed_loses_nothing_and_repeats_nothing(tmp_path):
     counts = service.run(4, seed=3, root=tmp_path)

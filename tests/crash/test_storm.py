@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.spark
 def test_every_delivery_of_a_storm_is_the_references_under_the_revision_of_its_batch(spark, tmp_path):

@@ -14,6 +14,8 @@ from selectroute.demo.flights import read_flights, sample, to_messages, write_me
 from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED, generate, write_jsonl
 from selectroute.demo.verify import Judge, busiest
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = 60
 
 

@@ -77,6 +77,7 @@ def _environment():
     return {**kept, "PATH": path, "XDG_CONFIG_HOME": os.devnull}
 
 
+@pytest.mark.slow
 def test_readme_shell_commands_run(tmp_path):
     # Those that install are run by .ci/run and by whoever follows the README.
     commands = [code for code, run in _blocks("shell") if run and "venv" not in code and not _streams(code)]

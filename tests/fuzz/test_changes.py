@@ -7,6 +7,8 @@ import pytest
 from selectroute.index.snapshot import Snapshot
 from tests.fuzz import changes as fuzz
 
+pytestmark = pytest.mark.slow
+
 SHORT = 3_000
 
 

@@ -8,6 +8,8 @@ import selectroute as sr
 from selectroute.index import build, dividing
 from tests.fuzz import engines
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def shapes_are_templates_and_leaves_are_divided(monkeypatch):

@@ -74,6 +74,7 @@ def registries(draw):
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(registries(), st.lists(messages(), min_size=16, max_size=16))
 def test_a_snapshot_built_by_shapes_selects_what_the_reference_does(registry, batch):
@@ -82,6 +83,7 @@ def test_a_snapshot_built_by_shapes_selects_what_the_reference_does(registry, ba
     assert matched(snapshot, batch) == [sorted(expected(registry, message)) for message in batch]
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(registries(), st.lists(messages(), min_size=8, max_size=8))
 def test_an_index_that_knows_the_shapes_selects_what_the_reference_does(registry, batch):

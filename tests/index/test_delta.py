@@ -196,6 +196,7 @@ def test_extended_subscriptions_come_and_go(monkeypatch):
     assert ids(none) == [[], ["too"], ["plain"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_random_changes_mean_what_the_reference_says(seed, monkeypatch):
     chance = Random(seed)

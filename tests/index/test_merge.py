@@ -89,6 +89,7 @@ def test_order_topics_and_types_survive_a_merge():
     ]
 
 
+@pytest.mark.slow
 def test_a_selector_that_other_limits_allowed_survives_a_merge():
     text = " OR ".join(f"x = {number}" for number in range(20_000))
     assert len(text) > 65_536

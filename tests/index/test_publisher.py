@@ -149,6 +149,7 @@ def test_segments_stay_few_under_many_small_changes(tmp_path):
     assert live_ids(sr.Snapshot.open(tmp_path)) == sorted(live)
 
 
+@pytest.mark.slow
 def test_readers_see_some_whole_revision_while_a_publisher_changes_and_merges(tmp_path, monkeypatch):
     """Every match is that of the revision which the reader opened, by the reference evaluator."""
     monkeypatch.setattr(module, "AT_ONCE", 2)

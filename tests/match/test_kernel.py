@@ -52,6 +52,7 @@ ENDS = [
 REAL_ENDS = ["-1e308", "-0.0", "0.0", "4.5", "9007199254740992.0", "1e308"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["jms", "ibm-jms", "ibm-mq"])
 @pytest.mark.parametrize("ends", [ENDS, REAL_ENDS], ids=["longs", "doubles"])
 def test_intervals_hold_for_the_values_between_their_ends(ends, dialect):
@@ -61,6 +62,7 @@ def test_intervals_hold_for_the_values_between_their_ends(ends, dialect):
     check(selectors, [of(x=value) for value in NUMBERS], dialect)
 
 
+@pytest.mark.slow
 def test_many_intervals_cost_what_holds_and_not_what_there_is():
     chance = random.Random(5)
     selectors = []

@@ -82,6 +82,7 @@ def test_rows_beyond_a_block_are_judged_with_what_they_have():
     check(SCANNED[::3], sent(NUMBERS["longs"], 2 * BLOCK + 17))
 
 
+@pytest.mark.slow
 def test_ranges_that_hold_for_most_rows_end_from_entry_to_entry():
     """Sorted groups and intervals whose residuals differ, dense enough to be judged by columns."""
     chance = random.Random(4)

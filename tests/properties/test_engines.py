@@ -17,6 +17,8 @@ from selectroute.selector.dialect import dialect
 from selectroute.topics import TopicFilter, level_value
 from tests.strategies import checked_selectors, messages
 
+pytestmark = pytest.mark.slow
+
 TOPICS = (
     "a",
     "a/b",

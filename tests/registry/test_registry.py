@@ -266,6 +266,8 @@ def test_a_url_of_no_registry_is_refused(url):
         Registry.open(url)
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("postgres")
 def test_a_registry_that_is_none_is_not_made_unasked(tmp_path, postgres):
     with pytest.raises(InvalidUrlError, match="there is no database"):
         Registry.open(f"sqlite:///{tmp_path}/x.db", create=False)

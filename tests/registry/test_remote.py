@@ -50,6 +50,8 @@ from tests.registry.test_transfer import (  # noqa: F401
 )
 from tests.serving import served
 
+pytestmark = pytest.mark.slow
+
 CAR = SubscriptionSpec("JMSType = 'car' AND weight > 2500", topic="cars/+")
 
 

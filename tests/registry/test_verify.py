@@ -80,6 +80,7 @@ def test_a_sound_registry_is_verified(registry):
     assert said[0][0] == 0 and said[-1][0] == said[-1][1] > 0
 
 
+@pytest.mark.slow
 def test_turned_bits_are_named_or_change_no_answer(whole, tmp_path):
     original, before = whole
     data = original.read_bytes()

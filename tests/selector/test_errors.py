@@ -259,6 +259,7 @@ def test_a_long_or_unprintable_suggestion_is_data_only():
     assert "did you mean" not in str(error_of("a == '\n'")) and error_of("a == '\n'").suggestion == "a = '\n'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 @settings(max_examples=150)
 @given(text=texts())

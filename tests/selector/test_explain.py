@@ -140,6 +140,7 @@ def test_parts_have_a_type_or_a_truth():
     assert (right.type, left.children[0].type) == ("NULL", "short")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -333,6 +334,7 @@ def test_sentences_are_safe_to_print():
         assert sentence.isprintable()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(checked_selectors(), messages())
 def test_the_verdict_is_that_of_evaluation_in_every_dialect(selector, message):

@@ -30,6 +30,7 @@ CHAINS = {
 
 
 # More shapes, in the dialect jms, in test_parser.
+@pytest.mark.slow
 def test_depth_is_no_matter_to_the_parser():
     text, name = NESTED["conditions"], "ibm-mq"
     rules = dialect(name)
@@ -42,6 +43,7 @@ def test_depth_is_no_matter_to_the_parser():
     gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FULL)
 @pytest.mark.parametrize("shape", NESTED)
 def test_a_selector_nested_too_deeply_is_refused_before_a_tree_is_built(name, shape, monkeypatch):
@@ -51,6 +53,7 @@ def test_a_selector_nested_too_deeply_is_refused_before_a_tree_is_built(name, sh
     assert caught.value.kind == "too-deep" and "255 levels" in caught.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", CHAINS)
 def test_a_chain_is_not_nested(shape):
     assert Selector(CHAINS[shape], limits=Limits(length=10**7)).expression is not None
@@ -69,6 +72,7 @@ def test_nesting_is_counted_exactly():
         assert caught.value.kind == "too-deep", text
 
 
+@pytest.mark.slow
 def test_a_list_of_a_million_items_is_read_and_refused_by_the_limit(monkeypatch):
     text = "a IN (" + ", ".join(f"'{number}'" for number in range(1_000_000)) + ")"
     selector = Selector(text, limits=UNLIMITED)

@@ -110,6 +110,7 @@ DEEP_TEXTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DEEP_TEXTS)
 def test_depth_and_length_need_no_recursion(name):
     text = DEEP_TEXTS[name]
@@ -122,6 +123,7 @@ def test_depth_and_length_need_no_recursion(name):
     del expression, again  # freeing does not recurse either
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["(" * DEEP, "NOT " * DEEP, "- " * DEEP, "a AND (" * DEEP, "a = 1 = (" * DEEP]
 )

@@ -57,6 +57,7 @@ def test_selectors_are_values():
     assert copy.copy(CAR) == copy.deepcopy(CAR) == pickle.loads(pickle.dumps(CAR)) == CAR  # noqa: S301  # bytes of this very line
 
 
+@pytest.mark.slow
 def test_a_deep_selector_lives_like_any_other():
     nots = Selector("NOT " * 100_000 + "a", limits=UNLIMITED)
     assert nots.matches(Message(properties={"a": True}))

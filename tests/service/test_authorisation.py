@@ -10,6 +10,8 @@ from selectroute.service.app import create_app
 from selectroute.service.calls import ROLE
 from tests.service.conftest import CAR, problem, service
 
+pytestmark = pytest.mark.slow
+
 RANK = {"reader": 1, "writer": 2, "admin": 3}
 PATH = "/v1/subscriptions"
 NDJSON = {"Content-Type": "application/x-ndjson"}

@@ -91,6 +91,7 @@ def test_a_deep_selector_is_explained(client, add):
 TOPICS = st.none() | st.sampled_from(["a", "a/+", "#", "cars/#", "+/b"])
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(checked_selectors(), TOPICS), min_size=8, max_size=8),

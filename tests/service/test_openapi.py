@@ -20,6 +20,8 @@ from selectroute.service.limits import ServiceLimits
 from selectroute.service.models import SpecBody
 from selectroute.service.problems import PROBLEMS, TYPE, Problem
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = create_app(None).openapi()  # it says the same of every registry
 OPERATIONS = [(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods]
 EXAMPLES = 40

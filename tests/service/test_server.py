@@ -21,6 +21,8 @@ from selectroute.service.limits import ServiceLimits
 from selectroute.service.server import ServeError, bound, serve
 from tests.service.conftest import problem
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def running(registry, **options):

@@ -17,6 +17,7 @@ import selectroute as sr
 from selectroute.match.match import warm_up
 from selectroute.spark import JavaError, publish_partitions
 from selectroute.spark.java import find_java
+from tests.components import missing
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,7 @@ def found(tmp_path_factory):
     try:
         find_java()
     except JavaError as error:
-        pytest.skip(str(error))
+        missing(str(error))
     warm_up()  # once here and not once in each executor
     folder = tmp_path_factory.mktemp("cluster")
     index = sr.Index()

@@ -100,6 +100,7 @@ def test_what_has_no_equality_and_no_selector_counts_for_every_message():
     assert explain_output(sr.Index().freeze()).form == "array"
 
 
+@pytest.mark.slow
 def test_the_estimate_is_made_from_a_sample_and_scaled_to_the_registry():
     large = index_of(*(f"color = 'c{n % 100}' AND weight > 1" for n in range(20_000))).freeze()
     assert 80 < explain_output(large).expected < 125  # half of 200

@@ -49,6 +49,7 @@ def gathered(parts, batch):
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(checked_selectors(), st.sampled_from(TOPICS)), min_size=24, max_size=24),

@@ -37,6 +37,7 @@ def folders(world):
     return "--input", world.input, "--snapshots", world.snapshots, "--output", world.output
 
 
+@pytest.mark.slow
 def test_help_teaches():
     done = ran("--help")
     assert done.returncode == 0
@@ -44,11 +45,13 @@ def test_help_teaches():
         assert word in done.stdout
 
 
+@pytest.mark.slow
 def test_wrong_usage_is_exit_code_2():
     assert ran("--input", "x").returncode == 2
     assert ran("--cores", "many").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_missing_snapshot_is_one_sentence_at_once(world):
     done = ran(*folders(world), "--available-now")
     assert done.returncode == 1 and done.stdout == ""

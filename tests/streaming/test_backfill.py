@@ -350,6 +350,7 @@ def test_a_pinned_revision_that_is_gone_is_one_sentence(world, log):
         Run(world, log).backfill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_a_crash_at_any_step_of_a_backfill_gives_each_message_once(tmp_path_factory, after):
     from tests.streaming.conftest import World

@@ -205,6 +205,7 @@ def crash(monkeypatch, at, after):
     return lambda: steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_a_crash_at_any_step_and_a_changed_registry_lose_and_repeat_nothing(tmp_path_factory, after):
     from tests.streaming.conftest import World

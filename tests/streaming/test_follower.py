@@ -205,6 +205,7 @@ def test_a_start_makes_the_backfills_that_became_due_meanwhile(world, log):
     assert [report.batch for report in one.reports] == [-1]
 
 
+@pytest.mark.slow
 def test_a_registry_out_of_reach_is_one_warning_and_no_delay(world, log):
     log.reachable = False
     one = Following(world, log)

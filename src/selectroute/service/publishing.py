@@ -28,7 +28,7 @@ STOP_SECONDS: Final = 3.0
 REMEMBERED: Final = 10_000
 """Revisions that may wait to be published before the lag counts from a later one than the oldest."""
 
-WATCH_SECONDS: Final = 0.2
+WATCH_SECONDS: Final = 0.05
 """How long a look at the log waits for a change, and how long stopping may take."""
 
 
