@@ -79,6 +79,8 @@ class Benchmark:
     workloads: tuple[str, ...]
     repetitions: int
     quick_rules: tuple[int, ...]
+    quick_without: tuple[str, ...]
+    """Engines that the quick tour has no time for."""
     quick_repetitions: int
     quick_messages: int | None
     by_rules: dict[int, int]
@@ -92,6 +94,8 @@ class Benchmark:
 
     def messages(self, engine: str, size: Size, quick: bool) -> int:
         """How many messages an engine is timed on."""
+        if quick and engine in self.quick_without:
+            return 0
         by_rules = {
             **self.by_rules,
             **self.by_workload.get(size.workload, {}),
@@ -142,6 +146,7 @@ def _benchmark(name: str, data: dict[str, Any]) -> Benchmark:
         workloads=tuple(data.get("workloads", ("Z", "U"))),
         repetitions=data["repetitions"],
         quick_rules=tuple(data["quick_rules"]),
+        quick_without=tuple(data.get("quick_without", ())),
         quick_repetitions=data.get("quick_repetitions", 1),
         quick_messages=data.get("quick_messages"),
         by_rules=_counts(data["messages"]),

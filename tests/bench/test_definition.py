@@ -53,6 +53,15 @@ def test_a_full_run_has_every_workload_at_every_size_that_is_promised():
             assert single.covers(size, quick=False) and single.messages("kernel-1", size, quick=False)
 
 
+def test_the_quick_tour_leaves_out_only_engines_that_the_whole_run_has():
+    for benchmark in benchmarks():
+        assert set(benchmark.quick_without) <= set(benchmark.engines)
+        for engine in benchmark.quick_without:
+            covered = [size for size in sizes() if benchmark.covers(size, quick=True)]
+            assert not any(benchmark.messages(engine, size, quick=True) for size in covered)
+            assert any(benchmark.messages(engine, size, quick=False) for size in covered)
+
+
 def test_the_quick_tour_leaves_the_largest_sizes_out():
     for benchmark in benchmarks():
         assert not any(benchmark.covers(size, quick=True) for size in sizes() if size.rules > 100_000)
