@@ -7,6 +7,9 @@ from typing import NoReturn
 
 import pytest
 
+POSTGRES = [pytest.mark.slow, pytest.mark.xdist_group("postgres")]
+"""Marks of tests on PostgreSQL: one server for all of a run."""
+
 
 def missing(reason: str) -> NoReturn:
     """Skip the tests that need it; where SELECTROUTE_TESTS_NEED_ALL is set, as in .ci/run, they fail."""

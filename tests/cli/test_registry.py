@@ -93,3 +93,10 @@ def test_what_needs_the_database_is_not_done_through_a_service(run, database):
             code, _, err = run("registry", verb, "--registry", url)
             assert code == 2 and "database" in err
         assert run("registry", "info", "--registry", url)[1] == "revision      3\n"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("postgres")
+def test_a_server_has_no_folder_beside_it_to_publish_to(run, postgres):
+    code, _, err = run("serve", "--registry", postgres(), "--port", 0)
+    assert code == 1 and "no folder is set to publish revisions to: name one (--snapshots)" in err

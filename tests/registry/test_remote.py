@@ -68,8 +68,9 @@ class Watched(RemoteRegistry):
 
 
 @pytest.fixture
-def local(tmp_path):
-    with Registry.open(f"sqlite:///{tmp_path}/registry.db") as opened:
+def local(url, tmp_path):
+    with Registry.open(url) as opened:
+        opened.set("snapshots", str(tmp_path / "snapshots"))
         yield opened
 
 

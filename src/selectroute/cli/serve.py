@@ -83,6 +83,6 @@ def serve(
             given.host,
             given.port,
             limits=largest,
-            snapshots=given.snapshots,
+            snapshots=given.snapshots or opened.snapshots_folder,  # or it is said at once that there is none
             started=lambda url: print(f"selectroute: {url} answers", file=sys.stderr, flush=True),
         )

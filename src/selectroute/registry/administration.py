@@ -96,4 +96,7 @@ class Administration(History):
             return Path(given)
         if self._store.is_sqlite:
             return Path(self._store.path + ".snapshots")
-        raise PublishError("no folder is set to publish revisions to: set the registry's `snapshots`")
+        raise PublishError(
+            "no folder is set to publish revisions to: name one (--snapshots), or set the registry's"
+            " `snapshots`"
+        )
