@@ -86,7 +86,7 @@ def build(
     if output is Output.json:
         print(json.dumps(result))
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     size, seconds = f"{snapshot.nbytes:,} bytes", f"{done - started:.1f} s"
     console.print(f"revision {published}: {len(snapshot):,} subscriptions, {size}, {seconds}", soft_wrap=True)
     _print_scanned(console, dict(snapshot.scanned))
@@ -102,7 +102,7 @@ def stats(folder: Folder, revision: RevisionOption = None, output: OutputOption 
     if output is Output.json:
         print(json.dumps(asdict(found)))
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     console.print(
         f"revision {found.revision}: {found.subscriptions:,} subscriptions, {found.entries:,} entries, "
         f"{found.programs:,} programs, {found.bytes:,} bytes ({found.bytes_per_subscription:.1f} each)",
@@ -128,7 +128,9 @@ def verify(folder: Folder, revision: RevisionOption = None) -> None:
     with progress("verifying"):
         snapshot = Snapshot.open(folder, revision)
         verify_snapshot(snapshot)
-    Console(highlight=False).print(f"revision {snapshot.revision}: {len(snapshot):,} subscriptions, sound")
+    Console(highlight=False, markup=False, emoji=False).print(
+        f"revision {snapshot.revision}: {len(snapshot):,} subscriptions, sound"
+    )
 
 
 @app.command()
@@ -157,7 +159,7 @@ def merge(folder: Folder, output: OutputOption = Output.table) -> None:
         print(json.dumps(result))
         return
     merged = f"{len(before.segments):,} segments are {len(after.segments):,}"
-    Console(highlight=False).print(
+    Console(highlight=False, markup=False, emoji=False).print(
         f"revision {revision}: {len(after):,} subscriptions, {merged}, {after.nbytes:,} bytes", soft_wrap=True
     )
 
@@ -181,7 +183,7 @@ def collect(
     if output is Output.json:
         print(json.dumps(asdict(gone)))
         return
-    Console(highlight=False).print(
+    Console(highlight=False, markup=False, emoji=False).print(
         f"{len(gone.revisions):,} revisions and {gone.files:,} files removed, {gone.bytes:,} bytes"
     )
 
