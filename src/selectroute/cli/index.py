@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from selectroute.cli.inputs import opened
-from selectroute.cli.output import progress
+from selectroute.cli.output import plain, progress
 
 app = typer.Typer(
     no_args_is_help=True, help="Build, inspect, verify, merge and clear up snapshots of subscriptions."
@@ -86,7 +86,7 @@ def build(
     if output is Output.json:
         print(json.dumps(result))
         return
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = plain()
     size, seconds = f"{snapshot.nbytes:,} bytes", f"{done - started:.1f} s"
     console.print(f"revision {published}: {len(snapshot):,} subscriptions, {size}, {seconds}", soft_wrap=True)
     _print_scanned(console, dict(snapshot.scanned))
@@ -102,7 +102,7 @@ def stats(folder: Folder, revision: RevisionOption = None, output: OutputOption 
     if output is Output.json:
         print(json.dumps(asdict(found)))
         return
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = plain()
     console.print(
         f"revision {found.revision}: {found.subscriptions:,} subscriptions, {found.entries:,} entries, "
         f"{found.programs:,} programs, {found.bytes:,} bytes ({found.bytes_per_subscription:.1f} each)",
@@ -128,9 +128,7 @@ def verify(folder: Folder, revision: RevisionOption = None) -> None:
     with progress("verifying"):
         snapshot = Snapshot.open(folder, revision)
         verify_snapshot(snapshot)
-    Console(highlight=False, markup=False, emoji=False).print(
-        f"revision {snapshot.revision}: {len(snapshot):,} subscriptions, sound"
-    )
+    plain().print(f"revision {snapshot.revision}: {len(snapshot):,} subscriptions, sound")
 
 
 @app.command()
@@ -159,7 +157,7 @@ def merge(folder: Folder, output: OutputOption = Output.table) -> None:
         print(json.dumps(result))
         return
     merged = f"{len(before.segments):,} segments are {len(after.segments):,}"
-    Console(highlight=False, markup=False, emoji=False).print(
+    plain().print(
         f"revision {revision}: {len(after):,} subscriptions, {merged}, {after.nbytes:,} bytes", soft_wrap=True
     )
 
@@ -183,9 +181,7 @@ def collect(
     if output is Output.json:
         print(json.dumps(asdict(gone)))
         return
-    Console(highlight=False, markup=False, emoji=False).print(
-        f"{len(gone.revisions):,} revisions and {gone.files:,} files removed, {gone.bytes:,} bytes"
-    )
+    plain().print(f"{len(gone.revisions):,} revisions and {gone.files:,} files removed, {gone.bytes:,} bytes")
 
 
 def _print_scanned(console: Console, scanned: dict[str, int]) -> None:

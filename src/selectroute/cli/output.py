@@ -32,6 +32,11 @@ OutputOption = Annotated[
 ]
 
 
+def plain() -> Console:
+    """Standard output for what is printed as it is: nothing of a user's text is markup, or an emoji."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
 @contextmanager
 def records(output: Output, several: bool) -> Iterator[Add]:
     """Print records one after the other; as JSON, several are one array, also up to an error."""

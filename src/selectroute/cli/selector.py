@@ -9,11 +9,10 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from selectroute.cli.inputs import Given, opened, opened_messages
-from selectroute.cli.output import Add, Output, OutputOption, records
+from selectroute.cli.output import Add, Output, OutputOption, plain, records
 from selectroute.selector import DIALECTS, Explanation, InvalidSelectorError, Selector, Truth
 from selectroute.selector.dialect import UnknownDialectError
 from selectroute.selector.dialect import dialect as dialect_named
@@ -208,7 +207,7 @@ def dialects(
         for row in rows():
             cells = (cell.replace("`", "").replace("**", "") for cell in row.cells.values())
             table.add_row(row.title.replace("`", ""), *cells)
-        Console(highlight=False, markup=False).print(table)
+        plain().print(table)
 
 
 @contextmanager

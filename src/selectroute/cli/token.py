@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from selectroute.cli.connect import RegistryOption, connected
-from selectroute.cli.output import Output, OutputOption, records
+from selectroute.cli.output import Output, OutputOption, plain, records
 from selectroute.selector.sentences import printable
 
 app = typer.Typer(
@@ -79,7 +79,7 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
         topics = ", ".join(token.topics) or "all"
         created = token.created.isoformat(timespec="seconds")
         table.add_row(token.id, printable(token.name), token.role.value, printable(topics), created)
-    Console(highlight=False, markup=False, emoji=False).print(table)
+    plain().print(table)
 
 
 @app.command()
