@@ -22,6 +22,7 @@ LOST = (http.client.HTTPException, OSError)
 """What a request raises whose server went away: whether it was done, nobody knows."""
 
 _ANSWER_SECONDS = 120.0
+_IDLE_SECONDS = 2.0  # the service closes a connection that is idle for five
 _PROBLEM = "application/problem+json"
 
 
@@ -53,6 +54,7 @@ class Connection:
     def __init__(self, url: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
         self._client = http.client.HTTPConnection(host, int(port), timeout=_ANSWER_SECONDS)
+        self._used = 0.0
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """Send one request, once. ``if_match`` is the header If-Match; a body of bytes is sent as it is.
@@ -64,6 +66,8 @@ class Connection:
             patch = method == "PATCH"
             given["content-type"] = "application/merge-patch+json" if patch else "application/json"
             body = json.dumps(body).encode()
+        if time.monotonic() - self._used > _IDLE_SECONDS:
+            self.close()
         try:
             if self._client.sock is None:
                 self._client.connect()
@@ -75,6 +79,7 @@ class Connection:
         except BaseException:
             self.close()
             raise
+        self._used = time.monotonic()
         found = {name.lower(): value for name, value in answer.getheaders()}
         return Answer(answer.status, found, json.loads(content) if content else None)
 
