@@ -160,17 +160,22 @@ class VisibleEngine(RegistryEngine):
     until that has it, and matches a message that nothing else matches.
     """
 
+    _read: sr.Snapshot
+    """What the reader has open, as a worker of a stream has: only the segments that are new are opened."""
+
     def run(self) -> Timed:
         """See `Engine`. Returns how many messages were matched."""
         self._settle()
+        self._read = self._newest()
         specs, asked = _specs(self._new), asked_of(self._new)
         rows = (asked.slice(row, 1) for row in count())
 
         def change(spec: sr.SubscriptionSpec) -> tuple[sr.Subscription, int]:
             made = self._registry.register(spec)
-            while ((snapshot := self._newest()).revision or 0) < made.revision:
+            while (self._read.revision or 0) < made.revision:
                 time.sleep(_STEP_SECONDS)
-            return made, len(snapshot.match(next(rows)).ordinals)
+                self._read = self._newest()
+            return made, len(self._read.match(next(rows)).ordinals)
 
         done, each = _timed(change, specs)
         self._remove([(made.id, made.revision) for made, _ in done])
