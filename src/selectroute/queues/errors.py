@@ -1,0 +1,105 @@
+"""What a queue refuses, as IBM MQ does: a completion code and a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from selectroute.selector.errors import SelectRouteError
+
+MQCC_FAILED: Final = 2
+
+MQRC_BUFFER_ERROR: Final = 2004
+MQRC_EXPIRY_ERROR: Final = 2013
+MQRC_HCONN_ERROR: Final = 2018
+MQRC_HOBJ_ERROR: Final = 2019
+MQRC_MSG_TOO_BIG_FOR_Q: Final = 2030
+MQRC_NO_MSG_AVAILABLE: Final = 2033
+MQRC_NO_MSG_UNDER_CURSOR: Final = 2034
+MQRC_NOT_AUTHORIZED: Final = 2035
+MQRC_PERSISTENCE_ERROR: Final = 2047
+MQRC_PRIORITY_ERROR: Final = 2050
+MQRC_Q_FULL: Final = 2053
+MQRC_UNKNOWN_OBJECT_NAME: Final = 2085
+MQRC_WAIT_INTERVAL_ERROR: Final = 2090
+MQRC_MSG_ID_ERROR: Final = 2206
+MQRC_CORREL_ID_ERROR: Final = 2207
+MQRC_UNIT_OF_WORK_NOT_STARTED: Final = 2232
+MQRC_MATCH_OPTIONS_ERROR: Final = 2247
+MQRC_MSG_FLAGS_ERROR: Final = 2249
+MQRC_MSG_SEQ_NUMBER_ERROR: Final = 2250
+MQRC_OFFSET_ERROR: Final = 2251
+MQRC_GROUP_ID_ERROR: Final = 2258
+MQRC_INCONSISTENT_BROWSE: Final = 2259
+MQRC_MSG_TOKEN_ERROR: Final = 2331
+MQRC_PROPERTY_NAME_ERROR: Final = 2442
+MQRC_SELECTOR_SYNTAX_ERROR: Final = 2459
+MQRC_PROPERTY_TYPE_ERROR: Final = 2473
+MQRC_PROPERTIES_TOO_BIG: Final = 2478
+MQRC_MIXED_CONTENT_NOT_ALLOWED: Final = 2498
+MQRC_SELECTION_NOT_AVAILABLE: Final = 2551
+
+REASONS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        MQRC_BUFFER_ERROR: "BUFFER_ERROR",
+        MQRC_EXPIRY_ERROR: "EXPIRY_ERROR",
+        MQRC_HCONN_ERROR: "HCONN_ERROR",
+        MQRC_HOBJ_ERROR: "HOBJ_ERROR",
+        MQRC_MSG_TOO_BIG_FOR_Q: "MSG_TOO_BIG_FOR_Q",
+        MQRC_NO_MSG_AVAILABLE: "NO_MSG_AVAILABLE",
+        MQRC_NO_MSG_UNDER_CURSOR: "NO_MSG_UNDER_CURSOR",
+        MQRC_NOT_AUTHORIZED: "NOT_AUTHORIZED",
+        MQRC_PERSISTENCE_ERROR: "PERSISTENCE_ERROR",
+        MQRC_PRIORITY_ERROR: "PRIORITY_ERROR",
+        MQRC_Q_FULL: "Q_FULL",
+        MQRC_UNKNOWN_OBJECT_NAME: "UNKNOWN_OBJECT_NAME",
+        MQRC_WAIT_INTERVAL_ERROR: "WAIT_INTERVAL_ERROR",
+        MQRC_MSG_ID_ERROR: "MSG_ID_ERROR",
+        MQRC_CORREL_ID_ERROR: "CORREL_ID_ERROR",
+        MQRC_UNIT_OF_WORK_NOT_STARTED: "UNIT_OF_WORK_NOT_STARTED",
+        MQRC_MATCH_OPTIONS_ERROR: "MATCH_OPTIONS_ERROR",
+        MQRC_MSG_FLAGS_ERROR: "MSG_FLAGS_ERROR",
+        MQRC_MSG_SEQ_NUMBER_ERROR: "MSG_SEQ_NUMBER_ERROR",
+        MQRC_OFFSET_ERROR: "OFFSET_ERROR",
+        MQRC_GROUP_ID_ERROR: "GROUP_ID_ERROR",
+        MQRC_INCONSISTENT_BROWSE: "INCONSISTENT_BROWSE",
+        MQRC_MSG_TOKEN_ERROR: "MSG_TOKEN_ERROR",
+        MQRC_PROPERTY_NAME_ERROR: "PROPERTY_NAME_ERROR",
+        MQRC_SELECTOR_SYNTAX_ERROR: "SELECTOR_SYNTAX_ERROR",
+        MQRC_PROPERTY_TYPE_ERROR: "PROPERTY_TYPE_ERROR",
+        MQRC_PROPERTIES_TOO_BIG: "PROPERTIES_TOO_BIG",
+        MQRC_MIXED_CONTENT_NOT_ALLOWED: "MIXED_CONTENT_NOT_ALLOWED",
+        MQRC_SELECTION_NOT_AVAILABLE: "SELECTION_NOT_AVAILABLE",
+    }
+)
+"""The reasons that queues give, with IBM's names, without their ``MQRC_``."""
+
+
+class MQError(SelectRouteError):
+    """A call on a queue that failed; nothing was changed.
+
+    ``comp`` is the completion code (2, failed) and ``reason`` one of `REASONS`; ``detail`` is a sentence on
+    what was wrong with this call, or None. It prints as IBM MQ's own clients print theirs:
+
+    >>> print(MQError(2, 2033))
+    MQI Error. Comp 2, Reason 2033: FAILED: MQRC_NO_MSG_AVAILABLE
+    """
+
+    def __init__(self, comp: int, reason: int, detail: str | None = None) -> None:
+        super().__init__(comp, reason, detail)
+        self.comp = comp
+        self.reason = reason
+        self.detail = detail
+
+    def __str__(self) -> str:
+        name = REASONS.get(self.reason, "UNEXPECTED_ERROR")
+        return f"MQI Error. Comp {self.comp}, Reason {self.reason}: FAILED: MQRC_{name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MQError, (self.comp, self.reason, self.detail)
+
+
+def failed(reason: int, detail: str | None = None) -> MQError:
+    """Return the error of a call that failed for a reason."""
+    return MQError(MQCC_FAILED, reason, detail)
