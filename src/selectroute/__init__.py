@@ -2,7 +2,8 @@
 
 The stages, one folder each: ``selector`` (text → checked expression), ``clauses`` (expression → clauses),
 ``topics`` (filters → the same clauses), ``index`` (clauses → index → snapshot), ``match`` (snapshot × Arrow
-columns → matches), ``spark`` (the same as columns and streams of Spark).
+columns → matches), ``queues`` (delivered messages, got by id or selector), ``spark`` (the same as columns and
+streams of Spark).
 
 Importing the package loads the selector language only, which needs nothing but the standard library; `Index`,
 `Snapshot` and `publish` load NumPy and Arrow when they are first used.
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from selectroute.index.snapshot import Snapshot
     from selectroute.match.columns import ColumnTypeError
     from selectroute.match.match import Matches
+    from selectroute.queues.errors import MQError
+    from selectroute.queues.memory_queue import MemoryQueue
+    from selectroute.queues.message import Descriptor
+    from selectroute.queues.options import MatchOptions
     from selectroute.registry.changes import Operation
     from selectroute.registry.model import Subscription, SubscriptionSpec
     from selectroute.registry.registry import Registry
@@ -54,8 +59,12 @@ _LATER = {
     "Analysis": "selectroute.clauses.analysis",
     "BuildError": "selectroute.index.errors",
     "ColumnTypeError": "selectroute.match.columns",
+    "Descriptor": "selectroute.queues.message",
     "Index": "selectroute.index.index",
+    "MQError": "selectroute.queues.errors",
+    "MatchOptions": "selectroute.queues.options",
     "Matches": "selectroute.match.match",
+    "MemoryQueue": "selectroute.queues.memory_queue",
     "Operation": "selectroute.registry.changes",
     "Publisher": "selectroute.index.publisher",
     "Registry": "selectroute.registry.registry",
@@ -77,6 +86,7 @@ __all__ = [
     "BuildError",
     "Byte",
     "ColumnTypeError",
+    "Descriptor",
     "Double",
     "Float",
     "Index",
@@ -84,7 +94,10 @@ __all__ = [
     "InvalidSelectorError",
     "Limits",
     "Long",
+    "MQError",
+    "MatchOptions",
     "Matches",
+    "MemoryQueue",
     "Message",
     "MessageError",
     "Operation",

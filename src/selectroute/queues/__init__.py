@@ -2,9 +2,9 @@
 
     put ─admit→ Message ─Catalogue.add→ places and ids ─find(Request)→ the first match ─get→ gone
 
-`MemoryQueue` holds its messages in dictionaries by each of their ids, so a get by MsgId, CorrelId or GroupId, or
-by several of them, costs the same on a thousand messages as on ten million (IBM MQ indexes one of the ids and
-scans for the others). `options` are IBM's match options, `request` is what one get asks for, checked, and
+`MemoryQueue` holds its messages in dictionaries by each of their ids, so a get by MsgId, CorrelId or GroupId,
+or by several of them, costs the same on a thousand messages as on ten million (IBM MQ indexes one of the ids
+and scans for the others). `options` are IBM's match options, `request` is what one get asks for, checked, and
 `errors` what is refused, with IBM's reason codes.
 
 A selector is read once (`selection`): the forms that seed 000 names are gets by id, any other is looked up by

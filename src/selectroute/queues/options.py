@@ -39,7 +39,7 @@ _DEFAULT: Final = int(DEFAULT_MATCH)
 _ALL: Final = 63
 
 
-def mask_of(match: int) -> int:
+def mask_of(match: object) -> int:
     """Return match options as a plain integer, 0 to 63. Raises MQError 2247 for any other bit."""
     if match is DEFAULT_MATCH:
         return _DEFAULT

@@ -78,10 +78,10 @@ class Cursor(Protocol):
         """
 
     def under(self) -> Message:
-        """Return the message on which the cursor stands. Raises MQError 2034 if it is gone, or there is none."""
+        """Return the message on which the cursor stands. Raises MQError 2034 if it is gone, or none was."""
 
     def get_under(self, *, syncpoint: Unit | None = None) -> Message:
-        """Get the message on which the cursor stands. Raises MQError 2034 if it is gone, or there is none."""
+        """Get the message on which the cursor stands. Raises MQError 2034 if it is gone, or none was."""
 
 
 class Queue(ABC):

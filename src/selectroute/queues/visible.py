@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 CORRELATION: Final = "JMSCorrelationID"
 GROUP: Final = "JMSXGroupID"
-# The two texts that a message may be put with and that otherwise are those of its 24 bytes.
+SEQUENCE: Final = "JMSXGroupSeq"
+# What an application may set by these names is also in the descriptor: two texts, whose 24 bytes are there,
+# and a number.
 
 
 def _sequence(descriptor: Descriptor) -> Int | None:
@@ -36,7 +38,7 @@ _HEADERS: Final[Mapping[str, Callable[[Descriptor], Value | None]]] = {
 }
 _PROPERTIES: Final[Mapping[str, Callable[[Descriptor], Value | None]]] = {
     "JMSXDeliveryCount": lambda descriptor: Int(descriptor.backout_count + 1),
-    "JMSXGroupSeq": _sequence,
+    SEQUENCE: _sequence,
 }
 _TEXTS: Final[Mapping[str, Callable[[Descriptor], Value | None]]] = {
     CORRELATION: lambda descriptor: (
@@ -54,7 +56,7 @@ def _names_of_fields() -> frozenset[str]:
     for name, sources in DERIVED.items():
         if ":" not in name and any(other in own for source in sources for other in source.names):
             found.add(name)
-    return frozenset(found - {CORRELATION, GROUP, "jms.Cid", "jms.Gid", "JMSXGroupSeq", "jms.Seq"})
+    return frozenset(found - {CORRELATION, GROUP, "jms.Cid", "jms.Gid", SEQUENCE, "jms.Seq"})
 
 
 FIELDS: Final = _names_of_fields()

@@ -106,10 +106,8 @@ class Message:
         *,
         validate: bool = False,
     ) -> None:
-        own_headers = _checked("headers", headers, _header)
-        own_properties = _checked("properties", properties, _property)
-        if len(own_properties) > MAX_PROPERTIES:
-            raise MessageError("properties", f"more than {MAX_PROPERTIES:,} of them")
+        own_headers = checked_headers(headers)
+        own_properties = checked_properties(properties)
         if topic is not None:
             _text("topic", topic)
         if body is not None and not isinstance(body, bytes):
@@ -255,6 +253,19 @@ def _read(place: str, data: object) -> dict[str, Value | None]:
     if not isinstance(data, Mapping):
         raise MessageError(place, f"an object is wanted, not {_described(data)}")
     return {name: from_wire(f"{place}.{_shown(name)}", value) for name, value in data.items()}
+
+
+def checked_headers(given: Mapping[str, object] | None) -> dict[str, Value | None]:
+    """Return headers as values of the types that their names fix. Raises MessageError."""
+    return _checked("headers", given, _header)
+
+
+def checked_properties(given: Mapping[str, object] | None) -> dict[str, Value | None]:
+    """Return properties as typed values. Raises MessageError, also for more than `MAX_PROPERTIES`."""
+    found = _checked("properties", given, _property)
+    if len(found) > MAX_PROPERTIES:
+        raise MessageError("properties", f"more than {MAX_PROPERTIES:,} of them")
+    return found
 
 
 def _checked(
