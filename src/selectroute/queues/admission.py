@@ -22,7 +22,7 @@ from selectroute.queues.errors import (
     MQRC_PROPERTY_TYPE_ERROR,
     failed,
 )
-from selectroute.queues.message import NO_ID, NO_PROPERTIES, UNLIMITED
+from selectroute.queues.message import NO_ID, UNLIMITED
 from selectroute.queues.request import bytes_of, id_of, number_of, offset_of, sequence_of
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.visible import CORRELATION, FIELDS, GROUP, SEQUENCE
@@ -52,7 +52,8 @@ class Admitted(NamedTuple):
     priority: int
     persistence: bool
     expiry: int
-    properties: Mapping[str, Value]
+    properties: Mapping[str, Value] | None
+    """None for none."""
 
 
 _SYNONYMS: Final = {"jms.Cid": CORRELATION, "jms.Gid": GROUP, "jms.Seq": SEQUENCE}
@@ -100,7 +101,7 @@ def admit(
         msg_seq_number = sequence_of(msg_seq_number)
     if offset != 0 or type(offset) is not int:
         offset = offset_of(offset)
-    own_properties = NO_PROPERTIES
+    own_properties: Mapping[str, Value] | None = None
     if properties is not None:
         found = _checked(properties)
         if found:

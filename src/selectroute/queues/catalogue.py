@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -10,18 +10,13 @@ from sortedcontainers import SortedList
 
 from selectroute.clauses.access import message_key
 from selectroute.clauses.predicate import Clause
-from selectroute.queues.message import NO_ID, Message
+from selectroute.queues.message import NO_ID
 from selectroute.queues.order import Order
-from selectroute.queues.postings import Listed, Postings, size_of, walk
+from selectroute.queues.positions import CORREL_ID, EXPIRATION, GROUP_ID, MSG_ID
+from selectroute.queues.postings import Listed, Postings, first_of, size_of, walk
+from selectroute.queues.record import PLACE, Record, seen
 from selectroute.queues.request import Request
-from selectroute.queues.selection import (
-    CORREL_ID_FIELD,
-    GROUP_ID_FIELD,
-    MSG_ID_FIELD,
-    Alternative,
-    Field,
-)
-from selectroute.queues.visible import visible
+from selectroute.queues.selection import Alternative, Field
 
 MAX_INDEXES: Final = 8
 """Indexes made on demand at a time; one that was not used for longest gives way."""
@@ -48,13 +43,13 @@ class Statistics:
 Fields = tuple[Field, ...]
 Keys = tuple[Any, ...]
 
-_BY_ID: Final[tuple[Fields, ...]] = ((MSG_ID_FIELD,), (CORREL_ID_FIELD,), (GROUP_ID_FIELD,))
+_BY_ID: Final[tuple[Fields, ...]] = ((MSG_ID,), (CORREL_ID,), (GROUP_ID,))
 
 
 class _Index(NamedTuple):
     """Messages by the values of some fields together."""
 
-    key_of: Callable[[Message], tuple[Any, ...]]
+    key_of: Callable[[Record], Keys]
     postings: Postings
 
 
@@ -78,11 +73,13 @@ class Catalogue:
         "expiring",
         "order",
         "statistics",
+        "token_prefix",
     )
 
-    def __init__(self, statistics: Statistics) -> None:
+    def __init__(self, statistics: Statistics, token_prefix: bytes) -> None:
         self.order = Order()
         self.statistics = statistics
+        self.token_prefix = token_prefix
         self.expiring: SortedList = SortedList()
         """(expiration, place) of the messages that expire."""
         self._by_msg_id = Postings()
@@ -91,38 +88,35 @@ class Catalogue:
         self._indexes: dict[Fields, _Index] = {}
         self._owed: dict[Fields, int] = {}
 
-    def add(self, message: Message, *, returned: bool = False) -> None:
-        """Add a message; `returned` says that others arrived after it. O(1) but for shared ids."""
-        if returned:
-            self.order.insert(message)
-        else:
-            self.order.append(message)
-        descriptor = message.descriptor
-        self._by_msg_id.add(descriptor.msg_id, message)
-        if descriptor.correl_id is not NO_ID:
-            self._by_correl_id.add(descriptor.correl_id, message)
-        if descriptor.group_id is not NO_ID:
-            self._by_group_id.add(descriptor.group_id, message)
-        if descriptor.expiration:
-            self.expiring.add((descriptor.expiration, message.place))
-        for index in self._indexes.values():
-            index.postings.add(index.key_of(message), message)
+    def add(self, record: Record) -> None:
+        """Add a message. O(1) but for shared ids."""
+        self.order.add(record)
+        self._by_msg_id.add(record[MSG_ID], record)
+        if record[CORREL_ID] is not NO_ID:
+            self._by_correl_id.add(record[CORREL_ID], record)
+        if record[GROUP_ID] is not NO_ID:
+            self._by_group_id.add(record[GROUP_ID], record)
+        if record[EXPIRATION]:
+            self.expiring.add((record[EXPIRATION], record[PLACE]))
+        if self._indexes:
+            for index in self._indexes.values():
+                index.postings.add(index.key_of(record), record)
 
-    def remove(self, message: Message) -> None:
+    def remove(self, record: Record) -> None:
         """Take a message out. O(1) but for shared ids."""
-        self.order.remove(message.place)
-        descriptor = message.descriptor
-        self._by_msg_id.remove(descriptor.msg_id, message)
-        if descriptor.correl_id is not NO_ID:
-            self._by_correl_id.remove(descriptor.correl_id, message)
-        if descriptor.group_id is not NO_ID:
-            self._by_group_id.remove(descriptor.group_id, message)
-        if descriptor.expiration:
-            self.expiring.remove((descriptor.expiration, message.place))
-        for index in self._indexes.values():
-            index.postings.remove(index.key_of(message), message)
+        self.order.remove(record)
+        self._by_msg_id.remove(record[MSG_ID], record)
+        if record[CORREL_ID] is not NO_ID:
+            self._by_correl_id.remove(record[CORREL_ID], record)
+        if record[GROUP_ID] is not NO_ID:
+            self._by_group_id.remove(record[GROUP_ID], record)
+        if record[EXPIRATION]:
+            self.expiring.remove((record[EXPIRATION], record[PLACE]))
+        if self._indexes:
+            for index in self._indexes.values():
+                index.postings.remove(index.key_of(record), record)
 
-    def find(self, request: Request, after: int = -1) -> Message | None:
+    def find(self, request: Request, after: int = -1) -> Record | None:
         """Return the first message behind a place that the request is for. O(1), with an index."""
         msg_id, correl_id, group_id, msg_seq_number, offset, msg_token, selection = request
         if selection is not None or msg_token is not None:
@@ -137,24 +131,31 @@ class Catalogue:
             listed = self._by_group_id.get(group_id)
             alone = True
         elif msg_seq_number is None and offset is None:
-            return next(self.order.walk(after), None)
+            return self.order.first() if after < 0 else next(self.order.walk(after), None)
         else:
             return self._search(*_fields_and_keys(request), request, None, after)
         if listed is None:
             return None
         # What nearly every lookup comes to: one message, or the first of those with the one id asked for.
-        if type(listed) is Message or (alone and after < 0 and msg_seq_number is None and offset is None):
-            message: Message = listed if isinstance(listed, Message) else listed[0]
+        alone = alone and msg_seq_number is None and offset is None
+        if type(listed) is tuple or (alone and after < 0):
             self.statistics.looked_at += 1
-            return message if message.place > after and request.agrees(message.descriptor) else None
+            record = first_of(listed)
+            return (
+                record if (after < 0 or record[PLACE] > after) and (alone or request.agrees(record)) else None
+            )
         return self._search(*_fields_and_keys(request), request, None, after)
 
-    def _find_selected(self, request: Request, after: int) -> Message | None:
+    def has_token(self, record: Record, msg_token: bytes) -> bool:
+        """Return whether a message has this token."""
+        return self.token_prefix == msg_token[:8] and record[PLACE] == place_in(msg_token)
+
+    def _find_selected(self, request: Request, after: int) -> Record | None:
         if request.msg_token is not None:
             return self._find_token(request, after)
         assert request.selection is not None
         asked = _asked(request)
-        best: Message | None = None
+        best: Record | None = None
         for alternative in request.selection.alternatives:
             fields, keys = alternative.fields, alternative.keys
             if asked:
@@ -163,23 +164,23 @@ class Catalogue:
                     continue
                 fields, keys = both
             found = self._search(fields, keys, request, alternative, after)
-            if found is not None and (best is None or found.place < best.place):
+            if found is not None and (best is None or found[PLACE] < best[PLACE]):
                 best = found
         return best
 
-    def _find_token(self, request: Request, after: int) -> Message | None:
+    def _find_token(self, request: Request, after: int) -> Record | None:
         assert request.msg_token is not None
-        message = self.order.get(int.from_bytes(request.msg_token[8:], "big"))
-        if message is None or message.place <= after:
+        record = self.order.get(place_in(request.msg_token))
+        if record is None or record[PLACE] <= after or not self.has_token(record, request.msg_token):
             return None
         self.statistics.looked_at += 1
-        if not request.agrees(message.descriptor):
+        if not request.agrees(record):
             return None
-        return message if request.selection is None or request.selection.selects(message) else None
+        return record if request.selection is None or request.selection.selects(seen(record)) else None
 
     def _search(
         self, fields: Fields, keys: Keys, request: Request, alternative: Alternative | None, after: int
-    ) -> Message | None:
+    ) -> Record | None:
         """The first message whose fields have these keys and that satisfies the rest of an alternative."""
         index = self._indexes.get(fields)
         if index is not None:
@@ -196,9 +197,9 @@ class Catalogue:
         if found is None:
             self.statistics.scans += 1
         whole = None if alternative is None else alternative.whole
-        messages = self.order.walk(after) if found is None else walk(listed, after)
+        records = self.order.walk(after) if found is None else walk(listed, after)
         before = self.statistics.looked_at
-        result = self._first(messages, request, whole)
+        result = self._first(records, request, whole)
         looked_at = self.statistics.looked_at - before
         if fields and looked_at > _PATIENCE:
             self._owe(fields, looked_at)
@@ -224,15 +225,13 @@ class Catalogue:
             yield fields, index.postings
 
     def _first(
-        self, messages: Iterator[Message], request: Request | None, clause: Clause | None
-    ) -> Message | None:
+        self, records: Iterator[Record], request: Request | None, clause: Clause | None
+    ) -> Record | None:
         """The first of some messages that the request and the clause are for."""
-        for message in messages:
+        for record in records:
             self.statistics.looked_at += 1
-            if (request is None or request.agrees(message.descriptor)) and (
-                clause is None or clause.holds(visible(message.descriptor, message.properties))
-            ):
-                return message
+            if (request is None or request.agrees(record)) and (clause is None or clause.holds(seen(record))):
+                return record
         return None
 
     def _used(self, fields: Fields) -> None:
@@ -252,8 +251,8 @@ class Catalogue:
         if len(self._indexes) >= MAX_INDEXES:
             del self._indexes[next(iter(self._indexes))]
         index = self._indexes[fields] = _Index(_key_of(fields), Postings())
-        for message in self.order.walk():
-            index.postings.add(index.key_of(message), message)
+        for record in self.order.walk():
+            index.postings.add(index.key_of(record), record)
         self.statistics.indexes_made += 1
 
 
@@ -277,17 +276,21 @@ def _both(asked: dict[Field, Any], alternative: Alternative) -> tuple[Fields, Ke
     return fields, tuple([wanted[field] for field in fields])
 
 
-def _key_of(fields: Iterable[Field]) -> Callable[[Message], tuple[Any, ...]]:
+def _key_of(fields: Fields) -> Callable[[Record], Keys]:
     """What gives the values of some fields of a message, as keys where they are attributes."""
     of_descriptor = tuple(field for field in fields if isinstance(field, int))
     attributes = tuple(field for field in fields if isinstance(field, str))
 
-    def key_of(message: Message) -> tuple[Any, ...]:
-        descriptor = message.descriptor
-        values: list[Any] = [descriptor[field] for field in of_descriptor]
+    def key_of(record: Record) -> Keys:
+        values = [record[field] for field in of_descriptor]
         if attributes:
-            lookup = visible(descriptor, message.properties)
+            lookup = seen(record)
             values += [message_key(lookup(name)) for name in attributes]
         return tuple(values)
 
     return key_of
+
+
+def place_in(msg_token: bytes) -> int:
+    """Return the place that a token has in it."""
+    return int.from_bytes(msg_token[8:], "big")

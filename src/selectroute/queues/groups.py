@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from selectroute.queues.catalogue import Catalogue
 from selectroute.queues.errors import MQRC_MATCH_OPTIONS_ERROR, failed
-from selectroute.queues.message import NO_ID, Message
+from selectroute.queues.message import NO_ID
+from selectroute.queues.positions import GROUP_ID, LAST_IN_GROUP, MSG_SEQ_NUMBER, OFFSET
+from selectroute.queues.record import BODY, PLACE, Record, seen
 from selectroute.queues.request import Request
 
 
@@ -27,14 +29,12 @@ class Position(NamedTuple):
     begun: int
     """The place of the first message of the group."""
 
-    def is_next(self, message: Message) -> bool:
+    def is_next(self, record: Record) -> bool:
         """Return whether a message is the next segment or the first of the next logical message."""
-        descriptor = message.descriptor
-        return descriptor.group_id == self.group_id and (
-            (descriptor.msg_seq_number, descriptor.offset) in (self._segment, self._successor)
-        )
+        numbers = record[MSG_SEQ_NUMBER], record[OFFSET]
+        return record[GROUP_ID] == self.group_id and numbers in (self._segment, self._successor)
 
-    def find(self, catalogue: Catalogue) -> Message | None:
+    def find(self, catalogue: Catalogue) -> Record | None:
         """Return the next message of the group: a further segment before the next logical message."""
         for msg_seq_number, offset in (self._segment, self._successor):
             found = catalogue.find(
@@ -62,14 +62,13 @@ class Handle:
         self.position: Position | None = None
 
 
-def position_after(message: Message, before: Position | None) -> Position | None:
+def position_after(record: Record, before: Position | None) -> Position | None:
     """Return where a handle is after a message in logical order; None at the end of a group, or in none."""
-    descriptor = message.descriptor
-    if descriptor.group_id == NO_ID or descriptor.last_in_group:
+    if record[GROUP_ID] is NO_ID or record[LAST_IN_GROUP]:
         return None
-    end = descriptor.offset + len(message.body)
-    begun = message.place if before is None else before.begun
-    return Position(descriptor.group_id, descriptor.msg_seq_number, end, begun)
+    end = record[OFFSET] + len(record[BODY])
+    begun = record[PLACE] if before is None else before.begun
+    return Position(record[GROUP_ID], record[MSG_SEQ_NUMBER], end, begun)
 
 
 class Wanted(NamedTuple):
@@ -79,7 +78,7 @@ class Wanted(NamedTuple):
     after: int = -1
     handle: Handle | None = None
 
-    def find(self, catalogue: Catalogue) -> Message | None:
+    def find(self, catalogue: Catalogue) -> Record | None:
         """Return the first message that is wanted.
 
         Raises MQError 2247 if options that do not apply disagree with it: "the value of the relevant field
@@ -90,26 +89,27 @@ class Wanted(NamedTuple):
             return catalogue.find(request, after)
         if handle.position is None:
             begins = request._replace(msg_seq_number=1, offset=0, msg_token=None)
-            message = catalogue.find(begins, after)
+            record = catalogue.find(begins, after)
         else:
-            message = handle.position.find(catalogue)
-            if message is not None and not _selected(request, message):
+            record = handle.position.find(catalogue)
+            if record is not None and not _selected(request, record):
                 return None
-        if message is not None and not request.agrees(message.descriptor):
+        if record is None:
+            return None
+        token = request.msg_token
+        if not request.agrees(record) or (token is not None and not catalogue.has_token(record, token)):
             raise failed(MQRC_MATCH_OPTIONS_ERROR, "options that do not apply in logical order disagree")
-        return message
+        return record
 
-    def wants(self, message: Message) -> bool:
+    def wants(self, record: Record) -> bool:
         """Return whether a message that arrives is wanted."""
         request, after, handle = self
-        if not request.agrees(message.descriptor) or not _selected(request, message):
+        if not request.agrees(record) or not _selected(request, record):
             return False
-        if handle is None:
-            return message.place > after
-        if handle.position is not None:
-            return handle.position.is_next(message)
-        descriptor = message.descriptor
-        return descriptor.msg_seq_number == 1 and descriptor.offset == 0 and message.place > after
+        if handle is not None and handle.position is not None:
+            return handle.position.is_next(record)
+        begins = handle is None or (record[MSG_SEQ_NUMBER] == 1 and record[OFFSET] == 0)
+        return begins and bool(after < record[PLACE])
 
     @property
     def ids(self) -> tuple[tuple[int, bytes], ...]:
@@ -121,5 +121,5 @@ class Wanted(NamedTuple):
         return tuple((field, value) for field, value in enumerate(ids) if value is not None)
 
 
-def _selected(request: Request, message: Message) -> bool:
-    return request.selection is None or request.selection.selects(message)
+def _selected(request: Request, record: Record) -> bool:
+    return request.selection is None or request.selection.selects(seen(record))

@@ -22,6 +22,8 @@ from selectroute.queues.groups import Handle, Wanted, position_after
 from selectroute.queues.memory_unit import MemoryUnit
 from selectroute.queues.message import UNLIMITED, Descriptor, Message
 from selectroute.queues.order import place_of
+from selectroute.queues.positions import EXPIRATION, EXPIRY
+from selectroute.queues.record import Record, descriptor_of, message_of, returned
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.waiting import Waiter, Waiters
 
@@ -40,13 +42,15 @@ class Holding:
         self.statistics = Statistics()
         self._clock = clock
         self._lock = Lock()
-        self._catalogue = Catalogue(self.statistics)
         self._waiters = Waiters(self.statistics)
+        self._by_priority = settings.order == "priority"
+        self._timestamp = 0
         self._arrivals = 0
         self._in_units = 0
         self._id_prefix = _ID_PREFIX + secrets.token_bytes(12)
         self._token_prefix = secrets.token_bytes(8)
-        self._forgotten: deque[tuple[int, list[Message]]] = deque()
+        self._catalogue = Catalogue(self.statistics, self._token_prefix)
+        self._forgotten: deque[tuple[int, list[Record]]] = deque()
         self._closed = False
 
     @property
@@ -62,6 +66,10 @@ class Holding:
             admitted
         )
         timestamp = int(self._clock() * 1000)
+        if timestamp == self._timestamp:
+            timestamp = self._timestamp  # one number for all of a millisecond is one place in memory less
+        else:
+            self._timestamp = timestamp
         given: list[Waiter] | None = None
         with self._lock:
             self._begin(unit)
@@ -69,95 +77,98 @@ class Holding:
             if limit is not None and self._catalogue.order.count + self._in_units >= limit:
                 raise failed(MQRC_Q_FULL, f"the queue may hold {limit:,} messages, and does")
             self._arrivals = arrival = self._arrivals + 1
-            place = place_of(arrival, priority if self.settings.order == "priority" else None)
-            descriptor = Descriptor(
+            place = place_of(arrival, priority if self._by_priority else None)
+            record = (
                 msg_id or self._id_prefix + arrival.to_bytes(8, "big"),
                 correl_id,
                 group_id,
                 sequence,
                 offset,
                 last,
-                self._token_prefix + place.to_bytes(8, "big"),
                 priority,
                 persistence,
                 expiry,
                 timestamp,
                 0,
                 0 if expiry == UNLIMITED else timestamp + 100 * expiry,
+                place,
+                body,
+                own,
             )
-            message = Message(descriptor, body, own, place)
             if unit is not None:
-                unit.puts.append(message)
+                unit.puts.append(record)
                 self._in_units += 1
             elif self._waiters.count:
-                given = self._arrive((message,), returned=False)
+                given = self._arrive((record,))
             else:
-                self._catalogue.add(message)
-        self._finish(given)
-        return descriptor
+                self._catalogue.add(record)
+        if given or self._forgotten:
+            self._finish(given)
+        return descriptor_of(record, self._token_prefix)
 
-    def take(self, wanted: Wanted, unit: MemoryUnit | None, waiter: Waiter | None) -> Message | None:
+    def take(self, wanted: Wanted, unit: MemoryUnit | None, waiter: Waiter | None) -> Record | None:
         """Take what is wanted off the queue; if there is nothing, `waiter` waits for it."""
         with self._lock:
             self._begin(unit)
-            message = (
+            record = (
                 self._catalogue.find(wanted.request)
                 if wanted.handle is None
                 else wanted.find(self._catalogue)
             )
-            if message is not None:
-                self._catalogue.remove(message)
-                self._taken(message, unit, wanted.handle)
+            if record is not None:
+                self._catalogue.remove(record)
+                if unit is not None or wanted.handle is not None:
+                    self._taken(record, unit, wanted.handle)
             elif waiter is not None:
                 self._waiters.add(waiter)
         if self._forgotten:
             self._settle()
-        return message
+        return record
 
-    def look(self, wanted: Wanted, waiter: Waiter | None) -> Message | None:
+    def look(self, wanted: Wanted, waiter: Waiter | None) -> Record | None:
         """Return what is wanted and leave it there; if there is nothing, `waiter` waits for it."""
         with self._lock:
             self._begin(None)
-            message = wanted.find(self._catalogue)
-            if message is None and waiter is not None:
+            record = wanted.find(self._catalogue)
+            if record is None and waiter is not None:
                 self._waiters.add(waiter)
         self._finish(None)
-        return message
+        return record
 
-    def at(self, place: int) -> Message | None:
+    def at(self, place: int) -> Record | None:
         """Return the message in a place."""
         with self._lock:
             self._begin(None)
             return self._catalogue.order.get(place)
 
-    def take_at(self, place: int, unit: MemoryUnit | None) -> Message | None:
+    def take_at(self, place: int, unit: MemoryUnit | None) -> Record | None:
         """Take the message in a place off the queue."""
         with self._lock:
             self._begin(unit)
-            message = self._catalogue.order.get(place)
-            if message is not None:
-                self._catalogue.remove(message)
-                self._taken(message, unit, None)
+            record = self._catalogue.order.get(place)
+            if record is not None:
+                self._catalogue.remove(record)
+                self._taken(record, unit, None)
         self._finish(None)
-        return message
+        return record
 
-    def waited(self, waiter: Waiter, seconds: float) -> Message:
+    def waited(self, waiter: Waiter, seconds: float) -> Record:
         """Wait until the waiter is handed its message. Raises MQError 2033 when the time is over."""
         try:
             waiter.wait(seconds)
         except BaseException:  # a KeyboardInterrupt: what was handed over meanwhile is nobody's
             with self._lock:
-                message = waiter.message
-                mine = message is not None and not waiter.browses and waiter.unit is None
-                given = self._arrive((message,), returned=True) if message is not None and mine else None
+                record = waiter.record
+                mine = record is not None and not waiter.browses and waiter.unit is None
+                given = self._arrive((record,)) if record is not None and mine else None
                 self._waiters.remove(waiter)
             self._finish(given)
             raise
         with self._lock:
             self._waiters.remove(waiter)
-            if waiter.message is None:
+            if waiter.record is None:
                 raise failed(MQRC_HOBJ_ERROR if self._closed else MQRC_NO_MSG_AVAILABLE)
-            return waiter.message
+            return waiter.record
 
     def cancel(self, waiter: Waiter) -> bool:
         """Let a call wait no longer; return whether it still did."""
@@ -174,7 +185,7 @@ class Holding:
             given = self._release(len(unit.puts), unit.gets, unit.puts if commit else None)
         self._finish(given)
 
-    def adopt(self, puts: int, gets: list[Message]) -> None:
+    def adopt(self, puts: int, gets: list[Record]) -> None:
         """Back out what a unit did that was forgotten; called from wherever its memory is freed.
 
         That may be inside of a method of this very object, under the lock: whoever has the lock then does
@@ -191,13 +202,16 @@ class Holding:
             self._closed = True
             given = self._waiters.all()
             self._waiters = Waiters(self.statistics)
-            self._catalogue = Catalogue(self.statistics)
+            self._catalogue = Catalogue(self.statistics, self._token_prefix)
         for waiter in given:
             waiter.hand_over()
 
-    def remaining(self, message: Message) -> Message:
-        """Return a message with the expiry that is left, as a get shows it."""
-        left = message.descriptor.expiration - int(self._clock() * 1000)
+    def shown(self, record: Record) -> Message:
+        """Return a message as it is given out, with the expiry that is left."""
+        message = message_of(record, self._token_prefix)
+        if record[EXPIRY] == UNLIMITED:
+            return message
+        left = record[EXPIRATION] - int(self._clock() * 1000)
         return message._replace(descriptor=message.descriptor._replace(expiry=max(1, -(-left // 100))))
 
     # ---- what follows is called with the lock, but for the last two
@@ -212,48 +226,39 @@ class Holding:
         if expiring:
             now = int(self._clock() * 1000)
             while expiring and expiring[0][0] <= now:
-                message = self._catalogue.order.get(expiring[0][1])
-                assert message is not None
-                self._catalogue.remove(message)
+                record = self._catalogue.order.get(expiring[0][1])
+                assert record is not None
+                self._catalogue.remove(record)
 
-    def _arrive(self, messages: Iterable[Message], *, returned: bool) -> list[Waiter]:
+    def _arrive(self, records: Iterable[Record]) -> list[Waiter]:
         """Give messages to those who wait for them, and the others their places; returns the former."""
         given: list[Waiter] = []
-        for message in messages:
-            expiration = message.descriptor.expiration
-            if expiration and expiration <= self._clock() * 1000:
+        for record in records:
+            if record[EXPIRATION] and record[EXPIRATION] <= self._clock() * 1000:
                 continue
-            offered = self._waiters.offer(message) if self._waiters.count else []
+            offered = self._waiters.offer(record) if self._waiters.count else []
             given += offered
             if offered and not offered[-1].browses:
-                self._taken(message, offered[-1].unit, offered[-1].wanted.handle)
+                self._taken(record, offered[-1].unit, offered[-1].wanted.handle)
             else:
-                self._catalogue.add(message, returned=returned)
+                self._catalogue.add(record)
         return given
 
-    def _taken(self, message: Message, unit: MemoryUnit | None, handle: Handle | None) -> None:
+    def _taken(self, record: Record, unit: MemoryUnit | None, handle: Handle | None) -> None:
         """Note who has a message that is off the queue now."""
         if handle is not None:
             before = handle.position
-            handle.position = position_after(message, before)
+            handle.position = position_after(record, before)
             if unit is not None:
                 unit.moved(handle, before)
         if unit is not None:
-            unit.gets.append(message)
+            unit.gets.append(record)
             self._in_units += 1
 
-    def _release(self, puts: int, gets: list[Message], committed: list[Message] | None) -> list[Waiter]:
+    def _release(self, puts: int, gets: list[Record], committed: list[Record] | None) -> list[Waiter]:
         """Take messages out of a unit and put those on the queue that belong there now."""
         self._in_units -= puts + len(gets)
-        if committed is not None:
-            return self._arrive(committed, returned=True)
-        backed_out = [
-            message._replace(
-                descriptor=message.descriptor._replace(backout_count=message.descriptor.backout_count + 1)
-            )
-            for message in gets
-        ]
-        return self._arrive(backed_out, returned=True)
+        return self._arrive(map(returned, gets) if committed is None else committed)
 
     def _settle(self) -> None:
         """Back out the units that were forgotten."""
@@ -279,9 +284,9 @@ class Holding:
             except Exception as error:
                 # It is no fault of whoever put the message: told as that of a thread of its own would be.
                 threading.excepthook(ExceptHookArgs((type(error), error, error.__traceback__, None)))
-                assert waiter.message is not None
+                assert waiter.record is not None
                 with self._lock:
-                    again = self._arrive((waiter.message,), returned=True)
+                    again = self._arrive((waiter.record,))
                 self._hand_over(again)
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from selectroute.queues.errors import MQRC_INCONSISTENT_BROWSE, MQRC_NO_MSG_UNDER_CURSOR, failed
 from selectroute.queues.groups import Handle, Wanted, position_after
 from selectroute.queues.holding import Holding, check_own
-from selectroute.queues.message import NO_ID, NO_TOKEN, UNLIMITED, Message
+from selectroute.queues.message import NO_ID, NO_TOKEN, Message
 from selectroute.queues.options import DEFAULT_MATCH
+from selectroute.queues.record import PLACE, Record
 from selectroute.queues.request import request_of
 from selectroute.selector.selector import Selector
 
@@ -22,7 +23,7 @@ class MemoryCursor:
 
     __slots__ = ("_begun", "_handle", "_holding", "_logical", "_look", "_place")
 
-    def __init__(self, look: Callable[[Wanted, float | None], Message], holding: Holding) -> None:
+    def __init__(self, look: Callable[[Wanted, float | None], Record], holding: Holding) -> None:
         self._look = look
         self._holding = holding
         self._place = -1
@@ -73,28 +74,28 @@ class MemoryCursor:
         return self._browse(Wanted(request, self._place), wait)
 
     def _browse(self, wanted: Wanted, wait: float | None) -> Message:
-        message = self._look(wanted, wait)
+        record = self._look(wanted, wait)
         handle = wanted.handle
         if handle is not None:
             if handle.position is None:
-                self._begun = message.place
-            handle.position = position_after(message, handle.position)
+                self._begun = record[PLACE]
+            handle.position = position_after(record, handle.position)
             self._handle = handle
-        self._place = message.place
+        self._place = record[PLACE]
         self._logical = handle is not None
-        return message
+        return self._holding.shown(record)
 
     def under(self) -> Message:
         """Return the message on which the cursor stands; see `Cursor.under`."""
-        message = self._holding.at(self._place)
-        if message is None:
+        record = self._holding.at(self._place)
+        if record is None:
             raise failed(MQRC_NO_MSG_UNDER_CURSOR)
-        return message if message.descriptor.expiry == UNLIMITED else self._holding.remaining(message)
+        return self._holding.shown(record)
 
     def get_under(self, *, syncpoint: Unit | None = None) -> Message:
         """Get the message on which the cursor stands; see `Cursor.get_under`."""
         unit = None if syncpoint is None else check_own(syncpoint, self._holding)
-        message = self._holding.take_at(self._place, unit)
-        if message is None:
+        record = self._holding.take_at(self._place, unit)
+        if record is None:
             raise failed(MQRC_NO_MSG_UNDER_CURSOR)
-        return message if message.descriptor.expiry == UNLIMITED else self._holding.remaining(message)
+        return self._holding.shown(record)

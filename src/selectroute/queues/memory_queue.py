@@ -23,6 +23,7 @@ from selectroute.queues.memory_unit import MemoryUnit
 from selectroute.queues.message import NO_ID, NO_TOKEN, UNLIMITED, Descriptor, Message
 from selectroute.queues.options import DEFAULT_MATCH
 from selectroute.queues.queue import Queue, Unit
+from selectroute.queues.record import Record
 from selectroute.queues.request import request_of
 from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings
 from selectroute.queues.waiting import Waiter
@@ -113,14 +114,14 @@ class MemoryQueue(Queue):
         waiter = None if wait is None else Waiter(wanted, unit=unit)
         if wait is not None:
             check_wait(wanted, wait)
-        message = self._holding.take(wanted, unit, waiter)
-        if message is None:
+        record = self._holding.take(wanted, unit, waiter)
+        if record is None:
             if waiter is None or wait is None:
                 raise failed(MQRC_NO_MSG_AVAILABLE)
-            message = self._holding.waited(waiter, wait)
+            record = self._holding.waited(waiter, wait)
         if handle is not None and not logical_order:
             handle.position = None  # whoever gets something else leaves the group that was begun
-        return message if message.descriptor.expiry == UNLIMITED else self._holding.remaining(message)
+        return self._holding.shown(record)
 
     def get_later(
         self,
@@ -142,32 +143,15 @@ class MemoryQueue(Queue):
         ids = (msg_id, correl_id, group_id, msg_seq_number, offset, NO_TOKEN)
         wanted = Wanted(request_of(match, *ids, selector, self.settings.dialect))
         holding = self._holding
-
-        def shown(message: Message) -> None:
-            unlimited = message.descriptor.expiry == UNLIMITED
-            deliver(message if unlimited else holding.remaining(message))
-
-        waiter = Waiter(wanted, deliver=shown)
-        message = holding.take(wanted, None, waiter)
-        if message is not None:
-            shown(message)
+        waiter = Waiter(wanted, deliver=lambda record: deliver(holding.shown(record)))
+        record = holding.take(wanted, None, waiter)
+        if record is not None:
+            deliver(holding.shown(record))
         return lambda: holding.cancel(waiter)
-
-    def look(self, wanted: Wanted, wait: float | None) -> Message:
-        """Browse for a cursor: return what is wanted and leave it there. Raises MQError as `get` does."""
-        waiter = None if wait is None else Waiter(wanted, browses=True)
-        if wait is not None:
-            check_wait(wanted, wait)
-        message = self._holding.look(wanted, waiter)
-        if message is None:
-            if waiter is None or wait is None:
-                raise failed(MQRC_NO_MSG_AVAILABLE)
-            message = self._holding.waited(waiter, wait)
-        return message if message.descriptor.expiry == UNLIMITED else self._holding.remaining(message)
 
     def cursor(self) -> MemoryCursor:
         """Return a new cursor; see `Queue.cursor`."""
-        return MemoryCursor(self.look, self._holding)
+        return MemoryCursor(self._look, self._holding)
 
     def unit(self) -> MemoryUnit:
         """Begin a unit of work; see `Queue.unit`."""
@@ -181,6 +165,18 @@ class MemoryQueue(Queue):
     def close(self) -> None:
         """Close the queue and let its messages go; see `Queue.close`."""
         self._holding.close()
+
+    def _look(self, wanted: Wanted, wait: float | None) -> Record:
+        """Browse for a cursor: what is wanted, left where it is."""
+        waiter = None if wait is None else Waiter(wanted, browses=True)
+        if wait is not None:
+            check_wait(wanted, wait)
+        record = self._holding.look(wanted, waiter)
+        if record is None:
+            if waiter is None or wait is None:
+                raise failed(MQRC_NO_MSG_AVAILABLE)
+            record = self._holding.waited(waiter, wait)
+        return record
 
     def _handle(self, logical_order: bool) -> Handle:
         """The handle of this thread, which is in a group of its own."""

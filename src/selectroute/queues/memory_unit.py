@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from selectroute.queues.errors import MQRC_UNIT_OF_WORK_NOT_STARTED, failed
 from selectroute.queues.groups import Handle, Position
-from selectroute.queues.message import Message
+from selectroute.queues.record import Record
 
 if TYPE_CHECKING:
     from selectroute.queues.holding import Holding
@@ -24,8 +24,8 @@ class MemoryUnit:
     def __init__(self, holding: Holding) -> None:
         self._holding = holding
         self.ended = False
-        self.puts: list[Message] = []
-        self.gets: list[Message] = []
+        self.puts: list[Record] = []
+        self.gets: list[Record] = []
         self._positions: dict[Handle, tuple[Position | None, Position | None]] = {}
 
     def belongs_to(self, holding: Holding) -> bool:

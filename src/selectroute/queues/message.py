@@ -61,9 +61,6 @@ class Descriptor(NamedTuple):
     last_in_group: bool
     """Whether the group ends with this message."""
 
-    msg_token: bytes
-    """16 bytes by which the queue tells this message from every other that it ever held."""
-
     priority: int
     """0 to 9, 9 the most urgent."""
 
@@ -75,11 +72,14 @@ class Descriptor(NamedTuple):
     timestamp: int
     """When it was put, in milliseconds since 1970 (UTC)."""
 
-    backout_count: int = 0
+    backout_count: int
     """How often it was got under syncpoint and came back."""
 
-    expiration: int = 0
+    expiration: int
     """JMSExpiration: when it expires, in milliseconds since 1970 (UTC); 0 for never."""
+
+    msg_token: bytes
+    """16 bytes by which the queue tells this message from every other that it ever held."""
 
     @property
     def put_time(self) -> datetime:

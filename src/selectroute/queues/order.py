@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from sortedcontainers import SortedList
 
-from selectroute.queues.message import Message
+from selectroute.queues.record import PLACE, Record
 
-_SHIFT: Final = 6
-"""Places that differ only in this many low bits are in one run: up to 64 messages."""
+_SHIFT: Final = 5
+_LENGTH: Final = 1 << _SHIFT
+"""Places in one run."""
 
-_SHRUNK: Final = frozenset({4, 16})
-"""A run that has just come down to so many is copied: dictionaries never become smaller by themselves."""
+_WITHIN: Final = _LENGTH - 1
 
 _URGENCY: Final = 56
 """Where the urgency stands in a place, above 2^56 arrivals: a million messages a second for 2,000 years."""
@@ -27,62 +27,61 @@ def place_of(arrival: int, priority: int | None) -> int:
 class Order:
     """Messages by their places.
 
-    A run is a dictionary of neighbours by place, and only the numbers of runs are kept sorted. So a message
-    is put at the end or taken from anywhere without a search: what takes time, making a run and forgetting
-    it, is done once for up to 64 messages.
+    A run has the messages of 32 neighbouring places, each where its place says, and after them their number.
+    Only the numbers of the runs are kept sorted. So a message is put, taken and put back without a search,
+    and what takes time, making a run and forgetting it, is done once for up to 32 messages. (A dictionary
+    of all places would be walked from its beginning again and again, over all that was taken.)
 
-    invariant: a run has no message or is sorted by place, unless its number is in ``_unsorted``.
+    invariant: a run has at least one message, and their number is its last item.
     """
 
-    __slots__ = ("_numbers", "_runs", "_unsorted", "count")
+    __slots__ = ("_numbers", "_runs", "count")
 
     def __init__(self) -> None:
         self.count = 0
-        self._runs: dict[int, dict[int, Message]] = {}
+        self._runs: dict[int, list[Any]] = {}
         self._numbers: SortedList = SortedList()
-        self._unsorted: set[int] = set()
 
-    def get(self, place: int) -> Message | None:
+    def get(self, place: int) -> Record | None:
         """Return the message in a place. O(1)."""
         run = self._runs.get(place >> _SHIFT)
-        return None if run is None else run.get(place)
+        record: Record | None = None if run is None else run[place & _WITHIN]
+        return record
 
-    def append(self, message: Message) -> None:
-        """Add a message that arrived after every other of its priority. O(1), amortised."""
-        place = message.place
+    def add(self, record: Record) -> None:
+        """Add a message. O(1), amortised."""
+        place = record[PLACE]
         number = place >> _SHIFT
         run = self._runs.get(number)
         if run is None:
-            run = self._runs[number] = {}
+            run = self._runs[number] = [None] * _LENGTH + [0]
             self._numbers.add(number)
-        run[place] = message
+        run[place & _WITHIN] = record
+        run[_LENGTH] += 1
         self.count += 1
 
-    def insert(self, message: Message) -> None:
-        """Add a message in a place among others, where it was before. O(1), amortised."""
-        self.append(message)
-        self._unsorted.add(message.place >> _SHIFT)
-
-    def remove(self, place: int) -> None:
+    def remove(self, record: Record) -> None:
         """Take a message out. O(1), amortised."""
+        place = record[PLACE]
         number = place >> _SHIFT
         run = self._runs[number]
-        del run[place]
+        run[place & _WITHIN] = None
+        run[_LENGTH] -= 1
         self.count -= 1
-        if not run:
+        if not run[_LENGTH]:
             del self._runs[number]
             self._numbers.remove(number)
-            self._unsorted.discard(number)
-        elif len(run) in _SHRUNK:
-            self._runs[number] = dict(run)
 
-    def walk(self, after: int = -1) -> Iterator[Message]:
+    def first(self) -> Record | None:
+        """Return the first message. O(1)."""
+        return next(self.walk(), None) if self.count else None
+
+    def walk(self, after: int = -1) -> Iterator[Record]:
         """Yield the messages behind a place, in order. The order must not change meanwhile."""
-        for number in self._numbers.irange(after >> _SHIFT):
+        begin = after + 1
+        skip = begin & _WITHIN
+        for number in self._numbers.irange(begin >> _SHIFT):
             run = self._runs[number]
-            if number in self._unsorted:
-                run = self._runs[number] = dict(sorted(run.items()))
-                self._unsorted.discard(number)
-            for place, message in run.items():
-                if place > after:
-                    yield message
+            for record in run[skip if number == begin >> _SHIFT else 0 : _LENGTH]:
+                if record is not None:
+                    yield record

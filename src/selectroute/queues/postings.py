@@ -1,26 +1,25 @@
-"""Messages by a key that several may share, each list of them in the order of the queue."""
+"""Messages by a key that several may share, those of one key in the order of the queue."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
-from operator import attrgetter
+from itertools import dropwhile
 from typing import Any, Final
 
-from sortedcontainers import SortedKeyList
+from sortedcontainers import SortedDict
 
-from selectroute.queues.message import Message
+from selectroute.queues.record import PLACE, Record
 
 _MANY: Final = 64
 """More messages than this under one key are in a sorted container, where each still is found quickly."""
 
 _FEW: Final = 16
-"""As few again are a plain list, which is a hundredth of that in size."""
+"""As few again are in a plain dictionary, which is a tenth of that in size."""
 
-_PLACE: Final = attrgetter("place")
-
-Listed = Message | list[Message] | Any
-"""What one key has: a message by itself, a sorted list, or a SortedKeyList (which has no types)."""
+Listed = Any
+"""What one key has: a message by itself, a tuple; a dictionary of some by place, which is kept sorted; or a
+SortedDict of many, which has no types.
+"""
 
 
 class Postings:
@@ -32,55 +31,61 @@ class Postings:
         self._listed: dict[Hashable, Listed] = {}
 
     def get(self, key: Hashable) -> Listed | None:
-        """Return what has the key: one message by itself or several in order, None for nothing. O(1)."""
+        """Return what has the key: one message by itself or several by place, None for nothing. O(1)."""
         return self._listed.get(key)
 
-    def add(self, key: Hashable, message: Message) -> None:
+    def add(self, key: Hashable, record: Record) -> None:
         """Add a message. O(log n) of the messages with this key."""
-        listed = self._listed.setdefault(key, message)
-        if listed is message:
+        listed = self._listed.setdefault(key, record)
+        if listed is record:
             return
-        if isinstance(listed, Message):
-            self._listed[key] = sorted((listed, message), key=_PLACE)
-        elif isinstance(listed, list):
-            if listed[-1].place < message.place:
-                listed.append(message)
-            else:
-                insort(listed, message, key=_PLACE)
+        place = record[PLACE]
+        if type(listed) is tuple:
+            other = listed[PLACE]
+            self._listed[key] = (
+                {other: listed, place: record} if other < place else {place: record, other: listed}
+            )
+        elif type(listed) is dict:
+            in_order = next(reversed(listed)) < place
+            listed[place] = record
             if len(listed) > _MANY:
-                self._listed[key] = SortedKeyList(listed, key=_PLACE)
+                self._listed[key] = SortedDict(listed)
+            elif not in_order:
+                self._listed[key] = dict(sorted(listed.items()))
         else:
-            listed.add(message)
+            listed[place] = record
 
-    def remove(self, key: Hashable, message: Message) -> None:
+    def remove(self, key: Hashable, record: Record) -> None:
         """Take a message out that was added with this key. O(log n) of the messages with this key."""
         listed = self._listed[key]
-        if isinstance(listed, Message):
+        if listed is record:
             del self._listed[key]
             return
-        if isinstance(listed, list):
-            del listed[0 if listed[0] is message else bisect_left(listed, message.place, key=_PLACE)]
-            if len(listed) == 1:
-                self._listed[key] = listed[0]
-            return
-        listed.remove(message)
-        if len(listed) == _FEW:
-            self._listed[key] = list(listed)
+        del listed[record[PLACE]]
+        if len(listed) == 1:
+            self._listed[key] = next(iter(listed.values()))
+        elif len(listed) == _FEW and type(listed) is not dict:
+            self._listed[key] = dict(listed.items())
+
+
+def first_of(listed: Listed) -> Record:
+    """Return the first of these messages."""
+    found: Record = listed if type(listed) is tuple else listed[next(iter(listed))]
+    return found
 
 
 def size_of(listed: Listed) -> int:
     """Return how many messages these are."""
-    return 1 if isinstance(listed, Message) else len(listed)
+    return 1 if type(listed) is tuple else len(listed)
 
 
-def walk(listed: Listed, after: int = -1) -> Iterator[Message]:
+def walk(listed: Listed, after: int = -1) -> Iterator[Record]:
     """Yield the messages behind a place, in order. They must not change meanwhile."""
-    if isinstance(listed, Message):
-        if listed.place > after:
+    if type(listed) is tuple:
+        if listed[PLACE] > after:
             yield listed
-    elif after < 0:
-        yield from listed
-    elif isinstance(listed, list):
-        yield from listed[bisect_left(listed, after + 1, key=_PLACE) :]
+    elif type(listed) is dict:
+        yield from dropwhile(lambda record: record[PLACE] <= after, listed.values())
     else:
-        yield from listed.irange_key(after + 1)
+        for place in listed.irange(after + 1):
+            yield listed[place]

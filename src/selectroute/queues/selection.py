@@ -9,10 +9,10 @@ from typing import Final
 
 from selectroute.clauses.access import Key, equalities
 from selectroute.clauses.normal_form import clauses_of
-from selectroute.clauses.predicate import Clause
+from selectroute.clauses.predicate import Clause, Lookup
 from selectroute.queues.errors import MQRC_SELECTION_STRING_ERROR, failed
-from selectroute.queues.message import NO_ID, Message
-from selectroute.queues.visible import visible
+from selectroute.queues.message import NO_ID
+from selectroute.queues.positions import CORREL_ID, GROUP_ID, MSG_ID
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.fields import (
@@ -27,12 +27,6 @@ from selectroute.selector.selector import Selector
 
 Field = int | str
 """A field of the descriptor by its position there, or an attribute that selectors read."""
-
-MSG_ID_FIELD: Final = 0
-CORREL_ID_FIELD: Final = 1
-GROUP_ID_FIELD: Final = 2
-SEQUENCE_FIELD: Final = 3
-OFFSET_FIELD: Final = 4
 
 MAX_ALTERNATIVES: Final = 64
 """A clause is looked up under at most so many keys (IN lists multiply); the rest of it is judged."""
@@ -59,9 +53,8 @@ class Selection:
     alternatives: tuple[Alternative, ...]
     clauses: tuple[Clause, ...]
 
-    def selects(self, message: Message) -> bool:
-        """Return whether the message satisfies the selector."""
-        lookup = visible(message.descriptor, message.properties)
+    def selects(self, lookup: Lookup) -> bool:
+        """Return whether the message behind `lookup` satisfies the selector."""
         return any(clause.holds(lookup) for clause in self.clauses)
 
 
@@ -152,19 +145,19 @@ def _any_text(key: Key) -> bytes | None:
 
 # A text that has the 24 bytes of an id is not all that the id may be, so it is judged again.
 _IDS: Final[Mapping[str, _Id]] = {
-    "JMSMessageID": _Id(MSG_ID_FIELD, _message_id, True),
-    f"{PREFIX}JMSMessageID": _Id(MSG_ID_FIELD, _message_id, True),
-    f"{PREFIX}{MESSAGE_ID}": _Id(MSG_ID_FIELD, _octets, True),
-    f"{PREFIX}Root.MQMD.MsgId": _Id(MSG_ID_FIELD, _octets, True),
-    "JMSCorrelationID": _Id(CORREL_ID_FIELD, _any_text, False),
-    f"{PREFIX}JMSCorrelationID": _Id(CORREL_ID_FIELD, _any_text, False),
-    f"{PREFIX}jms.Cid": _Id(CORREL_ID_FIELD, _any_text, False),
-    f"{PREFIX}{CORRELATION_ID}": _Id(CORREL_ID_FIELD, _octets, True),
-    f"{PREFIX}Root.MQMD.CorrelId": _Id(CORREL_ID_FIELD, _octets, True),
-    "JMSXGroupID": _Id(GROUP_ID_FIELD, _any_text, False),
-    f"{PREFIX}JMSXGroupID": _Id(GROUP_ID_FIELD, _any_text, False),
-    f"{PREFIX}jms.Gid": _Id(GROUP_ID_FIELD, _any_text, False),
-    f"{PREFIX}Root.MQMD.GroupId": _Id(GROUP_ID_FIELD, _octets, True),
+    "JMSMessageID": _Id(MSG_ID, _message_id, True),
+    f"{PREFIX}JMSMessageID": _Id(MSG_ID, _message_id, True),
+    f"{PREFIX}{MESSAGE_ID}": _Id(MSG_ID, _octets, True),
+    f"{PREFIX}Root.MQMD.MsgId": _Id(MSG_ID, _octets, True),
+    "JMSCorrelationID": _Id(CORREL_ID, _any_text, False),
+    f"{PREFIX}JMSCorrelationID": _Id(CORREL_ID, _any_text, False),
+    f"{PREFIX}jms.Cid": _Id(CORREL_ID, _any_text, False),
+    f"{PREFIX}{CORRELATION_ID}": _Id(CORREL_ID, _octets, True),
+    f"{PREFIX}Root.MQMD.CorrelId": _Id(CORREL_ID, _octets, True),
+    "JMSXGroupID": _Id(GROUP_ID, _any_text, False),
+    f"{PREFIX}JMSXGroupID": _Id(GROUP_ID, _any_text, False),
+    f"{PREFIX}jms.Gid": _Id(GROUP_ID, _any_text, False),
+    f"{PREFIX}Root.MQMD.GroupId": _Id(GROUP_ID, _octets, True),
 }
 
 

@@ -6,15 +6,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
+from selectroute.queues.positions import (
+    BACKOUT_COUNT,
+    CORREL_ID,
+    EXPIRATION,
+    GROUP_ID,
+    MSG_ID,
+    MSG_SEQ_NUMBER,
+    PERSISTENCE,
+    PRIORITY,
+    TIMESTAMP,
+)
 from selectroute.selector.fields import DERIVED, NO_ID, PREFIX, id_to_text, read
 from selectroute.selector.message import HEADER_TYPES
 from selectroute.selector.names import INVALID_NAMES, breaches
 from selectroute.selector.values import Int, Long, Value
 
-if TYPE_CHECKING:
-    from selectroute.queues.message import Descriptor
+Fields = tuple[Any, ...]
+"""A descriptor, or whatever else has its fields in their positions."""
 
 CORRELATION: Final = "JMSCorrelationID"
 GROUP: Final = "JMSXGroupID"
@@ -23,28 +34,26 @@ SEQUENCE: Final = "JMSXGroupSeq"
 # and a number.
 
 
-def _sequence(descriptor: Descriptor) -> Int | None:
-    grouped = descriptor.group_id != NO_ID or descriptor.msg_seq_number != 1
-    return Int(descriptor.msg_seq_number) if grouped else None
+def _sequence(fields: Fields) -> Int | None:
+    grouped = fields[GROUP_ID] != NO_ID or fields[MSG_SEQ_NUMBER] != 1
+    return Int(fields[MSG_SEQ_NUMBER]) if grouped else None
 
 
-_HEADERS: Final[Mapping[str, Callable[[Descriptor], Value | None]]] = {
-    "JMSMessageID": lambda descriptor: id_to_text(descriptor.msg_id),
-    "JMSTimestamp": lambda descriptor: Long(descriptor.timestamp),
-    "JMSPriority": lambda descriptor: Int(descriptor.priority),
-    "JMSDeliveryMode": lambda descriptor: "PERSISTENT" if descriptor.persistence else "NON_PERSISTENT",
-    "JMSExpiration": lambda descriptor: Long(descriptor.expiration),
-    "JMSRedelivered": lambda descriptor: descriptor.backout_count > 0,
+_HEADERS: Final[Mapping[str, Callable[[Fields], Value | None]]] = {
+    "JMSMessageID": lambda fields: id_to_text(fields[MSG_ID]),
+    "JMSTimestamp": lambda fields: Long(fields[TIMESTAMP]),
+    "JMSPriority": lambda fields: Int(fields[PRIORITY]),
+    "JMSDeliveryMode": lambda fields: "PERSISTENT" if fields[PERSISTENCE] else "NON_PERSISTENT",
+    "JMSExpiration": lambda fields: Long(fields[EXPIRATION]),
+    "JMSRedelivered": lambda fields: bool(fields[BACKOUT_COUNT]),
 }
-_PROPERTIES: Final[Mapping[str, Callable[[Descriptor], Value | None]]] = {
-    "JMSXDeliveryCount": lambda descriptor: Int(descriptor.backout_count + 1),
+_PROPERTIES: Final[Mapping[str, Callable[[Fields], Value | None]]] = {
+    "JMSXDeliveryCount": lambda fields: Int(fields[BACKOUT_COUNT] + 1),
     SEQUENCE: _sequence,
 }
-_TEXTS: Final[Mapping[str, Callable[[Descriptor], Value | None]]] = {
-    CORRELATION: lambda descriptor: (
-        None if descriptor.correl_id == NO_ID else id_to_text(descriptor.correl_id)
-    ),
-    GROUP: lambda descriptor: None if descriptor.group_id == NO_ID else id_to_text(descriptor.group_id),
+_TEXTS: Final[Mapping[str, Callable[[Fields], Value | None]]] = {
+    CORRELATION: lambda fields: None if fields[CORREL_ID] == NO_ID else id_to_text(fields[CORREL_ID]),
+    GROUP: lambda fields: None if fields[GROUP_ID] == NO_ID else id_to_text(fields[GROUP_ID]),
 }
 _OWN: Final = {**_HEADERS, **_PROPERTIES}
 
@@ -63,7 +72,7 @@ FIELDS: Final = _names_of_fields()
 """The names that no property of a message may have, because the descriptor says what they are."""
 
 
-def visible(descriptor: Descriptor, properties: Mapping[str, Value]) -> Callable[[str], Value | None]:
+def visible(fields: Fields, properties: Mapping[str, Value]) -> Callable[[str], Value | None]:
     """Return what gives the value of each header, property or derived field of a message.
 
     The same as ``Message.selector_message.value``, without making that.
@@ -72,10 +81,10 @@ def visible(descriptor: Descriptor, properties: Mapping[str, Value]) -> Callable
     def own(name: str) -> Value | None:
         field = _OWN.get(name)
         if field is not None:
-            return field(descriptor)
+            return field(fields)
         value = properties.get(name)
         if value is None and name in _TEXTS:
-            return _TEXTS[name](descriptor)
+            return _TEXTS[name](fields)
         return value
 
     def value(name: str) -> Value | None:
@@ -95,15 +104,15 @@ def _breaches(names: tuple[str, ...]) -> bool:
     return bool(breaches([name for name in names if name not in HEADER_TYPES]))
 
 
-def visible_headers(descriptor: Descriptor, properties: Mapping[str, Value]) -> dict[str, Value | None]:
+def visible_headers(fields: Fields, properties: Mapping[str, Value]) -> dict[str, Value | None]:
     """Return the headers of a message, those among its properties too."""
-    headers: dict[str, Value | None] = {name: field(descriptor) for name, field in _HEADERS.items()}
-    headers[CORRELATION] = _TEXTS[CORRELATION](descriptor)
+    headers: dict[str, Value | None] = {name: field(fields) for name, field in _HEADERS.items()}
+    headers[CORRELATION] = _TEXTS[CORRELATION](fields)
     return headers | {name: value for name, value in properties.items() if name in HEADER_TYPES}
 
 
-def visible_properties(descriptor: Descriptor, properties: Mapping[str, Value]) -> dict[str, Value | None]:
+def visible_properties(fields: Fields, properties: Mapping[str, Value]) -> dict[str, Value | None]:
     """Return the properties of a message, those that its descriptor gives too."""
-    found: dict[str, Value | None] = {name: field(descriptor) for name, field in _PROPERTIES.items()}
-    found[GROUP] = _TEXTS[GROUP](descriptor)
+    found: dict[str, Value | None] = {name: field(fields) for name, field in _PROPERTIES.items()}
+    found[GROUP] = _TEXTS[GROUP](fields)
     return found | {name: value for name, value in properties.items() if name not in HEADER_TYPES}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from selectroute.queues.catalogue import Statistics
 from selectroute.queues.groups import Wanted
-from selectroute.queues.message import Message
+from selectroute.queues.record import Record, message_of
 
 if TYPE_CHECKING:
     from selectroute.index.index import Index
@@ -21,7 +21,7 @@ _NOBODY: Final[dict[int, Waiter]] = {}
 class Waiter:
     """One call that waits. Whoever finds the message for it hands it over; nobody looks for it again."""
 
-    __slots__ = ("_deliver", "_handed", "browses", "message", "number", "unit", "wanted")
+    __slots__ = ("_deliver", "_handed", "browses", "number", "record", "unit", "wanted")
 
     def __init__(
         self,
@@ -29,27 +29,27 @@ class Waiter:
         *,
         browses: bool = False,
         unit: MemoryUnit | None = None,
-        deliver: Callable[[Message], None] | None = None,
+        deliver: Callable[[Record], None] | None = None,
     ) -> None:
         self.wanted = wanted
         self.browses = browses
         self.unit = unit
-        self.message: Message | None = None
+        self.record: Record | None = None
         self.number = 0
         self._deliver = deliver
         self._handed = Lock()
         self._handed.acquire()
 
-    def takes(self, message: Message) -> bool:
+    def takes(self, record: Record) -> bool:
         """Return whether an arriving message is what the call waits for; in an ended unit it gets none."""
-        return self.wanted.wants(message) and (self.unit is None or not self.unit.ended)
+        return self.wanted.wants(record) and (self.unit is None or not self.unit.ended)
 
     def hand_over(self) -> None:
         """Tell who waits that it has its message, or that there will be none."""
         if self._deliver is None:
             self._handed.release()
-        elif self.message is not None:
-            self._deliver(self.message)
+        elif self.record is not None:
+            self._deliver(self.record)
 
     def wait(self, seconds: float) -> None:
         """Wait until something is handed over, or the time is over."""
@@ -116,7 +116,7 @@ class Waiters:
         by_id = chain.from_iterable(group.values() for group in self._by_id.values())
         return [*by_id, *self._selecting.values(), *self._any.values()]
 
-    def offer(self, message: Message) -> list[Waiter]:
+    def offer(self, record: Record) -> list[Waiter]:
         """Return the calls that get an arriving message, taken off: all that browse, the one that takes it
         last, if there is one.
 
@@ -126,11 +126,11 @@ class Waiters:
         """
         browsing: list[Waiter] = []
         taker: Waiter | None = None
-        for waiter in self._candidates(message):
+        for waiter in self._candidates(record):
             if taker is not None and not waiter.browses:
                 continue
             self._statistics.waiters_looked_at += 1
-            if waiter.takes(message):
+            if waiter.takes(record):
                 if waiter.browses:
                     browsing.append(waiter)
                 else:
@@ -138,14 +138,14 @@ class Waiters:
         given = browsing if taker is None else [*browsing, taker]
         for waiter in given:
             self.remove(waiter)
-            waiter.message = message
+            waiter.record = record
         return given
 
-    def _candidates(self, message: Message) -> Iterator[Waiter]:
-        for field, value in enumerate(message.descriptor[:3]):
+    def _candidates(self, record: Record) -> Iterator[Waiter]:
+        for field, value in enumerate(record[:3]):
             yield from self._by_id.get((field, value), _NOBODY).values()
         if self._selecting:
             assert self._index is not None
-            matched = self._index.match(message.selector_message)
+            matched = self._index.match(message_of(record, b"").selector_message)
             yield from (self._selecting[name] for name in sorted(matched, key=int))
         yield from self._any.values()
