@@ -1,0 +1,349 @@
+"""Queues against a list that is scanned from its beginning: random puts, gets, browsing, units and expiry."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+import selectroute as sr
+from selectroute.queues.memory_queue import MemoryQueue
+from selectroute.queues.visible import visible
+from selectroute.selector import DIALECTS
+from selectroute.selector.fields import DERIVED
+from tests.queues.ids import hex_of, id_of
+from tests.queues.linear import NONE, Entry, LinearQueue, Place
+
+IDS = (NONE, id_of("a"), id_of("b"))
+SELECTORS = (
+    None,
+    "",
+    "color = 'blue'",
+    "color = 'red' AND weight > 1",
+    "weight = 2",
+    "weight IN ('2') OR color = 'blue' AND JMSPriority = 1",
+    "color IN ('red', 'blue') AND weight <> 2",
+    "JMSPriority < 2",
+    "color IS NULL",
+    "NOT (color = 'blue')",
+    "JMSXDeliveryCount = 2",
+    "JMSDeliveryMode = 'NON_PERSISTENT' AND color LIKE 'b%'",
+    f"JMSMessageID = '{hex_of(IDS[1])}'",
+    f"JMSCorrelationID = '{hex_of(IDS[2])}'",
+    f"JMSCorrelationID = '{hex_of(NONE)}'",
+    f"JMSCorrelationID = '{hex_of(IDS[1])}' AND weight = 1",
+    f"JMSMessageID IN ('{hex_of(IDS[1])}', '{hex_of(IDS[2])}', 'x') AND JMSXGroupID = '{hex_of(IDS[1])}'",
+    "JMSCorrelationID IS NULL AND JMSXGroupID IS NULL",
+    "JMSMessageID = 'none'",
+)
+ids = st.sampled_from(IDS)
+requests = st.fixed_dictionaries(
+    {
+        "match": st.integers(0, 63) | st.sampled_from([0, 1, 2, 3, 4, 7]),
+        "msg_id": ids,
+        "correl_id": ids,
+        "group_id": ids,
+        "msg_seq_number": st.integers(1, 3),
+        "offset": st.integers(0, 2),
+        "token": st.integers(0, 30),
+        "selector": st.sampled_from(SELECTORS) | st.none(),
+        "logical_order": st.booleans() | st.just(False),
+    }
+)
+messages = st.fixed_dictionaries(
+    {
+        "msg_id": ids,
+        "correl_id": ids,
+        "group_id": ids,
+        "msg_seq_number": st.integers(1, 3),
+        "offset": st.integers(0, 2),
+        "last_in_group": st.booleans(),
+        "priority": st.integers(0, 2),
+        "expiry": st.sampled_from([-1, -1, -1, 5, 20]),
+        "body": st.sampled_from([b"", b"x", b"xy"]),
+        "properties": st.fixed_dictionaries(
+            {}, optional={"color": st.sampled_from(["red", "blue"]), "weight": st.integers(1, 3)}
+        ),
+    }
+)
+
+
+class Pair:
+    """A queue and the list that it must agree with."""
+
+    def __init__(self, make, clock):
+        self.clock = clock
+        self.queue = make(clock=clock)
+        self.linear = LinearQueue(now_ms=int(clock.now * 1000))
+        self.cursor = self.queue.cursor()
+        self.place = Place()
+        self.browses_logical = None
+        self.unit = None
+        self.in_unit = ([], [])
+        self.before_unit = None
+        self.tokens = [bytes(16)]
+
+    def put(self, message, in_unit=False):
+        unit = self.unit if in_unit else None
+        made = self.queue.put(**message, syncpoint=unit)
+        self.tokens.append(made.msg_token)
+        expiry = message["expiry"]
+        entry = Entry(
+            arrival=len(self.tokens),
+            body=message["body"],
+            priority=message["priority"],
+            msg_id=made.msg_id,
+            correl_id=message["correl_id"],
+            group_id=message["group_id"],
+            msg_seq_number=message["msg_seq_number"],
+            offset=message["offset"],
+            last_in_group=message["last_in_group"],
+            msg_token=made.msg_token,
+            put_ms=self.linear.now_ms,
+            expires_ms=None if expiry < 0 else self.linear.now_ms + 100 * expiry,
+            properties=message["properties"],
+        )
+        (self.in_unit[0] if unit else self.linear.entries).append(entry)
+
+    def asked(self, request):
+        """A request as the queue takes it, and as the list does."""
+        given = {name: request[name] for name in request if name not in ("token", "logical_order")}
+        given["msg_token"] = self.tokens[request["token"] % len(self.tokens)]
+        selector = request["selector"]
+        return given, request["match"], sr.Selector(selector, "ibm-jms") if selector else None
+
+    def get(self, request, in_unit=False):
+        given, mask, selector = self.asked(request)
+        logical = request["logical_order"]
+        unit = self.unit if in_unit else None
+        handle = self.linear.handle
+        found = (
+            self.linear.find_logical(handle, mask, given, selector)
+            if logical
+            else self.linear.find(mask, given, selector)
+        )
+        if not self.agree(found, self.queue.get, **given, logical_order=logical, syncpoint=unit):
+            return
+        before = handle.group
+        self.linear.remove(found)
+        self.linear.move(handle, found, logical)
+        if unit:
+            self.in_unit[1].append(found)
+            if logical and self.before_unit is None:
+                self.before_unit = (before,)
+        if unit and logical:
+            self.after_unit = handle.group
+        self.moved = handle.group
+
+    def browse(self, request, first=False):
+        given, mask, selector = self.asked(request)
+        logical = request["logical_order"]
+        call = self.cursor.first if first else self.cursor.next
+        place = Place() if first else self.place
+        if not first and self.browses_logical not in (None, logical):
+            found = 2259
+        elif logical:
+            found = self.linear.find_logical(place, mask, given, selector, place.begun)
+        else:
+            found = self.linear.find(mask, given, selector, place.key)
+        if self.agree(found, call, **given, logical_order=logical):
+            if first:
+                self.place = place
+            self.linear.move(self.place, found, logical)
+            self.browses_logical = logical
+
+    def under(self, get=False, in_unit=False):
+        unit = self.unit if in_unit else None
+        found = next((one for one in self.linear.visible() if one.key == self.place.key), 2034)
+        if not get:
+            self.agree(found, self.cursor.under)
+        elif self.agree(found, self.cursor.get_under, syncpoint=unit):
+            self.linear.remove(found)
+            if unit:
+                self.in_unit[1].append(found)
+
+    def agree(self, found, call, **given):
+        """Whether there is a message, of which both say that it is the one."""
+        if found is None or isinstance(found, int):
+            with pytest.raises(sr.MQError) as raised:
+                call(**given)
+            assert raised.value.reason == (found or 2033)
+            return False
+        message = call(**given)
+        descriptor = message.descriptor
+        assert descriptor.msg_token == found.msg_token
+        assert descriptor.backout_count == found.backout_count
+        assert (message.body, descriptor.msg_id, descriptor.priority) == (
+            found.body,
+            found.msg_id,
+            found.priority,
+        )
+        if found.expires_ms is not None:
+            assert descriptor.expiry == -(-(found.expires_ms - self.linear.now_ms) // 100)
+        return True
+
+    def end(self, commit):
+        puts, gets = self.in_unit
+        if commit:
+            self.unit.commit()
+            self.linear.entries += puts
+        else:
+            self.unit.backout()
+            for entry in gets:
+                self.linear.back(entry)
+        self.unit, self.in_unit = None, ([], [])
+
+    def later(self, tenths):
+        self.clock.now += tenths / 10
+        self.linear.now_ms = int(self.clock.now * 1000)
+
+
+def machine_of(make, clock):
+    """The machine for one kind of queue."""
+
+    class Machine(RuleBasedStateMachine):
+        def __init__(self):
+            super().__init__()
+            clock.now = 1_700_000_000.0
+            self.pair = Pair(make, clock)
+
+        @rule(message=messages, in_unit=st.booleans())
+        def put(self, message, in_unit):
+            self.pair.put(message, in_unit)
+
+        @rule(some=st.lists(messages, min_size=3, max_size=8))
+        def put_several(self, some):
+            for message in some:
+                self.pair.put(message)
+
+        @rule(request=requests, in_unit=st.booleans())
+        def get(self, request, in_unit):
+            # What backout does to a thread's group has tests of its own.
+            self.pair.get(request, in_unit and not request["logical_order"])
+
+        @rule(request=requests, first=st.booleans())
+        def browse(self, request, first):
+            self.pair.browse(request, first)
+
+        @rule(get=st.booleans(), in_unit=st.booleans())
+        def under(self, get, in_unit):
+            self.pair.under(get, in_unit)
+
+        @precondition(lambda self: self.pair.unit is None)
+        @rule()
+        def begin(self):
+            self.pair.unit = self.pair.queue.unit()
+
+        @precondition(lambda self: self.pair.unit is not None)
+        @rule(commit=st.booleans())
+        def end(self, commit):
+            self.pair.end(commit)
+
+        @rule(tenths=st.integers(1, 12))
+        def later(self, tenths):
+            self.pair.later(tenths)
+
+        @invariant()
+        def as_deep(self):
+            assert self.pair.queue.depth == len(self.pair.linear.visible())
+
+        def teardown(self):
+            self.pair.queue.close()
+
+    return Machine
+
+
+def test_random_operations_agree_with_a_list_scanned_linearly(make, clock):
+    run_state_machine_as_test(
+        machine_of(make, clock),
+        settings=settings(
+            max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
+
+
+@pytest.mark.parametrize("mask", range(64))
+def test_every_mask_agrees_with_a_list_scanned_linearly(make, clock, mask):
+    """Many messages with few ids, so that lists are long, and indexes of several fields are made."""
+    chance = random.Random(mask)
+    pair = Pair(make, clock)
+
+    def message():
+        return {
+            "msg_id": chance.choice(IDS),
+            "correl_id": chance.choice(IDS),
+            "group_id": chance.choice(IDS),
+            "msg_seq_number": chance.randint(1, 3),
+            "offset": chance.randint(0, 2),
+            "last_in_group": False,
+            "priority": chance.choice([4, 4, 4, 0, 9]),
+            "expiry": -1,
+            "body": b"",
+            "properties": {"weight": chance.randint(1, 3), "color": chance.choice(["red", "blue"])},
+        }
+
+    def request():
+        return {
+            "match": mask,
+            "msg_id": chance.choice(IDS),
+            "correl_id": chance.choice(IDS),
+            "group_id": chance.choice(IDS),
+            "msg_seq_number": chance.randint(1, 3),
+            "offset": chance.randint(0, 2),
+            "token": chance.randrange(1_000),
+            "selector": chance.choice([None, None, *SELECTORS]),
+            "logical_order": False,
+        }
+
+    for _ in range(250):
+        pair.put(message())
+    pair.unit = pair.queue.unit()
+    for step in range(250):
+        if step % 50 == 49:
+            pair.end(commit=step % 100 == 99)
+            pair.unit = pair.queue.unit()
+        chance.choice([pair.browse, pair.get])(request())
+        if step % 5 == 0:
+            pair.get(request(), in_unit=True)
+            pair.put(message(), in_unit=True)
+            pair.put(message())
+
+
+def test_what_selectors_see_is_what_the_message_for_selectors_has():
+    """Without making that message; by every name, derived fields too, and before and after a backout."""
+    queue = MemoryQueue()
+    queue.put()
+    ids = {"msg_id": id_of("m"), "correl_id": id_of("c"), "group_id": id_of("g")}
+    queue.put(
+        **ids, msg_seq_number=2, priority=9, persistence=True, expiry=100, properties={"a.b": 1, "a": 2}
+    )
+    queue.put(
+        properties={
+            "JMSCorrelationID": "order-7",
+            "JMSXGroupID": "x" * 30,
+            "JMSType": "mcd://d/s/t?format=f",
+            "JMSReplyTo": "queue://QM/Q",
+            "JMSXGroupSeq": 3,
+            "weight": 1.5,
+        }
+    )
+    names = {"a.b", "a", "weight", "missing", "@invalid-names", "@missing"}
+    names |= {f"@{name}" for name in DERIVED} | {name for name in DERIVED if ":" not in name}
+    names |= {name for dialect in DIALECTS.values() for name in dialect.headers}
+    for _ in range(2):
+        unit = queue.unit()
+        for _ in range(3):
+            message = queue.get(syncpoint=unit)
+            quick = visible(message.descriptor, message.properties)
+            for name in names:
+                assert quick(name) == message.selector_message.value(name), name
+        unit.backout()

@@ -1,0 +1,249 @@
+"""Calls that wait: who is woken, by what, and how many are looked at for it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+
+import pytest
+
+import selectroute as sr
+from selectroute import MatchOptions as M
+from selectroute.queues.memory_queue import MemoryQueue
+from tests.queues.ids import id_of
+
+
+def reason_of(call, *args, **kwargs):
+    with pytest.raises(sr.MQError) as raised:
+        call(*args, **kwargs)
+    return raised.value.reason
+
+
+class Getters:
+    """Threads that get, each its own message; what they got, or the reason why not, by name."""
+
+    def __init__(self, queue):
+        self.queue = queue
+        self.got = {}
+        self.threads = []
+
+    def start(self, name, call=None, **request):
+        def work():
+            try:
+                self.got[name] = (call or self.queue.get)(**{"wait": 60, **request}).body
+            except sr.MQError as error:
+                self.got[name] = error.reason
+
+        thread = threading.Thread(target=work, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def join(self):
+        for thread in self.threads:
+            thread.join(60)
+        return self.got
+
+
+def until_waiting(queue, count):
+    """Wait until so many calls wait."""
+    while queue._holding._waiters.count != count:
+        time.sleep(0.001)
+
+
+def test_who_waits_gets_the_message_that_is_put(queue):
+    threading.Timer(0.05, queue.put, (b"late",)).start()
+    assert queue.get(wait=math.inf).body == b"late"
+
+
+def test_a_wait_ends_when_its_time_is_over(queue):
+    queue.put(b"a", correl_id=id_of("a"))
+    assert reason_of(queue.get, M.CORREL_ID, correl_id=id_of("b"), wait=0) == 2033
+    assert reason_of(queue.get, M.CORREL_ID, correl_id=id_of("b"), wait=0.01) == 2033
+    assert reason_of(queue.browse, selector="a = 1", wait=0.01) == 2033
+    queue.put(b"b", correl_id=id_of("b"))
+    assert queue.depth == 2, "what nobody waits for any more stays"
+
+
+def test_a_message_that_is_there_is_not_waited_for(queue):
+    queue.put(b"a")
+    assert queue.get(wait=60).body == b"a"
+
+
+def test_each_waiting_call_gets_its_own_reply():
+    queue = MemoryQueue()
+    getters = Getters(queue)
+    for number in range(20):
+        getters.start(number, match=M.CORREL_ID, correl_id=id_of(f"c{number}"))
+    until_waiting(queue, 20)
+    for number in reversed(range(20)):
+        queue.put(str(number).encode(), correl_id=id_of(f"c{number}"))
+    assert getters.join() == {number: str(number).encode() for number in range(20)}
+    assert queue.statistics.waiters_looked_at == 20
+
+
+def test_specific_waits_come_before_general_ones_and_older_before_younger():
+    queue = MemoryQueue()
+    getters = Getters(queue)
+    requests = [{}, {"selector": "a = 1"}, {"correl_id": id_of("c")}, {"correl_id": id_of("c")}]
+    for number, request in enumerate(requests, start=1):
+        getters.start(number, **request)
+        until_waiting(queue, number)
+    for body in (b"first", b"second", b"third", b"fourth"):
+        queue.put(body, correl_id=id_of("c"), properties={"a": 1})
+    assert getters.join() == {3: b"first", 4: b"second", 2: b"third", 1: b"fourth"}
+
+
+def test_all_who_browse_and_one_who_gets_are_woken():
+    queue = MemoryQueue()
+    getters = Getters(queue)
+    for number in range(3):
+        getters.start(f"browse {number}", call=queue.browse)
+    getters.start("get 1")
+    until_waiting(queue, 4)
+    getters.start("get 2")
+    until_waiting(queue, 5)
+    queue.put(b"a")
+    queue.put(b"b")
+    got = getters.join()
+    assert sorted(got.values()) == [b"a"] * 4 + [b"b"]
+    assert {got["get 1"], got["get 2"]} == {b"a", b"b"}
+    assert queue.depth == 0
+
+
+def test_a_browse_waits_for_what_is_behind_its_cursor():
+    queue = MemoryQueue()
+    queue.put(b"a", priority=5)
+    cursor = queue.cursor()
+    cursor.next()
+    getters = Getters(queue)
+    getters.start("browse", call=cursor.next)
+    until_waiting(queue, 1)
+    queue.put(b"ahead", priority=9)
+    queue.put(b"behind", priority=5)
+    assert getters.join() == {"browse": b"behind"}
+
+
+def test_commit_and_backout_wake_who_waits():
+    queue = MemoryQueue()
+    for end in ("commit", "backout"):
+        unit = queue.unit()
+        if end == "commit":
+            queue.put(b"commit", syncpoint=unit)
+        else:
+            queue.put(b"backout")
+            queue.get(syncpoint=unit)
+        getters = Getters(queue)
+        getters.start(end)
+        until_waiting(queue, 1)
+        getattr(unit, end)()
+        assert getters.join() == {end: end.encode()}
+
+
+def test_what_is_handed_over_in_a_unit_comes_back_with_it():
+    queue = MemoryQueue()
+    unit = queue.unit()
+    getters = Getters(queue)
+    getters.start("in unit", syncpoint=unit)
+    until_waiting(queue, 1)
+    queue.put(b"a")
+    assert getters.join() == {"in unit": b"a"}
+    assert queue.depth == 0
+    unit.backout()
+    assert queue.get().descriptor.backout_count == 1
+
+
+def test_a_call_whose_unit_has_ended_gets_nothing():
+    queue = MemoryQueue()
+    unit = queue.unit()
+    getters = Getters(queue)
+    getters.start("in unit", syncpoint=unit, wait=0.3)
+    until_waiting(queue, 1)
+    unit.commit()
+    queue.put(b"a")
+    assert getters.join() == {"in unit": 2033}
+    assert queue.depth == 1
+
+
+def test_close_ends_every_wait():
+    queue = MemoryQueue()
+    getters = Getters(queue)
+    getters.start("id", correl_id=id_of("c"))
+    getters.start("selector", selector="a = 1")
+    getters.start("any")
+    until_waiting(queue, 3)
+    queue.close()
+    assert getters.join() == {"id": 2019, "selector": 2019, "any": 2019}
+
+
+def test_a_reply_wakes_one_of_100_000_and_looks_at_no_other():
+    queue = MemoryQueue()
+    got = []
+    count = 100_000
+    for number in range(count):
+        queue.get_later(got.append, M.CORREL_ID, correl_id=id_of(f"c{number}"))
+    for number in (5, 99_999, 0):
+        queue.put(str(number).encode(), correl_id=id_of(f"c{number}"))
+    assert [message.body for message in got] == [b"5", b"99999", b"0"]
+    assert queue.statistics.waiters_looked_at == 3
+    queue.put(b"for nobody", correl_id=id_of("other"))
+    assert queue.statistics.waiters_looked_at == 3
+    assert queue.depth == 1
+
+
+def test_a_message_wakes_one_of_many_selectors_and_looks_at_those_that_it_satisfies():
+    queue = MemoryQueue()
+    got = {}
+    for number in range(2_000):
+        queue.get_later(
+            lambda message, number=number: got.update({number: message}),
+            selector=f"account = 'a{number}' AND amount > 10",
+        )
+    queue.put(b"low", properties={"account": "a7", "amount": 5})
+    queue.put(b"high", properties={"account": "a7", "amount": 50})
+    assert {number: message.body for number, message in got.items()} == {7: b"high"}
+    assert queue.statistics.waiters_looked_at == 1
+
+
+def test_waiting_without_a_thread_ends_with_the_message_or_when_it_is_cancelled():
+    queue = MemoryQueue()
+    got = []
+    queue.put(b"there")
+    assert queue.get_later(got.append)() is False
+    assert [message.body for message in got] == [b"there"]
+    cancels = [queue.get_later(got.append, **request) for request in ({}, {"selector": "a = 1"})]
+    cancels.append(queue.get_later(got.append, M.CORREL_ID, correl_id=id_of("c")))
+    assert [cancel() for cancel in cancels] == [True] * 3
+    assert [cancel() for cancel in cancels] == [False] * 3
+    queue.put(b"later", correl_id=id_of("c"), properties={"a": 1})
+    assert len(got) == 1
+    assert queue.depth == 1
+
+
+def test_a_receiver_that_raises_does_not_cost_the_message(monkeypatch):
+    queue, told = MemoryQueue(), []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_type))
+
+    def fail(message):
+        raise ZeroDivisionError
+
+    queue.get_later(fail)
+    queue.put(b"a")
+    assert told == [ZeroDivisionError]
+    assert queue.get().body == b"a"
+
+
+def test_an_interrupt_gives_back_what_was_handed_over(monkeypatch):
+    queue = MemoryQueue()
+
+    def interrupted(waiter, seconds):
+        queue.put(b"a")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("selectroute.queues.waiting.Waiter.wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        queue.get(wait=60)
+    assert queue.get().body == b"a"
+    with pytest.raises(KeyboardInterrupt):
+        queue.browse(wait=60)
+    assert queue.depth == 1
