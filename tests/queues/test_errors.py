@@ -143,7 +143,7 @@ def test_an_error_prints_as_those_of_ibm_mq_and_has_a_sentence_for_people():
     error = sr.MQError(2, 2033)
     assert str(error) == "MQI Error. Comp 2, Reason 2033: FAILED: MQRC_NO_MSG_AVAILABLE"
     assert isinstance(error, sr.SelectRouteError)
-    with pytest.raises(sr.MQError, match="FAILED") as raised:
+    with pytest.raises(sr.MQError, match="MQRC_MSG_ID_ERROR") as raised:
         sr.MemoryQueue().put(msg_id=b"short")
     assert raised.value.detail == "an id is 24 bytes, not 5"
     for copied in (copy.copy(raised.value), pickle.loads(pickle.dumps(raised.value))):  # noqa: S301
@@ -166,5 +166,5 @@ def test_every_reason_has_a_name():
     ],
 )
 def test_settings_that_cannot_be_are_refused(make, settings):
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match="is"):
         make(**settings)

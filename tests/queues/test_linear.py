@@ -21,6 +21,7 @@ from selectroute.queues.visible import visible
 from selectroute.selector import DIALECTS
 from selectroute.selector.fields import DERIVED
 from tests.queues.ids import hex_of, id_of
+from tests.queues.invariants import check
 from tests.queues.linear import NONE, Entry, LinearQueue, Place
 
 IDS = (NONE, id_of("a"), id_of("b"))
@@ -255,6 +256,8 @@ def machine_of(make, clock):
         @invariant()
         def as_deep(self):
             assert self.pair.queue.depth == len(self.pair.linear.visible())
+            if isinstance(self.pair.queue, MemoryQueue):
+                check(self.pair.queue)
 
         def teardown(self):
             self.pair.queue.close()
@@ -316,6 +319,8 @@ def test_every_mask_agrees_with_a_list_scanned_linearly(make, clock, mask):
             pair.get(request(), in_unit=True)
             pair.put(message(), in_unit=True)
             pair.put(message())
+    if isinstance(pair.queue, MemoryQueue):
+        check(pair.queue)
 
 
 def test_what_selectors_see_is_what_the_message_for_selectors_has():

@@ -136,7 +136,8 @@ class Catalogue:
             return self._search(*_fields_and_keys(request), request, None, after)
         if listed is None:
             return None
-        # What nearly every lookup comes to: one message, or the first of those with the one id asked for.
+        # What nearly every lookup comes to: one message, the first of those with the one id asked for, or a
+        # few of which one is.
         alone = alone and msg_seq_number is None and offset is None
         if type(listed) is tuple or (alone and after < 0):
             self.statistics.looked_at += 1
@@ -144,6 +145,8 @@ class Catalogue:
             return (
                 record if (after < 0 or record[PLACE] > after) and (alone or request.agrees(record)) else None
             )
+        if type(listed) is dict:
+            return self._first(walk(listed, after), request, None)
         return self._search(*_fields_and_keys(request), request, None, after)
 
     def has_token(self, record: Record, msg_token: bytes) -> bool:

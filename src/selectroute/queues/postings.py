@@ -84,6 +84,8 @@ def walk(listed: Listed, after: int = -1) -> Iterator[Record]:
     if type(listed) is tuple:
         if listed[PLACE] > after:
             yield listed
+    elif after < 0:
+        yield from listed.values()
     elif type(listed) is dict:
         yield from dropwhile(lambda record: record[PLACE] <= after, listed.values())
     else:

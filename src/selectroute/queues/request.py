@@ -73,15 +73,26 @@ def request_of(
     "Fields for which the corresponding match option is not specified are ignored": they may hold anything.
     """
     mask = mask_of(match)
-    return Request(
+    request = Request(
         id_of(msg_id, MQRC_MSG_ID_ERROR) if mask & MSG_ID and msg_id is not NO_ID else None,
         id_of(correl_id, MQRC_CORREL_ID_ERROR) if mask & CORREL_ID and correl_id is not NO_ID else None,
         id_of(group_id, MQRC_GROUP_ID_ERROR) if mask & GROUP_ID and group_id is not NO_ID else None,
         sequence_of(msg_seq_number) if mask & MSG_SEQ_NUMBER else None,
         offset_of(offset) if mask & OFFSET else None,
         _token_of(msg_token) if mask & MSG_TOKEN else None,
-        None if selector is None else selection_of(selector, dialect),
     )
+    return request if selector is None else _selecting(request, selection_of(selector, dialect))
+
+
+def _selecting(request: Request, selection: Selection | None) -> Request:
+    """A request with a selector; one that only says what an id is, is that id's match option (seed 000)."""
+    if selection is None:
+        return request
+    if selection.only_id is not None:
+        field, value = selection.only_id
+        if request[field] in (None, value):
+            return Request._make((*request[:field], value, *request[field + 1 :]))
+    return request._replace(selection=selection)
 
 
 def id_of(given: bytes, reason: int) -> bytes | None:

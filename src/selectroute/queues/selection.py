@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -52,13 +53,15 @@ class Selection:
     selector: Selector
     alternatives: tuple[Alternative, ...]
     clauses: tuple[Clause, ...]
+    only_id: tuple[int, bytes] | None
+    """The field and value, if the selector says no more than that one id has this value."""
 
     def selects(self, lookup: Lookup) -> bool:
         """Return whether the message behind `lookup` satisfies the selector."""
         return any(clause.holds(lookup) for clause in self.clauses)
 
 
-_READY: Final[dict[tuple[str, str], Selection]] = {}
+_READY: Final[OrderedDict[tuple[str, str], Selection]] = OrderedDict()
 _MOST_READY: Final = 10_000
 
 
@@ -66,7 +69,7 @@ def selection_of(selector: str | Selector, dialect: str) -> Selection | None:
     """Return a selector made ready, a text in the given dialect; None for the empty one, which is none.
 
     Raises MQError 2519 for what is neither, and with the selector's own reason, 2551 or 2459, for one that is
-    invalid. The latest ones are kept ready.
+    invalid. The latest ones made are kept.
     """
     if type(selector) is Selector:
         key = selector.text, selector.dialect
@@ -84,16 +87,21 @@ def selection_of(selector: str | Selector, dialect: str) -> Selection | None:
             selector = Selector(*key)
         except InvalidSelectorError as error:
             raise failed(error.reason, str(error)) from error
-    if len(_READY) >= _MOST_READY:
-        _READY.clear()
     ready = _READY[key] = _made_ready(selector)
+    if len(_READY) > _MOST_READY:
+        _READY.popitem(last=False)
     return ready
 
 
 def _made_ready(selector: Selector) -> Selection:
     clauses = clauses_of(selector.expression, dialect_named(selector.dialect))
     alternatives = [alternative for clause in clauses for alternative in _alternatives(clause)]
-    return Selection(selector, tuple(alternatives), clauses)
+    only_id = None
+    if len(alternatives) == 1 and alternatives[0].rest is None:
+        (alternative,) = alternatives
+        if len(alternative.fields) == 1 and alternative.fields[0] in (MSG_ID, CORREL_ID, GROUP_ID):
+            only_id = alternative.fields[0], alternative.keys[0]
+    return Selection(selector, tuple(alternatives), clauses, only_id)  # type: ignore[arg-type]  # ids are bytes
 
 
 def _alternatives(clause: Clause) -> Iterable[Alternative]:
