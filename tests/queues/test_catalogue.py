@@ -10,7 +10,7 @@ import selectroute as sr
 from selectroute import MatchOptions as M
 from selectroute.queues.catalogue import MAX_INDEXES
 from selectroute.queues.memory_queue import MemoryQueue
-from tests.queues.ids import hex_of, id_of
+from tests.queues.calls import hex_of, id_of
 from tests.queues.invariants import check
 
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
-import selectroute as sr
 from selectroute import MatchOptions as M
-from tests.queues.ids import id_of
+from tests.queues.calls import id_of, reason_of
 
 
 def put(queue, body, group=None, number=1, offset=0, last=False, **others):
@@ -31,12 +28,6 @@ def put_figure_2(queue):
 
 
 LOGICAL = [b"A", b"Y1", b"Y2", b"Y3a", b"Y3b", b"Z1", b"Z2", b"B"]
-
-
-def reason_of(call, *args, **kwargs):
-    with pytest.raises(sr.MQError) as raised:
-        call(*args, **kwargs)
-    return raised.value.reason
 
 
 def test_groups_are_got_one_after_the_other_each_in_its_sequence(queue):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -16,13 +17,16 @@ from hypothesis.stateful import (
 )
 
 import selectroute as sr
+from selectroute.queues import catalogue
 from selectroute.queues.memory_queue import MemoryQueue
-from selectroute.queues.visible import visible
+from selectroute.queues.visible import FIELDS, visible
 from selectroute.selector import DIALECTS
 from selectroute.selector.fields import DERIVED
-from tests.queues.ids import hex_of, id_of
+from tests.queues.calls import hex_of, id_of
 from tests.queues.invariants import check
 from tests.queues.linear import NONE, Entry, LinearQueue, Place
+from tests.strategies import checked_selectors
+from tests.strategies import messages as generated_messages
 
 IDS = (NONE, id_of("a"), id_of("b"))
 SELECTORS = (
@@ -269,7 +273,7 @@ def test_random_operations_agree_with_a_list_scanned_linearly(make, clock):
     run_state_machine_as_test(
         machine_of(make, clock),
         settings=settings(
-            max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
 
@@ -321,6 +325,48 @@ def test_every_mask_agrees_with_a_list_scanned_linearly(make, clock, mask):
             pair.put(message())
     if isinstance(pair.queue, MemoryQueue):
         check(pair.queue)
+
+
+def properties_of(message):
+    """What a generated message may be put with: its names and values, but for those of the descriptor."""
+    wanted = {**message.properties, "JMSType": message.headers.get("JMSType")}
+    correlation = message.headers.get("JMSCorrelationID")
+    if isinstance(correlation, str):
+        wanted["JMSCorrelationID"] = correlation
+    return {
+        name: value
+        for name, value in wanted.items()
+        if name not in FIELDS and name not in ("JMSXGroupSeq", "JMSXGroupID", "jms.Cid", "jms.Gid", "jms.Seq")
+    }
+
+
+@given(
+    chosen=st.lists(checked_selectors(), min_size=1, max_size=6),
+    some=st.lists(generated_messages(), min_size=1, max_size=12),
+    priorities=st.randoms(use_true_random=False),
+)
+@settings(max_examples=50, deadline=None)
+def test_any_selector_finds_what_the_reference_selects_in_the_order_of_the_queue(chosen, some, priorities):
+    """By walking, and by the indexes that are made at once where a lookup may look at nothing in vain."""
+    for patience in (catalogue._PATIENCE, 0):
+        queue = MemoryQueue()
+        with mock.patch.object(catalogue, "_PATIENCE", patience):
+            for message in some:
+                queue.put(properties=properties_of(message), priority=priorities.randrange(10))
+            cursor, every = queue.cursor(), []
+            while len(every) < len(some):
+                every.append(cursor.next())
+            for selector in [*chosen, *chosen]:
+                wanted = [one.place for one in every if selector.matches(one.selector_message)]
+                cursor, found = queue.cursor(), []
+                while len(found) <= len(some):
+                    try:
+                        found.append(cursor.next(selector=selector).place)
+                    except sr.MQError as error:
+                        assert error.reason == 2033
+                        break
+                assert found == wanted
+            check(queue)
 
 
 def test_what_selectors_see_is_what_the_message_for_selectors_has():

@@ -8,7 +8,7 @@ import threading
 import selectroute as sr
 from selectroute import MatchOptions as M
 from selectroute.queues.memory_queue import MemoryQueue
-from tests.queues.ids import id_of
+from tests.queues.calls import id_of
 
 
 def run(count, work):

@@ -11,13 +11,7 @@ import pytest
 import selectroute as sr
 from selectroute import MatchOptions as M
 from selectroute.queues.memory_queue import MemoryQueue
-from tests.queues.ids import id_of
-
-
-def reason_of(call, *args, **kwargs):
-    with pytest.raises(sr.MQError) as raised:
-        call(*args, **kwargs)
-    return raised.value.reason
+from tests.queues.calls import id_of, reason_of
 
 
 class Getters:
