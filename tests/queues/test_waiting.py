@@ -199,6 +199,18 @@ def test_a_message_wakes_one_of_many_selectors_and_looks_at_those_that_it_satisf
     assert queue.statistics.waiters_looked_at == 1
 
 
+@pytest.mark.parametrize("request_", [{}, {"selector": "a = 1"}, {"correl_id": id_of("c")}])
+def test_of_many_that_wait_for_the_same_the_oldest_is_woken_and_no_other_looked_at(request_):
+    queue = MemoryQueue()
+    got = []
+    for number in range(1_000):
+        queue.get_later(lambda message, number=number: got.append(number), **request_)
+    for _ in range(3):
+        queue.put(correl_id=id_of("c"), properties={"a": 1})
+    assert got == [0, 1, 2]
+    assert queue.statistics.waiters_looked_at == 3
+
+
 def test_waiting_without_a_thread_ends_with_the_message_or_when_it_is_cancelled():
     queue = MemoryQueue()
     got = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import product
 from typing import Final
 
@@ -56,6 +57,9 @@ class Selection:
     only_id: tuple[int, bytes] | None
     """The field and value, if the selector says no more than that one id has this value."""
 
+    name: str
+    """No other selector has it."""
+
     def selects(self, lookup: Lookup) -> bool:
         """Return whether the message behind `lookup` satisfies the selector."""
         return any(clause.holds(lookup) for clause in self.clauses)
@@ -101,7 +105,8 @@ def _made_ready(selector: Selector) -> Selection:
         (alternative,) = alternatives
         if len(alternative.fields) == 1 and alternative.fields[0] in (MSG_ID, CORREL_ID, GROUP_ID):
             only_id = alternative.fields[0], alternative.keys[0]
-    return Selection(selector, tuple(alternatives), clauses, only_id)  # type: ignore[arg-type]  # ids are bytes
+    name = sha256(f"{selector.dialect} {selector.text}".encode("utf-8", "surrogatepass")).hexdigest()
+    return Selection(selector, tuple(alternatives), clauses, only_id, name)  # type: ignore[arg-type]  # ids are bytes
 
 
 def _alternatives(clause: Clause) -> Iterable[Alternative]:

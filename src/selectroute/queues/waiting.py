@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
+from heapq import merge
+from operator import attrgetter
 from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING, Final
 
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from selectroute.queues.memory_unit import MemoryUnit
 
 _NOBODY: Final[dict[int, Waiter]] = {}
+_NUMBER: Final = attrgetter("number")
 
 
 class Waiter:
     """One call that waits. Whoever finds the message for it hands it over; nobody looks for it again."""
 
-    __slots__ = ("_deliver", "_handed", "browses", "number", "record", "unit", "wanted")
+    __slots__ = ("_deliver", "_handed", "browses", "id", "number", "record", "unit", "wanted")
 
     def __init__(
         self,
@@ -36,6 +38,8 @@ class Waiter:
         self.unit = unit
         self.record: Record | None = None
         self.number = 0
+        # Where it is in a group may change while it waits: a backout by another thread takes it back.
+        self.id = next(iter(wanted.ids), None)
         self._deliver = deliver
         self._handed = Lock()
         self._handed.acquire()
@@ -57,64 +61,35 @@ class Waiter:
 
 
 class Waiters:
-    """Waiting calls, by the ids that they wait for, by their selectors, and those that take any message.
-
-    Selectors are in an `Index`, like those of subscriptions. Not safe for threads: the queue has the lock.
+    """Waiting calls, those that browse apart from those that take. Not safe for threads: the queue has the
+    lock.
     """
 
-    __slots__ = ("_any", "_by_id", "_index", "_numbers", "_selecting", "_statistics", "count")
+    __slots__ = ("_browsing", "_numbers", "_statistics", "_taking", "count")
 
     def __init__(self, statistics: Statistics) -> None:
         self.count = 0
         self._statistics = statistics
         self._numbers = 0
-        self._by_id: dict[tuple[int, bytes], dict[int, Waiter]] = {}
-        self._selecting: dict[str, Waiter] = {}
-        self._any: dict[int, Waiter] = {}
-        self._index: Index | None = None
+        self._browsing = _Waiting()
+        self._taking = _Waiting()
 
     def add(self, waiter: Waiter) -> None:
-        """Add a call that waits from now on. O(1), of a selector O(its size)."""
+        """Add a call that waits from now on. O(1), of a new selector O(its size)."""
         self.count += 1
         self._numbers += 1
         waiter.number = self._numbers
-        ids = waiter.wanted.ids
-        if ids:
-            self._by_id.setdefault(ids[0], {})[waiter.number] = waiter
-        elif waiter.wanted.request.selection is not None:
-            if self._index is None:
-                from selectroute.index.index import Index  # loads NumPy, which most queues never need
-
-                self._index = Index()
-            self._index.add(str(waiter.number), waiter.wanted.request.selection.selector)
-            self._selecting[str(waiter.number)] = waiter
-        else:
-            self._any[waiter.number] = waiter
+        self._of(waiter).add(waiter)
 
     def remove(self, waiter: Waiter) -> bool:
-        """Forget a call; return whether it was still waiting. O(1), of a selector O(its size)."""
-        name = str(waiter.number)
-        if name in self._selecting:
-            assert self._index is not None
-            del self._selecting[name]
-            self._index.remove(name)
-        elif waiter.number in self._any:
-            del self._any[waiter.number]
-        else:
-            key = next(iter(waiter.wanted.ids), None)
-            group = _NOBODY if key is None else self._by_id.get(key, _NOBODY)
-            if waiter.number not in group:
-                return False
-            del group[waiter.number]
-            if not group and key is not None:
-                del self._by_id[key]
-        self.count -= 1
-        return True
+        """Forget a call; return whether it was still waiting. O(1), of the last of a selector O(its size)."""
+        found = self._of(waiter).remove(waiter)
+        self.count -= found
+        return found
 
     def all(self) -> list[Waiter]:
         """Every waiting call."""
-        by_id = chain.from_iterable(group.values() for group in self._by_id.values())
-        return [*by_id, *self._selecting.values(), *self._any.values()]
+        return [*self._browsing.all(), *self._taking.all()]
 
     def offer(self, record: Record) -> list[Waiter]:
         """Return the calls that get an arriving message, taken off: all that browse, the one that takes it
@@ -122,30 +97,86 @@ class Waiters:
 
         "The queue manager attempts to give priority to … specific get-wait requests that can be satisfied
         only by certain messages", before those that any message satisfies (IBM MQ, MQGMO_WAIT). O(calls that
-        wait for one of its ids or whose selector it satisfies).
+        get it), if those that wait for one of its ids, or whose selectors it satisfies, ask for no more.
         """
-        browsing: list[Waiter] = []
-        taker: Waiter | None = None
-        for waiter in self._candidates(record):
-            if taker is not None and not waiter.browses:
-                continue
-            self._statistics.waiters_looked_at += 1
-            if waiter.takes(record):
-                if waiter.browses:
-                    browsing.append(waiter)
-                else:
-                    taker = waiter
-        given = browsing if taker is None else [*browsing, taker]
+        given = [waiter for waiter in self._browsing.candidates(record) if self._takes(waiter, record)]
+        for waiter in self._taking.candidates(record):
+            if self._takes(waiter, record):
+                given.append(waiter)
+                break
         for waiter in given:
             self.remove(waiter)
             waiter.record = record
         return given
 
-    def _candidates(self, record: Record) -> Iterator[Waiter]:
-        for field, value in enumerate(record[:3]):
-            yield from self._by_id.get((field, value), _NOBODY).values()
-        if self._selecting:
+    def _takes(self, waiter: Waiter, record: Record) -> bool:
+        self._statistics.waiters_looked_at += 1
+        return waiter.takes(record)
+
+    def _of(self, waiter: Waiter) -> _Waiting:
+        return self._browsing if waiter.browses else self._taking
+
+
+class _Waiting:
+    """Waiting calls by one of the ids that they wait for, by their selectors, and those without either.
+
+    Each of the selectors is in an `Index` once, like those of subscriptions.
+    """
+
+    __slots__ = ("_any", "_by_id", "_by_selector", "_index")
+
+    def __init__(self) -> None:
+        self._by_id: dict[tuple[int, bytes], dict[int, Waiter]] = {}
+        self._by_selector: dict[str, dict[int, Waiter]] = {}
+        self._any: dict[int, Waiter] = {}
+        self._index: Index | None = None
+
+    def add(self, waiter: Waiter) -> None:
+        selection = waiter.wanted.request.selection
+        if waiter.id is not None:
+            self._by_id.setdefault(waiter.id, {})[waiter.number] = waiter
+        elif selection is not None:
+            if self._index is None:
+                from selectroute.index.index import Index  # loads NumPy, which most queues never need
+
+                self._index = Index()
+            if selection.name not in self._by_selector:
+                self._index.add(selection.name, selection.selector)
+                self._by_selector[selection.name] = {}
+            self._by_selector[selection.name][waiter.number] = waiter
+        else:
+            self._any[waiter.number] = waiter
+
+    def remove(self, waiter: Waiter) -> bool:
+        selection = waiter.wanted.request.selection
+        if waiter.id is not None:
+            group = self._by_id.get(waiter.id, _NOBODY)
+        elif selection is not None:
+            group = self._by_selector.get(selection.name, _NOBODY)
+        else:
+            group = self._any
+        if waiter.number not in group:
+            return False
+        del group[waiter.number]
+        if not group and waiter.id is not None:
+            del self._by_id[waiter.id]
+        elif not group and selection is not None:
+            assert self._index is not None
+            del self._by_selector[selection.name]
+            self._index.remove(selection.name)
+        return True
+
+    def all(self) -> Iterator[Waiter]:
+        for group in (*self._by_id.values(), *self._by_selector.values(), self._any):
+            yield from group.values()
+
+    def candidates(self, record: Record) -> Iterator[Waiter]:
+        """Those that may wait for a message, the specific ones first, of each kind the oldest first."""
+        if self._by_id:
+            groups = [self._by_id.get((field, value), _NOBODY) for field, value in enumerate(record[:3])]
+            yield from merge(*(group.values() for group in groups), key=_NUMBER)
+        if self._by_selector:
             assert self._index is not None
             matched = self._index.match(message_of(record, b"").selector_message)
-            yield from (self._selecting[name] for name in sorted(matched, key=int))
+            yield from merge(*(self._by_selector[name].values() for name in matched), key=_NUMBER)
         yield from self._any.values()
