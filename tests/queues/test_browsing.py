@@ -83,6 +83,15 @@ def test_a_cursor_finds_matches_behind_it_only(queue):
     assert reason_of(cursor.next, M.MSG_TOKEN, msg_token=token) == 2033
 
 
+def test_a_cursor_is_never_behind_what_it_finds_by_id(queue):
+    for name in "ab":
+        queue.put(msg_id=id_of(name))
+    cursor = queue.cursor()
+    cursor.next(M.MSG_ID, msg_id=id_of("b"))
+    for name in "ab":
+        assert reason_of(cursor.next, M.MSG_ID, msg_id=id_of(name)) == 2033
+
+
 def test_the_message_under_the_cursor_is_got_whatever_is_ahead_of_it(queue):
     for number in range(3):
         queue.put(str(number).encode())

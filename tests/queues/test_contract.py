@@ -152,6 +152,14 @@ def test_a_token_finds_its_message_and_no_other_if_the_rest_agrees(queue):
     assert reason_of(queue.get, M.MSG_TOKEN, msg_token=token) == 2033
 
 
+def test_a_token_of_another_queue_is_that_of_no_message(make):
+    one, other = make(), make()
+    one.put(b"a")
+    token = other.put(b"b").msg_token
+    assert reason_of(one.get, M.MSG_TOKEN, msg_token=token) == 2033
+    assert other.get(M.MSG_TOKEN, msg_token=token).body == b"b"
+
+
 def test_get_writes_nothing_into_what_it_is_given(queue):
     """MQGET returns MsgId and CorrelId in the descriptor, so the next call with it looks for that message."""
     for _ in range(2):

@@ -69,3 +69,13 @@ def test_a_message_whose_names_break_a_rule_is_selected_by_no_selector_of_ibm_mq
     queue.put(b"a", properties={"a": 1, "x.y": 1, "x.y.z": 1})
     assert reason_of(queue.get, selector=sr.Selector("a = 1", "ibm-mq")) == 2033
     assert queue.get(selector="a = 1").body == b"a"
+
+
+def test_24_bytes_that_spell_a_text_are_not_that_text(queue):
+    queue.put(b"bytes", correl_id=id_of("order-7"), group_id=id_of("g"))
+    queue.put(b"text", properties={"JMSCorrelationID": "order-7", "JMSXGroupID": "g"})
+    for selector in ("JMSCorrelationID = 'order-7'", "JMSXGroupID = 'g'"):
+        assert queue.browse(selector=sr.Selector(selector)).body == b"text"
+    assert queue.browse(correl_id=id_of("order-7")).body == b"bytes"
+    spelled = f"JMSCorrelationID = '{hex_of(id_of('order-7'))}'"
+    assert queue.browse(selector=sr.Selector(spelled)).body == b"bytes"

@@ -134,6 +134,18 @@ def test_commit_and_backout_wake_who_waits():
         assert getters.join() == {end: end.encode()}
 
 
+def test_what_expired_in_a_unit_is_handed_to_nobody(clock):
+    queue, got = MemoryQueue(clock=clock), []
+    queue.put(expiry=10)
+    unit = queue.unit()
+    queue.get(syncpoint=unit)
+    cancel = queue.get_later(got.append)
+    clock.now += 1
+    unit.backout()
+    assert got == []
+    assert cancel()
+
+
 def test_what_is_handed_over_in_a_unit_comes_back_with_it():
     queue = MemoryQueue()
     unit = queue.unit()
