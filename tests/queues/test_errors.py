@@ -51,7 +51,7 @@ PUTS = [
     ({"body": None}, 2004),
     ({"body": bytes(11)}, 2030),
     ({"body": bytearray(11)}, 2030),
-    ({"properties": {"a": object()}}, 2473),
+    ({"properties": {"a": 1j}}, 2473),
     ({"properties": {"a": 2**63}}, 2473),
     ({"properties": {"a": "\ud800"}}, 2473),
     ({"properties": {"JMSType": 1}}, 2473),

@@ -269,6 +269,7 @@ def machine_of(make, clock):
     return Machine
 
 
+@pytest.mark.slow
 def test_random_operations_agree_with_a_list_scanned_linearly(make, clock):
     run_state_machine_as_test(
         machine_of(make, clock),
@@ -340,6 +341,7 @@ def properties_of(message):
     }
 
 
+@pytest.mark.slow
 @given(
     chosen=st.lists(checked_selectors(), min_size=1, max_size=6),
     some=st.lists(generated_messages(), min_size=1, max_size=12),

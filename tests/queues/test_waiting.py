@@ -182,6 +182,7 @@ def test_close_ends_every_wait():
     assert getters.join() == {"id": 2019, "selector": 2019, "any": 2019}
 
 
+@pytest.mark.slow
 def test_a_reply_wakes_one_of_100_000_and_looks_at_no_other():
     queue = MemoryQueue()
     got = []
