@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -231,15 +232,16 @@ def run(kills: int, seed: int, root: Path, longest: float = 0.5) -> Counter[str]
     return total
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="kill a registry's process while clients write")
+def kill_command(what: str, killed: Callable[[int, int, Path], Counter[str]]) -> None:
+    """A command line of kills and a seed: runs `killed` on them in an empty folder, and says what held."""
+    parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="selectroute-crash-") as root:
         started = time.monotonic()
         try:
-            counts = run(given.kills, given.seed, Path(root))
+            counts = killed(given.kills, given.seed, Path(root))
         except (AssertionError, RegistryError) as error:
             sys.exit(f"FAILED: {error}")
         seconds = time.monotonic() - started
@@ -247,4 +249,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    kill_command("kill a registry's process while clients write", run)

@@ -11,7 +11,6 @@ arrived or not, and under the revision that is told.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -19,7 +18,6 @@ import random
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -27,10 +25,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from selectroute.registry.errors import RegistryError
 from selectroute.registry.registry import Registry
 from tests.crash.command import LOST, SUBSCRIPTIONS, Connection, Threads, wait_until
-from tests.crash.registry import CLIENTS, IMPORTED, KILLS_A_DATABASE, check_log, check_published, spec_of
+from tests.crash.registry import (
+    CLIENTS,
+    IMPORTED,
+    KILLS_A_DATABASE,
+    check_log,
+    check_published,
+    kill_command,
+    spec_of,
+)
 
 START_SECONDS = 120.0
 
@@ -253,20 +258,5 @@ def run(kills: int, seed: int, root: Path, longest: float = 0.8) -> Counter[str]
     return total
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="kill `selectroute serve` while clients write over HTTP")
-    parser.add_argument("--kills", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="selectroute-service-") as root:
-        started = time.monotonic()
-        try:
-            counts = run(given.kills, given.seed, Path(root))
-        except (AssertionError, RegistryError) as error:
-            sys.exit(f"FAILED: {error}")
-        seconds = time.monotonic() - started
-    print(", ".join(f"{count:,} {name}" for name, count in counts.items()) + f" in {seconds:.0f} s: all held")
-
-
 if __name__ == "__main__":
-    main()
+    kill_command("kill `selectroute serve` while clients write over HTTP", run)
