@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from selectroute.clauses.analysis import Analysis, check
     from selectroute.index.build import build_snapshot
     from selectroute.index.delta import Add, Remove, Replace
-    from selectroute.index.errors import BuildError, SnapshotError
+    from selectroute.index.errors import BuildError, SnapshotError, SnapshotNotFoundError
     from selectroute.index.file_format import publish
     from selectroute.index.index import Index
     from selectroute.index.publisher import Publisher
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from selectroute.queues.memory_queue import MemoryQueue
     from selectroute.queues.message import Descriptor
     from selectroute.queues.options import MatchOptions
+    from selectroute.queues.sql_queue import SqlQueue
     from selectroute.registry.changes import Operation
     from selectroute.registry.model import Subscription, SubscriptionSpec
     from selectroute.registry.registry import Registry
@@ -72,6 +73,8 @@ _LATER = {
     "Replace": "selectroute.index.delta",
     "Snapshot": "selectroute.index.snapshot",
     "SnapshotError": "selectroute.index.errors",
+    "SnapshotNotFoundError": "selectroute.index.errors",
+    "SqlQueue": "selectroute.queues.sql_queue",
     "Subscription": "selectroute.registry.model",
     "SubscriptionSpec": "selectroute.registry.model",
     "build_snapshot": "selectroute.index.build",
@@ -111,6 +114,8 @@ __all__ = [
     "Short",
     "Snapshot",
     "SnapshotError",
+    "SnapshotNotFoundError",
+    "SqlQueue",
     "Subscription",
     "SubscriptionSpec",
     "Truth",

@@ -14,6 +14,7 @@ from selectroute.index import delta
 from selectroute.index.delta import Add, Remove, Replace
 from selectroute.index.errors import DuplicateSubscriptionError, InvalidIdError, UnknownSubscriptionError
 from selectroute.index.invariants import InvariantError
+from selectroute.index.merge import merge
 from selectroute.index.statistics import statistics
 from selectroute.index.verify import verify_snapshot
 from selectroute.match import from_messages
@@ -44,6 +45,28 @@ def test_a_change_makes_another_snapshot_and_leaves_the_old_one_as_it_was():
     assert (old.revision, new.revision) == (7, 8)
     assert live_ids(new) == ["any", "heavy", "light", "topic"]
     verify_snapshot(new)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_delta_has_destinations_and_what_is_replaced_keeps_its_own(monkeypatch, many):
+    monkeypatch.setattr("selectroute.index.delta._MANY", 1 if many else 1_000)
+    old = base().changed([Add("a", "weight = 1", destination="queue:A"), Add("b", "weight = 1")])
+    new = old.changed(
+        [
+            Replace("a", "weight = 2"),
+            Replace("b", "weight = 2", destination="queue:B"),
+            Add("c", destination="files:c"),
+        ]
+    )
+    none = new.changed([Replace("a", "weight = 3", destination=None)])
+    for snapshot, wanted in (
+        (old, ["queue:A", None]),
+        (new, ["queue:A", "queue:B"]),
+        (none, [None, "queue:B"]),
+    ):
+        texts = snapshot.subscriptions["destination"].to_pylist()
+        assert [texts[ordinal] for ordinal in snapshot.find(["a", "b"])] == wanted
+    assert merge(new).subscriptions["destination"].to_pylist()[-3:] == ["queue:A", "queue:B", "files:c"]
 
 
 def test_segments_before_a_delta_are_shared_and_their_ordinals_stay():

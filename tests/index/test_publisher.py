@@ -158,6 +158,7 @@ def test_readers_see_some_whole_revision_while_a_publisher_changes_and_merges(tm
     live: dict[str, tuple[str, str | None]] = {}
     states: dict[int, dict[str, tuple[str, str | None]]] = {1: {}}
     publisher = Publisher(tmp_path)
+    found(sr.Snapshot.open(tmp_path), messages)  # the kernel is there before anybody reads
     stop = threading.Event()
 
     def read():

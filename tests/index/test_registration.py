@@ -22,6 +22,9 @@ ROWS = st.fixed_dictionaries(
         "dialect": TEXT,
         "from": REVISION,
         "to": REVISION,
+        "destination": st.sampled_from(
+            [None, {}, {"kind": "none"}, {"kind": "queue", "name": "A.b/c"}, {"kind": "files", "name": "a"}]
+        ),
         "other": st.none() | st.integers() | st.lists(st.text(max_size=2)),
     },
 )
@@ -52,6 +55,31 @@ def test_arrow_reads_what_is_sound(monkeypatch):
     monkeypatch.setattr(registration, "_numbered_row", None)
     lines = ['{"id": "a", "selector": "x = 1", "from": 1, "extra": {"b": []}}\n', "\n", '{"id": "b"}']
     assert read_subscriptions(lines).lines.tolist() == [1, 3]
+
+
+def test_destinations_are_read_as_text():
+    given = [{"kind": "queue", "name": "A.b/c"}, {"kind": "files", "name": "a"}, {"kind": "none"}, None]
+    lines = [json.dumps({"id": f"s{number}", "destination": one}) + "\n" for number, one in enumerate(given)]
+    for found in (read_subscriptions(lines), one_by_one(lines, None)):
+        assert found.table["destination"].to_pylist() == ["queue:A.b/c", "files:a", None, None]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "queue:A",
+        {"kind": "queue"},
+        {"kind": "queue", "name": "A B"},
+        {"kind": "kafka", "name": "a b"},
+        {"kind": "none", "name": "A"},
+        {"kind": 1, "name": "A"},
+        {"kind": "queue", "name": 1},
+    ],
+)
+def test_a_destination_that_cannot_be_is_named_with_its_line(given):
+    lines = ['{"id": "a"}\n', json.dumps({"id": "b", "destination": given}) + "\n"]
+    with pytest.raises(RegistrationError, match='line 2: "destination" is'):
+        read_subscriptions(lines)
 
 
 def test_blocks_follow_each_other(monkeypatch):

@@ -5,6 +5,14 @@ from __future__ import annotations
 import pytest
 
 import selectroute as sr
+from tests.components import POSTGRES
+
+EVERY_KIND = pytest.mark.parametrize(
+    "make",
+    ["memory", pytest.param("sqlite", marks=pytest.mark.slow), pytest.param("postgresql", marks=POSTGRES)],
+    indirect=True,
+)
+"""For tests of many calls, which databases take long for."""
 
 
 def id_of(name: str) -> bytes:

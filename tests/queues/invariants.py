@@ -2,41 +2,93 @@
 
 from __future__ import annotations
 
+from selectroute.queues.block import SHIFT
+from selectroute.queues.listed import size_of, walk
 from selectroute.queues.message import NO_ID
+from selectroute.queues.places import ARRIVALS, URGENCY
 from selectroute.queues.positions import CORREL_ID, EXPIRATION, GROUP_ID, MSG_ID
-from selectroute.queues.postings import size_of, walk
 from selectroute.queues.record import PLACE
 
 
 def check(queue):
-    """Assert every invariant of the catalogue, the order and the postings of a queue."""
+    """Assert every invariant of the catalogue, its blocks and what finds messages in them."""
     catalogue = queue._holding._catalogue
-    order = catalogue.order
-    records = list(order.walk())
-    places = [record[PLACE] for record in records]
-    assert places == sorted(set(places)), "the order is sorted by place"
-    assert len(records) == order.count, "it counts its messages"
-    assert all(order.get(record[PLACE]) is record for record in records), "each is found in its place"
-    assert order.first() is (records[0] if records else None), "the first is the first"
-    assert list(order._numbers) == sorted(order._runs), "the numbers are those of the runs"
-    assert all(run if isinstance(run, dict) else run[-2] >= 32 for run in order._runs.values())
+    records = list(catalogue._blocks.walk())
+    check_blocks(catalogue._blocks)
 
-    def has(postings, key_of, chosen):
+    def wanted_of(key_of, chosen):
         wanted = {}
         for record in chosen:
-            wanted.setdefault(key_of(record), []).append(record)
-        assert set(postings._listed) == set(wanted), "there is a list for every key and no other"
-        for key, listed in postings._listed.items():
-            assert list(walk(listed)) == wanted[key], "a list has its messages in order"
-            assert size_of(listed) == len(wanted[key])
-            assert (type(listed) is tuple) == (len(wanted[key]) == 1), "one message has no list"
+            wanted.setdefault(key_of(record), []).append(record[PLACE])
+        return wanted
 
-    has(catalogue._by_msg_id, lambda record: record[MSG_ID], records)
-    for field, postings in ((CORREL_ID, catalogue._by_correl_id), (GROUP_ID, catalogue._by_group_id)):
-        own = [record for record in records if record[field] is not NO_ID]
-        assert all(record[field] != NO_ID for record in own), "zeros are that one object"
-        has(postings, lambda record, field=field: record[field], own)
+    made = catalogue._by_msg_id.prefix
+    given = [record for record in records if not is_own(record, made)]
+    borrowed = sum(record[MSG_ID].startswith(made) for record in given)
+    assert catalogue._by_msg_id.borrowed == borrowed, "it knows how many ids are another's"
+    of_ids = [(MSG_ID, catalogue._by_msg_id._given, given)]
+    of_ids += [
+        (field, ids, [record for record in records if record[field] != NO_ID])
+        for field, ids in ((CORREL_ID, catalogue._by_correl_id), (GROUP_ID, catalogue._by_group_id))
+    ]
+    for field, ids, chosen in of_ids:
+        check_ids(ids, wanted_of(lambda record, field=field: record[field], chosen))
     for index in catalogue._indexes.values():
-        has(index.postings, index.key_of, records)
+        wanted = wanted_of(index.key_of, records)
+        assert set(index.postings._listed) == set(wanted), "there is a list for every key and no other"
+        for key, listed in index.postings._listed.items():
+            check_listed(listed, wanted[key])
     expiring = sorted((record[EXPIRATION], record[PLACE]) for record in records if record[EXPIRATION])
     assert list(catalogue.expiring) == expiring, "what expires is known"
+
+
+def is_own(record, prefix):
+    """Whether a message has the id that the queue made for it."""
+    return record[MSG_ID] == prefix + (record[PLACE] & ARRIVALS).to_bytes(8, "big")
+
+
+def check_blocks(blocks):
+    """Assert the invariants of messages in blocks."""
+    records = list(blocks.walk())
+    places = [record[PLACE] for record in records]
+    assert places == sorted(set(places)), "the order is sorted by place"
+    assert len(records) == blocks.count, "it counts its messages"
+    assert all(blocks.get(place) == record for place, record in zip(places, records, strict=True))
+    assert blocks.first() == (records[0] if records else None), "the first is the first"
+    assert sum(block.count for block in blocks._blocks.values()) == blocks.count
+    assert all(block.count for block in blocks._blocks.values()), "a block has a message"
+    runs = {
+        urgency << URGENCY - SHIFT | number
+        for number, block in blocks._blocks.items()
+        for urgency in block.runs
+    }
+    assert list(blocks._runs) == sorted(runs), "the runs are those of the blocks"
+    for block in blocks._blocks.values():
+        assert (block.few is None) == bool(block.packed), "a block is packed, or it is not"
+
+
+def check_ids(ids, wanted):
+    """Assert the invariants of a table of ids, and that it has these places by id and no other."""
+    hashes = dict(ids.walk())
+    assert len(hashes) == sum(1 for _ in ids.walk()), "a hash is there once"
+    together = {}
+    for id, places in wanted.items():
+        together.setdefault(hash(id), []).extend(places)
+        assert ids.get(id) is not None, "each id is found"
+    assert set(hashes) == set(together), "there is a slot for every id and no other"
+    for hashed, listed in hashes.items():
+        check_listed(listed, sorted(together[hashed]))
+    lists = [listed for listed in ids._lists if listed is not None]
+    assert len(lists) + len(ids._free) == len(ids._lists)
+    lists += [None] * len(ids._rows)
+    assert len(lists) == sum(len(places) > 1 for places in together.values()), (
+        "there are only lists of several"
+    )
+    assert all(any(shard[slot] == 0 for slot in range(0, len(shard), 2)) for shard in ids._shards)
+
+
+def check_listed(listed, places):
+    """Assert that a list has these places, in order."""
+    assert list(walk(listed)) == places, "a list has its places in order"
+    assert size_of(listed) == len(places)
+    assert (type(listed) is int) == (len(places) == 1), "one place is no list"

@@ -5,6 +5,7 @@ It is written from the documents alone, and shares with the queues only the refe
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +56,19 @@ class Entry:
             self.properties
             | {"JMSXDeliveryCount": sr.Int(self.backout_count + 1), "JMSXGroupID": text(self.group_id)},
         )
+
+
+_AN_ID = re.compile(r"JMS(Message|Correlation)ID = 'ID:([0-9A-Fa-f]{48})'")
+
+
+def is_option(selector: sr.Selector, mask: int, given: dict[str, Any]) -> bool:
+    """Whether a selector only says what an id is, which makes it that id's match option (seed 000)."""
+    found = _AN_ID.fullmatch(selector.text)
+    if found is None:
+        return False
+    bit, name = (0, "msg_id") if found[1] == "Message" else (1, "correl_id")
+    asked = given[name] if mask >> bit & 1 and given[name] != NONE else None
+    return asked in (None, bytes.fromhex(found[2]))
 
 
 @dataclass
@@ -112,7 +126,7 @@ class LinearQueue:
                     of_group = [one for one in self.visible() if one.group_id == last.group_id]
                     found = next((e for e in of_group if (e.msg_seq_number, e.offset) == numbers), None)
             if found is not None and not self.matches(found, 0, given, selector):
-                return None
+                return 2247 if is_option(selector, mask, given) else None
         if found is not None and not self.matches(found, mask, given, None):
             return 2247
         return found

@@ -1,4 +1,4 @@
-"""How many messages a lookup looks at, whatever the queue holds; the order and the lists behind it."""
+"""How many messages a lookup looks at, whatever the queue holds; the order behind it."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_order_holds_however_messages_leave_and_come_back(order):
     while queue.depth:
         queue.get()
     check(queue)
-    assert queue._holding._catalogue.order._runs == {}
+    assert queue._holding._catalogue._blocks._blocks == {}
 
 
 def test_an_empty_queue_holds_nothing_of_what_was_there():

@@ -168,3 +168,19 @@ def test_get_writes_nothing_into_what_it_is_given(queue):
     for _ in range(2):
         queue.get(7, **given)
     assert given == {"msg_id": bytes(24), "correl_id": bytes(24), "group_id": bytes(24)}
+
+
+def test_an_id_that_the_queue_has_made_may_be_given_to_other_messages(queue):
+    made = [queue.put(str(number).encode()).msg_id for number in range(3)]
+    queue.put(b"same", msg_id=made[1])
+    queue.put(b"urgent", msg_id=made[1], priority=9)
+    later = made[2][:-1] + bytes([made[2][-1] + 4])
+    queue.put(b"foreseen", msg_id=later)
+    queue.put(b"its own")
+    for wanted in (b"urgent", b"1", b"same"):
+        assert queue.browse(M.MSG_ID, msg_id=made[1]).body == wanted
+        assert queue.get(M.MSG_ID, msg_id=made[1]).body == wanted
+    with pytest.raises(sr.MQError):
+        queue.get(M.MSG_ID, msg_id=made[1])
+    assert queue.get(M.MSG_ID, msg_id=later).body == b"foreseen"
+    assert [queue.get().body for _ in range(3)] == [b"0", b"2", b"its own"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from unittest import mock
 
 import pytest
@@ -17,12 +18,11 @@ from hypothesis.stateful import (
 )
 
 import selectroute as sr
-from selectroute.queues import catalogue
+from selectroute.queues import block, catalogue, listed, rows
+from selectroute.queues import ids as ids_of_queue
 from selectroute.queues.memory_queue import MemoryQueue
-from selectroute.queues.visible import FIELDS, visible
-from selectroute.selector import DIALECTS
-from selectroute.selector.fields import DERIVED
-from tests.queues.calls import hex_of, id_of
+from selectroute.queues.visible import FIELDS
+from tests.queues.calls import EVERY_KIND, hex_of, id_of
 from tests.queues.invariants import check
 from tests.queues.linear import NONE, Entry, LinearQueue, Place
 from tests.strategies import checked_selectors
@@ -50,6 +50,20 @@ SELECTORS = (
     "JMSCorrelationID IS NULL AND JMSXGroupID IS NULL",
     "JMSMessageID = 'none'",
 )
+
+
+@pytest.fixture(autouse=True)
+def small_parts() -> Iterator[None]:
+    """Few messages are many: blocks are packed, tables of ids are divided, and lists become containers."""
+    with (
+        mock.patch.object(block, "_EACH", 100_000),
+        mock.patch.multiple(ids_of_queue, _FIRST=16, _SLOTS=32, _FARTHEST=4, _SELDOM=0),
+        mock.patch.object(rows, "LONGEST", 4),
+        mock.patch.multiple(listed, _MANY=9, _FEW=6),
+    ):
+        yield
+
+
 ids = st.sampled_from(IDS)
 requests = st.fixed_dictionaries(
     {
@@ -269,6 +283,7 @@ def machine_of(make, clock):
     return Machine
 
 
+@EVERY_KIND
 @pytest.mark.slow
 def test_random_operations_agree_with_a_list_scanned_linearly(make, clock):
     run_state_machine_as_test(
@@ -279,6 +294,7 @@ def test_random_operations_agree_with_a_list_scanned_linearly(make, clock):
     )
 
 
+@EVERY_KIND
 @pytest.mark.parametrize("mask", range(64))
 def test_every_mask_agrees_with_a_list_scanned_linearly(make, clock, mask):
     """Many messages with few ids, so that lists are long, and indexes of several fields are made."""
@@ -369,34 +385,3 @@ def test_any_selector_finds_what_the_reference_selects_in_the_order_of_the_queue
                         break
                 assert found == wanted
             check(queue)
-
-
-def test_what_selectors_see_is_what_the_message_for_selectors_has():
-    """Without making that message; by every name, derived fields too, and before and after a backout."""
-    queue = MemoryQueue()
-    queue.put()
-    ids = {"msg_id": id_of("m"), "correl_id": id_of("c"), "group_id": id_of("g")}
-    queue.put(
-        **ids, msg_seq_number=2, priority=9, persistence=True, expiry=100, properties={"a.b": 1, "a": 2}
-    )
-    queue.put(
-        properties={
-            "JMSCorrelationID": "order-7",
-            "JMSXGroupID": "x" * 30,
-            "JMSType": "mcd://d/s/t?format=f",
-            "JMSReplyTo": "queue://QM/Q",
-            "JMSXGroupSeq": 3,
-            "weight": 1.5,
-        }
-    )
-    names = {"a.b", "a", "weight", "missing", "@invalid-names", "@missing"}
-    names |= {f"@{name}" for name in DERIVED} | {name for name in DERIVED if ":" not in name}
-    names |= {name for dialect in DIALECTS.values() for name in dialect.headers}
-    for _ in range(2):
-        unit = queue.unit()
-        for _ in range(3):
-            message = queue.get(syncpoint=unit)
-            quick = visible(message.descriptor, message.properties)
-            for name in names:
-                assert quick(name) == message.selector_message.value(name), name
-        unit.backout()

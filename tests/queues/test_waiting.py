@@ -159,7 +159,9 @@ def test_what_is_handed_over_in_a_unit_comes_back_with_it():
     assert queue.get().descriptor.backout_count == 1
 
 
-def test_a_call_whose_unit_has_ended_gets_nothing():
+def test_a_call_whose_unit_has_ended_gets_nothing(monkeypatch):
+    time_is_over = threading.Event()
+    monkeypatch.setattr("selectroute.queues.waiting.Waiter.wait", lambda *_: time_is_over.wait(60))
     queue = MemoryQueue()
     unit = queue.unit()
     getters = Getters(queue)
@@ -167,6 +169,7 @@ def test_a_call_whose_unit_has_ended_gets_nothing():
     until_waiting(queue, 1)
     unit.commit()
     queue.put(b"a")
+    time_is_over.set()
     assert getters.join() == {"in unit": 2033}
     assert queue.depth == 1
 

@@ -13,11 +13,18 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from sqlalchemy import Column, Integer, MetaData, Table, insert, select
+from sqlalchemy import Column, Integer, MetaData, Table, bindparam, delete, insert, select
 
 from selectroute.store import engine
 from selectroute.store.engine import Store
-from selectroute.store.errors import BusyError, DamagedError, InvalidUrlError, ReadOnlyError
+from selectroute.store.errors import (
+    BusyError,
+    DamagedError,
+    InvalidUrlError,
+    NoDatabaseError,
+    ReadOnlyError,
+    StoreError,
+)
 
 metadata = MetaData()
 number = Table("number", metadata, Column("n", Integer, primary_key=True))
@@ -55,12 +62,43 @@ def test_an_empty_file_is_no_new_database(tmp_path):
         opened(tmp_path / "x.db")
 
 
+def test_a_database_with_other_tables_gets_these_beside_them(tmp_path):
+    opened(tmp_path / "x.db").close()
+    others = MetaData()
+    letter = Table("letter", others, Column("n", Integer, primary_key=True))
+    url = f"sqlite:///{tmp_path}/x.db"
+    with pytest.raises(NoDatabaseError, match="no table letter"):
+        Store(url, others)
+    for _ in range(2):
+        store = Store(url, others, lambda connection: connection.execute(insert(letter), {"n": 7}))
+        with store.reading() as connection:
+            assert list(connection.execute(select(letter.c.n)).scalars()) == [7]
+        store.close()
+    store = opened(tmp_path / "x.db")
+    assert numbers(store) == [0]
+    store.close()
+
+
 def test_commits_are_synced(tmp_path):
     store = opened(tmp_path / "x.db")
     with store.writing() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
     store.close()
+
+
+def test_a_single_statement_is_a_transaction_and_gives_its_rows(tmp_path):
+    store, other = opened(tmp_path / "x.db", (1, 2)), opened(tmp_path / "x.db")
+    take = delete(number).where(number.c.n == bindparam("wanted")).returning(number.c.n)
+    assert store.single(take, {"wanted": 2}) == [(2,)]
+    assert numbers(other) == [1]
+    assert store.single(take, {"wanted": 2}) == []
+    with pytest.raises(StoreError, match="UNIQUE"):
+        store.single(insert(number).values(n=bindparam("new")), {"new": 1})
+    assert store.single(take, {"wanted": 1}) == [(1,)], "an error spoils nothing"
+    assert numbers(other) == []
+    store.close()
+    other.close()
 
 
 def test_a_block_that_raises_leaves_nothing(tmp_path):
@@ -108,6 +146,12 @@ def test_a_password_is_not_repeated():
     with pytest.raises(InvalidUrlError) as caught:
         Store("mysql://root:hunter2@localhost/x", metadata)
     assert "hunter2" not in str(caught.value)
+    assert not isinstance(caught.value, NoDatabaseError)
+
+
+def test_a_database_that_is_not_there_is_told_from_a_url_of_something_else(tmp_path):
+    with pytest.raises(NoDatabaseError, match="there is no database"):
+        Store(f"sqlite:///{tmp_path}/x.db", metadata)
 
 
 _FULL = """

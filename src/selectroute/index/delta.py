@@ -41,17 +41,22 @@ class Add:
     topic: str | None = None
     dialect: str = "jms"
     extended: bool = False
+    destination: str | None = None
+    """As text, see ``index.destination``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Another selector for a subscription, as `Index.replace` has it; without a topic it keeps the topic."""
+    """Another selector for a subscription, as `Index.replace` has it; without a topic it keeps the topic, and
+    without a destination that.
+    """
 
     id: str
     selector: Selector | str | None
     topic: str | _Keep | None = KEEP
     dialect: str = "jms"
     extended: bool = False
+    destination: str | _Keep | None = KEEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,7 @@ def _indexed(
 ) -> Snapshot:
     """The rows of a delta, one change after the other; what these take away is appended to `removed`."""
     index = Index()
+    destinations: dict[str, str | None] = {}
     with paused_collector():
         for change in changes:
             before = places.pop(change.id, None)
@@ -93,6 +99,8 @@ def _indexed(
                 if isinstance(change, Add):
                     raise DuplicateSubscriptionError(change.id)
                 removed.append(before)
+            if not isinstance(change, Remove):
+                destinations[change.id] = _destination(snapshot, change, before, destinations)
             if isinstance(change, Remove):
                 if before is None:
                     index.remove(change.id)
@@ -103,12 +111,16 @@ def _indexed(
                 index.replace(
                     change.id, change.selector, change.topic, dialect=change.dialect, extended=change.extended
                 )
-        return index.freeze()
+        frozen = index.freeze()
+    rows = frozen.subscriptions
+    texts = pa.array([destinations[id] for id in rows["id"].to_pylist()], pa.string())
+    place = rows.schema.get_field_index("destination")
+    return replace(frozen, subscriptions=rows.set_column(place, "destination", texts))
 
 
 def _built(snapshot: Snapshot, changes: list[Change], places: dict[str, int], removed: list[int]) -> Snapshot:
     """As `_indexed`, for many changes of as many subscriptions."""
-    rows: list[tuple[str, str, str | None, str, str | None]] = []
+    rows: list[tuple[str | None, ...]] = []
     for change in changes:
         before = places.get(change.id)
         if before is not None:
@@ -119,8 +131,10 @@ def _built(snapshot: Snapshot, changes: list[Change], places: dict[str, int], re
             raise UnknownSubscriptionError(change.id)
         if not isinstance(change, Remove):
             text, topic = str(change.selector or ""), _topic(snapshot, change, before)
-            rows.append((change.id, text, topic, change.dialect, EXTENDED if change.extended else None))
-    names = ("id", "selector", "topic", "dialect", "seltype")
+            seltype = EXTENDED if change.extended else None
+            destination = _destination(snapshot, change, before, {})
+            rows.append((change.id, text, topic, change.dialect, seltype, destination))
+    names = ("id", "selector", "topic", "dialect", "seltype", "destination")
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     try:
         return build_snapshot(
@@ -140,6 +154,18 @@ def _topic(snapshot: Snapshot, change: Add | Replace, before: int | None) -> str
         return change.topic
     topic: str | None = snapshot.subscriptions["topic"][before].as_py()
     return topic
+
+
+def _destination(
+    snapshot: Snapshot, change: Add | Replace, before: int | None, earlier: dict[str, str | None]
+) -> str | None:
+    """The destination after a change: of one that is kept, what an earlier change or the snapshot says."""
+    if not isinstance(change.destination, _Keep):
+        return change.destination
+    if before is None:
+        return earlier.get(change.id)
+    destination: str | None = snapshot.subscriptions["destination"][before].as_py()
+    return destination
 
 
 def with_delta(

@@ -105,16 +105,13 @@ class Publisher:
             self._failed = False
             if self._merge is None and (first or len(self._snapshot.segments) > 1):
                 self._start(first)
-        self.wait(timeout)
+            merge = self._merge  # this one, also if it has failed by the time that it is waited for
+        self._await(merge, timeout)
         return self._revision()
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until no merge is under way. Raises TimeoutError after so many seconds, or what went wrong."""
-        merge = self._merge
-        if merge is not None:
-            merge.part.result(timeout)
-            if self._own_revisions:
-                self.roll_in()  # unless its thread was faster
+        self._await(self._merge, timeout)
 
     def roll_in(self, revision: int | None = None) -> int | None:
         """Publish a merge that is done, under this revision; None if there is none. Its subscriptions are
@@ -140,6 +137,12 @@ class Publisher:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _await(self, merge: _Merge | None, timeout: float | None) -> None:
+        if merge is not None:
+            merge.part.result(timeout)
+            if self._own_revisions:
+                self.roll_in()  # unless its thread was faster
 
     def _revision(self) -> int:
         assert self._snapshot.revision is not None

@@ -3,8 +3,9 @@
 One object a line: ``id``; ``selector`` (none, null or "" takes every message); ``topic``, a filter (none or
 null takes every topic); ``dialect`` (default ``jms``); ``seltype``, EXTENDED for a selector that is left to a
 provider, otherwise what the selector makes it (STANDARD or NONE); ``from`` and ``to``, the revisions
-``[from, to)`` for which the row is valid (``to`` null or absent: until further notice). Other fields are left
-alone; blank lines are none.
+``[from, to)`` for which the row is valid (``to`` null or absent: until further notice); ``destination``,
+where deliveries go besides (``{"kind": "queue", "name": "ORDERS"}``). Other fields are left alone; blank
+lines are none.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow.json
 
 from selectroute.index import tables as t
 from selectroute.index.build import COLUMNS, build_snapshot
+from selectroute.index.destination import NOWHERE, destination_text, is_destination
 from selectroute.index.errors import BuildError, RegistrationError
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, NONE, STANDARD
@@ -36,8 +38,15 @@ _BLOCK: Final = 1 << 16
 
 _STRINGS = ("id", "selector", "topic", "dialect", "seltype")
 _SCHEMA: Final = pa.schema(
-    [(name, COLUMNS[name]) for name in _STRINGS] + [("from", pa.int64()), ("to", pa.int64())]
+    [(name, COLUMNS[name]) for name in _STRINGS]
+    + [("destination", COLUMNS["destination"]), ("from", pa.int64()), ("to", pa.int64())]
 )
+_GIVEN: Final = _SCHEMA.set(
+    _SCHEMA.get_field_index("destination"),
+    pa.field("destination", pa.struct([("kind", pa.string()), ("name", pa.string())])),
+)
+"""The columns as the lines have them."""
+
 _HALF_A_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -102,7 +111,7 @@ def _read_block(lines: list[str]) -> pa.Table | None:
     text = "".join(lines) if lines[-1].endswith("\n") else "".join(lines) + "\n"
     if _HALF_A_PAIR.search(text):  # Arrow would take a lone half of a surrogate pair for a character
         return None
-    options = pa.json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore")
+    options = pa.json.ParseOptions(explicit_schema=_GIVEN, unexpected_field_behavior="ignore")
     data = text.encode()
     try:
         table = pa.json.read_json(
@@ -116,7 +125,25 @@ def _read_block(lines: list[str]) -> pa.Table | None:
     none = pc.equal(pc.fill_null(selector, ""), "")
     own = pc.if_else(none, NONE, STANDARD)
     known = pc.fill_null(pc.or_(pc.equal(seltype, EXTENDED), pc.equal(seltype, own)), True)
-    return table.select(_SCHEMA.names) if pc.all(known).as_py() else None
+    destinations = _destinations(table["destination"].combine_chunks())
+    if destinations is None or not pc.all(known).as_py():
+        return None
+    place = table.schema.get_field_index("destination")
+    return table.set_column(place, "destination", destinations).select(_SCHEMA.names)
+
+
+def _destinations(given: pa.StructArray) -> pa.Array | None:
+    """The texts of destinations; None if there is one that cannot be, which then is found line by line."""
+    if given.null_count == len(given):
+        return pa.nulls(len(given), pa.string())
+    kind, name = given.flatten()
+    nowhere = pc.equal(pc.fill_null(kind, NOWHERE), NOWHERE)
+    if pc.any(pc.and_(nowhere, pc.is_valid(name))).as_py():
+        return None
+    texts = pc.binary_join_element_wise(kind, pc.fill_null(name, ""), ":")
+    texts = pc.if_else(nowhere, pa.scalar(None, pa.string()), texts)
+    known = all(is_destination(text) for text in pc.unique(texts).drop_null().to_pylist())
+    return texts if known else None
 
 
 def _numbered_row(number: int, line: str) -> dict[str, Any]:
@@ -144,12 +171,31 @@ def _row(line: str) -> dict[str, Any]:
     if seltype is not None and seltype != EXTENDED and seltype != (STANDARD if row.get("selector") else NONE):
         known = f"{NONE} without a selector, {STANDARD} with one, or {EXTENDED}"
         raise RegistrationError(f'"seltype" is {known}, not {json.dumps(seltype)[:40]}')
+    row["destination"] = _destination_of(row.get("destination"))
     for name in ("from", "to"):
         number = row.get(name)
         whole = isinstance(number, int) and not isinstance(number, bool)
         if number is not None and not (whole and number.bit_length() < 64):
             raise RegistrationError(f'"{name}" is a revision, an integer of 64 bits')
     return row
+
+
+def _destination_of(given: Any) -> str | None:
+    """The text of one destination. Raises `RegistrationError`."""
+    if given is None:
+        return None
+    if isinstance(given, dict):
+        kind, name = given.get("kind"), given.get("name")
+        if kind in (None, NOWHERE) and name is None:
+            return None
+        if isinstance(kind, str) and isinstance(name, str):
+            text = destination_text(kind, name)
+            if text is not None and is_destination(text):
+                return text
+    raise RegistrationError(
+        '"destination" is {"kind": "none"}, or of the kind files or queue with the name of one, not '
+        f"{json.dumps(given)[:60]}"
+    )
 
 
 def _valid(table: pa.Table, revision: int | None) -> pa.ChunkedArray:

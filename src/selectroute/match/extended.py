@@ -14,12 +14,9 @@ from selectroute.index import tables as t
 from selectroute.index.extended import provider_matches, provider_reads, usable_provider
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
-from selectroute.match.columns import ColumnTypeError, lane
-from selectroute.match.fields import values_of_rows
-from selectroute.match.mixed import BODY, is_mixed
-from selectroute.selector.message import HEADER_TYPES, Message, MessageError
-from selectroute.selector.values import Value
-from selectroute.topics.levels import TOPIC
+from selectroute.match.columns import ColumnTypeError
+from selectroute.match.rows import Rows
+from selectroute.selector.message import Message, MessageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +50,13 @@ def judge_extended(
     if usable_provider() is None:
         refused[pending] = True
         pending = pending[:0]
-    messages = _Messages(batch)
+    messages = Rows(batch)
     reads: dict[str, tuple[str, ...] | None] = {}
     for place in pending.tolist():
         selector = snapshot.subscriptions["selector"][int(ordinals[place])].as_py()
         if selector not in reads:
             reads[selector] = provider_reads(selector)
-        message = messages.read(int(rows[place]), reads[selector])
+        message = _read(messages, int(rows[place]), reads[selector])
         verdict = None if message is None else provider_matches(selector, message)
         keep[place] = verdict is True
         refused[place] = verdict is None
@@ -67,39 +64,11 @@ def judge_extended(
     return kept, ordinals[keep], Refused(rows[refused], ordinals[refused])
 
 
-class _Messages:
-    """Single messages out of columns, each column read once."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self._columns: dict[str, list[Value | None] | None] = {}
-
-    def read(self, row: int, names: tuple[str, ...] | None) -> Message | None:
-        """Return the message with what these names read; None without names, or where it is no message."""
-        if names is None:
-            return None
-        try:
-            found = {name: column[row] for name in names if (column := self._column(name)) is not None}
-        except ColumnTypeError:  # a column that selectors of ours do not read may have any type
-            return None
-        topic, body = found.pop(TOPIC, None), found.pop(BODY, None)
-        headers = {name: value for name, value in found.items() if name in HEADER_TYPES}
-        properties = {name: value for name, value in found.items() if name not in HEADER_TYPES}
-        try:
-            return Message(headers, properties, topic, body)  # type: ignore[arg-type]  # it looks itself
-        except MessageError:
-            return None
-
-    def _column(self, name: str) -> list[Value | None] | None:
-        if name not in self._columns:
-            self._columns[name] = self._read(name)
-        return self._columns[name]
-
-    def _read(self, name: str) -> list[Value | None] | None:
-        array = self._batch.column(name)
-        if array is None:
-            return None
-        if name.startswith("@") and not is_mixed(array.type):
-            plain: list[Value | None] = array.to_pylist()
-            return plain
-        return values_of_rows(lane(name.removeprefix("@"), array, byte_strings=True))
+def _read(messages: Rows, row: int, names: tuple[str, ...] | None) -> Message | None:
+    """Return the message with what these names read; None without names, or where it is no message."""
+    if names is None:
+        return None
+    try:
+        return messages.message(row, names)
+    except (ColumnTypeError, MessageError):  # a column that selectors of ours do not read may have any type
+        return None

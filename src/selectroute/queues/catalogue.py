@@ -8,12 +8,16 @@ from typing import Any, Final, NamedTuple
 
 from sortedcontainers import SortedList
 
-from selectroute.clauses.access import message_key
 from selectroute.clauses.predicate import Clause
+from selectroute.queues.blocks import Blocks
+from selectroute.queues.fields import Fields, Keys, asked_fields, both, fields_and_keys, key_of_fields
+from selectroute.queues.ids import Ids
+from selectroute.queues.listed import Listed, first_of, size_of, walk
 from selectroute.queues.message import NO_ID
-from selectroute.queues.order import Order
+from selectroute.queues.msg_ids import PREFIX_BYTES, MsgIds
+from selectroute.queues.places import place_in
 from selectroute.queues.positions import CORREL_ID, EXPIRATION, GROUP_ID, MSG_ID
-from selectroute.queues.postings import Listed, Postings, first_of, size_of, walk
+from selectroute.queues.postings import Postings
 from selectroute.queues.record import PLACE, Record, seen
 from selectroute.queues.request import Request
 from selectroute.queues.selection import Alternative, Field
@@ -40,12 +44,6 @@ class Statistics:
     """Waiting calls that were compared with an arriving message."""
 
 
-Fields = tuple[Field, ...]
-Keys = tuple[Any, ...]
-
-_BY_ID: Final[tuple[Fields, ...]] = ((MSG_ID,), (CORREL_ID,), (GROUP_ID,))
-
-
 class _Index(NamedTuple):
     """Messages by the values of some fields together."""
 
@@ -60,61 +58,75 @@ class Catalogue:
     gets an index when lookups by it have looked at so many messages in vain that making it costs no more.
     Not safe for threads: the queue has the lock.
 
-    invariant: a message is in the order, in the postings of each of its ids that is not none, and in every
+    invariant: a message is in its block, and its place under each of its ids that is not none, and in every
     index; one that expires is in ``expiring``.
     """
 
     __slots__ = (
+        "_blocks",
         "_by_correl_id",
         "_by_group_id",
         "_by_msg_id",
         "_indexes",
         "_owed",
         "expiring",
-        "order",
         "statistics",
         "token_prefix",
     )
 
-    def __init__(self, statistics: Statistics, token_prefix: bytes) -> None:
-        self.order = Order()
+    def __init__(self, statistics: Statistics, token_prefix: bytes, id_prefix: bytes) -> None:
         self.statistics = statistics
         self.token_prefix = token_prefix
         self.expiring: SortedList = SortedList()
         """(expiration, place) of the messages that expire."""
-        self._by_msg_id = Postings()
-        self._by_correl_id = Postings()
-        self._by_group_id = Postings()
+        self._blocks = Blocks()
+        self._by_msg_id = MsgIds(id_prefix, self._blocks)
+        self._by_correl_id = Ids()
+        self._by_group_id = Ids()
         self._indexes: dict[Fields, _Index] = {}
         self._owed: dict[Fields, int] = {}
 
+    @property
+    def count(self) -> int:
+        """How many messages there are."""
+        return self._blocks.count
+
+    def get(self, place: int) -> Record | None:
+        """Return the message in a place. O(1)."""
+        return self._blocks.get(place)
+
     def add(self, record: Record) -> None:
         """Add a message. O(1) but for shared ids."""
-        self.order.add(record)
-        self._by_msg_id.add(record[MSG_ID], record)
-        if record[CORREL_ID] is not NO_ID:
-            self._by_correl_id.add(record[CORREL_ID], record)
-        if record[GROUP_ID] is not NO_ID:
-            self._by_group_id.add(record[GROUP_ID], record)
+        place = record[PLACE]
+        self._blocks.add(record)
+        self._by_msg_id.add(record[MSG_ID], place)
+        if record[CORREL_ID] != NO_ID:
+            self._by_correl_id.add(record[CORREL_ID], place)
+        if record[GROUP_ID] != NO_ID:
+            self._by_group_id.add(record[GROUP_ID], place)
         if record[EXPIRATION]:
-            self.expiring.add((record[EXPIRATION], record[PLACE]))
+            self.expiring.add((record[EXPIRATION], place))
         if self._indexes:
             for index in self._indexes.values():
-                index.postings.add(index.key_of(record), record)
+                index.postings.add(index.key_of(record), place)
 
     def remove(self, record: Record) -> None:
         """Take a message out. O(1) but for shared ids."""
-        self.order.remove(record)
-        self._by_msg_id.remove(record[MSG_ID], record)
-        if record[CORREL_ID] is not NO_ID:
-            self._by_correl_id.remove(record[CORREL_ID], record)
-        if record[GROUP_ID] is not NO_ID:
-            self._by_group_id.remove(record[GROUP_ID], record)
+        place = record[PLACE]
+        self._blocks.remove(place)
+        self._by_msg_id.remove(record[MSG_ID], place)
+        if record[CORREL_ID] != NO_ID:
+            self._by_correl_id.remove(record[CORREL_ID], place)
+        if record[GROUP_ID] != NO_ID:
+            self._by_group_id.remove(record[GROUP_ID], place)
         if record[EXPIRATION]:
-            self.expiring.remove((record[EXPIRATION], record[PLACE]))
+            self.expiring.remove((record[EXPIRATION], place))
         if self._indexes:
             for index in self._indexes.values():
-                index.postings.remove(index.key_of(record), record)
+                index.postings.remove(index.key_of(record), place)
+        if not self._blocks.count:
+            for _, ids in self._ids():
+                ids.clear()
 
     def find(self, request: Request, after: int = -1) -> Record | None:
         """Return the first message behind a place that the request is for. O(1), with an index."""
@@ -122,32 +134,33 @@ class Catalogue:
         if selection is not None or msg_token is not None:
             return self._find_selected(request, after)
         if msg_id is not None:
+            if not self._by_msg_id.borrowed and msg_id.startswith(self._by_msg_id.prefix):
+                record = self._blocks.arrived(int.from_bytes(msg_id[PREFIX_BYTES:], "big"))
+                self.statistics.looked_at += record is not None
+                there = record is not None and record[PLACE] > after and request.agrees(record)
+                return record if there else None
             listed = self._by_msg_id.get(msg_id)
-            alone = correl_id is None and group_id is None
         elif correl_id is not None:
             listed = self._by_correl_id.get(correl_id)
-            alone = group_id is None
         elif group_id is not None:
             listed = self._by_group_id.get(group_id)
-            alone = True
         elif msg_seq_number is None and offset is None:
-            return self.order.first() if after < 0 else next(self.order.walk(after), None)
+            return self._blocks.first() if after < 0 else next(self._blocks.walk(after), None)
         else:
-            return self._search(*_fields_and_keys(request), request, None, after)
+            return self._search(*fields_and_keys(request), request, None, after)
         if listed is None:
             return None
-        # What nearly every lookup comes to: one message, the first of those with the one id asked for, or a
-        # few of which one is.
-        alone = alone and msg_seq_number is None and offset is None
-        if type(listed) is tuple or (alone and after < 0):
+        if type(listed) is not int and size_of(listed) > _PATIENCE and request[:5].count(None) < 4:
+            return self._search(*fields_and_keys(request), request, None, after)
+        # What nearly every lookup comes to: one message, or the first of those with the id asked for.
+        place = first_of(listed)
+        if place > after:
             self.statistics.looked_at += 1
-            record = first_of(listed)
-            return (
-                record if (after < 0 or record[PLACE] > after) and (alone or request.agrees(record)) else None
-            )
-        if type(listed) is dict:
-            return self._first(walk(listed, after), request, None)
-        return self._search(*_fields_and_keys(request), request, None, after)
+            record = self._blocks.get(place)
+            if record is not None and request.agrees(record):
+                return record
+            after = place
+        return None if type(listed) is int else self._first(self._in(walk(listed, after)), request, None)
 
     def has_token(self, record: Record, msg_token: bytes) -> bool:
         """Return whether a message has this token."""
@@ -157,15 +170,15 @@ class Catalogue:
         if request.msg_token is not None:
             return self._find_token(request, after)
         assert request.selection is not None
-        asked = _asked(request)
+        asked = asked_fields(request)
         best: Record | None = None
         for alternative in request.selection.alternatives:
             fields, keys = alternative.fields, alternative.keys
             if asked:
-                both = _both(asked, alternative)
-                if both is None:
+                wanted = both(asked, alternative)
+                if wanted is None:
                     continue
-                fields, keys = both
+                fields, keys = wanted
             found = self._search(fields, keys, request, alternative, after)
             if found is not None and (best is None or found[PLACE] < best[PLACE]):
                 best = found
@@ -173,7 +186,7 @@ class Catalogue:
 
     def _find_token(self, request: Request, after: int) -> Record | None:
         assert request.msg_token is not None
-        record = self.order.get(place_in(request.msg_token))
+        record = self._blocks.get(place_in(request.msg_token))
         if record is None or record[PLACE] <= after or not self.has_token(record, request.msg_token):
             return None
         self.statistics.looked_at += 1
@@ -188,23 +201,20 @@ class Catalogue:
         index = self._indexes.get(fields)
         if index is not None:
             self._used(fields)
-            found: Fields | None = fields
             listed = index.postings.get(keys)
-        else:
-            found, listed = self._smallest(fields, keys)
+            rest = None if alternative is None else alternative.rest
+            return None if listed is None else self._first(self._in(walk(listed, after)), None, rest)
+        found, listed = self._smallest(fields, keys)
         if found is not None and listed is None:
             return None
-        if found == fields and fields:
-            rest = None if alternative is None else alternative.rest
-            return self._first(walk(listed, after), None, rest)
         if found is None:
             self.statistics.scans += 1
         whole = None if alternative is None else alternative.whole
-        records = self.order.walk(after) if found is None else walk(listed, after)
+        records = self._blocks.walk(after) if found is None else self._in(walk(listed, after))
         before = self.statistics.looked_at
         result = self._first(records, request, whole)
         looked_at = self.statistics.looked_at - before
-        if fields and looked_at > _PATIENCE:
+        if fields and fields != found and looked_at > _PATIENCE:
             self._owe(fields, looked_at)
         return result
 
@@ -212,20 +222,30 @@ class Catalogue:
         """The index, by its fields, that leaves the fewest messages to look at, and these; or None."""
         wanted = dict(zip(fields, keys, strict=True))
         best: tuple[Fields | None, Listed | None] = (None, None)
-        for of, postings in self._all_postings():
-            if all(field in wanted for field in of):
-                key = tuple([wanted[field] for field in of])
-                listed = postings.get(key[0] if of in _BY_ID else key)
-                if listed is None:
-                    return of, None
-                if best[1] is None or size_of(listed) < size_of(best[1]):
-                    best = of, listed
+        for of, listed in self._usable(wanted):
+            if listed is None:
+                return of, None
+            if best[1] is None or size_of(listed) < size_of(best[1]):
+                best = of, listed
         return best
 
-    def _all_postings(self) -> Iterator[tuple[Fields, Postings]]:
-        yield from zip(_BY_ID, (self._by_msg_id, self._by_correl_id, self._by_group_id), strict=True)
+    def _usable(self, wanted: dict[Field, Any]) -> Iterator[tuple[Fields, Listed | None]]:
+        """The fields of every index that has some of those wanted, and the messages with their values."""
+        for field, ids in self._ids():
+            if field in wanted:
+                yield (field,), ids.get(wanted[field])
         for fields, index in self._indexes.items():
-            yield fields, index.postings
+            if all(field in wanted for field in fields):
+                yield fields, index.postings.get(tuple([wanted[field] for field in fields]))
+
+    def _ids(self) -> Iterator[tuple[int, Ids | MsgIds]]:
+        yield MSG_ID, self._by_msg_id
+        yield CORREL_ID, self._by_correl_id
+        yield GROUP_ID, self._by_group_id
+
+    def _in(self, places: Iterator[int]) -> Iterator[Record]:
+        """The messages in places that are listed."""
+        return map(self._blocks.get, places)  # type: ignore[arg-type]  # what is listed is there
 
     def _first(
         self, records: Iterator[Record], request: Request | None, clause: Clause | None
@@ -245,7 +265,7 @@ class Catalogue:
     def _owe(self, fields: Fields, looked_at: int) -> None:
         """Count messages looked at for lack of an index, and make it when that has cost as much."""
         owed = self._owed.get(fields, 0) + looked_at
-        if owed < self.order.count // 2:
+        if owed < self.count // 2:
             if len(self._owed) >= 1_000:  # whoever asks for ever new sets of fields gets no index
                 self._owed.clear()
             self._owed[fields] = owed
@@ -253,47 +273,7 @@ class Catalogue:
         self._owed.pop(fields, None)
         if len(self._indexes) >= MAX_INDEXES:
             del self._indexes[next(iter(self._indexes))]
-        index = self._indexes[fields] = _Index(_key_of(fields), Postings())
-        for record in self.order.walk():
-            index.postings.add(index.key_of(record), record)
+        index = self._indexes[fields] = _Index(key_of_fields(fields), Postings())
+        for record in self._blocks.walk():
+            index.postings.add(index.key_of(record), record[PLACE])
         self.statistics.indexes_made += 1
-
-
-def _asked(request: Request) -> dict[Field, Any]:
-    """The fields of the descriptor that a request gives, in the order in which they stand there."""
-    return {field: value for field, value in enumerate(request[:5]) if value is not None}
-
-
-def _fields_and_keys(request: Request) -> tuple[Fields, Keys]:
-    asked = _asked(request)
-    return tuple(asked), tuple(asked.values())
-
-
-def _both(asked: dict[Field, Any], alternative: Alternative) -> tuple[Fields, Keys] | None:
-    """What a request and an alternative ask for together; None if they contradict each other."""
-    wanted = dict(zip(alternative.fields, alternative.keys, strict=True))
-    for field, value in asked.items():
-        if wanted.setdefault(field, value) != value:
-            return None
-    fields = tuple(sorted(wanted, key=lambda field: (isinstance(field, str), field)))
-    return fields, tuple([wanted[field] for field in fields])
-
-
-def _key_of(fields: Fields) -> Callable[[Record], Keys]:
-    """What gives the values of some fields of a message, as keys where they are attributes."""
-    of_descriptor = tuple(field for field in fields if isinstance(field, int))
-    attributes = tuple(field for field in fields if isinstance(field, str))
-
-    def key_of(record: Record) -> Keys:
-        values = [record[field] for field in of_descriptor]
-        if attributes:
-            lookup = seen(record)
-            values += [message_key(lookup(name)) for name in attributes]
-        return tuple(values)
-
-    return key_of
-
-
-def place_in(msg_token: bytes) -> int:
-    """Return the place that a token has in it."""
-    return int.from_bytes(msg_token[8:], "big")

@@ -8,14 +8,23 @@ first message does.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from selectroute.queues.catalogue import Catalogue
 from selectroute.queues.errors import MQRC_MATCH_OPTIONS_ERROR, failed
 from selectroute.queues.message import NO_ID
 from selectroute.queues.positions import GROUP_ID, LAST_IN_GROUP, MSG_SEQ_NUMBER, OFFSET
 from selectroute.queues.record import BODY, PLACE, Record, seen
 from selectroute.queues.request import Request
+
+
+class Messages(Protocol):
+    """Messages among which some are looked for."""
+
+    def find(self, request: Request, after: int = -1) -> Record | None:
+        """Return the first message behind a place that the request is for."""
+
+    def has_token(self, record: Record, msg_token: bytes) -> bool:
+        """Return whether a message has this token."""
 
 
 class Position(NamedTuple):
@@ -34,10 +43,10 @@ class Position(NamedTuple):
         numbers = record[MSG_SEQ_NUMBER], record[OFFSET]
         return record[GROUP_ID] == self.group_id and numbers in (self._segment, self._successor)
 
-    def find(self, catalogue: Catalogue) -> Record | None:
+    def find(self, messages: Messages) -> Record | None:
         """Return the next message of the group: a further segment before the next logical message."""
         for msg_seq_number, offset in (self._segment, self._successor):
-            found = catalogue.find(
+            found = messages.find(
                 Request(group_id=self.group_id, msg_seq_number=msg_seq_number, offset=offset)
             )
             if found is not None:
@@ -64,7 +73,7 @@ class Handle:
 
 def position_after(record: Record, before: Position | None) -> Position | None:
     """Return where a handle is after a message in logical order; None at the end of a group, or in none."""
-    if record[GROUP_ID] is NO_ID or record[LAST_IN_GROUP]:
+    if record[GROUP_ID] == NO_ID or record[LAST_IN_GROUP]:
         return None
     end = record[OFFSET] + len(record[BODY])
     begun = record[PLACE] if before is None else before.begun
@@ -78,7 +87,7 @@ class Wanted(NamedTuple):
     after: int = -1
     handle: Handle | None = None
 
-    def find(self, catalogue: Catalogue) -> Record | None:
+    def find(self, messages: Messages) -> Record | None:
         """Return the first message that is wanted.
 
         Raises MQError 2247 if options that do not apply disagree with it: "the value of the relevant field
@@ -86,18 +95,18 @@ class Wanted(NamedTuple):
         """
         request, after, handle = self
         if handle is None:
-            return catalogue.find(request, after)
+            return messages.find(request, after)
         if handle.position is None:
             begins = request._replace(msg_seq_number=1, offset=0, msg_token=None)
-            record = catalogue.find(begins, after)
+            record = messages.find(begins, after)
         else:
-            record = handle.position.find(catalogue)
+            record = handle.position.find(messages)
             if record is not None and not _selected(request, record):
                 return None
         if record is None:
             return None
         token = request.msg_token
-        if not request.agrees(record) or (token is not None and not catalogue.has_token(record, token)):
+        if not request.agrees(record) or (token is not None and not messages.has_token(record, token)):
             raise failed(MQRC_MATCH_OPTIONS_ERROR, "options that do not apply in logical order disagree")
         return record
 

@@ -12,7 +12,6 @@ from typing import Final
 from selectroute.queues.admission import Admitted
 from selectroute.queues.catalogue import Catalogue, Statistics
 from selectroute.queues.errors import (
-    MQRC_HCONN_ERROR,
     MQRC_HOBJ_ERROR,
     MQRC_NO_MSG_AVAILABLE,
     MQRC_Q_FULL,
@@ -21,9 +20,9 @@ from selectroute.queues.errors import (
 from selectroute.queues.groups import Handle, Wanted, position_after
 from selectroute.queues.memory_unit import MemoryUnit
 from selectroute.queues.message import UNLIMITED, Descriptor, Message
-from selectroute.queues.order import place_of
-from selectroute.queues.positions import EXPIRATION, EXPIRY
-from selectroute.queues.record import Record, descriptor_of, message_of, returned
+from selectroute.queues.places import place_of
+from selectroute.queues.positions import EXPIRATION
+from selectroute.queues.record import Record, descriptor_of, given_out, returned
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.waiting import Waiter, Waiters
 
@@ -44,12 +43,11 @@ class Holding:
         self._lock = Lock()
         self._waiters = Waiters(self.statistics)
         self._by_priority = settings.order == "priority"
-        self._timestamp = 0
         self._arrivals = 0
         self._in_units = 0
         self._id_prefix = _ID_PREFIX + secrets.token_bytes(12)
         self._token_prefix = secrets.token_bytes(8)
-        self._catalogue = Catalogue(self.statistics, self._token_prefix)
+        self._catalogue = Catalogue(self.statistics, self._token_prefix, self._id_prefix)
         self._forgotten: deque[tuple[int, list[Record]]] = deque()
         self._closed = False
 
@@ -58,7 +56,7 @@ class Holding:
         """How many messages could be got now."""
         with self._lock:
             self._begin(None)
-            return self._catalogue.order.count
+            return self._catalogue.count
 
     def put(self, admitted: Admitted, unit: MemoryUnit | None) -> Descriptor:
         """Give a message its place, on the queue or in the unit."""
@@ -66,15 +64,11 @@ class Holding:
             admitted
         )
         timestamp = int(self._clock() * 1000)
-        if timestamp == self._timestamp:
-            timestamp = self._timestamp  # one number for all of a millisecond is one place in memory less
-        else:
-            self._timestamp = timestamp
         given: list[Waiter] | None = None
         with self._lock:
             self._begin(unit)
             limit = self.settings.max_depth
-            if limit is not None and self._catalogue.order.count + self._in_units >= limit:
+            if limit is not None and self._catalogue.count + self._in_units >= limit:
                 raise failed(MQRC_Q_FULL, f"the queue may hold {limit:,} messages, and does")
             self._arrivals = arrival = self._arrivals + 1
             place = place_of(arrival, priority if self._by_priority else None)
@@ -109,14 +103,13 @@ class Holding:
     def take(self, wanted: Wanted, unit: MemoryUnit | None, waiter: Waiter | None) -> Record | None:
         """Take what is wanted off the queue; if there is nothing, `waiter` waits for it."""
         with self._lock:
-            self._begin(unit)
-            record = (
-                self._catalogue.find(wanted.request)
-                if wanted.handle is None
-                else wanted.find(self._catalogue)
-            )
+            catalogue = self._catalogue
+            if unit is not None or catalogue.expiring or self._closed:
+                self._begin(unit)
+            find = catalogue.find
+            record = find(wanted.request) if wanted.handle is None else wanted.find(catalogue)
             if record is not None:
-                self._catalogue.remove(record)
+                catalogue.remove(record)
                 if unit is not None or wanted.handle is not None:
                     self._taken(record, unit, wanted.handle)
             elif waiter is not None:
@@ -139,13 +132,13 @@ class Holding:
         """Return the message in a place."""
         with self._lock:
             self._begin(None)
-            return self._catalogue.order.get(place)
+            return self._catalogue.get(place)
 
     def take_at(self, place: int, unit: MemoryUnit | None) -> Record | None:
         """Take the message in a place off the queue."""
         with self._lock:
             self._begin(unit)
-            record = self._catalogue.order.get(place)
+            record = self._catalogue.get(place)
             if record is not None:
                 self._catalogue.remove(record)
                 self._taken(record, unit, None)
@@ -175,6 +168,10 @@ class Holding:
         with self._lock:
             return self._waiters.remove(waiter)
 
+    def begin(self) -> MemoryUnit:
+        """Begin a unit of work."""
+        return MemoryUnit(self)
+
     def end(self, unit: MemoryUnit, *, commit: bool) -> None:
         """End a unit: its puts, or else its gets, are on the queue from now on."""
         with self._lock:
@@ -202,17 +199,13 @@ class Holding:
             self._closed = True
             given = self._waiters.all()
             self._waiters = Waiters(self.statistics)
-            self._catalogue = Catalogue(self.statistics, self._token_prefix)
+            self._catalogue = Catalogue(self.statistics, self._token_prefix, self._id_prefix)
         for waiter in given:
             waiter.hand_over()
 
     def shown(self, record: Record) -> Message:
         """Return a message as it is given out, with the expiry that is left."""
-        message = message_of(record, self._token_prefix)
-        if record[EXPIRY] == UNLIMITED:
-            return message
-        left = record[EXPIRATION] - int(self._clock() * 1000)
-        return message._replace(descriptor=message.descriptor._replace(expiry=max(1, -(-left // 100))))
+        return given_out(record, self._token_prefix, self._clock)
 
     # ---- what follows is called with the lock, but for the last two
 
@@ -226,7 +219,7 @@ class Holding:
         if expiring:
             now = int(self._clock() * 1000)
             while expiring and expiring[0][0] <= now:
-                record = self._catalogue.order.get(expiring[0][1])
+                record = self._catalogue.get(expiring[0][1])
                 assert record is not None
                 self._catalogue.remove(record)
 
@@ -288,10 +281,3 @@ class Holding:
                 with self._lock:
                     again = self._arrive((waiter.record,))
                 self._hand_over(again)
-
-
-def check_own(unit: object, holding: Holding) -> MemoryUnit:
-    """Return a unit that is one of this queue's. Raises MQError 2018."""
-    if not isinstance(unit, MemoryUnit) or not unit.belongs_to(holding):
-        raise failed(MQRC_HCONN_ERROR, "the unit of work is one of another queue")
-    return unit

@@ -43,6 +43,8 @@ def mask_of(match: object) -> int:
     """Return match options as a plain integer, 0 to 63. Raises MQError 2247 for any other bit."""
     if match is DEFAULT_MATCH:
         return _DEFAULT
+    if type(match) is int and 0 <= match <= _ALL:
+        return match
     if not isinstance(match, int) or isinstance(match, bool):
         raise failed(MQRC_MATCH_OPTIONS_ERROR, f"match options are an integer, not a {type(match).__name__}")
     mask = int(match)

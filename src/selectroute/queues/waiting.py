@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from heapq import merge
 from operator import attrgetter
 from threading import TIMEOUT_MAX, Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from selectroute.queues.catalogue import Statistics
 from selectroute.queues.groups import Wanted
@@ -14,7 +14,7 @@ from selectroute.queues.record import Record, message_of
 
 if TYPE_CHECKING:
     from selectroute.index.index import Index
-    from selectroute.queues.memory_unit import MemoryUnit
+    from selectroute.queues.held_unit import HeldUnit
 
 _NOBODY: Final[dict[int, Waiter]] = {}
 _NUMBER: Final = attrgetter("number")
@@ -30,12 +30,12 @@ class Waiter:
         wanted: Wanted,
         *,
         browses: bool = False,
-        unit: MemoryUnit | None = None,
+        unit: HeldUnit | None = None,
         deliver: Callable[[Record], None] | None = None,
     ) -> None:
         self.wanted = wanted
         self.browses = browses
-        self.unit = unit
+        self.unit: Any = unit  # of the kind of the queue
         self.record: Record | None = None
         self.number = 0
         # Where it is in a group may change while it waits: a backout by another thread takes it back.

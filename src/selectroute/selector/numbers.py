@@ -107,7 +107,7 @@ def _approximate(word: str, syntax: NumberSyntax) -> Float | Double:
     except OverflowError:
         value = math.inf
     if kind is Float and 0 < value < math.inf:
-        value = _hexadecimal_float32(digits) if hexadecimal else _decimal_float32(digits, value)
+        value = _hexadecimal_float32(digits) if hexadecimal else decimal_float32(digits, value)
     if value == math.inf:
         raise NumberError("number-too-large")
     significand = re.split("[pP]", digits[2:])[0] if hexadecimal else re.split("[eE]", digits)[0]
@@ -116,7 +116,7 @@ def _approximate(word: str, syntax: NumberSyntax) -> Float | Double:
     return kind(value)
 
 
-def _decimal_float32(digits: str, nearest: float) -> float:
+def decimal_float32(digits: str, nearest: float) -> float:
     """Round `digits`, of which `nearest` is the nearest double, to a float as if in one step.
 
     Rounding twice goes wrong when the first rounding lands halfway between two floats. So a double that is

@@ -6,12 +6,12 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, MetaData, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, Executable, MetaData, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -20,12 +20,14 @@ from selectroute.store.errors import (
     BusyError,
     DamagedError,
     InvalidUrlError,
+    NoDatabaseError,
     ReadOnlyError,
     StoreError,
     UnavailableError,
 )
 from selectroute.store.head import Head, lost
 from selectroute.store.naming import name_durably
+from selectroute.store.single import Singles
 
 BUSY_SECONDS: Final = 60.0
 """How long a writer waits for another one: an import of a million rows may hold the database for so long."""
@@ -53,14 +55,16 @@ class Store:
     Args:
         url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``.
         metadata: the tables.
-        first_rows: writes what a new database begins with; with it, a database that is none yet becomes one.
+        first_rows: writes what a new database begins with; with it, a database that is none yet becomes one,
+            and one that holds other tables gets these beside them.
 
     ``head`` is where a database in a file marks what it acknowledged, and ``acknowledged`` the newest mark
     that was there when this was opened.
 
     Raises:
         DamagedError: the file is gone, and its head is there.
-        InvalidUrlError: no such kind of database, or there is none and `first_rows` is not given.
+        InvalidUrlError: no such kind of database.
+        NoDatabaseError: there is none and `first_rows` is not given.
         StoreError: as the database says, see the errors.
     """
 
@@ -78,30 +82,33 @@ class Store:
             if self.head is not None and self.acknowledged is not None:
                 raise lost(self.head, f"there is no file {self.path}")
             if first_rows is None:
-                raise InvalidUrlError(f"there is no database {self.path}")
+                raise NoDatabaseError(f"there is no database {self.path}")
             self._create_file(first_rows)
         self.engine = _engine(self.url, self.is_sqlite)
+        self._singles = Singles(self.engine)
         try:
-            missing = self._missing()
-            if len(missing) == len(metadata.tables) and not self.is_sqlite:
+            there = self._tables()
+            missing = [name for name in metadata.tables if name not in there]
+            # A file is renamed into place with all of its tables: one that has none at all was truncated.
+            if len(missing) == len(metadata.tables) and (there or not self.is_sqlite):
                 if first_rows is None:
-                    raise InvalidUrlError(f"{self.url.render_as_string()} holds no registry")
+                    raise NoDatabaseError(f"{self.url.render_as_string()} has no table {missing[0]}")
                 self._create_tables(first_rows)
-            elif missing:  # a file is renamed into place with all of them
+            elif missing:
                 raise DamagedError(f"the database has no table {missing[0]}")
         except BaseException:
             self.engine.dispose()
             raise
 
-    def _missing(self) -> list[str]:
+    def _tables(self) -> set[str]:
         with named_errors(), self.engine.connect() as connection:
-            there = set(inspect(connection).get_table_names())
-        return [name for name in self._metadata.tables if name not in there]
+            return set(inspect(connection).get_table_names())
 
     def _create_tables(self, first_rows: Callable[[Connection], None]) -> None:
         with self.writing() as connection:
-            # Two that create at once: one waits here, and then finds everything.
-            connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
+            # Two that create at once: one waits, in SQLite to begin, and then finds everything.
+            if not self.is_sqlite:
+                connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
             if not inspect(connection).has_table(next(iter(self._metadata.tables))):
                 self._metadata.create_all(connection)
                 first_rows(connection)
@@ -149,8 +156,7 @@ class Store:
 
         A `bulk` one changes much: SQLite gets more memory for it, and clears up its log behind it.
         """
-        if not self._writer.acquire(timeout=BUSY_SECONDS):
-            raise BusyError(f"another writer held the database for more than {BUSY_SECONDS:g} s")
+        self._acquire()
         try:
             with named_errors(), self.engine.connect() as connection:
                 if self.is_sqlite:
@@ -167,6 +173,24 @@ class Store:
         finally:
             self._writer.release()
 
+    def single(self, statement: Executable, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Run one statement as a transaction that writes, and return its rows, as plain as the driver does:
+        in SQLite truth is 1.
+        """
+        if not self.is_sqlite:
+            with self.writing() as connection:
+                return [tuple(row) for row in connection.execute(statement, given)]
+        self._acquire()
+        try:
+            with named_errors():
+                return self._singles.run(statement, given)
+        finally:
+            self._writer.release()
+
+    def _acquire(self) -> None:
+        if not self._writer.acquire(timeout=BUSY_SECONDS):
+            raise BusyError(f"another writer held the database for more than {BUSY_SECONDS:g} s")
+
     def _clear_up(self, connection: Connection) -> None:
         """After a bulk transaction: the usual cache, and no log of hundreds of megabytes left."""
         driver: Any = connection.connection.driver_connection
@@ -178,6 +202,8 @@ class Store:
 
     def close(self) -> None:
         """Give all connections back."""
+        with self._writer:
+            self._singles.close()
         self.engine.dispose()
 
 
@@ -187,6 +213,8 @@ def named_errors() -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
+        raise _named(error.orig) from error
+    except sqlite3.Error as error:
         raise _named(error) from error
     except PoolTimeoutError as error:
         raise BusyError("all connections to the database are in use") from error
@@ -194,8 +222,7 @@ def named_errors() -> Iterator[None]:
         raise StoreError(f"the database refuses: {error}") from error
 
 
-def _named(error: DBAPIError) -> StoreError:
-    cause: Any = error.orig
+def _named(cause: Any) -> StoreError:
     says = str(cause).strip().split("\n")[0]
     if isinstance(cause, sqlite3.Error):
         code = getattr(cause, "sqlite_errorcode", None)
@@ -235,7 +262,7 @@ def _checked_url(url: str) -> URL:
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
         raise InvalidUrlError(f"{backend} is no database that is supported: SQLite and PostgreSQL are")
     if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
-        raise InvalidUrlError("a registry in SQLite is a file: sqlite:///PATH")
+        raise InvalidUrlError("a database in SQLite is a file: sqlite:///PATH")
     return parsed
 
 

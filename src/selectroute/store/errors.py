@@ -27,3 +27,7 @@ class DamagedError(StoreError):
 
 class InvalidUrlError(StoreError):
     """A URL that names no database that can be used here."""
+
+
+class NoDatabaseError(InvalidUrlError):
+    """There is no database under this URL, or none that has these tables."""

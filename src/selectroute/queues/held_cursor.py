@@ -1,4 +1,4 @@
-"""Browsing a queue in memory."""
+"""Browsing a queue, wherever its messages are held."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from selectroute.queues.errors import MQRC_INCONSISTENT_BROWSE, MQRC_NO_MSG_UNDER_CURSOR, failed
 from selectroute.queues.groups import Handle, Wanted, position_after
-from selectroute.queues.holding import Holding, check_own
+from selectroute.queues.held_unit import check_own
 from selectroute.queues.message import NO_ID, NO_TOKEN, Message
 from selectroute.queues.options import DEFAULT_MATCH
 from selectroute.queues.record import PLACE, Record
@@ -15,15 +15,16 @@ from selectroute.queues.request import request_of
 from selectroute.selector.selector import Selector
 
 if TYPE_CHECKING:
+    from selectroute.queues.held_queue import Held
     from selectroute.queues.queue import Unit
 
 
-class MemoryCursor:
-    """A place on a queue in memory; see `Cursor`."""
+class HeldCursor:
+    """A place on a queue; see `Cursor`."""
 
     __slots__ = ("_begun", "_handle", "_holding", "_logical", "_look", "_place")
 
-    def __init__(self, look: Callable[[Wanted, float | None], Record], holding: Holding) -> None:
+    def __init__(self, look: Callable[[Wanted, float | None], Record], holding: Held) -> None:
         self._look = look
         self._holding = holding
         self._place = -1

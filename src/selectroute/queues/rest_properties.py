@@ -1,0 +1,163 @@
+"""Properties of a message as the header ``ibm-mq-usr`` of IBM MQ's messaging REST API has them.
+
+::
+
+    ibm-mq-usr: weight;3000;integer, color;"light blue";string
+
+Several are separated by commas, in one header or in several of them. A text that has more than plain
+characters is in double quotes, with the escapes of JSON, so that any text goes through a header.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from selectroute.queues.rest_ids import RestError
+from selectroute.selector.values import Byte, Double, Float, Int, Long, Short, Value
+
+PROPERTIES: Final = "ibm-mq-usr"
+"""The header of properties."""
+
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_BARE: Final = re.compile(r'[^";,]*+')
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.$-]+")
+_FLOATING: Final = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
+_NON_FINITE: Final = ("NaN", "Infinity", "-Infinity")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _integral(kind: Callable[[int], Value]) -> Callable[[str], Value]:
+    def read(text: str) -> Value:
+        if not _INTEGER.fullmatch(text):
+            raise ValueError
+        return kind(int(text))
+
+    return read
+
+
+def _floating(kind: type[Float | Double]) -> Callable[[str], Value]:
+    def read(text: str) -> Value:
+        if text in _NON_FINITE:
+            return kind(float(text))
+        if not _FLOATING.fullmatch(text) or math.isinf((value := kind(float(text))).value):
+            raise ValueError
+        return value
+
+    return read
+
+
+_READ: Final[Mapping[str, Callable[[str], Value]]] = MappingProxyType(
+    {
+        "boolean": _boolean,
+        "byte": _integral(Byte),
+        "short": _integral(Short),
+        "integer": _integral(Int),
+        "long": _integral(Long),
+        "float": _floating(Float),
+        "double": _floating(Double),
+        "string": str,
+        "bytes": bytes.fromhex,  # our own: IBM MQ's REST API has no byte strings
+    }
+)
+TYPES: Final = {**{name: name for name in _READ}, "int": "integer"} | {
+    # Those of the header x-msg-usr, which was there before.
+    "i1": "byte",
+    "i2": "short",
+    "i4": "integer",
+    "i8": "long",
+    "r4": "float",
+    "r8": "double",
+}
+"""The types by all of their names."""
+_NAMES: Final = {Byte: "byte", Short: "short", Int: "integer", Long: "long", Float: "float", Double: "double"}
+
+
+def properties_of(headers: Iterable[str]) -> dict[str, Value]:
+    """Return the properties of all headers ``ibm-mq-usr``. Raises RestError. O(length).
+
+    >>> properties_of(['weight;3000;integer, color;"light blue";string'])
+    {'weight': Int(3000), 'color': 'light blue'}
+    """
+    found: dict[str, Value] = {}
+    for header in headers:
+        at = 0
+        while at < len(header):
+            name, at = _token(header, at, ";")
+            text, at = _token(header, at, ";")
+            kind, at = _token(header, at, ",")
+            if name in found:
+                raise RestError(PROPERTIES, "a property is given twice")
+            found[name] = value_of(text, kind)
+    return found
+
+
+def header_of(properties: Mapping[str, Value]) -> str:
+    """Return the one header that says all properties, in ASCII; `properties_of` reads it.
+
+    >>> header_of({"color": "light blue", "weight": Int(3000)})
+    'color;"light blue";string, weight;3000;integer'
+    """
+    return ", ".join(f"{_named(name)};{_shown(value)}" for name, value in properties.items())
+
+
+def _token(header: str, at: int, end: str) -> tuple[str, int]:
+    """The next text, and the place behind what ends it: a separator, or for the last one the header."""
+    while at < len(header) and header[at] in " \t":
+        at += 1
+    quoted = _QUOTED.match(header, at)
+    if quoted is not None:
+        try:
+            text = json.loads(quoted[0], strict=False)
+        except ValueError:
+            raise RestError(PROPERTIES, "a text in quotes has the escapes of JSON") from None
+        at = quoted.end()
+        while at < len(header) and header[at] in " \t":
+            at += 1
+    else:
+        bare = _BARE.match(header, at)
+        assert bare is not None, "it matches nothing at all, too"
+        text, at = bare[0].rstrip(" \t"), bare.end()
+    if at < len(header) and header[at] == end:
+        return text, at + 1
+    if at == len(header) and end == ",":
+        return text, at
+    raise RestError(PROPERTIES, "a property is NAME;VALUE;TYPE, several are separated by commas")
+
+
+def value_of(text: str, kind: str) -> Value:
+    """Return the value that a text is as a type of `TYPES`. Raises RestError."""
+    name = TYPES.get(kind)
+    if name is None:
+        raise RestError(PROPERTIES, f"a type is one of {', '.join(_READ)}")
+    try:
+        return _READ[name](text)
+    except (ValueError, KeyError, OverflowError):
+        raise RestError(PROPERTIES, f"a value is no {name}") from None
+
+
+def _named(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else json.dumps(name)
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, bool):
+        return f"{str(value).upper()};boolean"
+    if isinstance(value, str):
+        return f"{json.dumps(value)};string"
+    if isinstance(value, bytes):
+        return f"{value.hex().upper()};bytes"
+    number = value.value
+    if isinstance(number, float) and not math.isfinite(number):
+        text = "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    else:
+        text = repr(number)
+    return f"{text};{_NAMES[type(value)]}"

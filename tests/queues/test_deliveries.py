@@ -1,0 +1,161 @@
+"""What a stream delivers to the queues of a database, without a stream."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+
+from selectroute.queues.deliveries import Delivery, Progress, QueueDeliveries
+from selectroute.queues.errors import MQError
+from selectroute.queues.routed import routed_of
+from selectroute.queues.sql_queue import SqlQueue
+from selectroute.selector.message import Message
+from selectroute.selector.values import Long
+from selectroute.store.errors import InvalidUrlError, StoreError
+from tests.components import POSTGRES
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=POSTGRES)])
+def url(request, tmp_path):
+    return (
+        f"sqlite:///{tmp_path}/queues.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgres")()
+    )
+
+
+@pytest.fixture
+def open_database(url, clock):
+    opened = []
+
+    def opening(*names, **settings):
+        for name in names:
+            SqlQueue.create(url, name, **settings).close()
+        opened.append(QueueDeliveries(url, clock=clock))
+        return opened[-1]
+
+    yield opening
+    for one in opened:
+        one.close()
+
+
+def to(queue, *bodies, **headers):
+    return [
+        Delivery(queue, "s", f"a/0/{body}/s", 7, routed_of(Message(headers, body=str(body))))
+        for body in bodies
+    ]
+
+
+def bodies(url, name, clock):
+    with SqlQueue(url, name, clock=clock) as queue:
+        return [queue.get().body.decode() for _ in range(queue.depth)]
+
+
+def test_deliveries_are_put_in_order_and_the_batch_is_so_far(url, open_database, clock):
+    database = open_database("A", "B")
+    first = database.put("q", database.progress("q", 0), [*to("A", 1), *to("B", 2), *to("A", 3)])
+    assert first == database.progress("q", 0) == Progress(0, 3, {})
+    assert bodies(url, "A", clock) == ["1", "3"]
+    assert database.put("q", first, to("A", 4)).done == 4
+    assert (bodies(url, "A", clock), bodies(url, "B", clock)) == (["4"], ["2"])
+
+
+def test_a_queue_of_a_stream_is_a_queue_as_any_other(url, open_database, clock):
+    database = open_database("A")
+    with SqlQueue(url, "A", clock=clock) as queue:
+        queue.put(b"before")
+        database.put("q", database.progress("q", 0), [*to("A", 1, JMSPriority=9), *to("A", 2)])
+        queue.put(b"after")
+        cursor = queue.cursor()
+        found = [cursor.next() for _ in range(4)]
+    assert [one.body for one in found] == [b"1", b"before", b"2", b"after"]
+    assert (
+        len({one.descriptor.msg_id for one in found}) == len({one.descriptor.msg_token for one in found}) == 4
+    )
+    assert found[0].properties == {
+        "selectroute_subscription": "s",
+        "selectroute_delivery_id": "a/0/1/s",
+        "selectroute_revision": Long(7),
+    }
+    assert found[0].descriptor.timestamp == int(clock.now * 1000)
+
+
+def test_indexes_of_a_queue_have_what_a_stream_puts(url, open_database, clock):
+    database = open_database("A")
+    with SqlQueue(url, "A", clock=clock) as queue:
+        for _ in range(1_100):
+            queue.put(properties={"color": "blue"})
+        for _ in range(2):
+            with pytest.raises(MQError):
+                queue.get(selector="color = 'red'")
+        assert queue.statistics.indexes_made == 1
+        routed = routed_of(Message(properties={"color": "red"}, body="found"))
+        database.put("q", database.progress("q", 0), [Delivery("A", "s", "a/0/1/s", 7, routed)])
+        before = queue.statistics.looked_at
+        assert queue.get(selector="color = 'red'").body == b"found"
+        assert queue.statistics.looked_at - before < 5
+
+
+def test_what_a_full_queue_has_no_room_for_is_left(url, open_database, clock):
+    database = open_database("A", max_depth=2)
+    open_database("B")
+    first = database.put("q", Progress(0), [*to("A", 1, 2), *to("B", 3), *to("A", 4), *to("B", 5)])
+    assert first.done == 3
+    with pytest.raises(MQError) as full:
+        database.put("q", first, [*to("A", 4), *to("B", 5)])
+    assert (full.value.reason, full.value.detail) == (2053, "the queue A is full: it holds 2")
+    assert database.progress("q", 0) == first
+    assert bodies(url, "A", clock) == ["1", "2"]
+    assert database.put("q", first, [*to("A", 4), *to("B", 5)]).done == 5
+    assert (bodies(url, "A", clock), bodies(url, "B", clock)) == (["4"], ["3", "5"])
+
+
+def test_a_queue_that_is_gone_is_gone_for_the_rest_of_the_batch(url, open_database, clock):
+    database = open_database("A")
+    first = database.put("q", Progress(0), [*to("A", 1), *to("B", 2), *to("A", 3)])
+    assert first == Progress(0, 3, {"B": 1})
+    open_database("B")
+    assert database.put("q", first, to("B", 4)).gone == {"B": 1}
+    assert bodies(url, "B", clock) == []
+    assert database.put("q", Progress(1), to("B", 5)) == Progress(1, 1, {})
+
+
+def test_a_queue_that_became_too_short_for_a_message_is_gone(url, open_database):
+    database = open_database("A", max_message_length=2)
+    assert database.put("q", Progress(0), to("A", 12, 123, 12)).gone == {"A": 1}
+
+
+def test_somebody_else_who_delivers_the_batch_is_noticed(url, open_database, clock):
+    one, two = open_database("A"), open_database()
+    progress = one.progress("q", 0)
+    one.put("q", progress, to("A", 1))
+    with pytest.raises(StoreError, match="another process delivers batch 0 of job q"):
+        two.put("q", progress, to("A", 1))
+    assert bodies(url, "A", clock) == ["1"]
+
+
+def test_jobs_streams_and_backfills_are_known_apart_and_only_by_their_newest_batch(open_database):
+    database = open_database("A")
+    for batch in (0, 1, -1, 2, -2):
+        database.put("q", Progress(batch), to("A", batch))
+    assert [database.progress("q", batch) for batch in (1, 0, -1)] == [None] * 3
+    assert [database.progress("q", batch).done for batch in (2, -2, 3, -3)] == [1, 1, 0, 0]
+    assert database.progress("other", 2).done == 0
+
+
+def test_lengths_are_those_of_all_queues(open_database):
+    open_database("A", max_message_length=7)
+    assert open_database("B").lengths() == {"A": 7, "B": 4_194_304}
+
+
+def test_the_name_says_which_database_it_is_wherever_it_is_asked(tmp_path, monkeypatch):
+    SqlQueue.create(f"sqlite:///{tmp_path}/q.db", "A").close()
+    monkeypatch.chdir(tmp_path)
+    named = [QueueDeliveries(url).name for url in ("sqlite:///q.db", f"sqlite:///{tmp_path}/q.db")]
+    assert named == [f"sqlite:///{tmp_path}/q.db"] * 2
+
+
+def test_a_database_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(InvalidUrlError, match="there is no database"):
+        QueueDeliveries(f"sqlite:///{tmp_path}/none.db")

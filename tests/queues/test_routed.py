@@ -1,0 +1,109 @@
+"""Messages of a stream as queues take them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from selectroute.queues.errors import MQError
+from selectroute.queues.routed import expiry_at, routed_of, with_delivery
+from selectroute.selector.message import Message
+from selectroute.selector.values import Double, Int
+
+
+def properties(**message):
+    return json.loads(routed_of(Message(**message)).properties)
+
+
+def test_a_message_without_anything_leaves_everything_to_the_queue():
+    routed = routed_of(Message())
+    assert routed == (None, None, None, 1, None, None, None, 0, "{}", b"")
+
+
+def test_fields_are_read_under_any_of_their_names():
+    given = {
+        "Root.MQMD.MsgId": b"m" * 24,
+        "Root.MQMD.CorrelId": b"c" * 24,
+        "Root.MQMD.GroupId": b"g" * 24,
+        "Root.MQMD.MsgSeqNumber": 3,
+        "jms.Pri": Int(7),
+        "jms.Dlv": Int(2),
+        "jms.Tms": 5,
+    }
+    routed = routed_of(Message(properties=given))
+    assert routed[:7] == (b"m" * 24, b"c" * 24, b"g" * 24, 3, 7, True, 5)
+    assert json.loads(routed.properties) == {}
+
+
+def test_a_message_id_that_is_no_msg_id_is_kept_as_a_property():
+    routed = routed_of(Message({"JMSMessageID": "ID:1"}))
+    assert routed.msg_id is None and json.loads(routed.properties) == {"selectroute_message_id": "ID:1"}
+    assert routed_of(Message({"JMSMessageID": "ID:" + "ab" * 24})).msg_id == b"\xab" * 24
+
+
+def test_what_only_a_queue_can_know_is_left_out():
+    given = {"JMSXDeliveryCount": 7, "Root.MQMD.BackoutCount": 6}
+    assert properties(headers={"JMSRedelivered": True, "JMSType": "t"}, properties=given) == {"JMSType": "t"}
+
+
+def test_properties_of_ours_are_not_taken_from_the_message():
+    given = {"selectroute_subscription": "other", "selectroute_revision": 1, "color": "red"}
+    assert properties(properties=given, topic="a/b") == {"color": "red", "selectroute_topic": "a/b"}
+
+
+def test_types_of_properties_are_kept():
+    assert properties(properties={"i": Int(3), "l": 3, "d": 0.5, "n": Double(float("nan")), "b": b"\0"}) == {
+        "i": {"type": "int", "value": 3},
+        "l": 3,
+        "d": 0.5,
+        "n": {"type": "double", "value": "NaN"},
+        "b": {"type": "bytes", "value": "00"},
+    }
+
+
+def test_a_body_is_its_bytes():
+    assert [routed_of(Message(body=body)).body for body in (None, "", "é", b"\xff")] == [
+        b"",
+        b"",
+        b"\xc3\xa9",
+        b"\xff",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (Message(properties={"Root.MQMD.MsgId": b"short"}), 2206),
+        (Message(properties={"Root.MQMD.CorrelId": b"short"}), 2207),
+        (Message(properties={"Root.MQMD.GroupId": b"x" * 25}), 2258),
+        (Message(properties={"Root.MQMD.MsgId": "text"}), 2473),
+        (Message(properties={"Root.MQMD.MsgSeqNumber": "1"}), 2473),
+        (Message(properties={"JMSXGroupSeq": 0}), 2250),
+        (Message(properties={"jms.Pri": Int(10)}), 2050),
+        (Message(properties={f"p{n}": 1 for n in range(998)}), 2478),
+    ],
+)
+def test_what_no_queue_can_hold_has_the_reason_of_a_put(message, reason):
+    with pytest.raises(MQError) as refused:
+        routed_of(message)
+    assert refused.value.reason == reason
+
+
+def test_as_many_properties_as_leave_room_for_ours():
+    assert len(properties(properties={f"p{n}": 1 for n in range(997)})) == 997
+
+
+def test_a_delivery_adds_its_own_properties():
+    assert json.loads(with_delivery("{}", "s", "a/0/1/s", 7)) == {
+        "selectroute_subscription": "s",
+        "selectroute_delivery_id": "a/0/1/s",
+        "selectroute_revision": 7,
+    }
+    assert json.loads(with_delivery('{"a": "}"}', "s", "é", 7))["a"] == "}"
+
+
+@pytest.mark.parametrize(("expiration", "expiry"), [(0, -1), (1, 1), (1_000, 1), (1_001, 1), (2_050, 11)])
+def test_expiry_is_what_is_left_of_the_time(expiration, expiry):
+    assert expiry_at(expiration, 1_000) == expiry
+    assert expiry_at(10**18, 1_000) == 999_999_999
