@@ -61,6 +61,13 @@ def test_a_subscription_lives_from_add_to_remove(sub):
     assert sub("get", "heavy")[0] == 3
 
 
+def test_a_destination_is_given_as_kind_and_name(sub):
+    assert sub("add", "a = 1", "--id", "one", "--destination", "queue:ORDERS")[0] == 0
+    assert "queue:ORDERS" in sub("get", "one")[1]
+    assert sub("replace", "one", "a = 2")[0] == 0
+    assert "queue:ORDERS" in sub("get", "one")[1]
+
+
 def test_each_refusal_has_its_exit_code(sub):
     assert sub("add", "a = 1", "--id", "one", "--name", "first")[0] == 0
     assert sub("add", "a = 1", "--id", "one")[0] == 4
@@ -76,6 +83,7 @@ def test_each_refusal_has_its_exit_code(sub):
     assert sub("add", "a = 1", "--label", "none")[0] == 2
     assert sub("add", "a = 1", "--topic", "a/b+")[0] == 1
     assert sub("add", "a = 1", "--destination", "kafka")[0] == 1
+    assert sub("add", "a = 1", "--destination", "queue:A B")[0] == 1
     assert sub("explain", "nobody", LIGHT)[0] == 3
     assert sub("import", "/nowhere.jsonl")[0] == 3
 

@@ -48,7 +48,7 @@ def pauses(monkeypatch):
 
 def test_a_registration_whose_answer_is_lost_is_made_once(local):
     """The service does what it is asked, and every first answer is lost."""
-    with served(local) as url, httpx.Client(base_url=url) as behind:
+    with served(local) as url, httpx.Client(base_url=url, timeout=60) as behind:
         seen: list[httpx.Request] = []
 
         def answer(request):
@@ -103,6 +103,24 @@ def test_an_import_is_sent_once():
     with pytest.raises(UnreachableError, match="it took too long") as caught:
         over(answer).import_(["{}"])
     assert caught.value.sent and "may have been done" in caught.value.__notes__[0]
+
+
+def test_what_is_not_harmless_twice_is_sent_once(pauses):
+    asked: list[str] = []
+
+    def answer(request):
+        asked.append(request.method)
+        raise httpx.ReadTimeout("", request=request)
+
+    exchange = Exchange("http://service.test", None, 1.0, transport=httpx.MockTransport(answer))
+    with pytest.raises(UnreachableError) as caught:
+        exchange.once("DELETE", "/message")
+    assert caught.value.sent and "may have been done" in caught.value.__notes__[0]
+    assert asked == ["DELETE"] and pauses == []
+    busy = httpx.MockTransport(lambda request: httpx.Response(503, headers={"Retry-After": "1"}))
+    exchange = Exchange("http://service.test", None, 1.0, transport=busy)
+    assert exchange.once("POST", "/message", content=b"x").status == 503
+    assert pauses == []
 
 
 def test_a_service_that_can_write_nothing_says_when_to_ask_again(pauses):

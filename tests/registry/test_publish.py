@@ -17,7 +17,7 @@ from selectroute.index.manifest import revisions
 from selectroute.registry import publish
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import PublishError
-from selectroute.registry.model import Status, SubscriptionSpec
+from selectroute.registry.model import Destination, Status, SubscriptionSpec
 from selectroute.registry.publish import RegistryPublisher
 from selectroute.registry.registry import Registry
 
@@ -32,7 +32,7 @@ def live(snapshot):
     rows = snapshot.subscriptions.to_pylist()
     dead = snapshot.dead
     return {
-        row["id"]: (row["selector"], row["topic"], row["dialect"], row["seltype"])
+        row["id"]: (row["selector"], row["topic"], row["dialect"], row["seltype"], row["destination"])
         for number, row in enumerate(rows)
         if dead is None or not dead[number]
     }
@@ -42,7 +42,10 @@ def wanted(registry):
     found, cursor = {}, None
     while True:
         page = registry.list(limit=1_000, cursor=cursor, status="active")
-        found |= {one.id: (one.selector, one.topic, one.dialect, one.seltype) for one in page.items}
+        found |= {
+            one.id: (one.selector, one.topic, one.dialect, one.seltype, one.destination.text)
+            for one in page.items
+        }
         cursor = page.next_cursor
         if cursor is None:
             return found
@@ -53,6 +56,20 @@ def check(registry, publisher):
     assert live(publisher.snapshot) == wanted(registry)
     opened = sr.Snapshot.open(publisher.folder)
     assert opened.revision == registry.revision and live(opened) == wanted(registry)
+
+
+def test_a_snapshot_has_the_destinations_also_when_only_they_change(registry, folder, monkeypatch):
+    orders = Destination("queue", "ORDERS")
+    registry.register(SubscriptionSpec("a = 1", destination=orders), id="a")
+    registry.register(SubscriptionSpec("a = 1", destination=Destination("files", "out")), id="b")
+    with RegistryPublisher(registry, folder) as publisher:
+        check(registry, publisher)
+        registry.register(SubscriptionSpec("a = 2", destination=orders), id="c")
+        registry.replace("b", SubscriptionSpec("a = 1", destination=orders))
+        registry.replace("a", SubscriptionSpec("a = 1"))
+        check(registry, publisher)
+        destinations = {id: values[-1] for id, values in live(publisher.snapshot).items()}
+        assert destinations == {"a": None, "b": "queue:ORDERS", "c": "queue:ORDERS"}
 
 
 def test_an_empty_registry_is_an_empty_snapshot(registry, folder):

@@ -146,7 +146,8 @@ def test_a_patch_changes_the_fields_that_it_names(registry):
         ({"color": 1}, "/color"),
         ({"selector": 1}, "/selector"),
         ({"labels": {"a": 1}}, "/labels/a"),
-        ({"destination": {"kind": "kafka"}}, "/destination/kind"),
+        ({"destination": {"kind": "mail"}}, "/destination/kind"),
+        ({"destination": {"kind": "kafka"}}, "/destination/name"),
     ],
 )
 def test_a_patch_of_what_cannot_be_names_the_field(registry, patch, pointer):
@@ -272,7 +273,7 @@ def test_a_registry_that_is_none_is_not_made_unasked(tmp_path, postgres):
     with pytest.raises(InvalidUrlError, match="there is no database"):
         Registry.open(f"sqlite:///{tmp_path}/x.db", create=False)
     assert not list(tmp_path.iterdir())
-    with pytest.raises(InvalidUrlError, match="holds no registry"):
+    with pytest.raises(InvalidUrlError, match="has no table"):
         Registry.open(postgres(), create=False)
 
 

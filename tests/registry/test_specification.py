@@ -20,6 +20,7 @@ FILES = Destination("files", "out")
         (SubscriptionSpec("a = 1", seltype="STANDARD"), "STANDARD"),
         (SubscriptionSpec("//x", dialect="ibm-mq", seltype="EXTENDED"), "EXTENDED"),
         (SubscriptionSpec(destination=FILES, labels={"a": ""}, name="n" * 255), "NONE"),
+        (SubscriptionSpec(destination=Destination("queue", "A.b/c_d%")), "NONE"),
         (SubscriptionSpec(labels={f"{n}": "v" * 255 for n in range(64)}), "NONE"),
     ],
 )
@@ -52,7 +53,12 @@ def test_the_type_of_a_selector_follows_from_it(spec, seltype):
         (SubscriptionSpec(destination=Destination("files")), "/destination/name"),
         (SubscriptionSpec(destination=Destination("files", "..")), "/destination/name"),
         (SubscriptionSpec(destination=Destination("files", "a/b")), "/destination/name"),
-        (SubscriptionSpec(destination=Destination("kafka", "t")), "/destination/kind"),
+        (SubscriptionSpec(destination=Destination("kafka", "a b")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("kafka", "..")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("queue")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("queue", "")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("queue", "A B")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("queue", "Q" * 49)), "/destination/name"),
         (SubscriptionSpec(destination=Destination("mail")), "/destination/kind"),
     ],
 )

@@ -132,7 +132,8 @@ def test_an_export_may_be_of_the_past(registry):
         ('{"selector": "\\ud800", "seltype": "EXTENDED"}', InvalidSpecError, "/selector"),
         ('{"topic": "a/\\ud800"}', InvalidTopicFilterError, None),
         ('{"dialect": "\\ud800"}', InvalidSpecError, "/dialect"),
-        ('{"destination": {"kind": "queue"}}', InvalidSpecError, "/destination/kind"),
+        ('{"destination": {"kind": "mail"}}', InvalidSpecError, "/destination/kind"),
+        ('{"destination": {"kind": "kafka"}}', InvalidSpecError, "/destination/name"),
         ('{"selector": "a = \'' + "x" * staging.MAX_LINE + "'\"}", TooLargeError, None),
     ],
 )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 
+import selectroute as sr
+from selectroute.queues.sql_queue import SqlQueue
 from selectroute.service.app import create_app
 from selectroute.service.calls import ROLE
 from tests.service.conftest import CAR, problem, service
@@ -16,6 +19,9 @@ RANK = {"reader": 1, "writer": 2, "admin": 3}
 PATH = "/v1/subscriptions"
 NDJSON = {"Content-Type": "application/x-ndjson"}
 ANY = {"If-Match": "*"}
+QUEUES = "/v1/queues"
+MESSAGES = "/ibmmq/rest/v3/messaging/qmgr/{qmgr}/queue/{queue}"
+KEPT = MESSAGES.format(qmgr="selectroute", queue="KEPT")
 
 CALLS = {
     ("get", PATH): lambda c: c.get(PATH),
@@ -49,6 +55,14 @@ CALLS = {
     ("post", "/v1/messages:explain"): lambda c: c.post(
         "/v1/messages:explain", json={"message": CAR, "subscriptions": ["seen"]}
     ),
+    ("get", QUEUES): lambda c: c.get(QUEUES),
+    ("get", f"{QUEUES}/{{name}}"): lambda c: c.get(f"{QUEUES}/KEPT"),
+    ("put", f"{QUEUES}/{{name}}"): lambda c: c.put(f"{QUEUES}/SPARE"),
+    ("delete", f"{QUEUES}/{{name}}"): lambda c: c.delete(f"{QUEUES}/{spare_queue(c)}"),
+    ("post", f"{MESSAGES}/message"): lambda c: c.post(f"{KEPT}/message", content=b"x"),
+    ("get", f"{MESSAGES}/message"): lambda c: c.get(f"{KEPT}/message"),
+    ("delete", f"{MESSAGES}/message"): lambda c: c.delete(f"{KEPT}/message"),
+    ("get", f"{MESSAGES}/messagelist"): lambda c: c.get(f"{KEPT}/messagelist"),
     ("get", "/v1/limits"): lambda c: c.get("/v1/limits"),
     ("get", "/metrics"): lambda c: c.get("/metrics"),
     ("get", "/healthz"): lambda c: c.get("/healthz"),
@@ -64,8 +78,12 @@ WHOLE = {
     "/v1/queries/{query}/batches",
     "/v1/tokens",
     "/v1/tokens/{token}",
+    QUEUES,
+    f"{QUEUES}/{{name}}",
+    f"{MESSAGES}/message",
+    f"{MESSAGES}/messagelist",
 }
-"""What concerns all subscriptions: not for a token that is limited to topics."""
+"""What concerns all subscriptions, or none: not for a token that is limited to topics."""
 
 HIDDEN = {
     "get": lambda c: c.get(f"{PATH}/hidden"),
@@ -103,12 +121,21 @@ def filled(registry):
         {"id": "hidden-wider", "topic": "#"},
     ]
     registry.import_(map(json.dumps, rows))
+    with SqlQueue.create(registry.url, "KEPT") as queue:
+        queue.put(b"message")
     return registry
 
 
 def spare(client):
     """The id of a token that nobody uses."""
     return client.app.state.service.registry.add_token("reader", name="spare")[0].id
+
+
+def spare_queue(client):
+    """The name of an empty queue that nobody uses."""
+    with suppress(sr.MQError):
+        client.app.state.service.queues.create("EMPTY")
+    return "EMPTY"
 
 
 def client_of(registry, role, topics=()):
@@ -128,15 +155,22 @@ def test_a_call_is_for_its_role_and_those_above(filled, role, topics):
     with client_of(filled, role, topics) as client:
         for (method, path), request in CALLS.items():
             before = filled.revision
+            messages = depth(filled)
             answer = request(client)
             if RANK[role] < RANK[documented[path][method][ROLE]] or (topics and path in WHOLE):
                 assert problem(answer, 403, "forbidden")["mqrc"] == 2035
                 assert filled.revision == before
+                assert depth(filled) == messages
             else:
                 # Whether it is ready is nothing to be refused.
                 assert answer.status_code < 300 or path == "/readyz", (method, path, answer.text)
-            if method == "delete" and answer.status_code == 200:
+            if (method, path) == ("delete", f"{PATH}/{{id}}") and answer.status_code == 200:
                 filled.import_([json.dumps({"id": "seen", "topic": "cars/+/de"})])
+
+
+def depth(registry):
+    with SqlQueue(registry.url, "KEPT") as queue:
+        return queue.depth
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: " ".join(call))

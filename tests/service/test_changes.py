@@ -69,11 +69,11 @@ def test_what_is_no_cursor_is_refused(client):
 
 
 def test_a_request_waits_for_a_change_and_gets_it_at_once(client, add):
-    threading.Timer(0.3, add, args=["a = 1"]).start()
     started = time.monotonic()
-    found = client.get(PATH, params={"after": 0, "wait": 20}).json()
+    threading.Timer(0.3, add, args=["a = 1"]).start()
+    found = client.get(PATH, params={"after": 0, "wait": 30}).json()
     assert [one["op"] for one in found["changes"]] == ["add"]
-    assert 0.2 < time.monotonic() - started < 15
+    assert 0.2 < time.monotonic() - started < 28
 
 
 def test_a_request_waits_no_longer_than_it_says(client):
@@ -83,7 +83,7 @@ def test_a_request_waits_no_longer_than_it_says(client):
 
 def test_so_many_wait_and_no_more(registry):
     with service(registry, limits=ServiceLimits(waiting=1)) as client:
-        waiting = threading.Thread(target=client.get, args=[PATH], kwargs={"params": {"wait": 5}})
+        waiting = threading.Thread(target=client.get, args=[PATH], kwargs={"params": {"wait": 20}})
         waiting.start()
         watch = client.app.state.service.watch
         while not len(watch):

@@ -77,7 +77,7 @@ class TestHosts:
 
 
 def test_a_caller_who_asks_too_often_is_told_when_to_ask_again(registry):
-    limits = ServiceLimits(requests_per_second=0.5, burst=2)
+    limits = ServiceLimits(requests_per_second=0.01, burst=2)
     _, secret = registry.add_token("reader")
     _, other = registry.add_token("reader")
     with service(registry, limits=limits) as client:
@@ -85,7 +85,7 @@ def test_a_caller_who_asks_too_often_is_told_when_to_ask_again(registry):
         answer = client.get(PATH, headers=bearer(secret))
         problem(answer, 429, "too-many-requests")
         assert codes == [200, 200]
-        assert answer.headers["retry-after"] in ("1", "2")
+        assert 1 <= int(answer.headers["retry-after"]) <= 100
         assert client.get(PATH, headers=bearer(other)).status_code == 200
 
 

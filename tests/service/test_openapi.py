@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +15,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from selectroute.queues.errors import MQError
 from selectroute.registry.registry import Registry
 from selectroute.selector import DIALECTS
 from selectroute.service.app import create_app
@@ -43,20 +46,29 @@ def described(tmp_path_factory):
         # With a token: among the requests are some that make tokens, and then everybody needs one.
         HEADERS["Authorization"] = f"Bearer {registry.add_token('admin')[1]}"
         # Loading it starts the application, publisher and all.
-        yield schemathesis.openapi.from_asgi("/openapi.json", app, headers={"Host": "localhost"})
+        loaded = schemathesis.openapi.from_asgi("/openapi.json", app, headers={"Host": "localhost"})
+        # Before its first publication it is not ready, which is a 503.
+        assert app.state.service.publishing.caught_up(registry.revision, 60) is not None
+        yield loaded
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=map(" ".join, OPERATIONS))
 def test_no_request_breaks_the_service_and_every_refusal_is_a_problem(described, method, path):
+    queues = described.app.state.service.queues
     operation = described[path][method.upper()]
     # What is there is asked for as often as what is not.
     ids = st.sampled_from(["a", "b", None])
+    named = {"name": "A", "queue": "A", "qmgr": "selectroute"}
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(operation.as_strategy() | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE), ids)
     def generated(case, id):
         if id is not None and "{id}" in path:
             case.path_parameters["id"] = id
+        if id is not None and case.path_parameters:
+            case.path_parameters.update({name: named[name] for name in named if f"{{{name}}}" in path})
+        with suppress(MQError):  # one of the requests deletes it
+            queues.create("A")
         check(case)
 
     generated()

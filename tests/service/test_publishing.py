@@ -35,6 +35,6 @@ def test_stopping_finishes_what_is_nearly_done(registry):
     publishing = Publishing(registry)
     publishing.start()
     publishing.caught_up(1, 60)
-    publishing.stop()
+    publishing.stop(60)
     assert not publishing._thread.is_alive()
     assert publishing.snapshot.revision == 1

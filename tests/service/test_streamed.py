@@ -36,6 +36,13 @@ def is_given_back(registry):
     return False
 
 
+def until(condition):
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < 60
+        time.sleep(0.001)
+
+
 @contextmanager
 def taking_nothing(url):
     """A client that asked for an export and reads none of it."""
@@ -53,23 +60,19 @@ def test_more_exports_than_connections_that_hang_up_leave_none_in_use(large):
         for _ in range(CONNECTIONS + 1):
             with taking_nothing(url) as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                while not exporting.borrowed_tokens:
-                    time.sleep(0.001)
-            while exporting.borrowed_tokens:
-                time.sleep(0.001)
+                until(lambda: exporting.borrowed_tokens)
+            until(lambda: not exporting.borrowed_tokens)
         assert is_given_back(large)
         answer = httpx.get(f"{url}/v1/subscriptions:export", timeout=60, trust_env=False)
         assert answer.text.count("\n") == 20_000
 
 
 def test_who_takes_nothing_is_left(large):
-    with running(large, limits=ServiceLimits(stall_seconds=0.2)) as (url, server):
+    with running(large, limits=ServiceLimits(stall_seconds=1)) as (url, server):
         exporting = server.config.app.state.service.exporting
         with taking_nothing(url):
-            while not exporting.borrowed_tokens:
-                time.sleep(0.001)
-            while exporting.borrowed_tokens:
-                time.sleep(0.001)
+            until(lambda: exporting.borrowed_tokens)
+            until(lambda: not exporting.borrowed_tokens)
             assert is_given_back(large)
 
 
@@ -77,11 +80,9 @@ def test_so_many_exports_and_no_more(large):
     with running(large, limits=ServiceLimits(exports=1)) as (url, server):
         exporting = server.config.app.state.service.exporting
         with taking_nothing(url):
-            while exporting.available_tokens:
-                time.sleep(0.001)
+            until(lambda: not exporting.available_tokens)
             answer = httpx.get(f"{url}/v1/subscriptions:export", timeout=60, trust_env=False)
             problem(answer, 429, "too-many-requests")
             assert answer.headers["retry-after"]
-        while not exporting.available_tokens:
-            time.sleep(0.001)
+        until(lambda: exporting.available_tokens)
         assert httpx.get(f"{url}/v1/subscriptions:export", timeout=60, trust_env=False).status_code == 200

@@ -8,11 +8,13 @@ import io
 import os
 import sys
 from contextlib import suppress
+from typing import Final
 
 import typer
 
-from selectroute.cli import index, registry, selector, subscription, token
+from selectroute.cli import dead_letter, index, queue, registry, selector, stream, subscription, token
 from selectroute.cli.demo import demo
+from selectroute.cli.queue_administration import create, delete, depth
 from selectroute.cli.serve import serve
 from selectroute.cli.subscription_explain import explain
 from selectroute.cli.subscription_files import export, import_
@@ -21,17 +23,35 @@ from selectroute.selector import InvalidSelectorError, SelectRouteError
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(demo)
 app.command()(serve)
+queue.app.command()(create)
+queue.app.command()(delete)
+queue.app.command()(depth)
 subscription.app.command("import")(import_)
 subscription.app.command()(export)
 subscription.app.command()(explain)
 app.add_typer(selector.app, name="selector")
 app.add_typer(index.app, name="index")
 app.add_typer(subscription.app, name="subscription")
+app.add_typer(queue.app, name="queue")
 app.add_typer(registry.app, name="registry")
 app.add_typer(token.app, name="token")
+app.add_typer(stream.app, name="stream")
+app.add_typer(dead_letter.app, name="dead-letter")
 
-FAILURE, NOT_FOUND, CONFLICT, INVALID_SELECTOR = 1, 3, 4, 5
+FAILURE, USAGE, NOT_FOUND, CONFLICT, INVALID_SELECTOR = 1, 2, 3, 4, 5
 """Exit codes; 2 is wrong usage."""
+
+
+_OF_REASONS: Final = {
+    2085: NOT_FOUND,  # no such queue
+    2100: CONFLICT,  # there is one
+    2055: CONFLICT,  # it has messages
+    2053: CONFLICT,  # it is full
+    2459: INVALID_SELECTOR,
+    2519: INVALID_SELECTOR,
+    2551: INVALID_SELECTOR,
+}
+"""Of errors of queues; any other reason, such as 2033 for no message, is a failure."""
 
 
 @app.callback()
@@ -50,7 +70,9 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()  # when the interpreter exits, a full disk would be no error of ours
     except SelectRouteError as error:
-        print("\n".join([f"selectroute: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+        detail = getattr(error, "detail", None)  # what an MQError's own line, which is IBM's, does not say
+        said = f"selectroute: {error}" + (f" ({detail})" if detail and detail not in str(error) else "")
+        print("\n".join([said, *getattr(error, "__notes__", ())]), file=sys.stderr)
         sys.exit(_exit_code(error))
     except OSError as error:
         _discard_output()
@@ -69,12 +91,17 @@ def _discard_output() -> None:
 def _exit_code(error: SelectRouteError) -> int:
     # Loaded here because most commands need no index, and this one needs Arrow.
     from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError
+    from selectroute.queues.errors import MQError
+    from selectroute.queues.rest_ids import RestError
     from selectroute.registry import errors as registry_errors
 
     while isinstance(error, registry_errors.ImportLineError | registry_errors.OperationError):
         error = error.cause
+    if isinstance(error, MQError):
+        return _OF_REASONS.get(error.reason, FAILURE)
     codes: dict[tuple[type[SelectRouteError], ...], int] = {
         (InvalidSelectorError,): INVALID_SELECTOR,
+        (RestError,): USAGE,
         (SnapshotNotFoundError, registry_errors.NotFoundError): NOT_FOUND,
         (RevisionExistsError, registry_errors.NameTakenError, registry_errors.IdTakenError): CONFLICT,
         (registry_errors.StaleRevisionError, registry_errors.IdempotencyConflictError): CONFLICT,

@@ -42,6 +42,22 @@ def told(registry: str | None) -> tuple[str, Settings]:
     return found.registry, found
 
 
+def queues_told(queues: str | None, manager: str | None = None) -> tuple[str, Settings]:
+    """The URL of the queues, which are where the registry is unless it is said, and all else."""
+    try:
+        from selectroute.cli.settings import config_file, settings
+    except ModuleNotFoundError as error:
+        raise missing(error) from error
+    found = settings(queues=queues, queue_manager=manager)
+    url = found.queues or found.registry
+    if url is None:
+        raise typer.BadParameter(
+            f"give --queues, or set SELECTROUTE_QUEUES, or `queues` in {config_file()[0]}",
+            param_hint="--queues",
+        )
+    return url, found
+
+
 @contextmanager
 def connected(registry: str | None, *, create: bool = False) -> Iterator[Connection]:
     """The registry. A database that is not there is made only with `create`; what is read of it is compared

@@ -31,6 +31,20 @@ def serve(
             help="The folder in which revisions are published.", show_default="beside a SQLite database"
         ),
     ] = None,
+    queues: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The database of queues, if that is another one. Or SELECTROUTE_QUEUES.",
+            show_default="the registry's",
+        ),
+    ] = None,
+    queue_manager: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The queue manager that the service is.", show_default="selectroute"
+        ),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
     ] = None,
@@ -38,7 +52,8 @@ def serve(
         bool, typer.Option(help="Read the whole registry first and compare it with its digests.")
     ] = True,
 ) -> None:
-    """Serve a registry over HTTP until it is told to stop (Ctrl-C, SIGTERM), and publish its revisions.
+    """Serve a registry and queues over HTTP until it is told to stop (Ctrl-C, SIGTERM), and publish the
+    registry's revisions.
 
     selectroute serve --registry sqlite:///subscriptions.db
 
@@ -69,7 +84,17 @@ def serve(
         log_level: str = "info"
         limits: ServiceLimits = ServiceLimits()
 
-    given = settings_of(ServeSettings, host=host, port=port, snapshots=snapshots, log_level=log_level)
+    given = settings_of(
+        ServeSettings,
+        host=host,
+        port=port,
+        snapshots=snapshots,
+        queues=queues,
+        queue_manager=queue_manager,
+        log_level=log_level,
+    )
+    if given.queues is not None and is_service(given.queues):
+        raise typer.BadParameter("queues are served of a database", param_hint="--queues")
     if given.log_level not in LEVELS:
         raise typer.BadParameter(f"a log level is {', '.join(LEVELS)}")
     largest = given.limits
@@ -84,5 +109,7 @@ def serve(
             given.port,
             limits=largest,
             snapshots=given.snapshots or opened.snapshots_folder,  # or it is said at once that there is none
+            queues=given.queues,
+            queue_manager=given.queue_manager,
             started=lambda url: print(f"selectroute: {url} answers", file=sys.stderr, flush=True),
         )

@@ -34,6 +34,12 @@ class Settings(BaseSettings):
     registry: str | None = None
     """The URL of a database or of a service."""
 
+    queues: str | None = None
+    """The URL of a database of queues or of a service; the registry's if it is not said."""
+
+    queue_manager: str = "selectroute"
+    """The name of the queue manager that a service is."""
+
     token: SecretStr | None = None
     """The bearer token for a service; no option, because every user of a machine can read command lines."""
 

@@ -188,7 +188,10 @@ def replace(
         typer.Option("--label", metavar="KEY=VALUE", help="A label more, or another value; KEY= removes it."),
     ] = None,
     destination: Annotated[
-        str | None, typer.Option(metavar="KIND", help="none, or files:NAME.", show_default="as it is")
+        str | None,
+        typer.Option(
+            metavar="KIND", help="none, files:NAME, queue:NAME or kafka:TOPIC.", show_default="as it is"
+        ),
     ] = None,
     if_revision: IfRevisionOption = None,
     wait: WaitOption = None,

@@ -40,7 +40,11 @@ LabelOption = Annotated[
 ]
 DestinationOption = Annotated[
     str | None,
-    typer.Option(metavar="KIND", help="none, or files:NAME for files of its own.", show_default="none"),
+    typer.Option(
+        metavar="KIND",
+        help="none, files:NAME for files of its own, queue:NAME or kafka:TOPIC.",
+        show_default="none",
+    ),
 ]
 IfRevisionOption = Annotated[
     int | None,
@@ -93,7 +97,7 @@ def labels_of(given: list[str] | None) -> dict[str, str]:
 
 
 def destination_of(given: str | None) -> Destination:
-    """The destination of none or files:NAME; what is none, the registry refuses."""
+    """The destination of none, files:NAME, queue:NAME or kafka:TOPIC; what is none, the registry refuses."""
     from selectroute.registry.model import Destination
 
     if given is None:

@@ -31,7 +31,12 @@ class Role(StrEnum):
 
 @app.command()
 def create(
-    role: Annotated[Role, typer.Option(help="reader asks, writer also changes, admin also makes tokens.")],
+    role: Annotated[
+        Role,
+        typer.Option(
+            help="reader asks, writer also changes, puts and gets, admin also makes tokens and queues."
+        ),
+    ],
     topic: Annotated[
         list[str] | None,
         typer.Option(

@@ -55,7 +55,7 @@ class Watch:
 
     def complete(self) -> bool:
         """Whether every file has been through a batch."""
-        return sum(report.files for report in self.reports) >= self._files
+        return sum(report.inputs for report in self.reports) >= self._files
 
     def account(self, messages: int) -> None:
         """Raise `DemoError` unless each message is routed, unrouted or dead-lettered, exactly."""

@@ -136,9 +136,27 @@ class Exchange:
 
     def upload(self, path: str, lines: Iterable[bytes], *, params: Params, timeout_seconds: float) -> Answer:
         """POST lines as they come, NDJSON, and return the answer. Sent once: the lines are not kept."""
+        headers = {"Content-Type": "application/x-ndjson"}
+        return self.once(
+            "POST", path, params=params, content=lines, headers=headers, timeout_seconds=timeout_seconds
+        )
+
+    def once(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        content: bytes | Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Answer:
+        """Send a request a single time and return its answer: what it does is not harmless twice.
+
+        Raises UnreachableError, which says whether it may have been done.
+        """
         try:
-            headers = {"Content-Type": "application/x-ndjson"}
-            return self._send("POST", path, params, lines, headers, timeout_seconds, MAX_ANSWER)
+            return self._send(method, path, params, content, headers or {}, timeout_seconds, MAX_ANSWER)
         except httpx.TransportError as error:
             raise UnreachableError(self.url, _reason(error), not isinstance(error, _NOT_SENT)) from error
 

@@ -32,6 +32,11 @@ class History:
         self._committed = threading.Condition()
 
     @property
+    def url(self) -> str:
+        """The URL of the database, with its password."""
+        return self._store.url.render_as_string(hide_password=False)
+
+    @property
     def revision(self) -> int:
         """The newest revision; 0 before the first change."""
         with self._store.reading() as connection:

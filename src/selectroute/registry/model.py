@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeVar, cast
 
+from selectroute.index.destination import destination_text
 from selectroute.registry.errors import InvalidSpecError
 
 Seltype = Literal["NONE", "STANDARD", "EXTENDED"]
@@ -29,10 +30,17 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where deliveries go besides ``deliveries/``: nowhere, or to files of a name below a configured root."""
+    """Where deliveries go besides ``deliveries/``: nowhere, to files of a name below a configured root, or to
+    the queue of a name.
+    """
 
-    kind: Literal["none", "files"] = "none"
+    kind: Literal["none", "files", "queue", "kafka"] = "none"
     name: str | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The destination as snapshots have it, see ``index.destination``."""
+        return destination_text(self.kind, self.name)
 
     def to_json(self) -> dict[str, Any]:
         """The destination as plain data."""

@@ -192,14 +192,13 @@ class RegistryPublisher:
             large = not extended and len(one.selector) > min(DEFAULT_LIMITS.nesting, DEFAULT_LIMITS.length)
             selector = Selector(one.selector, one.dialect, limits=UNLIMITED) if large else one.selector
             kind = Replace if is_there else Add
-            yield kind(id, selector, one.topic, one.dialect, extended)
+            yield kind(id, selector, one.topic, one.dialect, extended, one.destination.text)
 
     def _publish_all(self, revision: int | None) -> None:
         """Publish the table as it is."""
         with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
             table: pa.Table = read_subscriptions(bodies).table
         self._own(newest)
-        # A destination is not for matching; the log has it as an object, a snapshot as text.
         published(rebuilt(table, newest if revision is None else revision), self.folder)
 
     def _collect(self) -> None:

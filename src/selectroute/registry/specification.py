@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from selectroute.index.destination import FILES, KAFKA, QUEUE, QUEUE_NAME, TOPIC_NAME
 from selectroute.index.extended import ExtendedSelectionError
 from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, prepare
 from selectroute.registry.errors import InvalidSpecError
@@ -21,9 +22,9 @@ MAX_LABEL_NAME: Final = 63
 MAX_LABEL: Final = 255
 MAX_NAME: Final = 255
 
-NOT_YET_BUILT: Final = frozenset({"kafka", "queue"})
-
 _ID: Final = re.compile(ID)
+_QUEUE_NAME: Final = re.compile(QUEUE_NAME)
+_TOPIC_NAME: Final = re.compile(TOPIC_NAME)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -78,17 +79,21 @@ def check_fields(spec: SubscriptionSpec) -> None:
 
 def _check_destination(spec: SubscriptionSpec) -> None:
     kind, name = spec.destination.kind, spec.destination.name
-    if kind in NOT_YET_BUILT:
-        raise InvalidSpecError("/destination/kind", f"the destination {kind} is not yet built")
     if kind == "none":
         if name is not None:
             raise InvalidSpecError("/destination/name", "the destination none has no name")
-    elif kind == "files":
+    elif kind == FILES:
         # A name under a configured root: neither a path nor something that is special in one.
         if name is None or not _ID.fullmatch(name) or name in (".", ".."):
             raise InvalidSpecError("/destination/name", "a name of 1 to 128 of A-Z a-z 0-9 . _ -, not a path")
+    elif kind == QUEUE:
+        if name is None or not _QUEUE_NAME.fullmatch(name):
+            raise InvalidSpecError("/destination/name", "the name of a queue: 1 to 48 of A-Z a-z 0-9 . / _ %")
+    elif kind == KAFKA:
+        if name is None or not _TOPIC_NAME.fullmatch(name):
+            raise InvalidSpecError("/destination/name", "the name of a topic: 1 to 249 of A-Z a-z 0-9 . _ -")
     else:
-        raise InvalidSpecError("/destination/kind", "the kind of a destination is none or files")
+        raise InvalidSpecError("/destination/kind", "a destination is none, files, queue or kafka")
 
 
 def _check_labels(labels: Mapping[str, str]) -> None:

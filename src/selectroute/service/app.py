@@ -13,9 +13,11 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from selectroute.queues.sql_queues import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service import bulk, changes, messages, subscriptions, system, tokens
+from selectroute.service import bulk, changes, messages, queue_messages, subscriptions, system, tokens
+from selectroute.service import queues as queue_administration
 from selectroute.service.callers import Callers
 from selectroute.service.calls import Call, invalid
 from selectroute.service.context import Service
@@ -25,6 +27,7 @@ from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.problems import PROBLEMS, Problem, ProblemError
 from selectroute.service.publishing import Publishing, Watch
+from selectroute.service.queue_waiting import QueueWaiting
 from selectroute.service.rates import Rates
 from selectroute.service.refusals import refused
 
@@ -34,8 +37,13 @@ _ROUTERS: tuple[APIRouter, ...] = (
     changes.router,
     tokens.router,
     system.router,
+    queue_messages.router,
+    queue_administration.router,
     subscriptions.router,  # last: /v1/subscriptions/{id} is the most general path
 )
+
+QUEUE_MANAGER: Final = "selectroute"
+"""The name of the one queue manager that a service is, unless it is told another."""
 
 _WRITERS: Final = 16
 """A database has one writer at a time: of the pool's 40 threads no more than these wait for it."""
@@ -47,6 +55,8 @@ def create_app(
     limits: ServiceLimits | None = None,
     tokens_needed: bool = False,
     snapshots: str | Path | None = None,
+    queues: str | None = None,
+    queue_manager: str = QUEUE_MANAGER,
 ) -> FastAPI:
     """The service of a registry, an ASGI application. Its lifespan starts and stops what runs beside it.
 
@@ -55,9 +65,12 @@ def create_app(
         limits: what a request may hold.
         tokens_needed: a token is wanted even if none was made yet.
         snapshots: the folder to which revisions are published; the registry's own by default.
+        queues: the URL of the database of queues; the registry's own by default.
+        queue_manager: the name under which all queues are found.
     """
     limits = limits or ServiceLimits()
     publishing = Publishing(registry, None if snapshots is None else Path(snapshots))
+    waiting = QueueWaiting(limits.waiting)
     service = Service(
         registry=registry,
         limits=limits,
@@ -65,11 +78,14 @@ def create_app(
         rates=Rates(limits.requests_per_second, limits.burst),
         publishing=publishing,
         watch=Watch(registry, publishing.committed),
-        metrics=Metrics(publishing),
+        metrics=Metrics(publishing, waiting.__len__),
         cursors=HiddenCursors(lambda: registry.id),
         importing=CapacityLimiter(limits.imports),
         exporting=CapacityLimiter(limits.exports),
         writing=CapacityLimiter(_WRITERS),
+        queues=SqlQueues((lambda: registry.url) if queues is None else queues),
+        queue_manager=queue_manager,
+        queue_waiting=waiting,
     )
 
     @asynccontextmanager
@@ -77,14 +93,16 @@ def create_app(
         service.publishing.start()
         service.watch.start()
         yield
-        service.watch.release()
+        service.release()
         service.watch.stop()
         service.publishing.stop()
+        service.queues.close()
 
     app = FastAPI(
         title="selectroute",
         version="1",
-        description="Subscriptions with selectors: register them, change them while messages flow, ask why.",
+        description="Subscriptions with selectors: register them, change them while messages flow, ask why. "
+        "And queues: put messages, get each once, by its ids or by a selector.",
         lifespan=lifespan,
         docs_url=None,  # the pages would load scripts from elsewhere
         redoc_url=None,

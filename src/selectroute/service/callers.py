@@ -46,6 +46,12 @@ class Caller:
             return True
         return topic is not None and any(one.covers(_parsed(topic)) for one in self.topics)
 
+    def check_all_topics(self, what: str) -> None:
+        """Raise a problem, 403, if the caller may touch some topics only: `what` is not divided by them."""
+        if self.topics is not None:
+            allowed = ", ".join(one.text for one in self.topics)
+            raise ProblemError("forbidden", f"{what} for all topics, this one permits those within {allowed}")
+
     def check_topic(self, topic: str | None, pointer: str = "/topic") -> None:
         """Raise a problem, 403, if the caller may not have a subscription with this topic filter.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, NoReturn, TypeVar
@@ -39,8 +40,9 @@ class Call(APIRoute):
         handler = super().get_route_handler()
         role = Role[(self.openapi_extra or {})[ROLE]]
         takes_json = self.body_field is not None
-        # An import has threads of its own.
-        writes = role > Role.reader and self.methods != {"GET"} and not self.path.endswith(":import")
+        # A coroutine takes its threads when it needs them, and not while it waits.
+        takes_thread = not inspect.iscoroutinefunction(self.endpoint)
+        writes = role > Role.reader and self.methods != {"GET"} and takes_thread
 
         async def checked(request: Request) -> Response:
             caller: Caller = request.state.caller
@@ -109,7 +111,8 @@ def call(
     always = (*_ALWAYS, "forbidden") if role > Role.reader else _ALWAYS
     options["responses"] = {**_answers(always + problems), **options.get("responses", {})}
     options["openapi_extra"] = {ROLE: role.name, **options.get("openapi_extra", {})}
-    return router.api_route(path, methods=[method], response_class=JsonAnswer, **options)
+    options.setdefault("response_class", JsonAnswer)
+    return router.api_route(path, methods=[method], **options)
 
 
 class JsonAnswer(JSONResponse):

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
-import anyio
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
 
 from selectroute.registry.changes import Change, ChangePage
 from selectroute.registry.changes import Op as ChangeOp
 from selectroute.service.callers import Caller, Role
 from selectroute.service.calls import Call, JsonAnswer, call
+from selectroute.service.connected import while_connected
 from selectroute.service.context import By, Service, The
 from selectroute.service.models import BatchNumberBody, ChangesAnswer, QueriesAnswer, QueryBody
 from selectroute.service.problems import ProblemError
@@ -21,6 +20,8 @@ from selectroute.service.problems import ProblemError
 PATH: Final = "/v1/changes"
 
 _AGAIN_SECONDS: Final = 1
+# Without every change a job would miss what was resumed, and tell of what it cannot know.
+_JOB: Final = "a job needs a writer's token"
 
 router = APIRouter(route_class=Call, tags=["changes"])
 Name = Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="A query's name.")]
@@ -56,7 +57,8 @@ async def changes(
                 f"{service.limits.waiting:,} requests wait for changes already",
                 headers={"Retry-After": str(_AGAIN_SECONDS)},
             )
-        await _waited(request, service, after, wait)
+        async with while_connected(request):  # who hung up takes no place
+            await service.watch.wait(after, wait)
         # Seconds later he may be nobody any more, or see other topics.
         by = await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
         found = await run_in_threadpool(_behind, service, by, asked)
@@ -74,7 +76,7 @@ def queries(service: The, by: By) -> Response:
     """The queries that are known, and whether each can read again what a subscription missed. A job asks this
     before it begins: a token that it could not report with is refused here.
     """
-    _check_job(by)
+    by.check_all_topics(_JOB)
     return JsonAnswer({"items": [one.to_json() for one in service.registry.queries()]})
 
 
@@ -94,7 +96,7 @@ def query(service: The, by: By, query: Name, body: QueryBody) -> Response:
     """Make a query known: what it reads, and whether it can read that again. It delivers for all
     subscriptions, so a token for some topics cannot speak for it.
     """
-    _check_job(by)
+    by.check_all_topics(_JOB)
     service.registry.note_query(query, source=body.source, can_replay=body.can_replay, reason=body.reason)
     return Response(status_code=204)
 
@@ -113,38 +115,9 @@ def query(service: The, by: By, query: Name, body: QueryBody) -> Response:
 )
 def batch(service: The, by: By, query: Name, body: BatchNumberBody) -> Response:
     """Say which revision a batch of a query used; with a token for all topics."""
-    _check_job(by)
+    by.check_all_topics(_JOB)
     service.registry.note_batch(query, body.batch, body.revision)
     return Response(status_code=204)
-
-
-def _check_job(by: Caller) -> None:
-    """A job that does not see every change would miss what was resumed, and tell of what it cannot know."""
-    if by.topics is not None:
-        allowed = ", ".join(one.text for one in by.topics)
-        raise ProblemError(
-            "forbidden",
-            f"a job needs a writer's token for all topics, this one permits those within {allowed}",
-        )
-
-
-async def _waited(request: Request, service: Service, after: int, seconds: float) -> None:
-    """Wait for a revision above `after`, as long as the client does: who hung up takes no place."""
-    is_gone = False
-    async with anyio.create_task_group() as both:
-
-        async def listen() -> None:
-            nonlocal is_gone
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            is_gone = True
-            both.cancel_scope.cancel()
-
-        both.start_soon(listen)
-        await service.watch.wait(after, seconds)
-        both.cancel_scope.cancel()
-    if is_gone:
-        raise ClientDisconnect
 
 
 class _Asked(NamedTuple):

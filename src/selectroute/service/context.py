@@ -8,12 +8,14 @@ from typing import Annotated
 from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
+from selectroute.queues.sql_queues import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.service.callers import Caller, Callers
 from selectroute.service.cursors import HiddenCursors
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
 from selectroute.service.publishing import Publishing, Watch
+from selectroute.service.queue_waiting import QueueWaiting
 from selectroute.service.rates import Rates
 
 
@@ -33,6 +35,15 @@ class Service:
     exporting: CapacityLimiter
     writing: CapacityLimiter
     """Who may hold a thread while he waits for his turn to write; all others need theirs to read."""
+    queues: SqlQueues
+    queue_manager: str
+    """The name under which all queues are found."""
+    queue_waiting: QueueWaiting
+
+    def release(self) -> None:
+        """Answer everybody who waits, and let nobody wait any more: the service is about to stop."""
+        self.watch.release()
+        self.queue_waiting.release()
 
 
 def _service(request: Request) -> Service:

@@ -22,6 +22,7 @@ from selectroute.service.problems import ProblemError
 from selectroute.service.refusals import INTERNAL, refused
 
 IMPORT: Final = "/v1/subscriptions:import"
+MESSAGING: Final = "/ibmmq/rest/v3/messaging/"
 
 FREE: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """What anybody may ask: it says nothing of subscriptions."""
@@ -84,8 +85,11 @@ class Gate:
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """`receive`, which ends at the limit of a body. Raises at once where the length says that it will."""
         limits = self._service.limits
-        limit = limits.import_bytes if scope["path"] == IMPORT else limits.body_bytes
-        too_large = ProblemError("too-large", f"the body has more than {limit:,} bytes")
+        path = scope["path"]
+        kind, limit = "too-large", limits.import_bytes if path == IMPORT else limits.body_bytes
+        if path.startswith(MESSAGING):
+            kind, limit = "message-too-large", limits.message_bytes
+        too_large = ProblemError(kind, f"the body has more than {limit:,} bytes")
         length = Headers(scope=scope).get("content-length", "")
         if length.isdecimal() and (len(length) > 18 or int(length) > limit):
             raise too_large

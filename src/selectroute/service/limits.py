@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from selectroute.queues.settings import MAX_MESSAGE_LENGTH
 from selectroute.selector.limits import DEFAULT_LIMITS
 from selectroute.selector.message import MAX_NAME_LENGTH, MAX_PROPERTIES
 from selectroute.topics.filter import MAX_LENGTH, MAX_LEVELS
@@ -44,7 +45,13 @@ class ServiceLimits(BaseModel):
     """The name of a property."""
 
     body_bytes: Count = 1 << 20
-    """The body of any request but an import."""
+    """The body of any request but an import and a message."""
+
+    message_bytes: Count = MAX_MESSAGE_LENGTH
+    """The body of a message that is put; a queue may have a lower limit."""
+
+    message_header_bytes: Annotated[int, Field(ge=4_096, le=1 << 20)] = 1 << 15
+    """The headers of an answer that is a message; one with more properties stays on its queue."""
 
     import_bytes: Count = 4 << 30
     """The body of an import."""
@@ -65,13 +72,15 @@ class ServiceLimits(BaseModel):
     """Operations that share a revision."""
 
     page: Annotated[int, Field(ge=1, le=1_000)] = 1_000
-    """Subscriptions on one page of a list, changes in one answer."""
+    """Subscriptions on one page of a list, changes in one answer, messages in one list."""
 
     wait_seconds: Annotated[float, Field(ge=0, le=30)] = 30.0
-    """How long a request for changes may wait for one."""
+    """How long a request may wait for a change, or for a message."""
 
     waiting: Count = 1_000
-    """Requests that wait for a change at the same time; one more is told to come back."""
+    """Requests that wait for a change at the same time, and as many for messages; one more is told to come
+    back.
+    """
 
     explained: Annotated[int, Field(ge=1, le=1_000)] = 100
     """Subscriptions that one request has explained."""

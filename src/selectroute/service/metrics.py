@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -16,9 +16,14 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 
 class Metrics:
-    """The counters of one service, and what it reads off the registry when it is asked."""
+    """The counters of one service, and what it reads off the registry when it is asked.
 
-    def __init__(self, publishing: Publishing) -> None:
+    Args:
+        publishing: tells the state of the registry.
+        waiting: tells how many requests wait for a message.
+    """
+
+    def __init__(self, publishing: Publishing, waiting: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "selectroute_http_requests_total",
@@ -39,7 +44,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self.registry.register(_State(publishing))
+        self.registry.register(_State(publishing, waiting))
 
     def text(self) -> bytes:
         """All of it, as Prometheus scrapes it."""
@@ -47,15 +52,17 @@ class Metrics:
 
 
 class _State(Collector):
-    """The gauges: the registry's revision, and the snapshot that is published of it."""
+    """The gauges: who waits for messages, the registry's revision, the snapshot that is published of it."""
 
-    def __init__(self, publishing: Publishing) -> None:
+    def __init__(self, publishing: Publishing, waiting: Callable[[], int]) -> None:
         self._publishing = publishing
+        self._waiting = waiting
 
     def describe(self) -> Iterable[Metric]:
         return ()  # or they would be read when the service is made
 
     def collect(self) -> Iterable[Metric]:
+        yield _gauge("queue_waiting", "Requests that wait for a message.", self._waiting())
         state = self._publishing.state()
         yield _gauge("registry_revision", "The newest committed revision.", state.revision)
         yield _gauge(

@@ -34,7 +34,7 @@ class Strict(BaseModel):
 class DestinationBody(Strict):
     """Where deliveries go besides ``deliveries/``."""
 
-    kind: Literal["none", "files"] = "none"
+    kind: Literal["none", "files", "queue", "kafka"] = "none"
     name: StrictStr | None = None
 
 

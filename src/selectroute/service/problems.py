@@ -15,12 +15,20 @@ from typing import Any, NamedTuple
 from fastapi import Response
 from pydantic import BaseModel
 
+from selectroute.queues.errors import (
+    MQRC_MSG_TOO_BIG_FOR_Q,
+    MQRC_NOT_AUTHORIZED,
+    MQRC_OBJECT_ALREADY_EXISTS,
+    MQRC_Q_FULL,
+    MQRC_Q_MGR_NAME_ERROR,
+    MQRC_Q_NOT_EMPTY,
+    MQRC_UNKNOWN_OBJECT_NAME,
+)
 from selectroute.selector.errors import SelectRouteError
 
 MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:selectroute:problem:"
 
-MQRC_NOT_AUTHORIZED = 2035
 MQRC_NO_SUBSCRIPTION = 2428
 MQRC_SUB_ALREADY_EXISTS = 2432
 MQRC_SUB_NAME_ERROR = 2440
@@ -40,18 +48,25 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
         "unauthorised": Row(401, "A bearer token is needed"),
         "forbidden": Row(403, "The token does not permit this", MQRC_NOT_AUTHORIZED),
         "not-found": Row(404, "There is no such thing"),
+        "queue-not-found": Row(404, "There is no such queue", MQRC_UNKNOWN_OBJECT_NAME),
+        "queue-manager-not-found": Row(404, "There is no such queue manager", MQRC_Q_MGR_NAME_ERROR),
         "subscription-not-found": Row(404, "There is no such subscription", MQRC_NO_SUBSCRIPTION),
         "method-not-allowed": Row(405, "This cannot be done here"),
         "timed-out": Row(408, "The request did not come in time"),
         "name-taken": Row(409, "Another subscription has this name", MQRC_SUB_ALREADY_EXISTS),
         "id-taken": Row(409, "Another subscription has this id", MQRC_SUB_ALREADY_EXISTS),
+        "queue-taken": Row(409, "There is a queue of this name already", MQRC_OBJECT_ALREADY_EXISTS),
+        "queue-not-empty": Row(409, "The queue has messages", MQRC_Q_NOT_EMPTY),
+        "queue-full": Row(409, "The queue is full", MQRC_Q_FULL),
         "stale-revision": Row(412, "It was changed meanwhile"),
         "too-large": Row(413, "The request is too large"),
+        "message-too-large": Row(413, "The message is too large", MQRC_MSG_TOO_BIG_FOR_Q),
         "unsupported-media-type": Row(415, "The body is of another type than expected"),
         "misdirected": Row(421, "This service is for its own machine only"),
         "invalid-selector": Row(422, "The selector is invalid"),
         "invalid-topic-filter": Row(422, "The topic filter is invalid"),
         "invalid-subscription": Row(422, "The subscription is invalid"),
+        "invalid-queue": Row(422, "The queue is invalid"),
         "invalid-message": Row(422, "The message is invalid"),
         "invalid-body": Row(422, "The request has a wrong part"),
         "idempotency-conflict": Row(422, "The Idempotency-Key belongs to another request"),
@@ -60,6 +75,7 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
         "header-too-large": Row(431, "The header fields are too large"),
         "internal": Row(500, "Something is wrong with the service"),
         "damaged": Row(500, "The store is damaged"),
+        "unsupported-message": Row(501, "The message is none that HTTP can carry"),
         "read-only": Row(503, "Nothing can be written at present"),
         "unavailable": Row(503, "The service is not ready"),
     }
@@ -149,8 +165,7 @@ class ProblemError(SelectRouteError):
             detail=self.detail,
             instance=f"urn:uuid:{request_id}",
             errors=self.faults,
-            mqrc=row.mqrc,
-            **self.extensions,
+            **{"mqrc": row.mqrc, **self.extensions},
         )
         headers = dict(self.headers)
         if self.status == HTTPStatus.SERVICE_UNAVAILABLE:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from selectroute.queues import errors as queues
+from selectroute.queues.rest_ids import RestError
 from selectroute.registry import errors as registry
 from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError, SelectRouteError
 from selectroute.selector.message import MessageError
@@ -17,7 +23,8 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
             return error.within(within)
         case InvalidSelectorError():
             detail = f"{error.sentence} (dialect {error.dialect})"
-            return ProblemError("invalid-selector", detail, faults=[selector_fault(error, within)])
+            fault = selector_fault(error, within)
+            return ProblemError("invalid-selector", detail, faults=[fault], mqrc=error.reason)
         case InvalidTopicFilterError():
             return ProblemError("invalid-topic-filter", str(error), place=f"{within}/topic")
         case registry.InvalidSpecError():
@@ -43,6 +50,13 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
             place = within or None
             expected, found = error.expected, error.found
             return ProblemError("stale-revision", str(error), place=place, expected=expected, found=found)
+        case queues.MQError():
+            kind = _MQ_KINDS.get(error.reason, "invalid-request")
+            detail = _CONSTANT.get(kind) or error.detail or str(error)
+            return ProblemError(kind, detail, mqrc=error.reason)
+        case RestError():
+            fault = Fault(pointer=error.place, reason=error.sentence, mqrc=error.reason)
+            return ProblemError("invalid-request", str(error), faults=[fault], mqrc=error.reason)
         case _:
             kind = next((kind for type_, kind in _KINDS.items() if isinstance(error, type_)), "internal")
             detail = _CONSTANT.get(kind) or str(error)
@@ -54,7 +68,12 @@ NO_SUBSCRIPTION = "there is no subscription of this id that the caller may see"
 
 INTERNAL = "the request could not be done; the service's log says why, under this instance"
 
-_CONSTANT = {"internal": INTERNAL, "subscription-not-found": NO_SUBSCRIPTION}
+_CONSTANT = {
+    "internal": INTERNAL,
+    "subscription-not-found": NO_SUBSCRIPTION,
+    "queue-not-found": "there is no queue of this name",
+    "queue-taken": "there is a queue of this name",
+}
 
 _KINDS: dict[type[SelectRouteError], str] = {
     registry.NotFoundError: "subscription-not-found",
@@ -65,6 +84,27 @@ _KINDS: dict[type[SelectRouteError], str] = {
     registry.UnavailableError: "unavailable",
     registry.DamagedError: "damaged",
 }
+
+
+_MQ_KINDS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        queues.MQRC_BACKED_OUT: "unavailable",
+        queues.MQRC_HOBJ_ERROR: "unavailable",  # closed meanwhile: it was deleted, or the service stops
+        queues.MQRC_MSG_TOO_BIG_FOR_Q: "message-too-large",
+        queues.MQRC_NOT_AUTHORIZED: "forbidden",
+        queues.MQRC_Q_FULL: "queue-full",
+        queues.MQRC_Q_NOT_EMPTY: "queue-not-empty",
+        queues.MQRC_Q_MGR_NAME_ERROR: "queue-manager-not-found",
+        queues.MQRC_UNKNOWN_OBJECT_NAME: "queue-not-found",
+        queues.MQRC_OBJECT_ALREADY_EXISTS: "queue-taken",
+        queues.MQRC_OBJECT_NAME_ERROR: "invalid-queue",
+        queues.MQRC_PROPERTY_NAME_ERROR: "invalid-message",
+        queues.MQRC_PROPERTY_TYPE_ERROR: "invalid-message",
+        queues.MQRC_PROPERTIES_TOO_BIG: "invalid-message",
+        queues.MQRC_MIXED_CONTENT_NOT_ALLOWED: "invalid-message",
+    }
+)
+"""What a queue refuses; for any other reason the request has a wrong part."""
 
 
 def selector_fault(error: InvalidSelectorError, within: str = "") -> Fault:

@@ -14,7 +14,7 @@ import uvicorn
 
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service.app import create_app
+from selectroute.service.app import QUEUE_MANAGER, create_app
 from selectroute.service.callers import is_loopback
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.protocol import Protocol
@@ -36,6 +36,8 @@ def serve(
     *,
     limits: ServiceLimits | None = None,
     snapshots: Path | None = None,
+    queues: str | None = None,
+    queue_manager: str = QUEUE_MANAGER,
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve a registry until the process is told to stop (SIGINT or SIGTERM).
@@ -46,12 +48,24 @@ def serve(
         port: 0 for any that is free.
         limits: what a request may hold.
         snapshots: the folder to which revisions are published; the registry's own by default.
+        queues: the URL of the database of queues; the registry's own by default.
+        queue_manager: the name under which all queues are found.
         started: called with the service's URL when it answers.
 
     Raises:
         ServeError: the host is open to others and there is no token, or it cannot be listened on.
+        StoreError: the URL of the queues names no database that can be used, or that one refuses.
     """
-    server = bound(registry, host, port, limits=limits, snapshots=snapshots, started=started)
+    server = bound(
+        registry,
+        host,
+        port,
+        limits=limits,
+        snapshots=snapshots,
+        queues=queues,
+        queue_manager=queue_manager,
+        started=started,
+    )
     server.run()
 
 
@@ -62,6 +76,8 @@ def bound(
     *,
     limits: ServiceLimits | None = None,
     snapshots: Path | None = None,
+    queues: str | None = None,
+    queue_manager: str = QUEUE_MANAGER,
     started: Callable[[str], None] = lambda _: None,
 ) -> Server:
     """A server that listens and does not answer yet. See `serve`."""
@@ -78,7 +94,16 @@ def bound(
         raise ServeError(f"{host}:{port} cannot be listened on: {error.strerror or error}") from error
     shown = f"[{host}]" if family is socket.AF_INET6 else host
     url = f"http://{shown}:{listening.getsockname()[1]}"
-    app = create_app(registry, limits=limits, tokens_needed=open_to_others, snapshots=snapshots)
+    app = create_app(
+        registry,
+        limits=limits,
+        tokens_needed=open_to_others,
+        snapshots=snapshots,
+        queues=queues,
+        queue_manager=queue_manager,
+    )
+    if queues is not None:
+        app.state.service.queues.names()  # a URL of something else is said at once
     config = uvicorn.Config(
         app,
         lifespan="on",
@@ -90,7 +115,7 @@ def bound(
         proxy_headers=False,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
-    return Server(config, listening, lambda: started(url), app.state.service.watch.release)
+    return Server(config, listening, lambda: started(url), app.state.service.release)
 
 
 def _listening(host: str, port: int, family: socket.AddressFamily) -> socket.socket:
@@ -135,7 +160,7 @@ class Server(uvicorn.Server):
             self._started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop: who waits for a change is answered now, what else is under way is completed."""
+        """Stop: who waits is answered now, what else is under way is completed."""
         self._release()
         await super().shutdown(sockets)
 

@@ -7,13 +7,15 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Response
 
 from selectroute.registry.errors import NotFoundError
-from selectroute.service.callers import Caller, Role
+from selectroute.service.callers import Role
 from selectroute.service.calls import Call, JsonAnswer, call
 from selectroute.service.context import By, The
 from selectroute.service.models import NewTokenAnswer, TokenBody, TokensAnswer
 from selectroute.service.problems import ProblemError
 
 PATH: Final = "/v1/tokens"
+
+_TOKENS: Final = "tokens are made and revoked by an admin's token"
 
 router = APIRouter(route_class=Call, tags=["tokens"])
 
@@ -32,7 +34,7 @@ router = APIRouter(route_class=Call, tags=["tokens"])
 )
 def create(service: The, by: By, body: TokenBody) -> Response:
     """Make a token. Its secret is in this answer, and stored nowhere. With the first, everybody needs one."""
-    _check(by)
+    by.check_all_topics(_TOKENS)
     token, secret = service.registry.add_token(body.role, topics=body.topics, name=body.name)
     return JsonAnswer({**token.to_json(), "secret": secret}, 201, {"Location": f"{PATH}/{token.id}"})
 
@@ -40,7 +42,7 @@ def create(service: The, by: By, body: TokenBody) -> Response:
 @call(router, "GET", PATH, Role.admin, response_model=TokensAnswer)
 def listed(service: The, by: By) -> Response:
     """All tokens, without their secrets."""
-    _check(by)
+    by.check_all_topics(_TOKENS)
     return JsonAnswer({"items": [one.to_json() for one in service.registry.tokens()]})
 
 
@@ -49,14 +51,9 @@ def revoke(
     service: The, by: By, token: Annotated[str, Path(max_length=128, description="A token's id.")]
 ) -> Response:
     """Make a token none, at once. The service goes on to want tokens, also without the last one."""
-    _check(by)
+    by.check_all_topics(_TOKENS)
     try:
         service.registry.revoke_token(token)
     except NotFoundError:
         raise ProblemError("not-found", "there is no token of this id") from None
     return Response(status_code=204)
-
-
-def _check(by: Caller) -> None:
-    if by.topics is not None:
-        raise ProblemError("forbidden", "tokens are made and revoked by an admin for all topics")

@@ -1,0 +1,81 @@
+"""How queues and their messages are printed: for people, and as data."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from selectroute.selector.sentences import printable
+
+if TYPE_CHECKING:
+    from selectroute.cli.queue_clients import Described
+    from selectroute.queues.message import Message
+
+ROW: Final = "{:<51}  {:<24}  {:>3}  {:<23}  {}"
+"""A line of a list: message id, correlation id, priority, when it was put, properties."""
+
+HEADING: Final = ROW.format("message id", "correlation id", "pri", "put (UTC)", "properties")
+
+_SHOWN: Final = 200
+
+
+def paragraph(one: Described) -> str:
+    """Everything about a queue, a line each."""
+    settings = one.settings
+    return "\n".join(
+        (
+            f"{one.name}: {one.depth:,} messages",
+            f"  order         {settings.order}",
+            f"  priority      {settings.default_priority}, of messages without one",
+            f"  persistent    {'yes' if settings.default_persistence else 'no'}, of messages that do not say",
+            f"  depth         {'any' if settings.max_depth is None else f'{settings.max_depth:,}'}",
+            f"  bytes         {settings.max_message_length:,} in a body",
+            f"  dialect       {settings.dialect}",
+        )
+    )
+
+
+def row(message: Message) -> str:
+    """A message on a line."""
+    from selectroute.queues.message import NO_ID
+    from selectroute.selector.fields import id_to_text
+
+    descriptor, properties = message.descriptor, dict(message.properties)
+    text = properties.pop("JMSCorrelationID", None)
+    if not isinstance(text, str):
+        text = "" if descriptor.correl_id == NO_ID else (id_to_text(descriptor.correl_id) or "")
+    shown = ", ".join(f"{name}={_value(value)}" for name, value in properties.items())
+    put = f"{descriptor.put_time:%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    return ROW.format(
+        id_to_text(descriptor.msg_id) or "",
+        printable(text, 24),
+        descriptor.priority,
+        put,
+        printable(shown, _SHOWN),
+    ).rstrip()
+
+
+def as_data(message: Message, *, body: bool) -> dict[str, Any]:
+    """A message as plain data, perhaps with its body: a text where it is UTF-8."""
+    from selectroute.queues.rest_items import item_of
+
+    data = item_of(message)
+    if not body:
+        return data
+    try:
+        return {**data, "body": message.body.decode()}
+    except UnicodeDecodeError:
+        return {**data, "body": {"type": "bytes", "value": message.body.hex()}}
+
+
+def write_body(body: bytes) -> None:
+    """Write a body to standard output as it is; to a terminal, with an end of its last line."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(body)
+    if sys.stdout.isatty() and body and not body.endswith(b"\n"):
+        sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _value(value: Any) -> str:
+    return str(getattr(value, "value", value))

@@ -1,0 +1,103 @@
+"""``selectroute stream status | audit``: what a fan-out job did, read off its output folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from selectroute.cli.index import Output, OutputOption
+from selectroute.cli.output import plain, progress
+
+if TYPE_CHECKING:
+    from selectroute.spark.sinks import Counts
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Look after a streaming fan-out: how far it is, and whether everything adds up.",
+)
+
+JobFolder = Annotated[
+    Path, typer.Argument(metavar="OUTPUT", help="The output folder of a job.", show_default=False)
+]
+
+
+@app.command()
+def status(output: JobFolder, as_: OutputOption = Output.table) -> None:
+    """Show how far a job is: its newest batch and revision, what it did in all, whether it runs."""
+    from selectroute.spark.status import status as status_of
+
+    found = status_of(output)
+    if as_ is Output.json:
+        print(json.dumps(asdict(found)))
+        return
+    console = plain()
+    rows = {
+        "job": f"{'running' if found.running else 'not running'}, query {found.query or 'not begun'}",
+        "input": found.input,
+        "batches": f"{found.batches:,} committed, {found.backfills:,} backfills, {found.replays:,} replays",
+        "newest": "none yet"
+        if found.batch is None
+        else f"batch {found.batch}, revision {found.revision}, {found.committed}",
+        "published": "nothing" if found.published is None else f"revision {found.published}",
+        "planned": ", ".join(f"batch {batch}" for batch in found.planned) or "nothing more",
+        "messages": _accounted(found.counts),
+        "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
+    }
+    for name, text in rows.items():
+        console.print(f"{name:<12}{text}", soft_wrap=True)
+
+
+@app.command()
+def audit(
+    output: JobFolder,
+    digests: Annotated[
+        bool, typer.Option(help="Read every published file and hold it against its SHA-256.")
+    ] = True,
+    recount: Annotated[
+        bool, typer.Option("--recount", help="Read the inputs that are still there once more and count.")
+    ] = False,
+    file_format: Annotated[
+        str, typer.Option("--format", help="How to read them: parquet, json or auto, as the job was told.")
+    ] = "auto",
+    as_: OutputOption = Output.table,
+) -> None:
+    """Check that everything adds up: messages in = routed + unrouted + dead letters, in every batch; each
+    input that Spark handed over in exactly one batch; each published file as it was written.
+
+    Exit code 1 if something does not, with a line for each. It only reads, also while the job runs.
+    """
+    from selectroute.spark.audit import audit as audit_of
+
+    with progress("auditing batches") as advance:
+        found = audit_of(output, digests=digests, recount=recount, file_format=file_format, advance=advance)
+    if as_ is Output.json:
+        result = {name: value for name, value in asdict(found).items() if name != "findings"}
+        print(json.dumps({**result, "findings": [finding._asdict() for finding in found.findings]}))
+    else:
+        console = plain()
+        for name, text in {
+            "batches": f"{found.batches:,}, {found.backfills:,} backfills, {found.replays:,} replays",
+            "inputs": f"{found.inputs:,}" + (f", batches recounted: {found.recounted:,}" if recount else ""),
+            "messages": _accounted(found.counts),
+            "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
+            "files": f"{found.files:,} as written, {found.bytes:,} bytes",
+            "moved away": f"{len(found.absent):,} folders",
+            "to come": ", ".join(f"batch {batch}" for batch in found.pending) or "nothing is half done",
+        }.items():
+            console.print(f"{name:<12}{text}", soft_wrap=True)
+        for finding in found.findings:
+            where = "" if finding.batch is None else f"batch {finding.batch}: "
+            console.print(f"WRONG       {where}{finding.sentence}", soft_wrap=True)
+    if found.findings:
+        raise typer.Exit(1)
+
+
+def _accounted(counts: Counts) -> str:
+    return (
+        f"{counts.messages:,} = {counts.routed:,} routed + {counts.unrouted:,} unrouted "
+        f"+ {counts.dead_lettered:,} dead letters"
+    )

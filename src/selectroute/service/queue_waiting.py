@@ -1,0 +1,83 @@
+"""Requests that wait for a message: none holds a thread, and all are answered when the service stops."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from anyio import CancelScope
+from starlette.concurrency import run_in_threadpool
+
+from selectroute.queues.message import Message
+from selectroute.queues.sql_call import SqlCall
+from selectroute.service.problems import ProblemError
+
+Ring = Callable[[], None]
+
+_AGAIN_SECONDS = 1
+
+
+InThread = Callable[[Callable[[], Message | None]], Awaitable[Message | None]]
+"""Does something in a thread, as soon as one is free."""
+
+
+class QueueWaiting:
+    """The requests that wait for a message.
+
+    Args:
+        limit: how many may wait at the same time.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._stopping = False
+        self._events: set[asyncio.Event] = set()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def release(self) -> None:
+        """Let nobody wait any more: the service is about to stop. In the event loop of the requests."""
+        self._stopping = True
+        for event in self._events:
+            event.set()
+
+    async def message(
+        self, made: Callable[[Ring], SqlCall], seconds: float, in_thread: InThread
+    ) -> Message | None:
+        """Return the message of a call as soon as there is one, None when the time is over.
+
+        Raises a problem, 429, if too many wait already.
+        """
+        if len(self._events) >= self._limit:
+            headers = {"Retry-After": str(_AGAIN_SECONDS)}
+            detail = f"{self._limit:,} requests wait for messages already"
+            raise ProblemError("too-many-requests", detail, headers=headers)
+        loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+
+        def ring() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(event.set)
+
+        self._events.add(event)
+        call = made(ring)
+        deadline = time.monotonic() + seconds
+        try:
+            while not self._stopping:
+                event.clear()
+                found = await in_thread(call.look)
+                left = deadline - time.monotonic()
+                if found is not None or left <= 0 or self._stopping:
+                    return found
+                try:
+                    await asyncio.wait_for(event.wait(), left)
+                except TimeoutError:
+                    return None
+            return None
+        finally:
+            self._events.discard(event)
+            with CancelScope(shield=True):  # also when the request was cancelled
+                await run_in_threadpool(call.end)

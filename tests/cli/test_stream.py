@@ -1,0 +1,187 @@
+"""``selectroute stream`` and ``dead-letter``: what a job did, for people and for programs; exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import selectroute as sr
+
+pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
+
+from selectroute.spark import durable
+from selectroute.spark.batches import Router
+from selectroute.spark.file_intake import FileSource
+from selectroute.spark.job import Job, OutputFolder
+from selectroute.spark.worker import route_splits
+
+LINES = '{"properties": {"color": "red"}}\n{"properties": {}}\n{\n'
+
+
+@pytest.fixture
+def output(tmp_path):
+    """The output of a job with one batch."""
+    index = sr.Index()
+    index.add("red", "color = 'red'")
+    sr.publish(index.freeze(3), tmp_path / "snapshots")
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "in" / "a.jsonl"
+    file.write_text(LINES)
+    job = Job.of(tmp_path / "in", tmp_path / "snapshots", tmp_path / "out")
+    folder = OutputFolder(job)
+    folder.claim()
+    folder.release()
+    log = job.checkpoint / "sources" / "0" / "0"
+    log.parent.mkdir(parents=True)
+    log.write_text("v1\n" + json.dumps({"path": file.as_uri(), "batchId": 0}, separators=(",", ":")))
+    (job.checkpoint / "offsets").mkdir()
+    (job.checkpoint / "offsets" / "0").write_text('v1\n{}\n{"logOffset":0}')
+
+    def run(tasks, work):
+        return [{"task": 0, **route_splits(tasks[0], work)}]
+
+    router = Router(job, FileSource(job.input, "auto", 1, run, 1))
+    router.commits.prepare()
+    router.route(0, [file], "q")
+    return job.output
+
+
+def test_status_says_how_far_a_job_is(run, output):
+    code, out, err = run("stream", "status", output)
+    assert (code, err) == (0, "")
+    assert "batch 0, revision 3" in out
+    assert "3 = 1 routed + 1 unrouted + 1 dead letters" in out
+    code, out, _ = run("stream", "status", output, "-o", "json")
+    found = json.loads(out)
+    assert (found["batch"], found["published"], found["counts"]["deliveries"]) == (0, 3, 1)
+
+
+def test_an_audit_of_what_adds_up_is_0(run, output):
+    code, out, err = run("stream", "audit", output, "--recount")
+    assert (code, err) == (0, "")
+    assert "WRONG" not in out and "nothing is half done" in out
+    code, out, _ = run("stream", "audit", output, "-o", "json")
+    assert (code, json.loads(out)["findings"]) == (0, [])
+
+
+def test_an_audit_that_finds_something_is_1_and_says_what(run, output):
+    commit = output / "_commits" / "0.json"
+    content = durable.read_json(commit)
+    content["counts"]["routed"] = 2
+    durable.write_json(commit, content)
+    code, out, _ = run("stream", "audit", output)
+    assert code == 1
+    assert "WRONG       batch 0: it took in 3 messages and accounts for 4 of them" in out
+    code, out, _ = run("stream", "audit", output, "-o", "json")
+    assert code == 1
+    assert [finding["batch"] for finding in json.loads(out)["findings"]] == [0, 0]
+
+
+def test_what_is_no_job_is_one_sentence(run, tmp_path):
+    for verb in ("status", "audit"):
+        code, out, err = run("stream", verb, tmp_path)
+        assert (code, out) == (1, "")
+        assert "no _job.json" in err
+
+
+def test_dead_letters_are_listed_with_their_bytes(run, output):
+    code, out, err = run("dead-letter", "list", output)
+    assert (code, err) == (0, "")
+    assert "batch 0  parse  not-json  a.jsonl/0:2" in out and "'{'" in out
+    code, out, _ = run("dead-letter", "list", output, "-o", "json")
+    (letter,) = json.loads(out)
+    assert (letter["offset"], letter["raw"], letter["subscription"]) == (2, "{", None)
+    code, out, _ = run("dead-letter", "list", output, "--count", "-o", "ndjson")
+    assert json.loads(out) == {"stage": "parse", "reason": "not-json", "count": 1}
+
+
+def test_dead_letters_are_chosen_by_batch_stage_and_reason(run, output):
+    for chosen in (["--batch", 1], ["--stage", "judge"], ["--reason", "x"], ["--subscription", "red"]):
+        code, out, err = run("dead-letter", "list", output, *chosen)
+        assert (code, out, err) == (1, "", "no dead letters\n")
+    code, _, _ = run("dead-letter", "list", output, "--batch", 0, "--stage", "parse", "--reason", "not-json")
+    assert code == 0
+
+
+def test_bytes_that_are_no_text_are_base64_and_many_letters_are_cut_off(run, output):
+    from selectroute.spark.dead_letters import dead_letters
+
+    source = next((output / "dead-letters" / "batch=0").iterdir())
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(source).read()
+    raws = pa.array([b"\xff" * 300, None, b"x"], pa.binary())
+    rows = pa.concat_tables([table] * 3).set_column(table.schema.get_field_index("raw"), "raw", raws)
+    folder = output / "dead-letters" / "batch=-10"
+    folder.mkdir()
+    pq.write_table(rows, folder / "part.parquet")
+    assert [letter.batch for letter in dead_letters(output)] == [-10, -10, -10, 0]
+    code, out, err = run("dead-letter", "list", output, "--limit", 2, "-o", "ndjson")
+    first, second = map(json.loads, out.splitlines())
+    assert first["raw_base64"].startswith("////") and second["raw"] is None
+    assert (code, err) == (0, "and 2 more: --limit 0 prints all\n")
+
+
+# ---- replays
+
+
+def job_of(output):
+    return Job.of(output.parent / "in", output.parent / "snapshots", output)
+
+
+def replay_all(output):
+    """What the job does between two batches."""
+    from selectroute.spark.replay import Replays
+
+    def run(tasks, work):
+        return [{"task": number, **route_splits(splits, work)} for number, splits in enumerate(tasks)]
+
+    job = job_of(output)
+    router = Router(job, FileSource(job.input, "auto", 1, run, 1))
+    router.commits.prepare()
+    replays = Replays(router)
+    return list(iter(lambda: replays.next("q"), None))
+
+
+def test_a_dry_run_counts_what_is_left_and_asks_for_nothing(run, output):
+    code, out, err = run("dead-letter", "replay", output, "--dry-run")
+    assert (code, err) == (0, "") and out.split() == ["1", "parse", "not-json"]
+    assert replay_all(output) == []
+    code, out, err = run("dead-letter", "replay", output, "--dry-run", "--reason", "other", "-o", "json")
+    assert (code, out, err) == (1, "", "no dead letters to replay\n")
+
+
+def test_a_replay_that_is_asked_for_is_done_by_the_job_and_leaves_its_trace(run, output):
+    code, out, err = run("dead-letter", "replay", output, "--stage", "parse", "-o", "ndjson")
+    assert (code, err) == (0, "")
+    line = json.loads(out)
+    assert line["letters"] == 1
+    (report,) = replay_all(output)
+    assert report.kind == "replay"
+    assert durable.read_json(output / "_commits" / "-1.json")["replay"]["request"] == line["request"]
+    code, out, _ = run("stream", "status", output)
+    assert "0 backfills, 1 replays" in out
+    assert run("stream", "audit", output)[0] == 0
+    code, out, err = run("dead-letter", "replay", output, "--batch", 0)
+    assert (code, err) == (1, "no dead letters to replay\n")
+
+
+def test_who_waits_is_told_what_came_of_it(run, output, monkeypatch):
+    from selectroute.cli import dead_letter
+
+    monkeypatch.setattr(dead_letter.time, "sleep", lambda _: replay_all(output))
+    code, out, err = run("dead-letter", "replay", output, "--wait")
+    assert code == 0
+    assert "replay -1  revision 3  1 dead letters  1 messages: 0 routed, 0 unrouted, 1 dead letters" in out
+    assert "1 dead letters\nthe job does not run: it replays them when it is started next\n" in err
+    code, out, _ = run("dead-letter", "replay", output, "--wait", "-o", "json")
+    (line,) = json.loads(out)
+    assert (line["batch"], line["batches"], line["missing"]) == (-2, [-1], [])
+
+
+def test_what_is_no_job_is_not_asked(run, tmp_path):
+    code, out, err = run("dead-letter", "replay", tmp_path)
+    assert (code, out) == (1, "") and "no _job.json" in err
+    assert list(tmp_path.iterdir()) == []
