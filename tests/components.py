@@ -10,9 +10,17 @@ import pytest
 POSTGRES = [pytest.mark.slow, pytest.mark.xdist_group("postgres")]
 """Marks of tests on PostgreSQL: one server for all of a run."""
 
+KAFKA = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+"""Marks of tests on Kafka: one broker for all of a run, in the worker that has Spark."""
+
+
+def required() -> bool:
+    """Whether nothing may be missing: SELECTROUTE_TESTS_NEED_ALL is set, as in .ci/run."""
+    return bool(os.environ.get("SELECTROUTE_TESTS_NEED_ALL"))
+
 
 def missing(reason: str) -> NoReturn:
-    """Skip the tests that need it; where SELECTROUTE_TESTS_NEED_ALL is set, as in .ci/run, they fail."""
-    if os.environ.get("SELECTROUTE_TESTS_NEED_ALL"):
+    """Skip the tests that need it; where nothing may be missing they fail."""
+    if required():
         pytest.fail(reason)
     pytest.skip(reason)

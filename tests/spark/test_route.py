@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+
 import pyarrow as pa
 import pytest
 
@@ -246,6 +248,20 @@ def test_a_published_snapshot_is_opened_once_and_only_as_it_was_pinned(snapshot,
     forged = type(ref)(ref.folder, ref.revision, "0" * 64)
     with pytest.raises(sr.SnapshotError, match="not the one that was pinned"):
         open_once(forged)
+
+
+def test_a_workers_collections_leave_out_what_it_has_loaded_and_no_other_processs(spark, snapshot):
+    ref = refer(snapshot)
+
+    def frozen(batches):
+        for batch in batches:
+            open_once(ref)
+            open_once(ref)
+            yield pa.RecordBatch.from_pydict({"id": [gc.get_freeze_count()] * len(batch)})
+
+    [row] = spark.range(0, 1, 1, 1).mapInArrow(frozen, "id long").collect()
+    assert row.id > 10_000
+    assert open_once(ref) is open_once(ref) and gc.get_freeze_count() == 0
 
 
 def test_match_files_reads_like_the_fan_out(spark, snapshot, tmp_path):

@@ -18,7 +18,14 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spar
 
 from selectroute.spark import Job
 from selectroute.spark.batches import Router
+from selectroute.spark.file_intake import FileSource
 from selectroute.spark.worker import route_splits
+from tests.components import POSTGRES
+
+
+def files_of(job: Job, tasks: int) -> FileSource:
+    """The files of a job, read in this process."""
+    return FileSource(job.input, job.file_format, job.max_files, run_here, tasks)
 
 
 def run_here(tasks, work):
@@ -47,7 +54,8 @@ class World:
 
     def router(self, tasks: int = 2, **options: Any) -> Router:
         """A router as a start of the job makes it, running in this process."""
-        router = Router(self.job(**options), run_here, tasks)
+        job = self.job(**options)
+        router = Router(job, files_of(job, tasks))
         router.commits.prepare()
         return router
 
@@ -97,3 +105,30 @@ def world(tmp_path: Path) -> World:
     made = World(tmp_path)
     made.input.mkdir()
     return made
+
+
+@pytest.fixture
+def sqlite(world: World) -> Any:
+    """The world, with queues in SQLite."""
+    from tests.streaming.queue_world import Queues
+
+    return Queues(world, f"sqlite:///{world.root}/queues.db")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=POSTGRES)])
+def queues(request: pytest.FixtureRequest) -> Any:
+    """The world, with queues in either database."""
+    made = request.getfixturevalue("sqlite")
+    if request.param == "postgresql":
+        made.url = request.getfixturevalue("postgres")()
+    return made
+
+
+@pytest.fixture
+def pipe(spark: Any, kafka: Any, world: World, request: pytest.FixtureRequest) -> Any:
+    """The world, with a topic of three partitions to read."""
+    from tests.streaming.kafka_world import Pipe
+
+    name = "in-" + "".join(c if c.isalnum() else "-" for c in request.node.name)[-60:]
+    kafka.create(name, 3)
+    return Pipe(spark, kafka, world, name)

@@ -100,7 +100,7 @@ class Run:
         self.log = log
         self.router = world.router(**options)
         self.backfills = Backfills(self.router)
-        self.cutoffs = Cutoffs(self.router.job, self.router.commits)
+        self.cutoffs = Cutoffs(self.router.job, self.router.commits, self.router.source)
 
     def route(self, batch: int, *messages: Any) -> None:
         """Route a file of these messages, named after the batch, and then what the registry asks for."""

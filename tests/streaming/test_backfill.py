@@ -187,7 +187,7 @@ def test_files_of_a_batch_of_an_earlier_release_are_asked_of_the_checkpoint(worl
     path.write_text(json.dumps(commit))
     log.resume("red")
     (report,) = run.backfill()
-    assert report.missing[0].startswith("the files of batch 1 are not known any more: Spark's checkpoint")
+    assert report.missing[0].startswith("what batch 1 took in is not known any more: Spark's checkpoint")
 
 
 def test_what_a_backfill_can_not_judge_is_a_dead_letter_of_its_own(world, log):
@@ -230,7 +230,7 @@ def test_nothing_is_given_before_the_batch_that_was_pinned_before_the_resume_is_
     run.route(0, RED)
     log.pause("red")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("selectroute.spark.batches.plan", crash_now)
+        monkeypatch.setattr("selectroute.spark.file_intake.plan", crash_now)
         with pytest.raises(KeyboardInterrupt):
             run.route(1, RED)
     log.resume("red")
@@ -316,7 +316,7 @@ def test_an_interrupted_backfill_keeps_its_revision_from_being_collected(world, 
     run.route(1, RED)
     resumed = log.resume("red")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("selectroute.spark.batches.plan", crash_now)
+        monkeypatch.setattr("selectroute.spark.file_intake.plan", crash_now)
         with pytest.raises(KeyboardInterrupt):
             run.backfill()
     log.remove("red")
@@ -341,7 +341,7 @@ def test_a_pinned_revision_that_is_gone_is_one_sentence(world, log):
     run.route(1, RED)
     resumed = log.resume("red")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("selectroute.spark.batches.plan", crash_now)
+        monkeypatch.setattr("selectroute.spark.file_intake.plan", crash_now)
         with pytest.raises(KeyboardInterrupt):
             run.backfill()
     log.add("more", "")

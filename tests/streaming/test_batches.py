@@ -160,7 +160,7 @@ def test_a_repeated_batch_publishes_nothing_twice(world):
 def test_a_repeated_batch_with_other_files_is_refused(world):
     world.publish(1, red="color = 'red'")
     world.router().route(0, [world.drop_json("a.jsonl", RED)], "q")
-    with pytest.raises(CommitError, match=r"other input files.*checkpoint"):
+    with pytest.raises(CommitError, match=r"other inputs.*checkpoint"):
         world.router().route(0, [world.drop_json("b.jsonl", RED)], "q")
 
 
@@ -247,7 +247,7 @@ def test_a_pinned_revision_that_is_gone_or_replaced_is_one_sentence(world):
     path = world.drop_json("a.jsonl", RED)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(
-            "selectroute.spark.batches.plan", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            "selectroute.spark.file_intake.plan", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
         )
         with pytest.raises(KeyboardInterrupt):
             world.router().route(0, [path], "q")
@@ -265,7 +265,7 @@ def test_a_pinned_revision_that_is_gone_or_replaced_is_one_sentence(world):
 
 def test_messages_unaccounted_for_are_never_committed(world, monkeypatch):
     world.publish(1, red="color = 'red'")
-    monkeypatch.setattr("selectroute.spark.sinks.Sinks.bury", lambda self, source, dead: setattr(
+    monkeypatch.setattr("selectroute.spark.sinks.Sinks.bury", lambda self, place, dead, records=None: setattr(
         self.counts, "messages", self.counts.messages + dead.count))  # fmt: skip
     with pytest.raises(CommitError, match="took in 2 messages but accounts for 1"):
         world.router().route(0, [world.drop_json("a.jsonl", RED, "{")], "q")
@@ -276,13 +276,13 @@ def test_a_file_that_changes_after_the_plan_stops_the_batch(world, monkeypatch):
     world.publish(1, red="color = 'red'")
     path = world.drop_parquet("a.parquet", pa.table({"color": ["red"] * 4}))
     router = world.router()
-    real = router._run
+    real = router.source._run
 
     def changed(tasks, work):
         pq.write_table(pa.table({"color": ["red"] * 3}), path)
         return real(tasks, work)
 
-    router._run = changed
+    router.source._run = changed
     with pytest.raises(CommitError, match=r"a\.parquet has 4 rows to read, and 3 came"):
         router.route(0, [path], "q")
 

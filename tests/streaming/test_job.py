@@ -9,7 +9,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.spark import Job, JobError, check, durable
-from selectroute.spark.job import OutputFolder
+from selectroute.spark.job import OtherJobError, OutputFolder
 from selectroute.spark.sources import SourceError, local_folder
 
 
@@ -25,7 +25,7 @@ def contents(folder):
 
 def made_checkpoint(world, query, ran=False):
     folder = world.job().checkpoint
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "metadata").write_text(json.dumps({"id": query}))
     if ran:
         (folder / "commits").mkdir()
@@ -73,8 +73,21 @@ def test_the_output_of_a_job_with_another_input_or_snapshots_is_refused(ready):
         record = ready.output / "_job.json"
         good = record.read_text()
         durable.write_json(record, durable.read_json(record) | {name: "/elsewhere"})
-        refused(ready, f"belongs to another job: its {name} folder is /elsewhere")
+        refused(ready, f"belongs to another job: its {name} is /elsewhere")
         record.write_text(good)
+
+
+def test_a_folder_whose_job_never_came_to_a_batch_may_be_another_jobs(ready):
+    wrong = OutputFolder(Job.of(ready.input, ready.root / "mistyped", ready.output))
+    wrong.claim()
+    wrong.release()
+    again = OutputFolder(ready.job())
+    again.claim()
+    made_checkpoint(ready, "query-1")
+    assert again.bind() == "query-1"
+    again.release()
+    with pytest.raises(OtherJobError, match="its snapshots is"):
+        wrong.claim()
 
 
 def test_a_lost_checkpoint_is_refused(ready):
@@ -96,6 +109,37 @@ def test_a_used_checkpoint_with_a_new_output_folder_is_refused(ready):
     (job.checkpoint / "commits" / "0").write_text("v1\n{}")
     with pytest.raises(JobError, match=r"has run batches, but the output folder .* is new"):
         OutputFolder(job).claim()
+
+
+@pytest.mark.parametrize("own", [None, "checkpoint"])
+def test_two_jobs_on_one_checkpoint_are_refused_also_before_its_first_batch(ready, own):
+    at = None if own is None else ready.root / own
+    running = OutputFolder(Job.of(ready.input, ready.snapshots, ready.output, at))
+    running.claim()
+    other = Job.of(ready.input, ready.snapshots, ready.root / "other", running.job.checkpoint)
+    before = contents(ready.root)
+    with pytest.raises(OtherJobError, match=r"another process runs a job on the checkpoint"):
+        OutputFolder(other).claim()
+    assert contents(ready.root) == before
+    running.release()
+    (running.job.checkpoint / "offsets").mkdir()
+    (running.job.checkpoint / "offsets" / "0").write_text("v1")
+    with pytest.raises(OtherJobError, match="has run batches, but the output folder"):
+        OutputFolder(other).claim()
+
+
+def test_a_crash_at_any_step_of_a_claim_leaves_a_folder_that_can_be_claimed(ready, monkeypatch):
+    def killed(path, _):
+        path.with_name(f".{path.name}.tmp").write_text("{")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "write_json", killed)
+        with pytest.raises(KeyboardInterrupt):
+            half = OutputFolder(ready.job())
+            half.claim()
+        half.release()
+    OutputFolder(ready.job()).claim()
 
 
 def test_a_crash_between_claim_and_the_first_batch_leaves_a_folder_that_can_be_claimed(ready):

@@ -10,6 +10,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.spark import start_fanout
+from selectroute.spark.audit import audit
 from selectroute.spark.query import StreamError
 from selectroute.spark.sources import batch_files
 
@@ -42,7 +43,7 @@ def test_files_of_all_names_and_kinds_are_routed_batch_by_batch(spark, world):
     world.drop_bytes("torn.parquet", b"PAR1")
     world.drop_bytes("empty.parquet", b"")
     reports = run(spark, world, max_files=4)
-    assert [report.files for report in reports] == [4, 4, 1]
+    assert [report.inputs for report in reports] == [4, 4, 1]
     assert sum(report.counts.messages for report in reports) == 2 * len(names) + 2 + 2
     expected = Counter((name, 0, "red", 1) for name in [*names, "table.parquet"])
     expected[("table.parquet", 1, "heavy", 1)] = 1
@@ -91,10 +92,10 @@ def test_a_revision_published_while_the_stream_runs_is_used_from_the_next_batch_
     world.drop_json("a.jsonl", RED)
     routed = threading.Semaphore(0)
     fan = start_fanout(spark, world.job(), on_batch=lambda _: routed.release())
-    assert routed.acquire(timeout=60)
+    assert routed.acquire(timeout=300)
     world.publish(5, crimson="color = 'red'")
     world.drop_json("b.jsonl", RED)
-    assert routed.acquire(timeout=60)
+    assert routed.acquire(timeout=300)
     fan.stop()
     fan.wait()
     # The folder is free again. Spark may have been stopped before it wrote down that the batch is done: it
@@ -130,3 +131,6 @@ def test_the_file_list_is_found_behind_compacted_logs(spark, world):
     found = [batch_files(checkpoint, batch) for batch in range(12)]
     assert all(len(files) == 1 for files in found)
     assert sorted(path.name for files in found for path in files) == names
+    audited = audit(world.output, recount=True)
+    assert (audited.findings, audited.pending) == ([], [])
+    assert (audited.batches, audited.inputs, audited.recounted, audited.files) == (12, 12, 12, 12)

@@ -1,9 +1,9 @@
 """Backfills: what subscriptions missed while they were paused, from the files that are still there.
 
-A backfill is a batch of its own, numbered -1, -2, …, with its own pin, commit, folders and line of the
-accounting, outside the accounts of the stream. It takes batches that were committed while its subscriptions
-were paused (`backfill_due` says which), reads their files again, and matches them against these subscriptions
-alone, as they are in the revision that it is pinned to::
+A backfill is a batch of its own beside the stream (numbered -1, -2, … as replays are), with its own pin,
+commit, folders and line of the accounting, outside the accounts of the stream. It takes batches that were
+committed while its subscriptions were paused (`backfill_due` says which), reads their files again, and
+matches them against these subscriptions alone, as they are in the revision that it is pinned to::
 
     unfinished one? ─yes→ as its pin says ────────────────────────────────────────────┐
                     └no→ what is due at R ─→ pin: R, subscriptions, batches ──────────┴→ a small snapshot,
@@ -36,17 +36,18 @@ from selectroute.index.manifest import latest_revision, locked, revisions
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark import durable
 from selectroute.spark.backfill_due import TELLING, Due, Logged, Told
-from selectroute.spark.backfill_files import files_again
-from selectroute.spark.batches import Backfill, BatchReport, Clock, Router
+from selectroute.spark.batches import Aside, BatchReport, Clock, Router
+from selectroute.spark.commits import BACKFILL, kind_of
 from selectroute.spark.pins import (
     BackfillPin,
-    pin_backfill,
+    pin_aside,
     pinned_backfill,
     pinned_revision,
     reference,
-    release_backfill,
+    release_aside,
 )
 from selectroute.spark.snapshots import SnapshotRef, open_once
+from selectroute.spark.unrouted import DROP, Unrouted
 
 MOST_SUBSCRIPTIONS = 50_000
 """Subscriptions of one backfill: its commit names each. More of them read the files once more."""
@@ -84,7 +85,6 @@ class Backfills:
         self._given: defaultdict[int, list[frozenset[str]]] | None = None
         self._live: tuple[int, frozenset[str]] | None = None
         self._revisions: dict[int, int] = {}
-        self._number = 0
         self._nothing_at = -1
         self._leased = True
 
@@ -117,15 +117,22 @@ class Backfills:
         Raises:
             PinError, SnapshotError, CommitError: as `Router.route`.
         """
-        self._read_given()
-        number = self._number - 1
+        number = self._commits.next_aside()
         pinned = pinned_backfill(number, self._pins, self._job.snapshots)
         if pinned is None:
             if self._leased:  # perhaps: a crash may have come between commit and release
-                release_backfill(self._job.snapshots, query)
+                release_aside(self._job.snapshots, query)
                 self._leased = False
             pinned = self._pinned(number, query)
         return None if pinned is None else self._make(pinned, query)
+
+    @property
+    def settled(self) -> int | None:
+        """The revision at which nothing is owed to anybody who is in its snapshot, as far as `follow` and
+        `next` have got; None if that can't be said now.
+        """
+        due = self._due
+        return due.revision if due is not None and (not due or due.revision == self._nothing_at) else None
 
     def close(self) -> None:
         """Write down how far the log was read."""
@@ -150,16 +157,17 @@ class Backfills:
     def _read_given(self) -> defaultdict[int, list[frozenset[str]]]:
         if self._given is None:
             self._given = defaultdict(list)
-            for number in self._commits.backfills():
-                self._give(number, self._commit(number)["backfill"])
+            for number in self._commits.asides():
+                commit = self._commit(number)
+                if kind_of(commit) == BACKFILL:
+                    self._give(commit[BACKFILL])
         return self._given
 
-    def _give(self, number: int, record: dict[str, Any]) -> None:
+    def _give(self, record: dict[str, Any]) -> None:
         assert self._given is not None
         ids = frozenset(record["subscriptions"])
         for batch in record["batches"]:
             self._given[batch].append(ids)
-        self._number = number
 
     # ---- what is to do
 
@@ -183,7 +191,7 @@ class Backfills:
             ids, chosen = found
             digest = published_digest(self._job.snapshots, due.revision)
             pin = BackfillPin(number, due.revision, digest, tuple(ids), tuple(chosen))
-            pin_backfill(pin, self._pins, self._job.snapshots, query)
+            pin_aside(pin, self._pins, self._job.snapshots, query)
             return pin
 
     def _work(self, due: Due, batches: list[int]) -> tuple[list[str], list[int]] | None:
@@ -212,7 +220,7 @@ class Backfills:
         chosen, files = [first], self._commit(first)["inputs"]["count"]
         for batch in more:
             files += self._commit(batch)["inputs"]["count"]
-            if files > self._job.max_files:
+            if self._router.source.limit is not None and files > self._router.source.limit:
                 break
             if wanted != _without(frozenset().union(*missing[batch]), given[batch]):
                 break
@@ -242,7 +250,8 @@ class Backfills:
 
     def _make(self, pinned: BackfillPin, query: str) -> BatchReport:
         clock = Clock()
-        found = [files_again(self._job, self._commit(batch)) for batch in pinned.batches]
+        source, checkpoint = self._router.source, self._job.checkpoint
+        found = source.again(map(self._commit, pinned.batches), checkpoint)
         missing = [one for one in found if one.gone or one.unknown]
         record = {
             "revision": pinned.revision,
@@ -253,10 +262,11 @@ class Backfills:
                 {"batch": one.batch, "files": list(one.gone), "why": one.sentence} for one in missing
             ],
         }
-        backfill = Backfill(partial(self._snapshot, pinned), record)
-        paths = [path for one in found for path in one.paths]
-        report = self._router.write(pinned.pin, paths, clock, backfill)
-        self._give(pinned.batch, record)
+        self._read_given()
+        backfill = Aside(BACKFILL, partial(self._snapshot, pinned), record, Unrouted(DROP))
+        inputs = [one_input for one in found for one_input in one.inputs]
+        report = self._router.write(pinned.pin, source.intake(inputs), clock, query, backfill)
+        self._give(record)
         self._leased = True
         return replace(report, missing=tuple(one.sentence for one in missing))
 

@@ -1,186 +1,206 @@
-"""One batch of the fan-out, from the files' paths to published output.
+"""One batch of the fan-out, from what it takes in to published output.
 
 Five steps; a crash between any two of them changes nothing in the outcome::
 
-    committed already? ─no→ pin the revision ─→ plan the splits ─→ match and write, staged ─→ commit ─→
-    publish
-                       └yes→ publish what is not yet published; skip
+    committed already? ─no→ pin the revision ─→ plan what is read ─→ match and write, staged ─→ commit ─→
+    hand on, publish
+                       └yes→ hand on and publish what is not yet; skip
 
-A backfill (see `backfill`) is a batch of its own that takes the same steps from the plan on.
+What comes beside the stream, a backfill (see `backfill`) or a replay (see `replay`), is a batch of its own
+that takes the same steps from the plan on.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from selectroute.spark.commits import CommitError, Commits, inputs_digest
+from pyspark.sql import DataFrame
+
+from selectroute.index.destination import KAFKA, QUEUE
+from selectroute.spark.commits import CommitError, Commits, kind_of
+from selectroute.spark.destinations import destinations
+from selectroute.spark.intake import Intake, Source
 from selectroute.spark.job import Job
+from selectroute.spark.kafka_sender import KafkaSender
 from selectroute.spark.pins import Pin, pin, reference
-from selectroute.spark.plan import Split, plan, source_name
+from selectroute.spark.queue_sender import QueueSender
 from selectroute.spark.sinks import Counts
-from selectroute.spark.snapshots import SnapshotRef
+from selectroute.spark.snapshots import SnapshotRef, open_once
+from selectroute.spark.unrouted import FAIL, Unrouted
 from selectroute.spark.worker import Work
-
-Runner: TypeAlias = Callable[[list[list[Split]], Work], list[dict[str, Any]]]
-"""Runs the tasks of a batch, wherever, and returns their reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
     """What a batch did: its revision, its counts, and the seconds of each step (pin, plan, match, commit).
 
+    ``inputs`` are files, or records of Kafka.
     ``skipped``: it had been committed before, and nothing was done; the counts are those of the commit.
-    ``missing``: of a backfill, whose number is below 0: what can't be read again, a sentence each.
+    ``kind``: ``stream``, or ``backfill`` or ``replay``, whose numbers are below 0.
+    ``missing``: of these: what can't be read again, a sentence each.
+    ``topics``: how many messages came of each topic of Kafka.
     """
 
     batch: int
     revision: int
-    files: int
+    inputs: int
     counts: Counts
     seconds: dict[str, float] = field(default_factory=dict)
     skipped: bool = False
     missing: tuple[str, ...] = ()
+    topics: dict[str, int] = field(default_factory=dict)
+    kind: str = "stream"
 
 
 @dataclass(frozen=True, slots=True)
-class Backfill:
-    """What makes a batch a backfill.
+class Aside:
+    """What makes a batch one beside the stream.
 
     Attributes:
-        snapshot: makes the snapshot of its subscriptions, in its staging folder.
+        kind: what it is.
+        prepare: makes what it needs in its staging folder; returns the snapshot that judges.
         record: what its commit says of it.
+        unrouted: what becomes of messages that nobody wants.
+        recalled: name of the list in its staging folder of what alone is judged, if there is one.
     """
 
-    snapshot: Callable[[Path], SnapshotRef]
+    kind: str
+    prepare: Callable[[Path], SnapshotRef]
     record: dict[str, Any]
+    unrouted: Unrouted
+    recalled: str | None = None
 
 
 class Router:
     """Routes the batches of one job, one after another. Knows of no stream: whoever calls numbers the
-    batches."""
+    batches.
 
-    def __init__(self, job: Job, run: Runner, tasks: int) -> None:
+    With ``only_folders`` nothing is handed on to other destinations, nor asked what these would take.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        source: Source,
+        queues: QueueSender | None = None,
+        kafka: KafkaSender | None = None,
+        *,
+        only_folders: bool = False,
+    ) -> None:
         self.job = job
-        self.commits = Commits(job.output)
-        self._run = run
-        self._tasks = tasks
+        self.source = source
+        self._senders: dict[str, QueueSender | KafkaSender] = {}
+        if queues is not None:
+            self._senders[QUEUE] = queues
+        if kafka is not None:
+            self._senders[KAFKA] = kafka
+        self.commits = Commits(job.output, self._senders)
+        self._queues = queues
+        self._kafka = kafka
+        self._only_folders = only_folders
 
-    def route(self, batch: int, paths: Sequence[Path], query: str) -> BatchReport:
+    def route(
+        self, batch: int, inputs: Sequence[Any], query: str, frame: DataFrame | None = None
+    ) -> BatchReport:
         """Route one batch and return what it did; a batch that was committed before is skipped.
 
         Args:
-            batch: its number. The same number must always come with the same files.
-            paths: the files of the batch.
+            batch: its number. The same number must always come with the same inputs.
+            inputs: what it takes in, as `Source.planned` has it.
             query: whose lease in the snapshot folder holds the revision.
+            frame: the batch as Spark's stream has it.
 
         Raises:
             PinError, SnapshotError: the revision can't be had.
-            CommitError: messages are unaccounted for, or the batch was committed with other files.
+            CommitError: messages are unaccounted for, or the batch was committed with other inputs.
         """
         clock = Clock()
-        inputs = self._inputs(paths)
+        intake = self.source.intake(inputs, frame)
         committed = self.commits.read(batch)
         if committed is not None:
-            return self._skip(committed, inputs)
+            return self._skip(committed, intake.record())
         pinned = pin(batch, self.job.output / "pins", self.job.snapshots, query)
         clock.lap("pin")
-        return self.write(pinned, paths, clock)
+        return self.write(pinned, intake, clock, query)
 
     def write(
-        self, pinned: Pin, paths: Sequence[Path], clock: Clock, backfill: Backfill | None = None
+        self, pinned: Pin, intake: Intake, clock: Clock, query: str, aside: Aside | None = None
     ) -> BatchReport:
-        """Route the files of a pinned batch and publish what comes of it: from the plan to the accounting.
+        """Route what a pinned batch takes in and publish what comes of it: from the plan to the accounting.
 
-        With ``backfill`` it is one: routed against the snapshot that this makes, and what matches none of
-        its subscriptions is listed nowhere.
+        With ``aside`` it is one beside the stream.
 
         Raises:
             SnapshotError, CommitError: as `route`.
+            JobError: the job's queues have got messages of this batch.
         """
-        batch, live = pinned.batch, backfill is None
-        tasks = plan(paths, self.job.input, self.job.file_format, self._tasks)
+        batch = pinned.batch
+        inputs = intake.record()
         staging = self.commits.stage(batch)
-        snapshot = reference(pinned, self.job.snapshots) if backfill is None else backfill.snapshot(staging)
+        snapshot = reference(pinned, self.job.snapshots) if aside is None else aside.prepare(staging)
         clock.lap("plan")
         work = Work(
             snapshot,
             str(staging / "attempts"),
-            live and self.job.unrouted == "keep",
+            self.job.policy if aside is None else aside.unrouted,
             self.job.max_message_bytes,
+            None if self._queues is None else self._queues.begin(query, batch),
+            None if self._kafka is None else self._kafka.topics(_topics(snapshot)),
+            None if aside is None or aside.recalled is None else str(staging / aside.recalled),
+            self._only_folders,
         )
-        counts, written = self._match(batch, tasks, work)
+        counts, written, found, topics = intake.route(batch, work)
         clock.lap("match")
-        if live and self.job.unrouted == "fail" and counts.unrouted:
+        if unwanted := counts.policies.get(FAIL):
             raise CommitError(
-                f"batch {batch} has {counts.unrouted} messages that nobody wants; nothing of it was published"
+                f"batch {batch} has {unwanted} messages that nobody wants; nothing of it was published"
             )
+        files, outgoing = self.commits.collect(batch, staging, written)
         commit = {
             **asdict(pinned),
             "staging": staging.name,
-            "inputs": self._inputs(paths),
+            "inputs": inputs | found,
             "counts": asdict(counts),
-            "files": self.commits.collect(batch, staging, written),
+            "files": files,
             "committed": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        if backfill is not None:
-            commit["backfill"] = backfill.record
+        if outgoing:
+            commit["outgoing"] = {
+                kind: self._senders[kind].outgoing(query, counts.handed_on(kind)) | {"files": staged}
+                for kind, staged in outgoing.items()
+            }
+        if aside is not None:
+            commit[aside.kind] = aside.record
         self.commits.commit(commit)
         self.commits.publish(commit)
         self.commits.account(commit)
         clock.lap("commit")
-        return BatchReport(batch, pinned.revision, len(paths), counts, clock.seconds)
-
-    def _inputs(self, paths: Sequence[Path]) -> dict[str, Any]:
-        """The files of a batch as its commit has them: a backfill reads them again by their names."""
-        sizes = {source_name(path, self.job.input): file_size(path) for path in paths}
-        return {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
+        counts = Counts(**self.commits.counts(commit))
+        report = BatchReport(batch, pinned.revision, inputs["count"], counts, clock.seconds)
+        return replace(report, topics=dict(topics), kind=kind_of(commit))
 
     def _skip(self, committed: dict[str, Any], inputs: dict[str, Any]) -> BatchReport:
         batch = committed["batch"]
         if any(committed["inputs"][name] != inputs[name] for name in ("count", "sha256")):
             raise CommitError(
-                f"batch {batch} was committed with other input files: the checkpoint {self.job.checkpoint} "
+                f"batch {batch} was committed with other inputs: the checkpoint {self.job.checkpoint} "
                 f"is older than the output folder {self.job.output}; put the newest one back, or choose a "
                 "new output folder"
             )
         self.commits.publish(committed)
-        counts = Counts(**committed["counts"])
+        counts = Counts(**self.commits.counts(committed))
         return BatchReport(batch, committed["revision"], inputs["count"], counts, skipped=True)
 
-    def _match(self, batch: int, tasks: list[list[Split]], work: Work) -> tuple[Counts, list[dict[str, Any]]]:
-        """Run the tasks; return what became of the messages and which files were written."""
-        reports = sorted(self._run(tasks, work), key=lambda report: int(report["task"])) if tasks else []
-        if [report["task"] for report in reports] != list(range(len(tasks))):
-            raise CommitError(f"batch {batch} had {len(tasks)} tasks and {len(reports)} reports")
-        counts = Counts()
-        written: list[dict[str, Any]] = []
-        for report, splits in zip(reports, tasks, strict=True):
-            counts.add(Counts(**report["counts"]))
-            written += report["files"]
-            self._check_rows(batch, splits, report["rows"])
-        return counts, written
 
-    def _check_rows(self, batch: int, splits: list[Split], rows: list[int]) -> None:
-        """Hold what was read against what the footers promised: no row is lost between plan and worker."""
-        for split, came in zip(splits, rows, strict=True):
-            if split.rows not in (-1, came):
-                raise CommitError(
-                    f"batch {batch}: {split.source} has {split.rows} rows to read, and {came} came: the file "
-                    "changed meanwhile; files must not change once they are in the input folder"
-                )
-
-
-def file_size(path: Path) -> int | None:
-    """Return the bytes of a file, None if it is gone or can't be looked at."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
+def _topics(ref: SnapshotRef) -> frozenset[str]:
+    """Return the topics of Kafka to which a snapshot's subscriptions are delivered."""
+    to = destinations(open_once(ref), KAFKA)
+    return frozenset() if to is None else frozenset(to.names)
 
 
 class Clock:

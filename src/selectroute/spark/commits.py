@@ -4,13 +4,16 @@
 
     _staging/<batch>-<uuid>/attempts/…                 workers write here, each attempt under names of its own
     _staging/<batch>-<uuid>/publish/<sink>/batch=<n>/  the files that were reported, moved by the driver
+    _staging/<batch>-<uuid>/outgoing-<kind>/           the same of what goes elsewhere, see `outgoing`
     _commits/<batch>.json                              its appearance is the commit
+    _commits/<batch>.late.json                         what could not be handed on afterwards, if anything
     <sink>/batch=<n>/                                  renamed here afterwards, by whoever comes first
     accounting.jsonl                                   a line a commit, made from the commits
 
 Up to the commit a crash leaves only staged files, which the next start removes. From the commit on the batch
-is done: what is not yet published is published at the next start or batch, and the batch is skipped when it
-comes again. Batches of the stream are numbered from 0 up, backfills (see `backfill`) from -1 down.
+is done: what is not yet handed on and published is so at the next start, and the batch is skipped when it
+comes again. Batches of the stream are numbered from 0 up, what comes beside it from -1 down: backfills (see
+`backfill`) and replays (see `replay`).
 """
 
 from __future__ import annotations
@@ -20,17 +23,21 @@ import json
 import re
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark import durable
+from selectroute.spark.outgoing import PREFIX
+from selectroute.spark.sender import Sender
 from selectroute.spark.sinks import SINKS
 
 _STAGED = re.compile(r"(-?\d+)-[0-9a-f]{32}")
-_BACKFILL = re.compile(r"-[1-9]\d*")
-_ACCOUNTED = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused")
+_ASIDE = re.compile(r"-[1-9]\d*")
+BACKFILL, REPLAY = ASIDES = ("backfill", "replay")
+_ACCOUNTED = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused", "queued", "sent")
 
 
 class CommitError(SelectRouteError):
@@ -38,13 +45,18 @@ class CommitError(SelectRouteError):
 
 
 class Commits:
-    """The commits of one output folder, and its staged and published files."""
+    """The commits of one output folder, and its staged and published files.
 
-    def __init__(self, output: Path) -> None:
+    ``senders`` hand on what committed batches have staged for destinations outside the folder, by their kind.
+    """
+
+    def __init__(self, output: Path, senders: Mapping[str, Sender] | None = None) -> None:
         self.output = output
+        self._senders = senders or {}
         self._commits = output / "_commits"
         self._staging = output / "_staging"
         self._accounting = output / "accounting.jsonl"
+        self._lowest: int | None = None
 
     def prepare(self) -> None:
         """Make the folders, finish what was committed, remove what was not, and rebuild the accounting."""
@@ -58,21 +70,35 @@ class Commits:
             if commit is not None and commit["staging"] == staged.name:
                 self.publish(commit)
             else:
-                shutil.rmtree(staged)
+                # A worker that outlives its driver for a moment may still write there: the next start
+                # removes that.
+                shutil.rmtree(staged, ignore_errors=True)
         self._rebuild_accounting()
 
     def batches(self) -> list[int]:
         """Return the numbers of the committed batches of the stream, ascending."""
         return sorted(int(path.stem) for path in self._commits.glob("*.json") if path.stem.isdigit())
 
-    def backfills(self) -> list[int]:
-        """Return the numbers of the committed backfills, in the order in which they were made: -1, -2, …"""
+    def asides(self) -> list[int]:
+        """Return the numbers of the committed backfills and replays, in the order in which they were made:
+        -1, -2, …
+        """
         found = (path.stem for path in self._commits.glob("-*.json"))
-        return sorted((int(stem) for stem in found if _BACKFILL.fullmatch(stem)), reverse=True)
+        return sorted((int(stem) for stem in found if _ASIDE.fullmatch(stem)), reverse=True)
+
+    def next_aside(self) -> int:
+        """Return the number of the next backfill or replay. For whoever alone makes commits here."""
+        if self._lowest is None:
+            self._lowest = min(self.asides(), default=0)
+        return self._lowest - 1
 
     def read(self, batch: int) -> dict[str, Any] | None:
         """Return a batch's commit, or None if it was not committed."""
         return durable.read_json(self._commits / f"{batch}.json")
+
+    def is_committed(self, batch: int | None) -> bool:
+        """Return whether a batch was committed."""
+        return (self._commits / f"{batch}.json").exists()
 
     def stage(self, batch: int) -> Path:
         """Make a staging folder for a run of this batch and return it; workers write in its ``attempts``."""
@@ -80,17 +106,23 @@ class Commits:
         durable.make_folder(staging / "attempts")
         return staging
 
-    def collect(self, batch: int, staging: Path, files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Move the reported files to where they will be renamed from as a whole; return them as the commit
-        has them.
+    def collect(
+        self, batch: int, staging: Path, files: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
+        """Move the reported files to where they will be renamed from as a whole, or handed on; return them as
+        the commit has them: those that are published, and the others by the kind of their destination.
 
         What a failed attempt left beside them stays behind and is removed with the staging folder.
         """
         collected: list[dict[str, Any]] = []
-        numbers = dict.fromkeys(SINKS, 0)
+        outgoing: dict[str, list[dict[str, Any]]] = {}
+        numbers: Counter[str] = Counter()
+        folders: dict[str, Path] = {}
         for file in files:
             sink = file["sink"]
-            folder = staging / "publish" / sink / f"batch={batch}"
+            goes_out = sink.startswith(PREFIX)
+            folder = staging / sink if goes_out else staging / "publish" / sink / f"batch={batch}"
+            folders[sink] = folder
             durable.make_folder(folder)
             name = f"part-{numbers[sink]:05d}-{staging.name[-8:]}.parquet"
             numbers[sink] += 1
@@ -100,14 +132,15 @@ class Commits:
                     f"{work} has {work.stat().st_size} bytes, and its task reported {file['size']}"
                 )
             durable.move(work, folder / name)
-            path = f"{sink}/batch={batch}/{name}"
-            collected.append(
-                {"path": path, "rows": file["rows"], "size": file["size"], "sha256": file["sha256"]}
-            )
-        for sink, number in numbers.items():
-            if number:
-                durable.sync_folder(staging / "publish" / sink / f"batch={batch}")
-        return collected
+            path = f"{sink}/{name}" if goes_out else f"{sink}/batch={batch}/{name}"
+            found = {"path": path, "rows": file["rows"], "size": file["size"], "sha256": file["sha256"]}
+            if goes_out:
+                outgoing.setdefault(sink.removeprefix(PREFIX), []).append(found)
+            else:
+                collected.append(found)
+        for folder in folders.values():
+            durable.sync_folder(folder)
+        return collected, outgoing
 
     def commit(self, commit: Mapping[str, Any]) -> None:
         """Write the commit: this is the instant at which the batch is done.
@@ -125,12 +158,19 @@ class Commits:
                 "nothing of it was published"
             )
         durable.write_json(self._commits / f"{commit['batch']}.json", commit)
+        if self._lowest is not None:
+            self._lowest = min(self._lowest, commit["batch"])
 
     def publish(self, commit: Mapping[str, Any]) -> None:
-        """Rename the committed folders to where readers look. Doing it again, or doing the rest, is
-        harmless."""
+        """Hand on what goes elsewhere, then rename the committed folders to where readers look. Doing it
+        again, or doing the rest, is harmless.
+
+        Raises what the senders raise; the next start goes on.
+        """
         batch = commit["batch"]
         staging = self._staging / commit["staging"]
+        if staging.is_dir():
+            self._send(commit, staging)
         for sink in SINKS:
             staged = staging / "publish" / sink / f"batch={batch}"
             target = self.output / sink / f"batch={batch}"
@@ -142,14 +182,66 @@ class Commits:
 
     def account(self, commit: Mapping[str, Any]) -> None:
         """Append the commit's line to ``accounting.jsonl``."""
-        durable.append_line(self._accounting, _line(commit))
+        durable.append_line(self._accounting, self.line(commit))
+
+    def _send(self, commit: Mapping[str, Any], staging: Path) -> None:
+        """Hand on what goes elsewhere, and write down how much of it could not be."""
+        late = self._late(commit["batch"])
+        if durable.read_json(late) is not None:
+            return
+        files: list[dict[str, Any]] = []
+        for kind, outgoing in commit.get("outgoing", {}).items():
+            sender = self._senders.get(kind)
+            if sender is None:
+                raise CommitError(
+                    f"batch {commit['batch']} was committed, and what it has for destinations of the kind "
+                    f"{kind} is not all handed on: start the job with these once more (--{kind}s)"
+                )
+            files += sender.send(commit["batch"], commit["revision"], outgoing, staging)
+        if files:
+            refused = sum(file["rows"] for file in files)
+            durable.write_json(late, {"batch": commit["batch"], "refused": refused, "files": files})
+
+    def _late(self, batch: int) -> Path:
+        return self._commits / f"{batch}.late.json"
 
     def _rebuild_accounting(self) -> None:
-        commits = [self.read(batch) or {} for batch in (*self.batches(), *self.backfills())]
-        lines = "".join(_line(commit) + "\n" for commit in sorted(commits, key=_turn))
+        commits = [self.read(batch) or {} for batch in (*self.batches(), *self.asides())]
+        lines = "".join(self.line(commit) + "\n" for commit in sorted(commits, key=_turn))
         # Bytes, because a damaged file may be no text any more.
         if not self._accounting.exists() or self._accounting.read_bytes() != lines.encode():
             durable.write_text(self._accounting, lines)
+
+    def line(self, commit: Mapping[str, Any]) -> str:
+        """Return a commit's line in ``accounting.jsonl``."""
+        counts = self.counts(commit)
+        line = {"batch": commit["batch"], "revision": commit["revision"], "digest": commit["digest"]}
+        if commit["batch"] < 0:
+            line[kind_of(commit)] = True
+        accounted = {name: counts[name] for name in _ACCOUNTED}
+        return json.dumps(line | accounted | {"committed": commit["committed"]})
+
+    def counts(self, commit: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what became of a batch's messages: as it was committed, but for what came too late."""
+        # Commits of earlier releases know of no refused deliveries, nor of queues: there were none.
+        counts: dict[str, Any] = {"refused": 0, "queued": 0, "sent": 0} | commit["counts"]
+        late = durable.read_json(self._late(commit["batch"]))
+        if late is not None:
+            refused = late["refused"]
+            counts |= {"refused": counts["refused"] + refused, "queued": counts["queued"] - refused}
+        return counts
+
+    def files(self, commit: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the published files of a batch: those of its commit, and dead letters that came later."""
+        late = durable.read_json(self._late(commit["batch"])) or {}
+        return [*commit["files"], *late.get("files", ())]
+
+
+def kind_of(commit: Mapping[str, Any]) -> str:
+    """Return what a commit is of: ``stream``, ``backfill`` or ``replay``; one of the latter two has a record
+    of this name.
+    """
+    return next((kind for kind in ASIDES if kind in commit), "stream")
 
 
 def inputs_digest(sources: Iterable[str]) -> str:
@@ -159,16 +251,6 @@ def inputs_digest(sources: Iterable[str]) -> str:
 
 
 def _turn(commit: Mapping[str, Any]) -> tuple[int, int]:
-    """When a batch was committed, among the others: a backfill knows after which batch of the stream."""
+    """When a batch was committed, among the others: one beside the stream knows after which batch of it."""
     batch: int = commit["batch"]
-    return (batch, 0) if batch >= 0 else (commit["backfill"]["after"], -batch)
-
-
-def _line(commit: Mapping[str, Any]) -> str:
-    counts = commit["counts"]
-    line = {"batch": commit["batch"], "revision": commit["revision"], "digest": commit["digest"]}
-    if commit["batch"] < 0:
-        line["backfill"] = True
-    # Commits of earlier releases know of no refused deliveries: there were none.
-    accounted = {name: counts.get(name, 0) for name in _ACCOUNTED}
-    return json.dumps(line | accounted | {"committed": commit["committed"]})
+    return (batch, 0) if batch >= 0 else (commit[kind_of(commit)]["after"], -batch)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from selectroute.spark import durable
 from selectroute.spark.commits import Commits
+from selectroute.spark.intake import Source
 from selectroute.spark.job import Job
 
 
@@ -27,8 +28,9 @@ class Notes(Protocol):
 class Cutoffs:
     """What one query has told a registry."""
 
-    def __init__(self, job: Job, commits: Commits) -> None:
+    def __init__(self, job: Job, commits: Commits, source: Source) -> None:
         self._job = job
+        self._source = source
         self._commits = commits
         self._record = job.output / "_cutoffs.json"
         self._introduced = False
@@ -40,7 +42,7 @@ class Cutoffs:
         """Tell what was not told yet. Raises what the registry raises; the next call goes on from there."""
         if not self._introduced:
             can_replay, reason = self._replayable()
-            notes.note_query(query, source=str(self._job.input), can_replay=can_replay, reason=reason)
+            notes.note_query(query, source=self._job.source, can_replay=can_replay, reason=reason)
             self._introduced = True
         told = self._revision
         try:
@@ -54,10 +56,10 @@ class Cutoffs:
                 durable.write_json(self._record, {"batch": self._batch, "revision": self._revision})
 
     def _replayable(self) -> tuple[bool, str | None]:
-        """Return whether files stay where they were routed from, going by those of the newest batch."""
+        """Return whether what was routed can be read again, going by the newest batch."""
         batches = self._commits.batches()
-        sizes = (self._commits.read(batches[-1]) or {})["inputs"].get("sizes", {}) if batches else {}
-        for name in sizes:
-            if not (self._job.input / name).exists():
-                return False, f"files are removed once they are routed: {name} of batch {batches[-1]} is gone"
-        return True, None
+        commit = self._commits.read(batches[-1]) if batches else None
+        if commit is None:
+            return True, None
+        (again,) = self._source.again([commit], self._job.checkpoint)
+        return (False, again.sentence) if again.gone else (True, None)

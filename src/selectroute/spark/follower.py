@@ -1,7 +1,8 @@
-"""A fan-out's link to its registry: a thread that writes back cut-offs and makes backfills.
+"""What a fan-out does beside its stream: a thread that replays dead letters as somebody asked for, and, on a
+registry, writes back cut-offs and makes backfills.
 
-Deliveries never wait for the registry: what needs it is done here, between two batches only where files are
-routed. While the registry is out of reach there is one warning, cut-offs and new backfills wait, and the
+Deliveries never wait for the registry: what needs it is done here, between two batches only where messages
+are routed. While the registry is out of reach there is one warning, cut-offs and new backfills wait, and the
 stream goes on. Only a registry that refuses the job's token from the start ends it: it would miss backfills.
 """
 
@@ -18,6 +19,7 @@ from selectroute.spark.backfill import Backfills, Log
 from selectroute.spark.batches import BatchReport, Router
 from selectroute.spark.cutoffs import Cutoffs, Notes
 from selectroute.spark.job import JobError
+from selectroute.spark.replay import Replays
 
 _LOOK_SECONDS = 0.5
 """How often an idle stream looks whether a new revision was published."""
@@ -71,31 +73,32 @@ class Follower:
     """Runs from `start` to `finish`; `wake` it after a batch.
 
     Args:
-        registry: a `Registry`, or whatever else has a log and takes notes.
+        registry: a `Registry`, or whatever else has a log and takes notes; None for a job without one.
         router: what routes the job's batches; prepared.
         turns: held while a backfill is made, and by whoever routes a batch of the stream.
-        on_backfill: called with the report of each backfill.
-        on_warning: called with a sentence when the registry gets out of reach.
-        on_failure: called with the error that ended a backfill, or with which the registry refused the job
-            when it first met it; no backfill is made after it.
+        on_aside: called with the report of each backfill or replay.
+        on_warning: called with a sentence when the registry gets out of reach, or a request is none.
+        on_failure: called with the error that ended a backfill or replay, or with which the registry refused
+            the job when it first met it; none is made after it.
     """
 
     def __init__(
         self,
-        registry: Link,
+        registry: Link | None,
         router: Router,
         turns: Turns,
-        on_backfill: Callable[[BatchReport], None],
+        on_aside: Callable[[BatchReport], None],
         on_warning: Callable[[str], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._registry = registry
         self._turns = turns
-        self._on_backfill = on_backfill
+        self._on_aside = on_aside
         self._on_warning = on_warning
         self._on_failure = on_failure
-        self._cutoffs = Cutoffs(router.job, router.commits)
+        self._cutoffs = Cutoffs(router.job, router.commits, router.source)
         self._backfills = Backfills(router)
+        self._replays = Replays(router, on_warning)
         self._query: str | None = None
         self._reached = True
         self._admitted = False
@@ -116,7 +119,7 @@ class Follower:
         self._woken.set()
 
     def hurry(self) -> None:
-        """Make no further backfill: the rest comes at the next start."""
+        """Make no further backfill or replay: the rest comes at the next start."""
         self._hurried.set()
 
     def finish(self, should_stop: Callable[[], bool] = lambda: False) -> None:
@@ -142,9 +145,32 @@ class Follower:
             self._on_failure(error)
 
     def _round(self, query: str) -> None:
+        if self._registry is not None:
+            self._ask(self._registry, query)
+        self._replays.look()
+        while not self._hurried.is_set():
+            with self._turns.taken():
+                report = None if self._hurried.is_set() else self._next(query)
+            if report is None:
+                return
+            self._on_aside(report)
+
+    def _next(self, query: str) -> BatchReport | None:
+        """Make what comes next beside the stream: what was begun before what is new, and backfills before
+        replays, so that who was given a batch since is known.
+        """
+        report = self._replays.unfinished(query) or self._backfills.next(query)
+        if report is not None:
+            return report
+        if self._registry is None:
+            return self._replays.next(query)
+        settled = self._backfills.settled
+        return None if settled is None else self._replays.next(query, settled)
+
+    def _ask(self, registry: Link, query: str) -> None:
         try:
-            self._cutoffs.write_back(self._registry, query)
-            self._backfills.follow(self._registry)
+            self._cutoffs.write_back(registry, query)
+            self._backfills.follow(registry)
             self._reached = self._admitted = True
         except (SelectRouteError, OSError) as error:
             if isinstance(error, AuthError) and not self._admitted:
@@ -154,9 +180,3 @@ class Follower:
                 self._on_warning(
                     f"the registry can't be followed ({error}): deliveries go on, cut-offs and backfills wait"
                 )
-        while not self._hurried.is_set():
-            with self._turns.taken():
-                report = None if self._hurried.is_set() else self._backfills.next(query)
-            if report is None:
-                return
-            self._on_backfill(report)

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import fcntl
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark import durable
+from selectroute.spark.kafka_input import KafkaCluster, KafkaInput
 from selectroute.spark.sources import FORMATS, local_folder
+from selectroute.spark.unrouted import KEEP, PolicyError, Unrouted
+from selectroute.topics.filter import InvalidTopicFilterError
 
 _FORMAT = 1
-UNROUTED_POLICIES = ("keep", "drop", "fail")
 MAX_MESSAGE_BYTES = 4 << 20
 """The longest JSON line that is read: IBM MQ's own limit for a message."""
 
@@ -28,37 +30,51 @@ class JobError(SelectRouteError):
     """The folders of a job do not belong together, or an option is out of range. Nothing was touched."""
 
 
+class OtherJobError(JobError):
+    """The output folder, or the checkpoint, is another job's, or another process has it in its hands."""
+
+
+class DestinationNotFoundError(JobError):
+    """Queues or topics to which subscriptions are delivered are not there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A fan-out as data.
 
     Attributes:
-        input: folder in which message files arrive, whole and for good.
+        input: folder in which message files arrive, whole and for good; or records of Kafka.
         snapshots: folder in which revisions are published.
         output: folder for deliveries, unrouted messages and dead letters; this job's alone.
         checkpoint: Spark's memory of what it has read; ``_checkpoint`` in the output folder unless given.
         file_format: ``parquet``, ``json`` (JSON lines), or ``auto``: by the ending of each file's name.
         max_files: files a batch takes at most.
         unrouted: what becomes of messages that nobody wants: ``keep`` lists them, ``drop`` only counts them,
-            ``fail``
-            stops the job before the batch is committed.
+            ``fail`` stops the job before the batch is committed.
+        unrouted_topics: the same for topics, ``audit/#=fail``: the first filter that takes a topic counts.
         max_message_bytes: a longer JSON line is a dead letter. The default is IBM MQ's own limit for a
             message.
+        kafka: the cluster of the topics to which subscriptions are delivered, if any are; that of the input
+            unless given.
+        queues: URL of the database of the queues to which subscriptions are delivered, if any are.
     """
 
-    input: Path
+    input: Path | KafkaInput
     snapshots: Path
     output: Path
     checkpoint: Path
     file_format: str = "auto"
     max_files: int = 16
-    unrouted: str = "keep"
+    unrouted: str = KEEP
+    unrouted_topics: tuple[str, ...] = ()
     max_message_bytes: int = MAX_MESSAGE_BYTES
+    kafka: KafkaCluster | None = None
+    queues: str | None = field(default=None, repr=False)  # it may have a password
 
     @classmethod
     def of(
         cls,
-        input: str | os.PathLike[str],
+        input: str | os.PathLike[str] | KafkaInput,
         snapshots: str | os.PathLike[str],
         output: str | os.PathLike[str],
         checkpoint: str | os.PathLike[str] | None = None,
@@ -72,18 +88,31 @@ class Job:
         """
         out = local_folder(output)
         at = out / "_checkpoint" if checkpoint is None else local_folder(checkpoint)
-        job = cls(local_folder(input), local_folder(snapshots), out, at, **options)
+        own: Path | KafkaInput = input if isinstance(input, KafkaInput) else local_folder(input)
+        if isinstance(own, KafkaInput) and options.get("kafka") is None:
+            options["kafka"] = own.cluster
+        job = cls(own, local_folder(snapshots), out, at, **options)
         if job.file_format not in FORMATS:
             raise JobError(f"the format is one of {', '.join(FORMATS)}, not {job.file_format!r}")
-        if job.unrouted not in UNROUTED_POLICIES:
-            raise JobError(
-                f"unrouted messages are one of {', '.join(UNROUTED_POLICIES)}, not {job.unrouted!r}"
-            )
+        try:
+            _ = job.policy
+        except (PolicyError, InvalidTopicFilterError) as error:
+            raise JobError(str(error)) from error
         if job.max_files < 1 or job.max_message_bytes < 1:
             raise JobError("a batch takes at least one file, a message at least one byte")
-        if job.output.is_relative_to(job.input):
+        if isinstance(own, Path) and job.output.is_relative_to(own):
             raise JobError(f"the output folder {job.output} lies in the input folder, which would read it")
         return job
+
+    @property
+    def policy(self) -> Unrouted:
+        """What becomes of messages that nobody wants, by their topic."""
+        return Unrouted.of(self.unrouted, self.unrouted_topics)
+
+    @property
+    def source(self) -> str:
+        """What tells its input from others: the folder, or the topics."""
+        return self.input.name if isinstance(self.input, KafkaInput) else str(self.input)
 
 
 class OutputFolder:
@@ -93,13 +122,14 @@ class OutputFolder:
     def __init__(self, job: Job) -> None:
         self.job = job
         self._record = job.output / "_job.json"
-        self._lock: int | None = None
+        self._locks: list[int] = []
 
     def check(self) -> None:
         """Refuse, touching nothing, what `claim` would refuse; needs no Spark.
 
         Raises:
-            JobError: it is another job's or no job's, or its checkpoint is gone or another's.
+            OtherJobError: it is another job's or no job's, or its checkpoint is gone or another's.
+            JobError: it is no folder, or of a release that this one does not know.
         """
         output = self.job.output
         if output.exists() and not output.is_dir():
@@ -114,12 +144,15 @@ class OutputFolder:
         """Take the folder for this job, or refuse without touching anything.
 
         Raises:
-            JobError: as `check`, or another process runs a job on it.
+            JobError: as `check`.
+            OtherJobError: another process runs a job on it.
         """
         self.check()
-        durable.make_folder(self.job.output)
-        self._take_lock()
-        if not self._record.exists():
+        # The checkpoint first: whoever is refused that leaves no new output folder behind.
+        for folder, noun in ((self.job.checkpoint, "checkpoint"), (self.job.output, "output folder")):
+            durable.make_folder(folder)
+            self._take_lock(folder, noun)
+        if self.query() is None:
             durable.write_json(self._record, self._own(query=None))
 
     def query(self) -> str | None:
@@ -136,22 +169,39 @@ class OutputFolder:
         if record is None:
             raise JobError(f"{self._record} is gone: the job can't know whose folder this is")
         if record["query"] is None:
-            durable.write_json(self._record, self._own(query))
+            durable.write_json(self._record, record | {"query": query})
         elif record["query"] != query:
-            raise JobError(self._other_checkpoint())
+            raise OtherJobError(self._other_checkpoint())
         return query
+
+    def belong(self, system: str | None) -> None:
+        """Write down from which system the input is, such as a Kafka cluster, or refuse another one.
+
+        Raises:
+            OtherJobError: it was another one before, whose offsets mean other records.
+        """
+        record = durable.read_json(self._record)
+        if system is None or record is None:
+            return
+        if record.get("system") is None:
+            durable.write_json(self._record, record | {"system": system})
+        elif record["system"] != system:
+            raise OtherJobError(
+                f"the output folder {self.job.output} belongs to a job on the Kafka cluster "
+                f"{record['system']}, and this is {system}: offsets there are of other records; choose a new "
+                "output folder"
+            )
 
     def release(self) -> None:
         """Let other processes use the folder."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        while self._locks:
+            os.close(self._locks.pop())
 
     def _own(self, query: str | None) -> dict[str, Any]:
         job = self.job
         return {
             "format": _FORMAT,
-            "input": str(job.input),
+            "input": job.source,
             "snapshots": str(job.snapshots),
             "checkpoint": str(job.checkpoint),
             "query": query,
@@ -159,14 +209,18 @@ class OutputFolder:
 
     def _refuse_foreign(self) -> None:
         job = self.job
-        held = sorted(os.listdir(job.output)) if job.output.is_dir() else []
+        # What `claim` makes before the record is no sign of somebody else: it may have been killed there.
+        begun = {"_lock", f".{self._record.name}.tmp"}
+        held = sorted(set(os.listdir(job.output)) - begun) if job.output.is_dir() else []
+        if held == [job.checkpoint.name] and job.checkpoint.parent == job.output:
+            held = sorted(set(os.listdir(job.checkpoint)) - begun)
         if held:
-            raise JobError(
+            raise OtherJobError(
                 f"the output folder {job.output} is not empty and no job's (it holds {held[0]!r}): "
                 "choose another"
             )
-        if self._has_run():
-            raise JobError(
+        if self._has("commits") or self._has("offsets"):
+            raise OtherJobError(
                 f"the checkpoint {job.checkpoint} has run batches, but the output folder {job.output} "
                 "is new: what those "
                 "batches delivered would be missing; name the output folder that belongs to it, or a "
@@ -179,22 +233,23 @@ class OutputFolder:
             raise JobError(
                 f"{self._record} has format {record.get('format')!r}; this release knows format {_FORMAT}"
             )
-        for name, mine in (("input", job.input), ("snapshots", job.snapshots)):
-            if record[name] != str(mine):
-                raise JobError(
-                    f"the output folder {job.output} belongs to another job: its {name} folder is "
+        for name, mine in (("input", job.source), ("snapshots", str(job.snapshots))):
+            # One that never came to a batch may have had a slip in it.
+            if record["query"] is not None and record[name] != mine:
+                raise OtherJobError(
+                    f"the output folder {job.output} belongs to another job: its {name} is "
                     f"{record[name]}, not "
                     f"{mine}; choose another output folder"
                 )
         query = self._checkpoint_query()
         if record["query"] is not None and query is None:
-            raise JobError(
+            raise OtherJobError(
                 f"the checkpoint {job.checkpoint} of the output folder {job.output} is gone: batches "
                 "would be numbered from "
                 "0 again and taken for repeats; put the checkpoint back, or choose a new output folder"
             )
-        if query != record["query"] and (record["query"] is not None or self._has_run()):
-            raise JobError(self._other_checkpoint())
+        if query != record["query"] and (record["query"] is not None or self._has("commits")):
+            raise OtherJobError(self._other_checkpoint())
 
     def _other_checkpoint(self) -> str:
         return (
@@ -203,18 +258,18 @@ class OutputFolder:
             "with: name that one, or choose a new output folder"
         )
 
-    def _has_run(self) -> bool:
-        commits = self.job.checkpoint / "commits"
-        return commits.is_dir() and any(commits.iterdir())
+    def _has(self, log: str) -> bool:
+        folder = self.job.checkpoint / log
+        return folder.is_dir() and any(folder.iterdir())
 
     def _checkpoint_query(self) -> str | None:
         metadata = durable.read_json(self.job.checkpoint / "metadata")
         return None if metadata is None else str(metadata["id"])
 
-    def _take_lock(self) -> None:
-        self._lock = os.open(self.job.output / "_lock", os.O_RDWR | os.O_CREAT, 0o644)
+    def _take_lock(self, folder: Path, noun: str) -> None:
+        self._locks.append(os.open(folder / "_lock", os.O_RDWR | os.O_CREAT, 0o644))
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.release()
-            raise JobError(f"another process runs a job on the output folder {self.job.output}") from error
+            raise OtherJobError(f"another process runs a job on the {noun} {folder}") from error

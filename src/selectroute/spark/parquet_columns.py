@@ -32,8 +32,8 @@ class Selection:
     ambiguous: str | None
 
 
-def select(metadata: Any, row_groups: Sequence[int], names: Sequence[str]) -> Selection:
-    """Choose the columns; ``names`` are those that a snapshot reads. O(columns).
+def select(metadata: Any, row_groups: Sequence[int], names: Sequence[str], whole: bool = False) -> Selection:
+    """Choose the columns: those that a snapshot reads, ``names``, or with ``whole`` all. O(columns).
 
     Where the rules on property names count, that is also every column that takes part in a breach of them.
     What the matcher refuses to read, such as a group of properties, is chosen too, for it to say so.
@@ -51,6 +51,8 @@ def select(metadata: Any, row_groups: Sequence[int], names: Sequence[str]) -> Se
     id_name = next((name for name in _ID_COLUMNS if len(types.get(name, ())) == 1), None)
     if id_name is not None:
         wanted[id_name] = None
+    if whole:
+        wanted.update(dict.fromkeys(types))
     strings = {
         name for name in wanted for type_ in types.get(name, ()) if type_ in (pa.string(), pa.large_string())
     }

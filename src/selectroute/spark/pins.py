@@ -4,14 +4,16 @@ A batch may run again after a crash, when the registry has moved on. Its pin is 
 and read when it comes again, so both runs give the same deliveries. The lease, a file in the snapshot
 folder, tells whoever clears that folder up which revisions are still needed.
 
-A backfill has a pin of its own, in which also stands what it is about to do, and a lease of its own: the next
-batch of the stream may move on to a newer revision before an interrupted backfill comes again.
+A backfill or replay has a pin of its own, in which also stands what it is about to do, and a lease of its
+own: the next batch of the stream may move on to a newer revision before an interrupted one comes again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from selectroute.index.errors import SnapshotError
 from selectroute.index.manifest import latest_revision, locked, published_digest
@@ -41,6 +43,23 @@ class BackfillPin:
     revision: int
     digest: str
     subscriptions: tuple[str, ...]
+    batches: tuple[int, ...]
+
+    @property
+    def pin(self) -> Pin:
+        """Number, revision and digest."""
+        return Pin(self.batch, self.revision, self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPin:
+    """What a replay does: the dead letters of these batches that are wanted are judged by this revision."""
+
+    batch: int
+    revision: int
+    digest: str
+    request: str
+    wanted: Mapping[str, Any]
     batches: tuple[int, ...]
 
     @property
@@ -108,9 +127,12 @@ def pinned_revision(batch: int, pins: Path) -> int | None:
     return None if written is None else int(written["revision"])
 
 
-def pin_backfill(one: BackfillPin, pins: Path, snapshots: Path, query: str) -> None:
-    """Write a backfill's pin down durably, after its lease. Hold the lock of the snapshot folder."""
-    lease(snapshots, _backfill_lease(query), one.revision)
+def pin_aside(one: BackfillPin | ReplayPin, pins: Path, snapshots: Path, query: str) -> None:
+    """Write the pin of a backfill or replay down durably, after its lease. Hold the lock of the snapshot
+    folder.
+    """
+    lease(snapshots, _aside_lease(query), one.revision)
+    durable.make_folder(pins)
     durable.write_json(pins / f"{one.batch}.json", asdict(one))
 
 
@@ -121,7 +143,7 @@ def pinned_backfill(batch: int, pins: Path, snapshots: Path) -> BackfillPin | No
         PinError: the pinned revision is gone or its files are others.
     """
     written = durable.read_json(pins / f"{batch}.json")
-    if written is None:
+    if written is None or "subscriptions" not in written:
         return None
     lists = {name: tuple(written[name]) for name in ("subscriptions", "batches")}
     found = BackfillPin(**(written | lists))
@@ -129,12 +151,26 @@ def pinned_backfill(batch: int, pins: Path, snapshots: Path) -> BackfillPin | No
     return found
 
 
-def release_backfill(snapshots: Path, query: str) -> None:
-    """Give the lease of a backfill that is committed back."""
-    (snapshots / "leases" / f"{_backfill_lease(query)}.json").unlink(missing_ok=True)
+def pinned_replay(batch: int, pins: Path, snapshots: Path) -> ReplayPin | None:
+    """Return the pin that an interrupted replay of this number left behind.
+
+    Raises:
+        PinError: the pinned revision is gone or its files are others.
+    """
+    written = durable.read_json(pins / f"{batch}.json")
+    if written is None or "request" not in written:
+        return None
+    found = ReplayPin(**(written | {"batches": tuple(written["batches"])}))
+    _check(found.pin, snapshots)
+    return found
 
 
-def _backfill_lease(query: str) -> str:
+def release_aside(snapshots: Path, query: str) -> None:
+    """Give the lease of a backfill or replay that is committed back."""
+    (snapshots / "leases" / f"{_aside_lease(query)}.json").unlink(missing_ok=True)
+
+
+def _aside_lease(query: str) -> str:
     return f"{query}-backfill"
 
 

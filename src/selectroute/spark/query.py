@@ -6,11 +6,9 @@ stands in `batches`, and what a registry has to do with it in `follower`.
 
 from __future__ import annotations
 
-import json
-import re
 import threading
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -19,23 +17,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from selectroute.index.errors import SnapshotNotFoundError
 from selectroute.index.file_format import latest_revision
-from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batches import BatchReport, Router
+from selectroute.spark.file_intake import check_folder
 from selectroute.spark.follower import Follower, Link, Turns, admitted
 from selectroute.spark.job import Job, OutputFolder
-from selectroute.spark.plan import Split
-from selectroute.spark.sources import SourceError, batch_files, stream_files
-from selectroute.spark.worker import Work, fan_out, run_tasks
+from selectroute.spark.job_source import source_of
+from selectroute.spark.kafka_input import KafkaInput
+from selectroute.spark.kafka_sender import KafkaSender, check_cluster, check_topics
+from selectroute.spark.queue_sender import QueueSender, check_queues
+from selectroute.spark.sender import StoppingError
+from selectroute.spark.stream_error import StreamError, sentence
 
 _POLL_SECONDS = 0.2
-
-
-class StreamError(SelectRouteError):
-    """Spark ended the query for a reason that is not ours; the text is Spark's, shortened."""
-
-
-class _StoppingError(SelectRouteError):
-    """A batch that came after `FanOut.stop`: it runs at the next start."""
+_PAUSE_SECONDS = 0.5
 
 
 class FanOut:
@@ -49,6 +43,7 @@ class FanOut:
         on_batch: Callable[[BatchReport], None] | None = None,
         registry: Link | None = None,
         on_warning: Callable[[str], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
     ) -> None:
         self.spark = spark
         self.job = job
@@ -59,20 +54,33 @@ class FanOut:
         self._follower: Follower | None = None
         self._turns = Turns()
         self._folder = OutputFolder(job)
-        self._router = Router(job, self._run, spark.sparkContext.defaultParallelism)
-        self._failure: BaseException | None = None
+        self._should_stop = should_stop or (lambda: False)
         self._stopping = threading.Event()
+        self._queues = None if job.queues is None else QueueSender(job.queues, self._on_warning, self._pause)
+        read = job.input if isinstance(job.input, KafkaInput) else None
+        self._kafka = (
+            None if job.kafka is None else KafkaSender(spark, job.kafka, self._on_warning, self._pause, read)
+        )
+        self._source = source_of(spark, job)
+        self._router = Router(job, self._source, self._queues, self._kafka)
+        self._failure: BaseException | None = None
         self._idle = threading.Event()
         self._idle.set()
 
     def start(self, available_now: bool, trigger_seconds: float) -> None:
-        """Take the output folder, finish or remove what an earlier run left half done, start the query."""
-        check(self.job, self._registry)
-        self._folder.claim()
+        """Take the output folder, finish or remove what an earlier run left half done, start the query.
+
+        Told to stop meanwhile, while a queue is full, it starts none, and `wait` returns at once.
+        """
         try:
+            check(self.job, self._registry)
+            self._folder.claim()
+            self._folder.belong(self._source.connect())
+            if self._kafka is not None:
+                check_topics(self.job, self._kafka)
             self._router.commits.prepare()
             writer = (
-                stream_files(self.spark, self.job.input, self.job.max_files)
+                self._source.stream()
                 .writeStream.foreachBatch(self._route)
                 .option("checkpointLocation", str(self.job.checkpoint))
             )
@@ -80,15 +88,18 @@ class FanOut:
             trigger = (
                 writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=pause)
             )
-            if self._registry is not None:
-                self._follower = self._follow(self._registry)
+            self._follower = Follower(
+                self._registry, self._router, self._turns, self._on_batch, self._on_warning, self._fail
+            )
             self.query = trigger.start()
-            if self._follower is not None:
-                self._follower.start(self._folder.query())
+            self._follower.start(self._folder.query())
         except BaseException as error:
-            self._folder.release()
-            if isinstance(error, PySparkException | Py4JError):
-                raise _sentence(error) from error
+            self._release()
+            if isinstance(error, StoppingError):
+                self._failure = error
+                return
+            if isinstance(error, PySparkException | Py4JError | OSError):
+                raise sentence(error) from error
             raise
 
     def wait(self, should_stop: Callable[[], bool] = lambda: False) -> None:
@@ -103,15 +114,15 @@ class FanOut:
                 if should_stop():
                     self.stop()
             ended = True
-        except PySparkException as error:
-            if not isinstance(self._failure, _StoppingError):
-                raise _sentence(self._failure or error) from error
+        except (PySparkException, Py4JError, OSError) as error:  # the last two: the JVM is gone
+            if not isinstance(self._failure, StoppingError):
+                raise sentence(self._failure or error) from error
         finally:
             if self._follower is not None:
                 self._follower.finish(should_stop if ended else lambda: True)
-            self._folder.release()
-        if self._failure is not None and not isinstance(self._failure, _StoppingError):
-            raise _sentence(self._failure) from self._failure
+            self._release()
+        if self._failure is not None and not isinstance(self._failure, StoppingError):
+            raise sentence(self._failure) from self._failure
 
     def stop(self, timeout_seconds: float = 60.0) -> None:
         """End the query between two batches: the one that runs is finished, if it takes no longer than
@@ -123,14 +134,15 @@ class FanOut:
         if self.query is not None:
             self.query.stop()
 
-    def _route(self, _files: DataFrame, batch: int) -> None:
+    def _route(self, frame: DataFrame, batch: int) -> None:
         self._idle.clear()
         try:
             with self._turns.taken():
                 if self._stopping.is_set():
-                    raise _StoppingError(f"the job stopped before batch {batch}")
+                    raise StoppingError(f"the job stopped before batch {batch}")
                 query = self._folder.bind()
-                report = self._router.route(batch, batch_files(self.job.checkpoint, batch), query)
+                inputs = self._source.planned(self.job.checkpoint, batch)
+                report = self._router.route(batch, inputs, query, frame)
             self._on_batch(report)
             if self._follower is not None:
                 self._follower.wake(query)
@@ -144,18 +156,19 @@ class FanOut:
         finally:
             self._idle.set()
 
-    def _follow(self, registry: Link) -> Follower:
-        router, turns = self._router, self._turns
-        return Follower(registry, router, turns, self._on_batch, self._on_warning, self._fail)
+    def _pause(self) -> bool:
+        """Wait for a queue or its database; return whether the job is to stop."""
+        return self._stopping.wait(_PAUSE_SECONDS) or self._should_stop()
+
+    def _release(self) -> None:
+        if self._queues is not None:
+            self._queues.close()
+        self._folder.release()
 
     def _fail(self, error: BaseException) -> None:
-        """A backfill failed: the job ends as it does when a batch fails."""
+        """A backfill or replay failed: the job ends as it does when a batch fails."""
         self._failure = self._failure or error
         self.stop()
-
-    def _run(self, tasks: list[list[Split]], work: Work) -> list[dict[str, Any]]:
-        rows = run_tasks(self.spark, tasks, fan_out(tasks, work), "report string").collect()
-        return [json.loads(row["report"]) for row in rows]
 
 
 def check(job: Job, registry: Link | None = None) -> None:
@@ -166,9 +179,10 @@ def check(job: Job, registry: Link | None = None) -> None:
 
     Raises:
         JobError, SourceError, SnapshotError: one sentence; nothing was touched.
+        StoreError: there is no database of queues, or it can't be reached.
     """
-    if not job.input.is_dir():
-        raise SourceError(f"the input folder {job.input} does not exist")
+    if isinstance(job.input, Path):
+        check_folder(job.input)
     try:
         latest_revision(job.snapshots)
     except SnapshotNotFoundError as error:
@@ -181,6 +195,8 @@ def check(job: Job, registry: Link | None = None) -> None:
     OutputFolder(job).check()
     if registry is not None:
         admitted(registry)
+    check_queues(job)
+    check_cluster(job)
 
 
 def start_fanout(
@@ -192,6 +208,7 @@ def start_fanout(
     on_batch: Callable[[BatchReport], None] | None = None,
     registry: Link | None = None,
     on_warning: Callable[[str], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
 ) -> FanOut:
     """Start the job's query and return it running; `FanOut.wait` waits for its end.
 
@@ -204,29 +221,13 @@ def start_fanout(
         registry: whose snapshots these are, a ``selectroute.Registry``: it is told from which batch on each
             revision holds, and subscriptions that are resumed get what they missed, as `backfill` has it.
             It stays open; close it after `wait`.
-        on_warning: called with a sentence when the registry gets out of reach, in another thread.
+        on_warning: called with a sentence when the registry gets out of reach, or a queue is full or out of
+            reach and holds the stream back, in another thread.
+        should_stop: asked while a queue holds the stream back, also before this returns.
 
     Raises:
         JobError, SourceError, SnapshotError: one sentence; nothing published was touched.
     """
-    fan = FanOut(spark, job, on_batch, registry, on_warning)
+    fan = FanOut(spark, job, on_batch, registry, on_warning, should_stop)
     fan.start(available_now, trigger_seconds)
     return fan
-
-
-def _sentence(error: BaseException) -> SelectRouteError:
-    """Return our own error as it is, and Spark's as the error that caused it, without the traceback."""
-    if isinstance(error, SelectRouteError):
-        return error
-    # An error raised in a worker arrives as the text of its traceback: the last such line is the error
-    # itself.
-    text = str(error)
-    raised = re.findall(r"^\s*((?:[\w.]+\.)?\w*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
-    if not raised:
-        return StreamError(
-            f"the query ended: {text.strip().splitlines()[0] if text.strip() else repr(error)}"
-        )
-    name, sentence = raised[-1]
-    return StreamError(
-        f"the query ended: {sentence if name.startswith('selectroute.') else f'{name}: {sentence}'}"
-    )

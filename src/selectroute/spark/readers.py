@@ -1,7 +1,7 @@
 """Read one split in a worker: messages as columns, and what can't be read as dead letters.
 
-Only the columns that selectors read, and the message id, are decoded. Every row of the split comes out once,
-as a message or as a dead letter.
+Only the columns that selectors read, and the message id, are decoded; all of them where messages are handed
+on whole. Every row of the split comes out once, as a message or as a dead letter.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,12 @@ from selectroute.match.mixed import from_messages, is_mixed
 from selectroute.selector.message import Message, MessageError
 from selectroute.spark.parquet_columns import select
 from selectroute.spark.plan import Split
+from selectroute.spark.whole import Columns, Parsed, Whole
 
 BATCH_ROWS = 65_536
+_BATCH_BYTES = 64 << 20
+"""Of whole messages in Parquet, about so much is decoded at a time."""
+
 _JSON_BATCH_ROWS = 16_384
 RAW_BYTES = 65_536
 """As much of a line that can't be read as its dead letter keeps."""
@@ -31,20 +35,53 @@ RAW_BYTES = 65_536
 _READ_ERRORS = (pa.ArrowException, OSError)
 
 
+class Place(NamedTuple):
+    """Where messages come from: a file and partition 0, or a topic of Kafka and one of its partitions."""
+
+    source: str
+    partition: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages of one source: their columns, each one's row in the file, and their ids where they have
-    any."""
+    """Messages of one place: their columns, each one's row in the file or offset in the partition, and their
+    ids where they have any."""
 
     columns: pa.RecordBatch
     rows: npt.NDArray[np.int64]
     ids: Any | None
+    whole: Whole | None = None
+    """Everything that the messages are, where that was asked for."""
+
+    def slice(self, start: int, length: int) -> Messages:
+        """Return some of them."""
+        return Messages(
+            self.columns.slice(start, length),
+            self.rows[start : start + length],
+            None if self.ids is None else self.ids.slice(start, length),
+            None if self.whole is None else self.whole.slice(start, length),
+        )
+
+    def take(self, places: npt.NDArray[np.int64]) -> Messages:
+        """Return those in these places."""
+        chosen = pa.array(places)
+        return Messages(
+            self.columns.take(chosen),
+            self.rows[places],
+            None if self.ids is None else self.ids.take(chosen),
+            None if self.whole is None else self.whole.take(places),
+        )
+
+    @property
+    def count(self) -> int:
+        """How many messages these are."""
+        return len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Inputs of one source that can't be read or judged, all for one reason. ``rows`` None is the file
-    itself."""
+    """Inputs of one place that can't be read or judged, all for one reason. ``rows`` None is the file
+    itself. ``raw`` is what stood there, where all of them have the same."""
 
     stage: str
     reason: str
@@ -57,23 +94,31 @@ class Dead:
         """How many inputs these are."""
         return 1 if self.rows is None else len(self.rows)
 
+    def take(self, places: npt.NDArray[np.int64]) -> Dead:
+        """Return those in these places."""
+        return self if self.rows is None else replace(self, rows=self.rows[places])
 
-def read(split: Split, names: Sequence[str], max_message_bytes: int) -> Iterator[Messages | Dead]:
-    """Yield everything in a split: ``names`` are the columns that selectors read."""
+
+def read(
+    split: Split, names: Sequence[str], max_message_bytes: int, whole: bool = False
+) -> Iterator[Messages | Dead]:
+    """Yield everything in a split: ``names`` are the columns that selectors read; with ``whole`` the messages
+    have everything.
+    """
     if split.kind == "parquet":
-        return _read_parquet(split, names)
+        return _read_parquet(split, names, whole)
     if split.kind == "json":
-        return _read_json(split, names, max_message_bytes)
+        return _read_json(split, names, max_message_bytes, whole)
     return iter([Dead("read", split.reason, split.message, None)])
 
 
-def _read_parquet(split: Split, names: Sequence[str]) -> Iterator[Messages | Dead]:
+def _read_parquet(split: Split, names: Sequence[str], whole: bool) -> Iterator[Messages | Dead]:
     row = split.first_row
     end = row + split.rows
     try:
         with pa.OSFile(split.path, "rb") as file:
             metadata = pq.read_metadata(file)
-            selection = select(metadata, split.row_groups, names)
+            selection = select(metadata, split.row_groups, names, whole)
             if selection.ambiguous is not None:
                 message = f"column {selection.ambiguous!r} stands more than once in the file"
                 yield Dead("judge", "ambiguous-column", message, np.arange(row, end))
@@ -91,9 +136,13 @@ def _read_parquet(split: Split, names: Sequence[str]) -> Iterator[Messages | Dea
                 try:
                     # Spark runs a task a core: no threads in here.
                     for batch in parquet.iter_batches(
-                        BATCH_ROWS, row_groups=[group], columns=selection.columns, use_threads=False
+                        _batch_rows(metadata.row_group(group)) if whole else BATCH_ROWS,
+                        row_groups=[group],
+                        columns=selection.columns,
+                        use_threads=False,
                     ):
-                        yield from _checked(batch, np.arange(row, row + batch.num_rows), selection.id_name)
+                        rows = np.arange(row, row + batch.num_rows)
+                        yield from _checked(batch, rows, selection.id_name, whole)
                         row += batch.num_rows
                 except _READ_ERRORS as error:
                     # From the first rows on that don't decode: what came before was whole.
@@ -104,7 +153,14 @@ def _read_parquet(split: Split, names: Sequence[str]) -> Iterator[Messages | Dea
         yield Dead("read", "unreadable-file", str(error), np.arange(row, end))
 
 
-def _checked(batch: Any, rows: npt.NDArray[np.int64], id_name: str | None) -> Iterator[Messages | Dead]:
+def _batch_rows(group: Any) -> int:
+    """How many whole messages of a row group to decode at a time."""
+    return int(min(BATCH_ROWS, max(64, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))))
+
+
+def _checked(
+    batch: Any, rows: npt.NDArray[np.int64], id_name: str | None, whole: bool
+) -> Iterator[Messages | Dead]:
     """Take the rows out whose strings are not UTF-8: Parquet does not look, and no one could compare them."""
     bad = np.zeros(batch.num_rows, dtype=np.bool_)
     for column in batch.columns:
@@ -117,7 +173,8 @@ def _checked(batch: Any, rows: npt.NDArray[np.int64], id_name: str | None) -> It
         batch, rows = batch.filter(pa.array(~bad)), rows[~bad]
     if len(rows):
         ids = None if id_name is None else id_text(batch.column(id_name))
-        yield Messages(_with_a_column(batch, len(rows)), rows, ids)
+        columns = _with_a_column(batch, len(rows))
+        yield Messages(columns, rows, ids, Columns(columns, ids) if whole else None)
 
 
 def _is_text(value: Any) -> bool:
@@ -168,7 +225,9 @@ def _finite(text: str) -> float:
 _DECODE = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite).decode
 
 
-def _read_json(split: Split, names: Sequence[str], max_message_bytes: int) -> Iterator[Messages | Dead]:
+def _read_json(
+    split: Split, names: Sequence[str], max_message_bytes: int, whole: bool
+) -> Iterator[Messages | Dead]:
     messages: list[Message] = []
     rows: list[int] = []
     try:
@@ -198,11 +257,11 @@ def _read_json(split: Split, names: Sequence[str], max_message_bytes: int) -> It
                 messages.append(parsed)
                 rows.append(row)
                 if len(messages) >= _JSON_BATCH_ROWS:
-                    yield from _as_columns(messages, rows, names)
+                    yield from _as_columns(messages, rows, names, whole)
                     messages, rows = [], []
     except OSError as error:
         yield Dead("read", "unreadable-file", str(error), None)
-    yield from _as_columns(messages, rows, names)
+    yield from _as_columns(messages, rows, names, whole)
 
 
 def _parse(line: bytes, row: int) -> Message | Dead:
@@ -219,8 +278,10 @@ def _parse(line: bytes, row: int) -> Message | Dead:
     return Dead(stage, reason, message, np.array([row]), line.rstrip(b"\r\n")[:RAW_BYTES])
 
 
-def _as_columns(messages: list[Message], rows: list[int], names: Sequence[str]) -> Iterator[Messages]:
+def _as_columns(
+    messages: list[Message], rows: list[int], names: Sequence[str], whole: bool
+) -> Iterator[Messages]:
     if messages:
         batch = _with_a_column(from_messages(messages, names), len(messages))
         ids = pa.array([message.value("JMSMessageID") for message in messages], pa.string())
-        yield Messages(batch, np.array(rows, dtype=np.int64), ids)
+        yield Messages(batch, np.array(rows, dtype=np.int64), ids, Parsed(messages) if whole else None)

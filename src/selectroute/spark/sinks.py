@@ -6,8 +6,7 @@ of such folders turns into the column ``batch`` (and which most of them refuse t
 
 from __future__ import annotations
 
-import os
-import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.extended import GROUP
 from selectroute.match.match import Matches
-from selectroute.spark.durable import DigestingFile
 from selectroute.spark.explode import SLICE, ids_of, pairs
-from selectroute.spark.readers import Dead, Messages
+from selectroute.spark.outgoing import Outgoing
+from selectroute.spark.readers import Dead, Messages, Place
+from selectroute.spark.staged_file import StagedFile
+from selectroute.spark.unrouted import DROP, KEEP, Unrouted
 
 DELIVERIES, UNROUTED, DEAD_LETTERS = SINKS = ("deliveries", "unrouted", "dead-letters")
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _PLACE = [("source", _TEXT), ("partition", pa.int32()), ("offset", pa.int64())]
+RAW = pa.schema(
+    [
+        ("raw", pa.binary()),
+        ("key", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+"""What of a dead letter is as it came: a line, or value, key and headers of a record of Kafka."""
+
 SCHEMAS: dict[str, pa.Schema] = {
     DELIVERIES: pa.schema(
         [("subscription", _TEXT), ("revision", pa.int64()), *_PLACE, ("message_id", _TEXT)]
@@ -40,11 +50,15 @@ SCHEMAS: dict[str, pa.Schema] = {
             *_PLACE,
             ("revision", pa.int64()),
             ("subscription", _TEXT),
-            ("raw", pa.binary()),
+            *RAW,
         ]
     ),
 }
 """The columns of the files of each sink."""
+
+_REPEATING = {
+    sink: [field.name for field in schema if field.type == _TEXT] for sink, schema in SCHEMAS.items()
+}
 
 _ROW_GROUP = 1 << 18
 """Rows collected before they are written: a row group for each batch of messages would be tiny where few
@@ -54,62 +68,15 @@ _RAW_BYTES_A_ROW = 256
 """A dead letter's raw bytes count as one more row for each so many of them, so that memory stays bounded."""
 
 
-class _Writer:
-    """One Parquet file, made when the first rows come."""
-
-    def __init__(self, folder: Path, sink: str) -> None:
-        self.sink = sink
-        # The name is this attempt's alone: a task that runs twice never writes over itself.
-        self.path = folder / f"{sink}-{uuid.uuid4().hex}.parquet"
-        self.rows = 0
-        self._file: DigestingFile | None = None
-        self._parquet: Any = None
-
-    def write(self, columns: dict[str, Any]) -> None:
-        schema = SCHEMAS[self.sink]
-        if self._parquet is None:
-            self._file = DigestingFile(self.path)
-            repeating = [field.name for field in schema if field.type == _TEXT]
-            self._parquet = pq.ParquetWriter(
-                pa.PythonFile(self._file, mode="w"),
-                schema,
-                compression="zstd",
-                compression_level=1,
-                use_dictionary=repeating,
-                # Constant or rising numbers: the differences take next to nothing.
-                column_encoding={
-                    field.name: "DELTA_BINARY_PACKED" for field in schema if pa.types.is_integer(field.type)
-                },
-                # Without room for the message ids of a whole batch the encoding would be given up halfway.
-                dictionary_pagesize_limit=1 << 26,
-                write_statistics=["offset"],
-            )
-        table = pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
-        self._parquet.write_table(table)
-        self.rows += table.num_rows
-
-    def close(self) -> dict[str, Any] | None:
-        """Flush the file and return what it is, or None if there were no rows."""
-        if self._parquet is None or self._file is None:
-            return None
-        self._parquet.close()
-        self._file.close()
-        return {
-            "sink": self.sink,
-            "path": os.path.basename(self.path),
-            "rows": self.rows,
-            "size": self._file.size,
-            "sha256": self._file.hexdigest(),
-        }
-
-
 @dataclass(slots=True)
 class Counts:
     """What became of the messages of a task or a batch. Deliveries are not messages: one may have many.
 
-    ``messages`` is ``routed + unrouted + dead_lettered``. ``deliveries`` went out; ``refused`` are deliveries
-    that nobody could judge (see `refusal`), a dead letter each: neither ``dead_lettered`` nor ``reasons``,
-    which are of messages, count them. A message of which every delivery was refused is unrouted.
+    ``messages`` is ``routed + unrouted + dead_lettered``. ``deliveries`` went out, ``queued`` of them to
+    queues and ``sent`` to Kafka; ``refused`` are deliveries that nobody could judge (see `refusal`), or that
+    their destination does not take, a dead letter each: neither ``dead_lettered`` nor ``reasons``, which are
+    of messages, count them. A message of which every delivery was refused is unrouted. ``policies`` says
+    how many of the unrouted ones each policy was for: only those of ``keep`` are listed.
     """
 
     messages: int = 0
@@ -118,7 +85,10 @@ class Counts:
     dead_lettered: int = 0
     deliveries: int = 0
     refused: int = 0
+    queued: int = 0
+    sent: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
+    policies: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Counts) -> None:
         """Add another task's counts."""
@@ -128,28 +98,62 @@ class Counts:
         self.dead_lettered += other.dead_lettered
         self.deliveries += other.deliveries
         self.refused += other.refused
+        self.queued += other.queued
+        self.sent += other.sent
         for reason, count in other.reasons.items():
             self.bury(reason, count)
+        for policy, count in other.policies.items():
+            self.leave(policy, count)
+
+    def hand_on(self, kind: str, count: int) -> None:
+        """Count deliveries to destinations of a kind."""
+        if kind == QUEUE:
+            self.queued += count
+        elif kind == KAFKA:
+            self.sent += count
+
+    def handed_on(self, kind: str) -> int:
+        """Return how many deliveries went to destinations of a kind."""
+        return {QUEUE: self.queued, KAFKA: self.sent}.get(kind, 0)
 
     def bury(self, reason: str, count: int) -> None:
         """Count dead letters under their reason."""
         self.reasons[reason] = self.reasons.get(reason, 0) + count
 
+    def leave(self, policy: str, count: int) -> None:
+        """Count unrouted messages under their policy."""
+        self.policies[policy] = self.policies.get(policy, 0) + count
+
 
 class Sinks:
     """The files of one task, and the count of what went into them."""
 
-    def __init__(self, folder: Path, ids: Any, revision: int, keep_unrouted: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ids: Any,
+        revision: int,
+        policy: Unrouted,
+        outgoing: Sequence[Outgoing] = (),
+    ) -> None:
         self.counts = Counts()
+        self._outgoing = outgoing
         self._ids = ids
         self._revision = revision
-        self._keep_unrouted = keep_unrouted
-        self._writers = {sink: _Writer(folder, sink) for sink in SINKS}
+        self._policy = policy
+        self._writers = {sink: StagedFile(folder, sink, SCHEMAS[sink], _REPEATING[sink]) for sink in SINKS}
         self._pending: dict[str, list[dict[str, Any]]] = {sink: [] for sink in SINKS}
         self._pending_rows = dict.fromkeys(SINKS, 0)
 
-    def deliver(self, source: str, messages: Messages, matches: Matches) -> None:
-        """Take messages with their matches (offsets and ordinals) and what was refused of them."""
+    def deliver(self, place: Place, messages: Messages, matches: Matches, *, listed: bool = True) -> None:
+        """Take messages with their matches (offsets and ordinals) and what was refused of them.
+
+        Without ``listed``, those that are unrouted are only counted.
+        """
+        for outgoing in self._outgoing:
+            matches, refused = outgoing.stage(place, messages, matches)
+            for dead, of_subscriptions in refused:
+                self.refuse(place, dead, of_subscriptions)
         offsets, ordinals = matches.offsets, matches.ordinals
         routed = int(np.count_nonzero(np.diff(offsets)))
         unrouted = len(messages.rows) - routed
@@ -162,42 +166,63 @@ class Sinks:
             starts = np.diff(part.rows, prepend=-1) != 0
             self._add(
                 DELIVERIES,
-                source,
+                place,
                 messages.rows[part.rows],
                 ordinals=part.ordinals,
                 ids=_taken(messages.ids, part.rows[starts]),
                 codes=np.cumsum(starts, dtype=np.int32) - np.int32(1),
             )
-        if unrouted and self._keep_unrouted:
+        if unrouted:
             none = np.flatnonzero(np.diff(offsets) == 0)
-            self._add(UNROUTED, source, messages.rows[none], ids=_taken(messages.ids, none))
-        self.counts.refused += len(matches.refused)
-        for start in range(0, len(matches.refused), SLICE):
-            chosen = slice(start, start + SLICE)
-            rows = messages.rows[matches.refused.rows[chosen]]
-            self._add(
-                DEAD_LETTERS, source, rows, dead=refusal(rows), ordinals=matches.refused.ordinals[chosen]
-            )
+            by_topic = self._policy if listed else Unrouted(DROP)
+            for policy, rows in by_topic.sort(messages.columns, none):
+                self.counts.leave(policy, len(rows))
+                if policy == KEEP:
+                    self._add(UNROUTED, place, messages.rows[rows], ids=_taken(messages.ids, rows))
+        if len(matches.refused):
+            self.refuse(place, refusal(messages.rows[matches.refused.rows]), matches.refused.ordinals)
 
-    def bury(self, source: str, dead: Dead) -> None:
-        """Take inputs that can't be read or judged."""
+    def refuse(self, place: Place, dead: Dead, ordinals: npt.NDArray[np.int32]) -> None:
+        """Take deliveries that are dead letters: a row and an ordinal each."""
+        assert dead.rows is not None
+        self.counts.refused += len(ordinals)
+        for start in range(0, len(ordinals), SLICE):
+            rows = dead.rows[start : start + SLICE]
+            self._add(DEAD_LETTERS, place, rows, dead=dead, ordinals=ordinals[start : start + SLICE])
+
+    def deny(self, place: Place, dead: Dead, of_each: Dead, ordinals: npt.NDArray[np.int32]) -> None:
+        """Take messages that can't be judged, of which only some deliveries were left: ``of_each`` has a row
+        for each of these. They are dead letters, and the messages unrouted.
+        """
+        self.counts.messages += dead.count
+        self.counts.unrouted += dead.count
+        self.counts.leave(DROP, dead.count)
+        if len(ordinals):
+            self.refuse(place, of_each, ordinals)
+
+    def bury(self, place: Place, dead: Dead, records: pa.RecordBatch | None = None) -> None:
+        """Take inputs that can't be read or judged, with the records of Kafka that they are, if they are."""
         if dead.count == 0:
             return
         self.counts.messages += dead.count
         self.counts.dead_lettered += dead.count
         self.counts.bury(dead.reason, dead.count)
-        self._pending_rows[DEAD_LETTERS] += len(dead.raw or b"") // _RAW_BYTES_A_ROW
-        self._add(DEAD_LETTERS, source, dead.rows, dead=dead)
+        size = len(dead.raw or b"") if records is None else records.nbytes
+        self._pending_rows[DEAD_LETTERS] += size // _RAW_BYTES_A_ROW
+        self._add(DEAD_LETTERS, place, dead.rows, dead=dead, records=records)
 
     def close(self) -> list[dict[str, Any]]:
         """Write the rest, flush the files and return what they are: sink, path, rows, size, sha256."""
         for sink in SINKS:
             self._write(sink)
         files = [self._writers[sink].close() for sink in SINKS]
+        for outgoing in self._outgoing:
+            files.append(outgoing.close())
+            self.counts.hand_on(outgoing.kind, outgoing.deliveries)
         return [file for file in files if file is not None]
 
-    def _add(self, sink: str, source: str, rows: npt.NDArray[np.int64] | None, **more: Any) -> None:
-        self._pending[sink].append({"source": source, "rows": rows, **more})
+    def _add(self, sink: str, place: Place, rows: npt.NDArray[np.int64] | None, **more: Any) -> None:
+        self._pending[sink].append({"place": place, "rows": rows, **more})
         self._pending_rows[sink] += 1 if rows is None else len(rows)
         if self._pending_rows[sink] >= _ROW_GROUP:
             self._write(sink)
@@ -210,9 +235,11 @@ class Sinks:
         lengths = [1 if part["rows"] is None else len(part["rows"]) for part in parts]
         total = sum(lengths)
         columns: dict[str, Any] = {
-            "source": _repeated([part["source"] for part in parts], lengths),
+            "source": _repeated([part["place"].source for part in parts], lengths),
             "revision": pa.array(np.full(total, self._revision, dtype=np.int64)),
-            "partition": pa.array(np.zeros(total, dtype=np.int32)),
+            "partition": pa.array(
+                np.repeat([part["place"].partition for part in parts], lengths), pa.int32()
+            ),
             "offset": pa.chunked_array(
                 [
                     pa.nulls(1, pa.int64()) if part["rows"] is None else pa.array(part["rows"], pa.int64())
@@ -229,10 +256,9 @@ class Sinks:
             for name in ("stage", "reason", "message"):
                 columns[name] = _repeated([getattr(part["dead"], name) for part in parts], lengths)
             columns["subscription"] = _ids_or_null(parts, lengths, self._ids)
-            raws = [part["dead"].raw for part in parts]
-            columns["raw"] = pa.array(
-                [raw for raw, length in zip(raws, lengths, strict=True) for _ in range(length)], pa.binary()
-            )
+            for name in RAW.names:
+                chunks = [_raw(part, length, name) for part, length in zip(parts, lengths, strict=True)]
+                columns[name] = pa.chunked_array(chunks).combine_chunks()
         self._writers[sink].write(columns)
 
 
@@ -246,15 +272,29 @@ def refusal(rows: npt.NDArray[np.int64]) -> Dead:
     return Dead("judge", "selection-not-available", message, rows)
 
 
+def as_written(text: str) -> str:
+    """Return a file's name as it stands in outputs: bytes that are no text are question marks."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _raw(part: Mapping[str, Any], length: int, name: str) -> Any:
+    """Return one of the columns of `RAW` for some dead letters."""
+    records = part.get("records")
+    if records is not None:
+        return records.column("value" if name == "raw" else name).cast(RAW.field(name).type)
+    raw = part["dead"].raw
+    if name != "raw" or raw is None:
+        return pa.nulls(length, RAW.field(name).type)
+    return pa.array([raw] * length, pa.binary())
+
+
 def _taken(ids: Any | None, rows: npt.NDArray[np.int64]) -> Any:
     return pa.nulls(len(rows), pa.string()) if ids is None else ids.take(pa.array(rows))
 
 
 def _repeated(texts: list[str], lengths: list[int]) -> Any:
     """Return each text as often as its length says, dictionary-encoded."""
-    encoded = pa.array(
-        [text.encode("utf-8", "replace").decode() for text in texts], pa.string()
-    ).dictionary_encode()
+    encoded = pa.array([as_written(text) for text in texts], pa.string()).dictionary_encode()
     codes = np.repeat(encoded.indices.to_numpy(), lengths)
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), encoded.dictionary)
 

@@ -8,13 +8,14 @@ follow.
 from __future__ import annotations
 
 import atexit
+import gc
 import shutil
 import tempfile
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark import SparkFiles
+from pyspark import SparkFiles, TaskContext
 from pyspark.sql import SparkSession
 
 from selectroute.index.errors import SnapshotError
@@ -38,6 +39,7 @@ _KEPT = 2
 """The newest revision and the one before, which a batch may still be routed against."""
 
 _opened: dict[SnapshotRef, Snapshot] = {}
+_is_frozen = False
 _published: weakref.WeakKeyDictionary[Snapshot, SnapshotRef] = weakref.WeakKeyDictionary()
 
 
@@ -49,7 +51,9 @@ def open_once(ref: SnapshotRef) -> Snapshot:
         from.
     """
     snapshot = _opened.get(ref)
-    if snapshot is None:
+    if snapshot is not None:
+        _spare_the_collector()
+    else:
         snapshot = Snapshot.open(located(ref.folder), ref.revision)
         if snapshot.digest != ref.digest:
             raise SnapshotError(
@@ -61,6 +65,18 @@ def open_once(ref: SnapshotRef) -> Snapshot:
             del _opened[next(iter(_opened))]
         _opened[ref] = snapshot
     return snapshot
+
+
+def _spare_the_collector() -> None:
+    """In a worker: leave what it has loaded by now out of the garbage collections to come.
+
+    Spark's worker collects after each task. To walk through all that numba has brought takes a tenth of a
+    second, which is more than a task of few messages.
+    """
+    global _is_frozen
+    if not _is_frozen and TaskContext.get() is not None:
+        gc.freeze()
+        _is_frozen = True
 
 
 def refer(snapshot: Snapshot) -> SnapshotRef:

@@ -31,6 +31,10 @@ class SourceError(SelectRouteError):
     """The input folder, or Spark's list of its files, can't be used."""
 
 
+class SourceNotFoundError(SourceError):
+    """The input folder, or a topic that is to be read, is not there."""
+
+
 def local_folder(folder: str | os.PathLike[str]) -> Path:
     """Return the absolute path of a folder, which may be written as a ``file:`` URI.
 
@@ -82,28 +86,61 @@ def batch_files(checkpoint: Path, batch: int) -> list[Path]:
     return sorted(found)
 
 
+def planned_batches(checkpoint: Path) -> list[int]:
+    """Return the batches of which Spark still has the plan, ascending: the newest hundred or so."""
+    return _numbered(checkpoint / "offsets")
+
+
+def done_batches(checkpoint: Path) -> list[int]:
+    """Return the batches that Spark has done and still knows of, ascending."""
+    return _numbered(checkpoint / "commits")
+
+
+def listed_files(checkpoint: Path, batch: int) -> list[Path]:
+    """Return every file that Spark has handed over in any batch up to this one, in its order."""
+    last = _log_offset(checkpoint, batch)
+    folder = checkpoint / "sources" / "0"
+    compact = [int(path.stem) for path in folder.glob("*.compact") if path.stem.isdecimal()]
+    # A compact entry has all files before it too, and those before it may be gone.
+    first = max((entry for entry in compact if entry <= last), default=0)
+    found: list[Path] = []
+    for entry in range(first, last + 1):
+        records = _file_list(folder, entry, whole=entry == first)
+        found += [local_folder(record["path"]) for record in records]
+    return found
+
+
+def _numbered(folder: Path) -> list[int]:
+    try:
+        return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
+    except FileNotFoundError:
+        return []
+
+
 def _log_offset(checkpoint: Path, batch: int) -> int:
     path = checkpoint / "offsets" / str(batch)
-    lines = _log_lines(path)
+    lines = log_lines(path)
     try:
         return int(json.loads(lines[-1])["logOffset"])
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise SourceError(f"{path} is not written as this release of Spark is known to write it") from error
 
 
-def _file_list(folder: Path, entry: int) -> list[dict[str, Any]]:
+def _file_list(folder: Path, entry: int, *, whole: bool = False) -> list[dict[str, Any]]:
+    """Return the files of an entry of Spark's list; if ``whole``, also those before it in a compact one."""
     path = folder / str(entry)
     if not path.exists():
         path = folder / f"{entry}.compact"
     try:
         # A compact entry holds every file ever seen; only the lines of this entry are worth parsing.
-        mark = f'"batchId":{entry}}}'
-        return [json.loads(line) for line in _log_lines(path)[1:] if mark in line]
+        mark = "" if whole else f'"batchId":{entry}}}'
+        return [json.loads(line) for line in log_lines(path)[1:] if mark in line]
     except ValueError as error:
         raise SourceError(f"{path} is not written as this release of Spark is known to write it") from error
 
 
-def _log_lines(path: Path) -> list[str]:
+def log_lines(path: Path) -> list[str]:
+    """Return the lines of one of Spark's logs, the first of which is its version. Raises SourceError."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:

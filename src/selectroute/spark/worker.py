@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,28 +12,49 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
 from selectroute.match.columns import ColumnTypeError
 from selectroute.match.match import Matches
 from selectroute.spark.column_types import ReadTypes
+from selectroute.spark.destinations import destinations
+from selectroute.spark.kafka_messages import KafkaMessages, Topic
+from selectroute.spark.outgoing import Kind, Outgoing
 from selectroute.spark.output import portions
 from selectroute.spark.plan import Split
-from selectroute.spark.readers import Dead, Messages, read
+from selectroute.spark.queue_messages import QueueMessages
+from selectroute.spark.readers import Dead, Messages, Place, read
+from selectroute.spark.recall import Recall, recalled, settle
 from selectroute.spark.sinks import Sinks
 from selectroute.spark.snapshots import SnapshotRef, open_once
+from selectroute.spark.unrouted import Unrouted
 
 Batches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What all tasks of a batch have in common."""
+    """What all tasks of a batch have in common.
+
+    ``queues`` are those of the job's database, each with the longest message that it holds, in bytes; None if
+    the job has none. ``topics`` are those of the Kafka to which it writes.
+    ``recalled`` is the list of what alone is judged, of a replay.
+    ``only_folders``: nothing is staged for other destinations, nor held against what these take.
+    """
 
     snapshot: SnapshotRef
     staging: str
-    keep_unrouted: bool
+    unrouted: Unrouted
     max_message_bytes: int
+    queues: Mapping[str, int] | None = None
+    topics: Mapping[str, Topic] | None = None
+    recalled: str | None = None
+    only_folders: bool = False
+
+    def recall(self, snapshot: Snapshot) -> Recall | None:
+        """What alone is judged, None for all that is read."""
+        return None if self.recalled is None else Recall(Path(self.recalled), snapshot)
 
 
 def fan_out(tasks: list[list[Split]], work: Work) -> Batches:
@@ -65,19 +86,39 @@ def route_splits(splits: list[Split], work: Work) -> dict[str, Any]:
     """Route everything in these splits into files under ``work.staging``; return the counts, rows and
     files."""
     snapshot = open_once(work.snapshot)
-    sinks = Sinks(Path(work.staging), snapshot.ids, work.snapshot.revision, work.keep_unrouted)
+    folder = Path(work.staging)
+    outgoing = outgoing_of(snapshot, work, folder)
+    sinks = Sinks(folder, snapshot.ids, work.snapshot.revision, work.unrouted, outgoing)
+    names = tuple(dict.fromkeys((*snapshot.reads, *work.unrouted.reads)))
+    recall = work.recall(snapshot)
     rows: list[int] = []
     for split in splits:
-        before = sinks.counts.messages
-        for read_or_dead in read(split, snapshot.reads, work.max_message_bytes):
-            for judged in judge(snapshot, read_or_dead):
-                if isinstance(judged, Dead):
-                    sinks.bury(split.source, judged)
-                else:
-                    sinks.deliver(split.source, *judged)
-        rows.append(sinks.counts.messages - before)
+        came, place = 0, Place(split.source)
+        for read_or_dead in read(split, names, work.max_message_bytes, whole=bool(outgoing)):
+            came += read_or_dead.count
+            for part, limit in recalled(recall, place, read_or_dead):
+                for judged in judge(snapshot, part):
+                    settle(sinks, place, judged, limit)
+        rows.append(came)
     files = sinks.close()
     return {"counts": asdict(sinks.counts), "rows": rows, "files": files}
+
+
+def outgoing_of(snapshot: Snapshot, work: Work, folder: Path) -> list[Outgoing]:
+    """What is staged for destinations besides the output folder: nothing where no subscription has one, or
+    only folders are written.
+    """
+    found: list[Outgoing] = []
+    if work.only_folders:
+        return found
+    queues, topics = (destinations(snapshot, kind) for kind in (QUEUE, KAFKA))
+    if queues is not None:
+        kind: Kind = QueueMessages(queues.names, work.queues)
+        found.append(Outgoing(kind, folder, queues, snapshot.ids))
+    if topics is not None:
+        kind = KafkaMessages(topics.names, work.topics)
+        found.append(Outgoing(kind, folder, topics, snapshot.ids))
+    return found
 
 
 def judge(snapshot: Snapshot, one: Messages | Dead) -> Iterator[tuple[Messages, Matches] | Dead]:
@@ -97,9 +138,7 @@ def judge(snapshot: Snapshot, one: Messages | Dead) -> Iterator[tuple[Messages, 
             return
     middle = rows // 2
     for start, length in ((0, middle), (middle, rows - middle)):
-        ids = None if one.ids is None else one.ids.slice(start, length)
-        part = Messages(one.columns.slice(start, length), one.rows[start : start + length], ids)
-        yield from judge(snapshot, part)
+        yield from judge(snapshot, one.slice(start, length))
 
 
 def _types_will_do(snapshot: Snapshot, columns: pa.RecordBatch) -> bool:

@@ -1,0 +1,227 @@
+"""One record of Kafka as a message: the meaning of a binding, a record at a time.
+
+`spark/kafka_reader.py` does the same by whole columns, and only for what selectors read; this is what it is
+held to, and the way in for what takes whole messages one by one, such as a queue.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+from selectroute.kafka.binding import ID, Bound, KafkaBinding, Path
+from selectroute.kafka.texts import NOT_UTF_8, TextError, value_of, value_of_json
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.fields import id_to_text
+from selectroute.selector.message import HEADER_TYPES, MAX_NAME_LENGTH, MAX_PROPERTIES, Message, MessageError
+from selectroute.selector.values import Int, Long, Value
+from selectroute.topics.levels import TOPIC
+
+Header = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """A record as it lies in Kafka; the time is in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int | None = None
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[Header] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of key, value and headers, their names too."""
+        headers = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
+
+
+class RecordError(SelectRouteError):
+    """A record that is no message: where it failed (`stage`) and why (`reason`), as a dead letter has it."""
+
+    def __init__(self, stage: str, reason: str, problem: str) -> None:
+        super().__init__(stage, reason, problem)
+        self.stage = stage
+        self.reason = reason
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+def message_of(record: Record, binding: KafkaBinding, reads: Collection[str] | None = None) -> Message:
+    """Return the message that a record is.
+
+    Args:
+        record: of a header that stands several times, the last one counts, as in Kafka's own ``lastHeader``.
+        binding: types and sources of properties.
+        reads: the identifiers whose values must be right. What is read by no one is left as the text, or
+            the bytes, that it is. None: all must be; only headers that are not bound may be any bytes.
+
+    Raises:
+        RecordError: a value is not of its type, or is no text, or the body is not JSON though it is bound; or
+            there are more headers than a message has properties.
+    """
+    if len(record.headers) > MAX_PROPERTIES:
+        raise too_many_headers(len(record.headers))
+    headers = dict(record.headers)
+    sources = _Sources(record, headers)
+    found: dict[str, Value | None] = {}
+    for name, value in headers.items():
+        named = name and len(name) <= MAX_NAME_LENGTH
+        if named and binding.is_property(name) and name not in binding.bound:
+            found[name] = _unbound(name, value, binding.field(name), reads)
+    for name, bound in binding.bound.items():
+        if name not in (TOPIC, ID):
+            found[name] = sources.value(name, bound, reads)
+    topic = binding.bound.get(TOPIC)
+    topic_string: Any = binding.topic(record.topic)
+    if topic is not None and topic.source.kind != "topic":
+        topic_string = sources.value(TOPIC, topic, reads)
+    try:
+        return Message(
+            {name: value for name, value in found.items() if name in HEADER_TYPES},
+            {name: value for name, value in found.items() if name not in HEADER_TYPES},
+            topic_string,
+            record.value,
+        )
+    except MessageError as error:
+        raise RecordError("judge", "not-a-message", str(error)) from None
+
+
+def message_id(record: Record, binding: KafkaBinding) -> str | None:
+    """Return the id that deliveries of this record carry: `ID` if it is bound, else JMSMessageID; None if
+    it has none, or what it has is no id."""
+    name = ID if ID in binding.bound else "JMSMessageID"
+    if name not in binding.bound and not binding.is_property(name):
+        return None
+    try:
+        value = _Sources(record, dict(record.headers)).value(name, binding.field(name), (name,))
+    except RecordError:
+        return None
+    return value if isinstance(value, str) else None
+
+
+class _Sources:
+    """Where the values of one record are; the body is parsed when the first of its fields is wanted."""
+
+    def __init__(self, record: Record, headers: dict[str, bytes | None]) -> None:
+        self._record = record
+        self._headers = headers
+        self._body: Any = None
+        self._parsed = False
+
+    def value(self, name: str, bound: Bound, reads: Collection[str] | None) -> Value | None:
+        source, record = bound.source, self._record
+        wanted = reads is None or name in reads
+        if source.kind == "body":
+            return self._of_body(name, bound) if wanted else None
+        if source.kind in ("header", "key"):
+            text = record.key if source.kind == "key" else self._headers.get(source.name)
+            if text is None or not wanted:
+                return None if text is None or name in HEADER_TYPES else _as_it_is(text)
+            return _strict(name, bound, text)
+        if source.kind == "timestamp":
+            return None if record.timestamp is None else Long(record.timestamp)
+        if source.kind == "topic":
+            return record.topic
+        return Int(record.partition) if source.kind == "partition" else Long(record.offset)
+
+    def _of_body(self, name: str, bound: Bound) -> Value | None:
+        if not self._parsed:
+            self._body = None if self._record.value is None else parsed(self._record.value)
+            self._parsed = True
+        try:
+            plain = at_path(self._body, bound.source.path)
+            return _as_header(name, value_of_json(plain, bound.type, name))
+        except TextError as error:
+            raise not_of_type(name, bound, error) from None
+
+
+def _unbound(name: str, text: bytes | None, bound: Bound, reads: Collection[str] | None) -> Value | None:
+    if text is None:
+        return None
+    if name in HEADER_TYPES:
+        return _strict(name, bound, text) if reads is None or name in reads else None
+    return _strict(name, bound, text) if reads is not None and name in reads else _as_it_is(text)
+
+
+def _strict(name: str, bound: Bound, text: bytes) -> Value | None:
+    try:
+        return _as_header(name, value_of(text, bound.type, name))
+    except TextError as error:
+        raise not_of_type(name, bound, error) from None
+
+
+def _as_header(name: str, value: Value | None) -> Value | None:
+    """An id as 24 bytes is what a message has as text."""
+    return id_to_text(value) if isinstance(value, bytes) and name in HEADER_TYPES else value
+
+
+def _as_it_is(text: bytes) -> Value:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError:
+        return text
+
+
+def not_of_type(name: str, bound: Bound, error: TextError) -> RecordError:
+    """Return the error for a value that is not of its bound type."""
+    stage = "read" if error.reason == NOT_UTF_8 else "judge"
+    return RecordError(stage, error.reason, f"{name!r} ({bound.source}): {error}")
+
+
+def too_many_headers(count: int) -> RecordError:
+    """Return the error for a record with more headers than a message may have properties."""
+    return RecordError("read", "too-many-headers", f"{count:,} headers; at most {MAX_PROPERTIES:,} are read")
+
+
+def too_large(size: int, most: int) -> RecordError:
+    """Return the error for a record with more bytes than are read."""
+    return RecordError(
+        "read", "too-large", f"key, value and headers have {size:,} bytes; the most is {most:,}"
+    )
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+# The scanner itself: around it, `decode` looks for white space, which takes as long as the scanner does.
+_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+_SCAN: Final[Callable[[str, int], tuple[Any, int]]] = _DECODER.scan_once  # type: ignore[attr-defined]
+_WHITE_SPACE: Final = " \t\n\r"
+
+
+def parsed(value: bytes) -> Any:
+    """Return a record's value as parsed JSON. Raises RecordError."""
+    try:
+        text = value.decode("utf-8").strip(_WHITE_SPACE)
+        body, end = _SCAN(text, 0)
+        if end != len(text):
+            raise ValueError(f"it ends at character {end}, and more follows")
+        return body
+    except UnicodeDecodeError as error:
+        raise RecordError("read", NOT_UTF_8, f"byte {error.start} of the body is not UTF-8") from None
+    except RecursionError:
+        raise RecordError("parse", "too-deep", "the body is nested too deeply") from None
+    except StopIteration as stopped:
+        problem = f"no value at character {stopped.value}"
+        raise RecordError("parse", "not-json", f"the body is not JSON: {problem}") from None
+    except ValueError as error:
+        raise RecordError("parse", "not-json", f"the body is not JSON: {error}") from None
+
+
+def at_path(body: Any, path: Path) -> Any:
+    """Return what is at a path of parsed JSON, None if there is nothing."""
+    for step in path:
+        if isinstance(step, int):
+            body = body[step] if isinstance(body, list) and step < len(body) else None
+        else:
+            body = body.get(step) if isinstance(body, dict) else None
+        if body is None:
+            return None
+    return body

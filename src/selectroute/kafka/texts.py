@@ -1,0 +1,165 @@
+"""What a text in a record header, or a value in a JSON body, is as a value of its bound type.
+
+This is the meaning, one value at a time; `spark/record_values.py` does the same by whole columns.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from selectroute.selector.message import DELIVERY_MODES, octets_of
+from selectroute.selector.numbers import decimal_float32
+from selectroute.selector.source import SURROGATE
+from selectroute.selector.values import Byte, Double, Float, Int, Long, Short, Value
+
+NOT_UTF_8: Final = "not-utf-8"
+NOT_OF_TYPE: Final = "not-of-its-type"
+
+_INTEGERS: Final[Mapping[str, type[Byte | Short | Int | Long]]] = {
+    "byte": Byte,
+    "short": Short,
+    "int": Int,
+    "long": Long,
+}
+_FLOATS: Final = ("float", "double")
+_INTEGER: Final = re.compile("[+-]?0*([0-9]{1,19})")
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NAMED: Final = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
+_BOOLEANS: Final = {"true": True, "false": False}
+_ID_BYTES: Final = 24
+_SHOWN: Final = 40
+
+
+class TextError(ValueError):
+    """A text that is no value of its type: ``reason`` is `NOT_UTF_8` or `NOT_OF_TYPE`, the text says why."""
+
+    def __init__(self, reason: str, problem: str) -> None:
+        super().__init__(problem)
+        self.reason = reason
+
+
+def value_of(text: bytes, type_: str, name: str = "") -> Value:
+    """Return the value of a bound type that a header's bytes stand for.
+
+    Numbers are decimal digits with an optional sign; a float or double may have a fraction and an exponent,
+    or be ``NaN``, ``Infinity`` or ``-Infinity``, and is rounded once; a boolean is ``true`` or ``false`` in
+    any case. ``name`` is the identifier: some JMS headers and the ids have a range of their own.
+
+    Raises:
+        TextError: it stands for none.
+    """
+    if type_ == "bytes":
+        return checked(text, name)
+    try:
+        characters = text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TextError(NOT_UTF_8, f"byte {error.start} is not UTF-8") from None
+    if type_ == "string":
+        return checked(characters, name)
+    found: Value | None
+    if type_ == "boolean":
+        found = _BOOLEANS.get(characters.lower())
+    elif type_ in _INTEGERS:
+        found = _integer(characters, type_)
+    else:
+        found = _number(characters, type_)
+    if found is None:
+        raise TextError(NOT_OF_TYPE, f"{shown(characters)} is no {type_}")
+    return checked(found, name)
+
+
+def value_of_json(plain: Any, type_: str, name: str = "") -> Value | None:
+    """Return the value of a bound type that parsed JSON stands for; null is NULL.
+
+    A number of JSON is a float or double, and one without fraction and exponent any integer; strings are
+    strings, or pairs of hexadecimal digits for bytes; nothing is converted otherwise.
+
+    Raises:
+        TextError: it stands for none.
+    """
+    if plain is None:
+        return None
+    found: Value | None = None
+    if type_ == "string":
+        if isinstance(plain, str) and (plain.isascii() or not SURROGATE.search(plain)):
+            found = plain
+    elif type_ == "boolean":
+        found = plain if isinstance(plain, bool) else None
+    elif type_ == "bytes":
+        try:
+            found = octets_of(plain)
+        except ValueError:
+            found = None
+    elif isinstance(plain, int | float) and not isinstance(plain, bool):
+        found = _plain_number(plain, type_)
+    if found is None:
+        raise TextError(NOT_OF_TYPE, f"{shown(plain)} is no {type_}")
+    return checked(found, name)
+
+
+def checked(value: Value, name: str) -> Value:
+    """Return a value that the header ``name`` can have. Raises TextError for one that it can't have."""
+    if isinstance(value, bytes) and name in ("JMSMessageID", "JMSCorrelationID") and len(value) != _ID_BYTES:
+        raise TextError(NOT_OF_TYPE, f"as bytes, an id has {_ID_BYTES}, not {len(value)}")
+    rule = LIMITED.get(name)
+    if rule is not None and not rule(value):
+        raise TextError(NOT_OF_TYPE, f"{shown(getattr(value, 'value', value))} is no {name}")
+    return value
+
+
+LIMITED: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "JMSPriority": lambda value: 0 <= value.value <= 9,
+    "JMSDeliveryMode": lambda value: value in DELIVERY_MODES,
+}
+"""The headers that can't have every value of their type."""
+
+
+def shown(thing: object) -> str:
+    """Return something of a message's for a sentence: short, and safe to print."""
+    if not isinstance(thing, str | int | float):
+        return "an array" if isinstance(thing, list) else "an object"
+    if isinstance(thing, int) and thing.bit_length() > 64:
+        return "an integer of more than 64 bits"
+    text = ascii(thing)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _integer(text: str, type_: str) -> Value | None:
+    digits = _INTEGER.fullmatch(text)
+    if digits is None:
+        return None
+    return _fitting(-int(digits[1]) if text[0] == "-" else int(digits[1]), type_)
+
+
+def _fitting(number: int, type_: str) -> Value | None:
+    try:
+        return _INTEGERS[type_](number)
+    except ValueError:
+        return None
+
+
+def _number(text: str, type_: str) -> Value | None:
+    named = _NAMED.get(text)
+    if named is not None:
+        return Float(named) if type_ == "float" else Double(named)
+    if not _DECIMAL.fullmatch(text):
+        return None
+    number = float(text)
+    if type_ == "float" and math.isfinite(number) and number:
+        number = math.copysign(decimal_float32(text.lstrip("+-"), abs(number)), number)
+    if not math.isfinite(number):
+        return None  # a number beyond its type's range is no infinity
+    return Float(number) if type_ == "float" else Double(number)
+
+
+def _plain_number(plain: int | float, type_: str) -> Value | None:
+    if type_ in _INTEGERS:
+        return _fitting(plain, type_) if isinstance(plain, int) else None
+    try:
+        found: Float | Double = Float(plain) if type_ == "float" else Double(plain)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found.value) else None

@@ -1,0 +1,172 @@
+"""Files as what a batch takes in: cut into splits, shared out to tasks, read where the workers are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from selectroute.spark.commits import CommitError, inputs_digest
+from selectroute.spark.intake import Again, Outcome
+from selectroute.spark.plan import Split, plan, source_name
+from selectroute.spark.sinks import Counts, as_written
+from selectroute.spark.sources import SourceError, SourceNotFoundError, batch_files, stream_files
+from selectroute.spark.worker import Work
+
+Runner: TypeAlias = Callable[[list[list[Split]], Work], list[dict[str, Any]]]
+"""Runs the tasks of a batch, wherever, and returns their reports."""
+
+
+class FileSource:
+    """See `Source`: the files that arrive in a folder.
+
+    Args:
+        folder: the folder.
+        file_format: ``parquet``, ``json`` or ``auto``.
+        max_files: the most files of a batch.
+        run: runs tasks.
+        tasks: how many tasks a batch is shared out to at most.
+        spark: for `stream`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        file_format: str,
+        max_files: int,
+        run: Runner,
+        tasks: int,
+        spark: SparkSession | None = None,
+    ) -> None:
+        self._folder = folder
+        self._format = file_format
+        self._max_files = max_files
+        self._run = run
+        self._tasks = tasks
+        self._spark = spark
+
+    @property
+    def limit(self) -> int:
+        """The most files of a batch."""
+        return self._max_files
+
+    def connect(self) -> None:
+        """Make sure that the folder is there."""
+        check_folder(self._folder)
+
+    def stream(self) -> DataFrame:
+        """The stream of the files' names."""
+        assert self._spark is not None, "a stream needs Spark"
+        return stream_files(self._spark, self._folder, self._max_files)
+
+    def planned(self, checkpoint: Path, batch: int) -> list[Path]:
+        """The files of a batch, as Spark's list has them."""
+        return batch_files(checkpoint, batch)
+
+    def intake(self, inputs: Sequence[Path], frame: DataFrame | None = None) -> FileIntake:
+        """These files."""
+        return FileIntake(inputs, self._folder, self._format, self._run, self._tasks)
+
+    def again(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[Again]:
+        """The files of each batch that are still what they were."""
+        return [self._again(commit, checkpoint) for commit in commits]
+
+    def _again(self, commit: Mapping[str, Any], checkpoint: Path) -> Again:
+        batch, inputs = commit["batch"], commit["inputs"]
+        if "sizes" not in inputs:
+            return self._again_of_old(batch, inputs["sha256"], checkpoint)
+        paths = {name: self._folder / name for name in inputs["sizes"]}
+        same = {
+            name
+            for name, size in inputs["sizes"].items()
+            if size is not None and file_size(paths[name]) == size
+        }
+        gone = tuple(name for name in paths if name not in same)
+        return Again(batch, tuple(paths[name] for name in paths if name in same), gone)
+
+    def narrow(self, inputs: Sequence[Path], letters: pa.Table) -> tuple[list[Path], npt.NDArray[np.bool_]]:
+        """The files in which these letters are."""
+        names = {as_written(source_name(path, self._folder)): path for path in inputs}
+        mask: npt.NDArray[np.bool_] = pc.is_in(
+            letters["source"], pa.array(list(names), pa.string())
+        ).to_numpy()
+        wanted = set(letters["source"].filter(pa.array(mask)).unique().to_pylist())
+        return [path for name, path in names.items() if name in wanted], mask
+
+    def weight(self, letters: pa.Table) -> int:
+        """The number of files."""
+        return len(letters["source"].unique())
+
+    def _again_of_old(self, batch: int, digest: str, checkpoint: Path) -> Again:
+        """The files of a batch that an earlier release committed: Spark knows those of its newest batches."""
+        try:
+            paths = batch_files(checkpoint, batch)
+        except SourceError as error:
+            return Again(batch, (), unknown=str(error))
+        names = [source_name(path, self._folder) for path in paths]
+        if inputs_digest(names) != digest:
+            return Again(batch, (), unknown=f"the checkpoint {checkpoint} names others")
+        gone = tuple(name for name, path in zip(names, paths, strict=True) if not path.is_file())
+        return Again(batch, tuple(path for path in paths if path.is_file()), gone)
+
+
+class FileIntake:
+    """See `Intake`: some files."""
+
+    def __init__(
+        self, paths: Sequence[Path], folder: Path, file_format: str, run: Runner, tasks: int
+    ) -> None:
+        self._paths = paths
+        self._folder = folder
+        self._format = file_format
+        self._run = run
+        self._tasks = tasks
+
+    def record(self) -> dict[str, Any]:
+        """How many, the digest of their names, and how long each of them is: they are read again by these."""
+        sizes = {source_name(path, self._folder): file_size(path) for path in self._paths}
+        return {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
+
+    def route(self, batch: int, work: Work) -> Outcome:
+        """Run the tasks."""
+        tasks = plan(self._paths, self._folder, self._format, self._tasks)
+        reports = sorted(self._run(tasks, work), key=lambda report: int(report["task"])) if tasks else []
+        if [report["task"] for report in reports] != list(range(len(tasks))):
+            raise CommitError(f"batch {batch} had {len(tasks)} tasks and {len(reports)} reports")
+        counts = Counts()
+        written: list[dict[str, Any]] = []
+        for report, splits in zip(reports, tasks, strict=True):
+            counts.add(Counts(**report["counts"]))
+            written += report["files"]
+            _check_rows(batch, splits, report["rows"])
+        return Outcome(counts, written, {})
+
+
+def check_folder(folder: Path) -> None:
+    """Make sure that an input folder is there. Raises SourceNotFoundError."""
+    if not folder.is_dir():
+        raise SourceNotFoundError(f"the input folder {folder} does not exist")
+
+
+def _check_rows(batch: int, splits: list[Split], rows: list[int]) -> None:
+    """Hold what was read against what the footers promised: no row is lost between plan and worker."""
+    for split, came in zip(splits, rows, strict=True):
+        if split.rows not in (-1, came):
+            raise CommitError(
+                f"batch {batch}: {split.source} has {split.rows} rows to read, and {came} came: the file "
+                "changed meanwhile; files must not change once they are in the input folder"
+            )
+
+
+def file_size(path: Path) -> int | None:
+    """Return the bytes of a file, None if it is gone or can't be looked at."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None

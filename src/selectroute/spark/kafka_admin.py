@@ -1,0 +1,134 @@
+"""What a job asks of a Kafka cluster itself: whether it answers, which topics it has, where they begin.
+
+Through Kafka's own Java client, which Spark's connector brings: so whatever lets Spark in lets this in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeAlias, TypeVar
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from selectroute.spark.connector import require_connector
+from selectroute.spark.kafka_input import KafkaCluster
+from selectroute.spark.sources import SourceError
+
+SECONDS = 20
+"""How long a cluster has to answer."""
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and number."""
+
+_Answer = TypeVar("_Answer")
+
+
+class KafkaAdmin:
+    """A client of one cluster. Closed when it is left; every call raises SourceError, a sentence.
+
+    Raises:
+        ConnectorError: the session has no connector for Kafka.
+        SourceError: the settings are none that Kafka's client takes.
+    """
+
+    def __init__(self, spark: SparkSession, cluster: KafkaCluster) -> None:
+        require_connector(spark)
+        self._cluster = cluster
+        jvm: Any = spark.sparkContext._jvm
+        self._jvm, self._package = jvm, jvm.org.apache.kafka
+        settings = jvm.java.util.HashMap()
+        for name, value in {
+            "request.timeout.ms": str(SECONDS * 500),
+            "default.api.timeout.ms": str(SECONDS * 1000),
+            **cluster.for_clients(),
+        }.items():
+            settings.put(name, value)
+        self._admin = self._called(lambda: self._package.clients.admin.AdminClient.create(settings))
+
+    def __enter__(self) -> KafkaAdmin:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(Py4JError):
+            self._admin.close(self._jvm.java.time.Duration.ofSeconds(0))
+
+    def cluster_id(self) -> str:
+        """Return the id of the cluster, which no other has."""
+        return str(self._called(lambda: self._admin.describeCluster().clusterId().get()))
+
+    def topics(self) -> set[str]:
+        """Return the topics that this client may see, without Kafka's own."""
+        return {str(name) for name in self._called(lambda: self._admin.listTopics().names().get())}
+
+    def kept(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
+        """Return the first offset that each of these partitions still has, and the one after its last;
+        without those that are not there.
+        """
+        wanted = set(partitions)
+        counts = self.partitions(self.topics() & {topic for topic, _ in wanted})
+        there = {one for one in wanted if one[1] < counts.get(one[0], 0)}
+        specs = self._package.clients.admin.OffsetSpec
+        first, after = self._offsets(there, specs.earliest()), self._offsets(there, specs.latest())
+        return {one: (first[one], after[one]) for one in there}
+
+    def _offsets(self, partitions: Iterable[Partition], spec: Any) -> dict[Partition, int]:
+        wanted = self._jvm.java.util.HashMap()
+        keys = {}
+        for topic, partition in partitions:
+            keys[topic, partition] = self._package.common.TopicPartition(topic, partition)
+            wanted.put(keys[topic, partition], spec)
+        found = self._called(lambda: self._admin.listOffsets(wanted).all().get())
+        return {where: int(found.get(key).offset()) for where, key in keys.items()}
+
+    def check_producer(self) -> tuple[int, int]:
+        """Make sure that a producer takes the settings; return the most bytes of a request that it sends,
+        and of all that it holds.
+        """
+        settings = self._jvm.java.util.HashMap()
+        serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
+        for name, value in {
+            **self._cluster.for_producers(),
+            "key.serializer": serializer,
+            "value.serializer": serializer,
+        }.items():
+            settings.put(name, value)
+        config = self._called(lambda: self._package.clients.producer.ProducerConfig(settings))
+        return int(config.getInt("max.request.size")), int(config.getLong("buffer.memory"))
+
+    def longest(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many bytes a record of each topic may have."""
+        config = self._package.common.config
+        kind = config.ConfigResource.Type.valueOf("TOPIC")
+        wanted = self._jvm.java.util.ArrayList()
+        for topic in topics:
+            wanted.add(config.ConfigResource(kind, topic))
+        found = self._called(lambda: self._admin.describeConfigs(wanted).all().get())
+        return {
+            str(one.getKey().name()): int(one.getValue().get("max.message.bytes").value())
+            for one in found.entrySet()
+        }
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions each topic has."""
+        wanted = self._jvm.java.util.ArrayList()
+        for topic in topics:
+            wanted.add(topic)
+        found = self._called(lambda: self._admin.describeTopics(wanted).allTopicNames().get())
+        return {str(one.getKey()): len(one.getValue().partitions()) for one in found.entrySet()}
+
+    def _called(self, call: Callable[[], _Answer]) -> _Answer:
+        try:
+            return call()
+        except Py4JJavaError as error:
+            cause = error.java_exception
+            while cause.getCause() is not None:
+                cause = cause.getCause()
+            name, said = cause.getClass().getSimpleName(), str(cause.getMessage() or "").strip()
+            if name == "TimeoutException":
+                raise SourceError(
+                    f"Kafka at {self._cluster.servers} does not answer within {SECONDS} s"
+                ) from error
+            sentence = said.split("\n")[0]
+            raise SourceError(f"Kafka at {self._cluster.servers}: {name}: {sentence}") from error

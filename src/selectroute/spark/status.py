@@ -1,0 +1,111 @@
+"""What a job's output folder says of the job: how far it is, what it did in all, whether it runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from selectroute.index.errors import SnapshotError
+from selectroute.index.file_format import latest_revision
+from selectroute.spark import durable
+from selectroute.spark.commits import BACKFILL, REPLAY, Commits, kind_of
+from selectroute.spark.job import JobError
+from selectroute.spark.sinks import Counts
+from selectroute.spark.sources import planned_batches
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A job as its folders have it.
+
+    Attributes:
+        query: the id of Spark's query, None before the first batch.
+        input, snapshots, checkpoint: the job's folders.
+        running: a process has the output folder in its hands now.
+        batches, backfills, replays: how many are committed.
+        batch, revision, committed: the newest batch of the stream, the revision that it was routed against,
+            and when (RFC 3339, UTC); None before the first.
+        published: the newest revision in the snapshot folder, None if there is none.
+        planned: batches that Spark has planned and nobody has committed: one that runs, or was interrupted.
+        counts: of all batches of the stream.
+    """
+
+    query: str | None
+    input: str
+    snapshots: str
+    checkpoint: str
+    running: bool
+    batches: int
+    backfills: int
+    replays: int
+    batch: int | None
+    revision: int | None
+    committed: str | None
+    published: int | None
+    planned: tuple[int, ...]
+    counts: Counts
+
+
+def status(output: Path) -> Status:
+    """Return how far a job is. O(batches) small files; needs no Spark and can run beside the job.
+
+    Raises:
+        JobError: the folder is no job's.
+        DamagedFileError: a commit is not what was written.
+    """
+    record = durable.read_json(output / "_job.json")
+    if record is None:
+        raise JobError(f"{output} is no job's output folder: it has no _job.json")
+    commits = Commits(output)
+    batches = commits.batches()
+    counts = Counts()
+    newest: dict[str, Any] = {}
+    for batch in batches:
+        commit = commits.read(batch)
+        if commit is not None:
+            counts.add(Counts(**commits.counts(commit)))
+            newest = commit
+    kinds = [kind_of(commits.read(batch) or {}) for batch in commits.asides()]
+    last = newest.get("batch")
+    planned = planned_batches(Path(record["checkpoint"]))
+    return Status(
+        query=record["query"],
+        input=record["input"],
+        snapshots=record["snapshots"],
+        checkpoint=record["checkpoint"],
+        running=_is_locked(output / "_lock"),
+        batches=len(batches),
+        backfills=kinds.count(BACKFILL),
+        replays=kinds.count(REPLAY),
+        batch=last,
+        revision=newest.get("revision"),
+        committed=newest.get("committed"),
+        published=_published(Path(record["snapshots"])),
+        planned=tuple(batch for batch in planned if batch > (-1 if last is None else last)),
+        counts=counts,
+    )
+
+
+def _published(snapshots: Path) -> int | None:
+    try:
+        return latest_revision(snapshots)
+    except SnapshotError:
+        return None
+
+
+def _is_locked(path: Path) -> bool:
+    """Return whether another process holds the lock, in whose way this is for an instant only."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False

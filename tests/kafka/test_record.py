@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from selectroute.kafka.binding import KafkaBinding
+from selectroute.kafka.record import Record, RecordError, message_id, message_of
+from selectroute.selector.message import Message
+from selectroute.selector.values import Int, Long
+
+BINDING = KafkaBinding.of(["weight:int", "kind=type", "price:double=$.price", "JMSTimestamp=@timestamp"], ".")
+
+
+def test_a_record_is_a_message_with_every_header_that_is_a_property():
+    headers = [
+        *(("weight", b"1"), ("weight", b"2"), ("type", b"car"), ("color", b"red"), ("JMSPriority", b"4")),
+        *(
+            ("trace", b"\xff\x00"),
+            ("gone", b"x"),
+            ("gone", None),
+            ("", b"nameless"),
+            ("n" * 4_096, b"too long"),
+        ),
+    ]
+    record = Record("cars.eu", 1, 7, 1_000, b"key", b'{"price": 2.5}', headers)
+    assert message_of(record, BINDING) == Message(
+        headers={"JMSPriority": Int(4), "JMSTimestamp": Long(1_000)},
+        properties={
+            "weight": Int(2),
+            "kind": "car",
+            "color": "red",
+            "trace": b"\xff\x00",
+            "gone": None,
+            "price": 2.5,
+        },
+        topic="cars/eu",
+        body=b'{"price": 2.5}',
+    )
+
+
+def test_ids_of_24_bytes_are_their_text():
+    binding = KafkaBinding.of(["JMSCorrelationID:bytes", "JMSMessageID:bytes=@key"])
+    record = Record("t", 0, 0, key=b"k" * 24, headers=[("JMSCorrelationID", b"\0" * 24)])
+    assert message_of(record, binding).headers == {
+        "JMSCorrelationID": "ID:" + "00" * 24,
+        "JMSMessageID": "ID:" + "6B" * 24,
+    }
+    assert message_id(record, binding) == "ID:" + "6B" * 24
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"headers": [("weight", b"heavy")]}, "not-of-its-type"),
+        ({"headers": [("JMSPriority", b"\xff")]}, "not-utf-8"),
+        ({"headers": [(f"h{i}", b"") for i in range(1_001)]}, "too-many-headers"),
+        ({"value": b"{"}, "not-json"),
+        ({"value": b'{"price": "2.5"}'}, "not-of-its-type"),
+    ],
+)
+def test_what_is_no_message_says_why(given, reason):
+    with pytest.raises(RecordError) as error:
+        message_of(Record("t", 0, 0, **given), BINDING)
+    assert error.value.reason == reason
+
+
+def test_more_properties_than_a_message_has_are_an_error_too():
+    headers = [(f"h{i}", b"") for i in range(1_000)]
+    with pytest.raises(RecordError, match="more than 1,000") as error:
+        message_of(Record("t", 0, 0, value=b'{"price": 1}', headers=headers), BINDING)
+    assert error.value.reason == "not-a-message"
+
+
+def test_only_what_is_read_must_be_right():
+    record = Record(
+        "t", 0, 0, value=b"{", headers=[("weight", b"heavy"), ("color", b"\xff"), ("JMSPriority", b"x")]
+    )
+    message = message_of(record, BINDING, ("kind",))
+    assert message.properties["weight"] == "heavy" and message.properties["color"] == b"\xff"
+    assert "JMSPriority" not in message.headers or message.headers["JMSPriority"] is None
+    with pytest.raises(RecordError):
+        message_of(record, BINDING, ("color",))
+
+
+def test_the_id_of_a_message_is_its_header_or_what_is_bound():
+    record = Record("t", 0, 0, key=b"k", headers=[("JMSMessageID", b"ID:7")])
+    assert message_id(record, KafkaBinding()) == "ID:7"
+    assert message_id(record, KafkaBinding.of(["@id=@key"])) == "k"
+    assert message_id(record, KafkaBinding.of(["other=JMSMessageID"])) is None
+    assert message_id(Record("t", 0, 0, headers=[("JMSMessageID", b"\xff")]), KafkaBinding()) is None
+
+
+def test_the_size_of_a_record_is_all_that_it_carries():
+    assert Record("t", 0, 0, key=b"12", value=None, headers=[("é", b"34"), ("b", None)]).size == 7

@@ -1,0 +1,391 @@
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+import selectroute as sr
+from selectroute.kafka.binding import KafkaBinding
+from selectroute.kafka.record import Record, RecordError, message_id, message_of
+from selectroute.spark.kafka_reader import COLUMNS, KafkaReader
+from selectroute.spark.readers import Dead
+from selectroute.spark.worker import judge
+from tests.spark.kafka_rows import SCHEMA, rows
+
+MOST = 1 << 20
+BINDING = KafkaBinding.of(
+    [
+        *("weight:int", "b:byte", "s:short", "n:long", "f:float", "d:double", "yes:boolean", "raw:bytes"),
+        *("JMSCorrelationID:bytes", "kind=type", "price:double=$.order.price", "item=$.order.items[0]"),
+        *("count:int=$.count", "hex:bytes=$.hex", "ok:boolean=$.ok", "customer=@key"),
+        *("JMSTimestamp=@timestamp", "partition:int=@partition", "offset:long=@offset", "from=@topic"),
+    ],
+    separator=".",
+)
+
+
+def all_of(reader, batch):
+    """The messages and the dead letters by their offsets, each message as its values by their names."""
+    messages, dead = {}, {}
+    for records in reader.read(batch):
+        offsets = records.rows.column("offset").to_pylist()
+        seen = []
+        for part in records.parts:
+            for i, row in enumerate(part.rows.tolist()):
+                seen.append(row)
+                if isinstance(part, Dead):
+                    dead[row] = part
+                else:
+                    assert len(part.ids) == part.columns.num_rows == len(part.rows)
+                    (messages[row],) = part.columns.slice(i, 1).to_pylist()
+                    messages[row].pop("@none", None)
+        assert sorted(seen) == offsets
+    return messages, dead
+
+
+def one(headers=(), binding=BINDING, names=("weight",), **more):
+    """What becomes of one record: its columns, or its dead letter."""
+    record = Record("t", 0, 7, 1_700_000_000_000, headers=headers, **more)
+    messages, dead = all_of(KafkaReader(names, binding, MOST), rows([record]))
+    assert len(messages) + len(dead) == 1
+    return dead[7] if dead else messages[7]
+
+
+def test_a_header_is_the_property_of_its_name_and_type():
+    names = ("weight", "yes", "f", "color", "JMSPriority", "kind", "missing")
+    headers = [
+        *(("weight", b"-3"), ("yes", b"TRUE"), ("f", b"0.1"), ("color", "rosé".encode())),
+        *(("JMSPriority", b"4"), ("type", b"car")),
+    ]
+    assert one(headers, names=names) == {
+        "weight": -3,
+        "yes": True,
+        "f": pytest.approx(0.1, abs=1e-8),
+        "color": "rosé",
+        "JMSPriority": 4,
+        "kind": "car",
+    }
+    assert one([("weight", None)]) == {"weight": None}
+
+
+def test_of_a_header_that_stands_several_times_the_last_counts():
+    assert one([("weight", b"1"), ("a", b""), ("weight", b"x"), ("weight", b"2")]) == {"weight": 2}
+    assert one([("weight", b"1"), ("weight", None)]) == {"weight": None}
+    batch = rows([Record("t", 0, i, headers=[("a", b"%d" % j) for j in range(i % 4)]) for i in range(9)])
+    messages, _ = all_of(KafkaReader(("a",), BINDING, MOST), batch)
+    assert [messages[i]["a"] for i in range(6)] == [None, "0", "1", "2", None, "0"]
+
+
+def test_a_header_that_the_binding_gives_to_another_name_is_no_property_of_its_own():
+    assert one([("type", b"car")], names=("kind", "type")) == {"kind": "car"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "name", "stage", "reason", "said"),
+    [
+        ([("weight", b"heavy")], "weight", "judge", "not-of-its-type", "header 'weight'): 'heavy' is no int"),
+        ([("weight", b"3000000000")], "weight", "judge", "not-of-its-type", "is no int"),
+        ([("weight", b"0x1F")], "weight", "judge", "not-of-its-type", "is no int"),
+        ([("weight", b"")], "weight", "judge", "not-of-its-type", "'' is no int"),
+        ([("d", b"1e999")], "d", "judge", "not-of-its-type", "is no double"),
+        ([("d", b"inf")], "d", "judge", "not-of-its-type", "is no double"),
+        ([("yes", b"1")], "yes", "judge", "not-of-its-type", "is no boolean"),
+        ([("color", b"\xff")], "color", "read", "not-utf-8", "byte 0 is not UTF-8"),
+        ([("weight", b"\xff")], "weight", "read", "not-utf-8", "byte 0 is not UTF-8"),
+        ([("JMSCorrelationID", b"short")], "JMSCorrelationID", "judge", "not-of-its-type", "24, not 5"),
+        ([("JMSPriority", b"10")], "JMSPriority", "judge", "not-of-its-type", "10 is no JMSPriority"),
+        ([("JMSDeliveryMode", b"2")], "JMSDeliveryMode", "judge", "not-of-its-type", "is no JMSDeliveryMode"),
+        ([("JMSRedelivered", b"no")], "JMSRedelivered", "judge", "not-of-its-type", "is no boolean"),
+        ([("a", b"")] * 1_001, "weight", "read", "too-many-headers", "1,001 headers"),
+        ([("a", b"." * MOST)], "weight", "read", "too-large", "1,048,577 bytes"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_read_is_a_dead_letter_that_says_why(headers, name, stage, reason, said):
+    dead = one(headers, names=(name,))
+    assert (dead.stage, dead.reason) == (stage, reason)
+    assert said in dead.message and "\n" not in dead.message
+
+
+def test_what_no_selector_reads_may_be_anything():
+    headers = [("weight", b"heavy"), ("color", b"\xff"), ("d", b"1")]
+    assert one(headers, names=("d",), value=b"no JSON") == {"d": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "found"),
+    [
+        (b'{"order": {"price": 9.5}}', "price", 9.5),
+        (b'{"order": {"price": 9}}', "price", 9.0),
+        (b'{"order": {"price": null}}', "price", None),
+        (b'{"order": 1}', "price", None),
+        (b"[]", "price", None),
+        (None, "price", None),
+        (b' {"order": {"items": ["a", "b"]}}\n', "item", "a"),
+        (b'{"order": {"items": []}}', "item", None),
+        (b'{"count": 7, "count": 8}', "count", 8),
+        (b'{"ok": false}', "ok", False),
+    ],
+)
+def test_a_field_of_the_body_is_a_property(value, name, found):
+    assert one(names=(name,), value=value) == {name: found}
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "stage", "reason"),
+    [
+        (b'{"order": {"price": "9.5"}}', "price", "judge", "not-of-its-type"),
+        (b'{"order": {"price": {}}}', "price", "judge", "not-of-its-type"),
+        (b'{"order": {"price": 1e999}}', "price", "judge", "not-of-its-type"),
+        (b'{"order": {"items": [1]}}', "item", "judge", "not-of-its-type"),
+        (b'{"order": {"items": ["\\ud800"]}}', "item", "judge", "not-of-its-type"),
+        (b'{"count": 7.0}', "count", "judge", "not-of-its-type"),
+        (b'{"count": true}', "count", "judge", "not-of-its-type"),
+        (b'{"count": 99999999999}', "count", "judge", "not-of-its-type"),
+        (b'{"count": ' + b"9" * 5_000 + b"}", "count", "parse", "not-json"),
+        (b'{"hex": "0"}', "hex", "judge", "not-of-its-type"),
+        (b'{"ok": 1}', "ok", "judge", "not-of-its-type"),
+        (b"{", "price", "parse", "not-json"),
+        (b"", "price", "parse", "not-json"),
+        (b'{"order": NaN}', "price", "parse", "not-json"),
+        (b'"\xff"', "price", "read", "not-utf-8"),
+        (b"[" * 200_000, "price", "parse", "too-deep"),
+    ],
+)
+def test_a_body_that_does_not_hold_what_is_bound_is_a_dead_letter(value, name, stage, reason):
+    dead = one(names=(name,), value=value)
+    assert (dead.stage, dead.reason) == (stage, reason)
+    assert len(dead.message) < 200
+
+
+def test_bodies_are_not_parsed_for_selectors_that_read_headers_only():
+    assert one([("weight", b"1")], value=b"{") == {"weight": 1}
+
+
+def test_one_bad_record_among_many_is_one_dead_letter():
+    records = [Record("t", 0, i, headers=[("weight", b"x" if i == 700 else b"%d" % i)]) for i in range(1_000)]
+    messages, dead = all_of(KafkaReader(("weight",), BINDING, MOST), rows(records))
+    assert list(dead) == [700]
+    assert {i: messages[i]["weight"] for i in messages} == {i: i for i in range(1_000) if i != 700}
+
+
+def test_topics_are_levels_by_the_separator_or_by_a_header():
+    batch = rows([Record(topic, 0, i) for i, topic in enumerate(["cars.eu", "cars.eu", "bikes"])])
+    messages, _ = all_of(KafkaReader(("@topic",), BINDING, MOST), batch)
+    assert [messages[i]["@topic"] for i in range(3)] == ["cars/eu", "cars/eu", "bikes"]
+    messages, _ = all_of(KafkaReader(("@topic",), KafkaBinding(), MOST), batch)
+    assert [messages[i]["@topic"] for i in range(3)] == ["cars.eu", "cars.eu", "bikes"]
+    binding = KafkaBinding.of(["@topic=mqtt"])
+    assert one([("mqtt", b"a/b")], binding, ("@topic",)) == {"@topic": "a/b"}
+    assert one([], binding, ("@topic",)) == {}
+
+
+def test_rows_come_by_partition_with_their_offsets_and_the_rows_themselves():
+    places = [("a", 0, 5), ("a", 0, 9), ("a", 1, 2), ("b", 1, 3), ("b", 1, 3), ("a", 0, 10)]
+    batch = rows(
+        [Record(*place, headers=[("weight", b"1")], value=b"%d" % i) for i, place in enumerate(places)]
+    )
+    found = list(KafkaReader(("weight",), BINDING, MOST).read(batch))
+    assert [(one.topic, one.partition, one.rows.column("offset").to_pylist()) for one in found] == [
+        *(("a", 0, [5, 9]), ("a", 1, [2]), ("b", 1, [3]), ("b", 1, [3]), ("a", 0, [10])),
+    ]
+    (part,) = found[0].parts
+    assert found[0].of(part.rows[1:]).column("value").to_pylist() == [b"1"]
+    assert list(KafkaReader(("weight",), BINDING, MOST).read(batch.slice(0, 0))) == []
+
+
+def test_large_types_of_arrow_are_read_alike():
+    large = pa.schema(
+        [
+            field.with_type(
+                {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(field.type, field.type)
+            )
+            for field in SCHEMA
+            if field.name != "headers"
+        ]
+        + [("headers", pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())])))]
+    )
+    record = Record("cars.eu", 0, 1, 5, b"me", b"{}", [("weight", b"1"), ("JMSMessageID", b"ID:1")])
+    names = ("weight", "customer", "@topic", "JMSMessageID")
+    small, _ = all_of(KafkaReader(names, BINDING, MOST), rows([record]))
+    large_too, _ = all_of(KafkaReader(names, BINDING, MOST), rows([record], large))
+    wanted = {"weight": 1, "customer": "me", "@topic": "cars/eu", "JMSMessageID": "ID:1"}
+    assert small[1] == large_too[1] == wanted
+
+
+def test_a_hundred_thousand_headers_and_a_hundred_megabytes_are_dead_letters_and_the_rest_goes_on():
+    records = [
+        Record("t", 0, 0, headers=[(f"h{i}.{'x' * (i % 50)}", b"v") for i in range(100_000)]),
+        Record("t", 0, 1, headers=[("weight", b"1")]),
+        Record("t", 0, 2, value=b"\0" * (100 << 20), headers=[("weight", b"2")]),
+        Record("t", 0, 3, headers=[("weight", b"3")]),
+    ]
+    messages, dead = all_of(KafkaReader(("weight", "@invalid-names"), BINDING, 50 << 20), rows(records))
+    assert sorted(messages) == [1, 3]
+    assert {row: one.reason for row, one in dead.items()} == {0: "too-many-headers", 2: "too-large"}
+
+
+def test_a_large_record_that_may_be_large_is_judged():
+    record = Record("t", 0, 0, value=b"\0" * (100 << 20), headers=[("weight", b"2")])
+    messages, dead = all_of(KafkaReader(("weight",), BINDING, 128 << 20), rows([record]))
+    assert messages[0]["weight"] == 2 and not dead
+
+
+# -- against the reference: a record at a time, and the evaluator
+
+TEXTS = {
+    "weight": [b"1", b"-1", b"+5", b"007", b"2147483647", b"2147483648", b"x", b"1.0", b"", b" 1", b"0x10"],
+    "b": [b"127", b"-128", b"128", b"0"],
+    "s": [b"-32768", b"32768", b"1"],
+    "n": [b"9223372036854775807", b"9223372036854775808", b"-0"],
+    "f": [b"0.1", b"16777217", b"1e39", b"NaN", b"nan", b"-Infinity", b"+1.5", b".5", b"5.", b"1e-50", b"-0"],
+    "d": [b"1e308", b"1e309", b"1_0", b"1d", b"0x1p3", b"1E5", b"Infinity", b"infinity", b"2.5"],
+    "yes": [b"true", b"False", b"yes", b"0"],
+    "raw": [b"", b"\xff\x00", b"abc"],
+    "JMSCorrelationID": [b"c" * 24, b"short"],
+    "JMSMessageID": [b"ID:" + b"0" * 48, b"ID:7", b"\xff"],
+    "JMSPriority": [b"0", b"9", b"10", b"-1", b"4"],
+    "JMSDeliveryMode": [b"PERSISTENT", b"NON_PERSISTENT", b"1"],
+    "type": [b"car", b"truck", b"\xc3\x28"],
+    "color": [b"red", b"blue", b"", "rosé".encode(), b"\x80"],
+    "and": [b"1"], "a.b": [b"x"], "a.b.c": [b"y"], "JMSFoo": [b"z"], "": [b"nothing"],
+}  # fmt: skip
+BODIES = [
+    None,
+    b"{}",
+    b"no",
+    b"[1]",
+    b'{"order": {"price": 2.5, "items": ["a"]}, "count": 3, "ok": true, "hex": "00ff"}',
+    b'{"order": {"price": "2.5", "items": [1]}, "count": 3.5, "ok": null}',
+    b'{"count": 3}',
+    b'{"count": 3000000000}',
+    b'{"order": {"price": 2, "items": [null]}, "hex": 1}',
+]
+SELECTORS = {
+    "jms": [
+        *("weight > 0", "b < 0", "s = 1", "n = 9223372036854775807", "f > 0.05", "d BETWEEN 2 AND 1e308"),
+        *("yes = TRUE", "JMSPriority >= 4", "JMSDeliveryMode = 'PERSISTENT'", "kind = 'car'"),
+        *("color IN ('red', '')", "type IS NOT NULL", "JMSMessageID LIKE 'ID:%'", "price > 2", "item = 'a'"),
+        *("count = 3", "ok = TRUE", "customer = 'me'", "JMSTimestamp > 1600000000000", "f <> f"),
+        *(
+            "partition = 1 AND offset > 5",
+            "b IS NULL OR kind = 'truck'",
+            "weight = 1 AND color = 'blue'",
+        ),
+        "JMSCorrelationID IS NOT NULL",
+    ],
+    "ibm-mq": ["weight > 0", "color = 'red'", "TRUE", 'raw = "0xFF00"', "count IS NULL"],
+}
+
+
+def random_record(chance: random.Random, offset: int, careful: bool) -> Record:
+    headers = []
+    for name, texts in TEXTS.items():
+        if chance.random() < 0.3:
+            text = chance.choice(texts[:2] if careful else texts)
+            headers.append((name, None if chance.random() < 0.1 else text))
+    chance.shuffle(headers)
+    headers += headers[: chance.choice([0, 0, 2])]
+    return Record(
+        chance.choice(["cars.eu", "cars.us"]),
+        offset // 20,
+        offset,
+        chance.choice([None, 1_500_000_000_000, 1_700_000_000_123]),
+        chance.choice([None, b"me", b"you", b"\xff"][: 3 if careful else 4]),
+        chance.choice(BODIES[:2] if careful else BODIES),
+        headers,
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_read_and_matched_is_what_the_reference_says_of_each_record(seed):
+    chance = random.Random(seed)
+    dialect = "ibm-mq" if seed % 3 == 2 else "jms"
+    chosen = chance.sample(SELECTORS[dialect], min(len(SELECTORS[dialect]), chance.choice([1, 3, 30])))
+    selectors = {f"s{i}": sr.Selector(text, dialect=dialect) for i, text in enumerate(chosen)}
+    index = sr.Index()
+    for id_, selector in selectors.items():
+        index.add(id_, selector, topic=chance.choice([None, "cars/+", "cars/eu"]))
+    snapshot = index.freeze()
+    records = [random_record(chance, i, careful=i % 2 == 0 or seed % 4 == 0) for i in range(200)]
+    reader = KafkaReader(snapshot.reads, BINDING, MOST)
+    kept = dead = 0
+    for found in reader.read(rows(records)):
+        for part in found.parts:
+            offsets = part.rows.tolist()
+            wanted = {}
+            for offset in offsets:
+                try:
+                    wanted[offset] = message_of(records[offset], BINDING, snapshot.reads)
+                except RecordError as error:
+                    wanted[offset] = error
+            if isinstance(part, Dead):
+                dead += len(offsets)
+                for error in wanted.values():
+                    assert isinstance(error, RecordError), part
+                continue
+            kept += len(offsets)
+            assert not [one for one in wanted.values() if isinstance(one, RecordError)]
+            assert part.ids.to_pylist() == [message_id(records[offset], BINDING) for offset in offsets]
+            (judged,) = judge(snapshot, part)
+            assert not isinstance(judged, Dead), judged
+            _, matches = judged
+            for i, offset in enumerate(offsets):
+                got = matches.ordinals[matches.offsets[i] : matches.offsets[i + 1]]
+                expected = set(index.match(wanted[offset]))
+                assert {snapshot.ids[int(o)].as_py() for o in got} == expected, records[offset]
+                assert {id_ for id_ in expected if not selectors[id_].matches(wanted[offset])} == set()
+    assert kept + dead == 200 and kept
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_what_spark_reads_from_a_broker_is_judged_or_a_dead_letter_record_by_record(spark, kafka):
+    """Also a hundred megabytes, a hundred thousand headers, names that stand twice, and no headers at all."""
+    index = sr.Index()
+    index.add("heavy", sr.Selector("weight > 2"))
+    index.add("cars", sr.Selector(""), topic="cars/+")
+    topic = kafka.create("cars.reader", 2)
+    snapshot = index.freeze()
+    names, binding = snapshot.reads, KafkaBinding.of(["weight:int"], separator=".")
+    kafka.produce(
+        topic,
+        [
+            (0, b"k", b"v", [("weight", b"1"), ("weight", b"3")]),
+            (0, None, None, []),
+            (1, None, b"v", [("weight", b"heavy")]),
+            (1, None, b"\0" * (100 << 20), [("weight", b"5")]),
+            (1, None, b"v", [(f"h{i}", b"v") for i in range(100_000)]),
+            (1, None, b"v", [("weight", b"4"), ("weight", None)]),
+        ],
+    )
+
+    def judged(batches):
+        reader = KafkaReader(names, binding, 4 << 20)
+        for batch in batches:
+            for records in reader.read(batch):
+                for part in records.parts:
+                    dead = isinstance(part, Dead)
+                    found = [part.reason] * part.count if dead else part.columns.column("weight").to_pylist()
+                    for offset, one in zip(part.rows.tolist(), found, strict=True):
+                        said = f"{records.topic} {records.partition} {offset} {one}"
+                        yield pa.RecordBatch.from_pylist([{"said": said}])
+
+    rows_of_spark = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.address)
+        .option("subscribe", topic)
+        .option("includeHeaders", "true")
+        .load()
+        .select(*COLUMNS)
+    )
+    assert sorted(row.said for row in rows_of_spark.mapInArrow(judged, "said string").collect()) == [
+        f"{topic} 0 0 3",
+        f"{topic} 0 1 None",
+        f"{topic} 1 0 not-of-its-type",
+        f"{topic} 1 1 too-large",
+        f"{topic} 1 2 too-many-headers",
+        f"{topic} 1 3 None",
+    ]

@@ -1,0 +1,78 @@
+"""A world whose messages come from topics of Kafka, and may go to others."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import selectroute as sr
+from selectroute.index.registration import build_from_lines
+from selectroute.kafka import KafkaBinding
+from selectroute.spark import Job, durable, start_fanout
+from selectroute.spark.batches import BatchReport
+from selectroute.spark.kafka_input import KafkaCluster, KafkaInput
+from tests.broker import Broker
+from tests.streaming.conftest import World
+
+_OF_INPUT = ("starting", "max_offsets", "min_partitions", "pattern", "topics")
+
+Given = str | tuple[str, Any]
+
+
+class Pipe:
+    """A job from topic to topic in folders of its own."""
+
+    def __init__(self, spark: Any, broker: Broker, world: World, name: str) -> None:
+        self.spark, self.broker, self.world, self.name = spark, broker, world, name
+        self.cluster = KafkaCluster(broker.address)
+
+    def publish(self, revision: int, **subscriptions: Given) -> int:
+        """Subscriptions by name: a selector, or a selector and the topic, or else where it is delivered."""
+        lines = []
+        for name, given in subscriptions.items():
+            selector, to = (given, None) if isinstance(given, str) else given
+            to = {"kind": "kafka", "name": to} if isinstance(to, str) else to
+            lines.append(json.dumps({"id": name, "selector": selector, "destination": to}))
+        return sr.publish(build_from_lines(lines, revision), self.world.snapshots)
+
+    def job(self, binding: tuple[str, ...] = ("weight:int",), **options: Any) -> Job:
+        given = {name: options.pop(name) for name in _OF_INPUT if name in options}
+        topics = () if "pattern" in given else given.pop("topics", (self.name,))
+        cluster = options.pop("cluster", self.cluster)
+        read = KafkaInput(cluster, topics, binding=KafkaBinding.of(binding), **given)
+        return Job.of(options.pop("input", read), self.world.snapshots, self.world.output, **options)
+
+    def start(self, on_batch: Callable[[BatchReport], None], **options: Any) -> Any:
+        more = {name: options.pop(name) for name in ("registry", "on_warning") if name in options}
+        job = options.pop("job", None) or self.job(**options)
+        return start_fanout(self.spark, job, available_now=True, on_batch=on_batch, **more)
+
+    def run(self, **options: Any) -> list[BatchReport]:
+        """Route what is there; the reports of the batches."""
+        reports: list[BatchReport] = []
+        self.start(reports.append, **options).wait()
+        return reports
+
+    @property
+    def query(self) -> str:
+        return str((durable.read_json(self.world.output / "_job.json") or {})["query"])
+
+    def delivered(self) -> Counter[tuple[int, int, str]]:
+        """(partition, offset, subscription) of each delivery, with how often it was published."""
+        return Counter(
+            (row["partition"], row["offset"], row["subscription"]) for row in self.world.rows("deliveries")
+        )
+
+
+def cars(count: int, first: int = 0) -> list[Any]:
+    """Records in three partitions, with weights from 0 up."""
+    return [
+        (n % 3, f"k{n}".encode(), f"body {n}".encode(), [("weight", str(n).encode())])
+        for n in range(first, first + count)
+    ]
+
+
+def headers_of(record: Any) -> dict[str, str]:
+    return {name: value.decode() for name, value in record.headers()}

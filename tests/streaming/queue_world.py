@@ -1,0 +1,72 @@
+"""A world whose subscriptions are delivered to queues."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import selectroute as sr
+from selectroute.index.registration import build_from_lines
+from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
+from selectroute.queues.message import Message
+from selectroute.queues.sql_queue import SqlQueue
+from selectroute.spark.batches import Router
+from selectroute.spark.queue_sender import QueueSender
+from tests.streaming.conftest import World, files_of
+
+A, B, FILES = {"kind": "queue", "name": "A"}, {"kind": "queue", "name": "B"}, {"kind": "files", "name": "A"}
+
+
+@dataclass
+class Queues:
+    """A world whose subscriptions may be delivered to queues of one database."""
+
+    world: World
+    url: str
+    warnings: list[str] = field(default_factory=list)
+
+    def create(self, *names: str, **settings: Any) -> None:
+        for name in names:
+            SqlQueue.create(self.url, name, **settings).close()
+
+    def publish(self, revision: int, **subscriptions: tuple[str, dict[str, str] | None]) -> None:
+        lines = [
+            json.dumps({"id": id, "selector": selector, "destination": destination})
+            for id, (selector, destination) in subscriptions.items()
+        ]
+        sr.publish(build_from_lines(lines, revision), self.world.snapshots)
+
+    def sender(self, pause: Callable[[], bool] = lambda: True) -> QueueSender:
+        return QueueSender(self.url, self.warnings.append, pause)
+
+    def router(self, pause: Callable[[], bool] = lambda: True, tasks: int = 2, **options: Any) -> Router:
+        """A router as a start of the job makes it."""
+        job = self.world.job(**options)
+        router = Router(job, files_of(job, tasks), self.sender(pause))
+        router.commits.prepare()
+        return router
+
+    def get_all(self, name: str) -> list[Message]:
+        with SqlQueue(self.url, name) as queue:
+            found = []
+            try:
+                while True:
+                    found.append(queue.get())
+            except MQError as error:
+                assert error.reason == MQRC_NO_MSG_AVAILABLE
+            return found
+
+    def ids(self, name: str) -> Counter[str]:
+        """The ids of all deliveries on a queue, which is empty then."""
+        return Counter(one.properties["selectroute_delivery_id"] for one in self.get_all(name))
+
+
+def numbered(count, **more):
+    return [{"properties": {"n": number}, "body": f"body {number}", **more} for number in range(count)]
+
+
+def delivery_ids(source, subscription, rows):
+    return Counter(f"{source}/0/{row}/{subscription}" for row in rows)

@@ -1,0 +1,194 @@
+"""An audit finds whatever does not add up, and nothing where everything does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from selectroute.spark import durable
+from selectroute.spark.audit import audit
+from selectroute.spark.job import JobError, OutputFolder
+from selectroute.spark.status import status
+
+RED = {"properties": {"color": "red"}}
+BLUE = {"properties": {"color": "blue"}}
+BATCHES = 13
+"""Enough for Spark to have compacted its list of files once."""
+
+
+@pytest.fixture
+def job(world):
+    """A job that has routed some batches, with what Spark would have noted of them."""
+    world.publish(7, red="color = 'red'", any="color IS NOT NULL")
+    router = world.router()
+    folder = OutputFolder(router.job)
+    (world.input / "x").mkdir(parents=True)
+    folder._record.unlink(missing_ok=True)
+    durable.write_json(folder._record, folder._own("q"))
+    for batch in range(BATCHES):
+        paths = [world.drop_json(f"x/{batch}.jsonl", RED, BLUE, {}, "{")]
+        if batch == 3:
+            paths.append(world.drop_bytes("b.parquet", b"torn"))
+        note_plan(world, batch, paths)
+        router.route(batch, sorted(paths), "q")
+        write_log(checkpoint(world) / "commits" / str(batch), {})
+    return world
+
+
+def checkpoint(world):
+    return world.output / "_checkpoint"
+
+
+def write_log(path, *records):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("v1\n" + "\n".join(json.dumps(record, separators=(",", ":")) for record in records))
+
+
+def note_plan(world, batch, paths):
+    """Write down a batch as Spark does: its files, every tenth time with all before, and its offset."""
+    files = checkpoint(world) / "sources" / "0"
+    new = [{"path": path.as_uri(), "timestamp": 1, "batchId": batch} for path in paths]
+    if batch % 10 == 9:
+        old = [
+            json.loads(line) for n in range(batch) for line in (files / str(n)).read_text().split("\n")[1:]
+        ]
+        shutil.rmtree(files)
+        write_log(files / f"{batch}.compact", *old, *new)
+    else:
+        write_log(files / str(batch), *new)
+    write_log(checkpoint(world) / "offsets" / str(batch), {"batchWatermarkMs": 0}, {"logOffset": batch})
+
+
+def sentences(world, **options):
+    return [finding.sentence for finding in audit(world.output, **options).findings]
+
+
+def committed(world, batch):
+    return world.output / "_commits" / f"{batch}.json"
+
+
+def changed(path, change):
+    content = durable.read_json(path)
+    change(content)
+    durable.write_json(path, content)
+
+
+def test_an_untouched_job_adds_up(job):
+    found = audit(job.output, recount=True)
+    assert found.findings == [] and found.absent == [] and found.pending == []
+    assert (found.batches, found.recounted, found.inputs) == (BATCHES, BATCHES, BATCHES + 1)
+    counts = found.counts
+    assert (counts.messages, counts.routed, counts.unrouted) == (4 * BATCHES + 1, 2 * BATCHES, BATCHES)
+    assert counts.deliveries == 3 * BATCHES and counts.dead_lettered == BATCHES + 1
+    assert found.files == 3 * BATCHES + 1  # two tasks wrote dead letters in batch 3
+
+
+def test_a_published_file_that_is_gone_or_other_is_found(job):
+    (path,) = (job.output / "deliveries" / "batch=2").iterdir()
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert "SHA-256" in sentences(job)[0] or "rows" in sentences(job)[0]
+    path.write_bytes(data + b"x")
+    assert f"has {len(data) + 1:,} bytes" in sentences(job)[0]
+    path.rename(path.with_name("other.parquet"))
+    gone, stray = sentences(job)
+    assert gone.endswith("is gone") and stray.endswith("is in no commit")
+
+
+def test_a_turned_bit_is_found_by_its_digest_only(job):
+    (path,) = (job.output / "deliveries" / "batch=2").iterdir()
+    data = bytearray(path.read_bytes())
+    data[10] ^= 1
+    path.write_bytes(bytes(data))
+    assert len(sentences(job)) == 1
+    assert sentences(job, digests=False) == []
+
+
+def test_folders_that_readers_have_moved_are_no_finding(job):
+    shutil.rmtree(job.output / "deliveries" / "batch=2")
+    found = audit(job.output)
+    assert (found.findings, found.absent) == ([], ["deliveries/batch=2"])
+
+
+def test_counts_that_do_not_add_up_are_found(job):
+    changed(committed(job, 1), lambda commit: commit["counts"].update(messages=99))
+    assert sentences(job)[0] == "it took in 99 messages and accounts for 4 of them"
+    changed(committed(job, 1), lambda commit: commit["counts"].update(messages=4, deliveries=5))
+    assert any("counts 5 deliveries, and its files have 3 rows" in one for one in sentences(job))
+
+
+def test_a_commit_that_is_damaged_or_missing_is_found(job):
+    path = committed(job, 4)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'"messages": 4', b'"messages": 5'))
+    assert any("is damaged" in one for one in sentences(job))
+    path.unlink()
+    found = sentences(job)
+    assert any("no commit of batch 4" in one for one in found)
+    assert any("no commit has, input x/4.jsonl" in one for one in found)
+
+
+def test_an_input_in_two_batches_is_found(job):
+    sizes = durable.read_json(committed(job, 5))["inputs"]["sizes"]
+    changed(committed(job, 6), lambda commit: commit["inputs"].update(sizes=sizes))
+    found = sentences(job)
+    assert any("in more than one commit: input x/5.jsonl" in one for one in found)
+    assert any("no commit has, input x/6.jsonl" in one for one in found)
+
+
+def test_an_input_that_nobody_handed_over_is_found(job):
+    changed(committed(job, 5), lambda commit: commit["inputs"]["sizes"].update({"made-up.jsonl": 1}))
+    assert any("knows nothing of it: input made-up.jsonl" in one for one in sentences(job))
+
+
+def test_inputs_that_changed_in_place_are_found_when_they_are_counted_again(job):
+    path = job.input / "x" / "7.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"\n", b" ", 1))
+    assert sentences(job) == []
+    assert sentences(job, recount=True) == ["its inputs have 3 messages, and it counts 4"]
+
+
+def test_a_batch_that_spark_has_done_and_nobody_has_committed_is_found(job):
+    note_plan(job, BATCHES, [])
+    found = audit(job.output)
+    assert (found.findings, found.pending) == ([], [BATCHES])
+    write_log(checkpoint(job) / "commits" / str(BATCHES), {})
+    assert [finding.batch for finding in audit(job.output).findings] == [BATCHES]
+
+
+def test_a_checkpoint_that_is_gone_or_older_is_found(job):
+    (checkpoint(job) / "offsets" / str(BATCHES - 1)).unlink()
+    assert any("is not this output's newest" in one for one in sentences(job))
+    shutil.rmtree(checkpoint(job))
+    assert len(sentences(job)) == 1
+
+
+def test_accounting_that_says_otherwise_is_found(job):
+    path = job.output / "accounting.jsonl"
+    path.write_text(path.read_text().replace('"routed": 2', '"routed": 3', 1))
+    assert any("says otherwise than the commits of batch 0" in one for one in sentences(job))
+    path.unlink()
+    assert any("can't be read" in one for one in sentences(job))
+
+
+def test_what_is_no_job_is_refused(tmp_path):
+    for function in (audit, status):
+        with pytest.raises(JobError, match=r"no _job\.json"):
+            function(tmp_path)
+
+
+def test_status_says_how_far_a_job_is(job):
+    found = status(job.output)
+    assert (found.query, found.running, found.batches, found.batch) == ("q", False, BATCHES, BATCHES - 1)
+    assert (found.revision, found.published, found.planned) == (7, 7, ())
+    assert found.counts.messages == 4 * BATCHES + 1
+    job.publish(9, red="color = 'red'")
+    note_plan(job, BATCHES, [])
+    folder = OutputFolder(job.job())
+    folder._take_lock(job.output, "output folder")
+    found = status(job.output)
+    folder.release()
+    assert (found.running, found.published, found.planned) == (True, 9, (BATCHES,))
+    assert not status(job.output).running
