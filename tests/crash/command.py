@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,8 @@ LOST = (http.client.HTTPException, OSError)
 _ANSWER_SECONDS = 120.0
 _IDLE_SECONDS = 2.0  # the service closes a connection that is idle for five
 _PROBLEM = "application/problem+json"
+_WORK_SECONDS = 120.0  # what is done between two kills takes far less
+_INSTANT_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,16 @@ def wait_until(holds: Any, seconds: float, what: str) -> None:
         time.sleep(0.01)
 
 
+def let_work(done: Callable[[], int], most: int, runs: Callable[[], bool], chance: Random) -> None:
+    """Wait for a random instant before so much more is done, or until it does not run any more.
+
+    What is waited for is work and not time: a slow machine does as much between two kills as a fast one.
+    """
+    wanted = done() + chance.randrange(most)
+    wait_until(lambda: done() >= wanted or not runs(), _WORK_SECONDS, f"{wanted} done")
+    time.sleep(chance.random() * _INSTANT_SECONDS)  # in the middle of something, too
+
+
 class Threads:
     """Threads that all run to their end; the first error of any of them is raised when they are joined."""
 
@@ -159,7 +172,8 @@ class Threads:
             except BaseException as error:
                 self._errors.append(error)
 
-        self._threads.append(threading.Thread(target=run))
+        # Whoever joins them waits for them; when something else failed first, nobody does.
+        self._threads.append(threading.Thread(target=run, daemon=True))
         self._threads[-1].start()
 
     @property

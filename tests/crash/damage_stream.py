@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from selectroute.index.collect import collect
-from selectroute.spark import batches, durable
+from selectroute.spark import durable, file_intake
 from selectroute.spark.commits import Commits
 from selectroute.spark.job import OutputFolder
 from tests.crash.damage import each_damage, put_back
@@ -56,7 +56,7 @@ class Halted:
         job = self.world.job()
         folder = OutputFolder(job)
         folder.claim()
-        job.checkpoint.mkdir()
+        job.checkpoint.mkdir(exist_ok=True)
         (job.checkpoint / "metadata").write_text(f'{{"id":"{QUERY}"}}')
         folder.bind()
         folder.release()
@@ -69,7 +69,7 @@ class Halted:
         _until(run.router, "write", run.backfill)
         _until(Commits, "publish", run.route, 2, *MESSAGES[2])
         self.log.replace("all", "color = 'blue'")
-        _until(batches, "plan", run.route, 3, *MESSAGES[3])
+        _until(file_intake, "plan", run.route, 3, *MESSAGES[3])
         self.log.add("late", "")
 
     def go_on(self) -> Any:

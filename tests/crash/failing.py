@@ -51,7 +51,7 @@ class Shim:
         self.name = name
         self._number = number
         self._kinds = kinds
-        self._stays = stays
+        self.stays = stays
         with control.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), ctypes.sizeof(Control))
         self._control = Control.from_buffer(self._map)
@@ -61,7 +61,7 @@ class Shim:
         control = self._control
         control.prefix = b""
         control.at, control.seen, control.failed = at, 0, 0
-        control.stays, control.error, control.kinds = self._stays, self._number, self._kinds
+        control.stays, control.error, control.kinds = self.stays, self._number, self._kinds
         control.prefix = os.fsencode(folder) + b"/"
 
     def clear(self) -> None:

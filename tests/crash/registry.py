@@ -25,6 +25,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,12 @@ from selectroute.registry.errors import NotFoundError, RegistryError
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publish import RegistryPublisher
 from selectroute.registry.registry import Registry
+from tests.crash.command import let_work
 
 CLIENTS = 4
 KILLS_A_DATABASE = 40
 IMPORTED = 300
+EARLY_SECONDS = 0.5  # within which some are killed while they open the registry
 
 _fork = multiprocessing.get_context("fork")  # a child that need not import everything first
 
@@ -192,8 +195,16 @@ def check_log(registry: Registry, lines: list[dict[str, Any]]) -> Counter[str]:
     return counts
 
 
-def run(kills: int, seed: int, root: Path, longest: float = 0.5) -> Counter[str]:
-    """So many kills; returns what was counted. Raises AssertionError if a check failed."""
+def done_in(journal: Path) -> int:
+    """How many changes are acknowledged there."""
+    return journal.read_bytes().count(b'"done"') if journal.exists() else 0
+
+
+def run(kills: int, seed: int, root: Path, most: int = 40) -> Counter[str]:
+    """So many kills, most of them before `most` more changes are done; returns what was counted.
+
+    Raises AssertionError if a check failed.
+    """
     chance = random.Random(seed)
     total: Counter[str] = Counter()
     acknowledged: dict[Path, int] = {}
@@ -202,12 +213,16 @@ def run(kills: int, seed: int, root: Path, longest: float = 0.5) -> Counter[str]
         home.mkdir(exist_ok=True)
         url, journal = f"sqlite:///{home}/registry.db", home / "journal"
         started = _fork.Event()
-        worker = _fork.Process(target=work, args=(url, journal, seed * 1_000_000 + kill, started))
+        worker = _fork.Process(
+            target=work, args=(url, journal, seed * 1_000_000 + kill, started), daemon=True
+        )
         worker.start()
         if chance.random() < 0.9:
             while not started.wait(0.05) and worker.is_alive():
                 pass
-        time.sleep(chance.random() * longest)
+            let_work(partial(done_in, journal), most, worker.is_alive, chance)
+        else:
+            time.sleep(chance.random() * EARLY_SECONDS)
         assert worker.is_alive(), "the clients ended by themselves: see above"
         os.kill(worker.pid or 0, signal.SIGKILL)
         worker.join()

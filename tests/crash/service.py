@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from selectroute.registry.registry import Registry
-from tests.crash.command import LOST, SUBSCRIPTIONS, Connection, Threads, wait_until
+from tests.crash.command import LOST, SUBSCRIPTIONS, Connection, Threads, let_work, wait_until
 from tests.crash.registry import (
     CLIENTS,
     IMPORTED,
@@ -38,6 +38,7 @@ from tests.crash.registry import (
 )
 
 START_SECONDS = 120.0
+EARLY_SECONDS = 0.8  # within which some are killed while they start
 
 _clean = multiprocessing.get_context("forkserver")  # forked off a process that has the modules and no threads
 
@@ -52,7 +53,8 @@ def serve(options: Sequence[str], log: Path) -> None:
     main()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody has just now."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         return port
@@ -192,26 +194,26 @@ class Database:
         self._open: dict[str, tuple[str, dict[str, Any]]] = {}
         self._arrived: set[str] = set()
 
-    def kill(self, chance: random.Random, seed: str, longest: float) -> Counter[str]:
+    def kill(self, chance: random.Random, seed: str, most: int) -> Counter[str]:
         """One round. Raises AssertionError if something did not hold."""
-        port = _free_port()
+        port = free_port()
         options = ["--registry", self.url, "--port", str(port), "--log-level", "warning"]
         server = _clean.Process(target=serve, args=(options, self.log), daemon=True)
         server.start()
         url = f"http://127.0.0.1:{port}"
         # Some are killed while they start, verify and catch the folder up.
-        early = self.lines and chance.random() < 0.1
+        early = bool(self.lines) and chance.random() < 0.1
         if early:
-            time.sleep(chance.random() * longest)
+            time.sleep(chance.random() * EARLY_SECONDS)
             round = Round(url, seed)
         else:
-            wait_until(lambda: _answers(url) or not server.is_alive(), START_SECONDS, f"start: {self.log}")
+            wait_until(lambda: answers(url) or not server.is_alive(), START_SECONDS, f"start: {self.log}")
             assert server.is_alive(), f"the service ended by itself: see {self.log}"
             counts = repeat(url, self._open, self.lines, self._arrived)
             self._open = {}
             round = Round(url, seed)
             round.start()
-            time.sleep(chance.random() * longest)
+            let_work(lambda: len(round.lines), most, lambda: server.is_alive() and not round.failed, chance)
         assert server.is_alive() and not round.failed, f"a service that nobody killed: see {self.log}"
         round.ending.set()
         os.kill(server.pid or 0, signal.SIGKILL)
@@ -232,7 +234,8 @@ class Database:
             self._arrived = {key for key in self._open if registry.list(label=f"key={key}").items}
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
+    """Whether a service answers there."""
     connection = Connection(url)
     try:
         return connection.ask("GET", "/healthz").status == 200
@@ -242,8 +245,11 @@ def _answers(url: str) -> bool:
         connection.close()
 
 
-def run(kills: int, seed: int, root: Path, longest: float = 0.8) -> Counter[str]:
-    """So many kills; returns what was counted. Raises AssertionError if something did not hold."""
+def run(kills: int, seed: int, root: Path, most: int = 60) -> Counter[str]:
+    """So many kills, each before the clients have noted `most` lines more; returns what was counted.
+
+    Raises AssertionError if something did not hold.
+    """
     _clean.set_forkserver_preload(
         ["selectroute.cli.serve", "selectroute.service.server", "tests.crash.registry"]
     )
@@ -252,7 +258,7 @@ def run(kills: int, seed: int, root: Path, longest: float = 0.8) -> Counter[str]
     for number in range(kills):
         if number % KILLS_A_DATABASE == 0:
             database = Database(root / f"service-{number // KILLS_A_DATABASE}")
-        total += database.kill(chance, f"{seed}-{number}", longest)
+        total += database.kill(chance, f"{seed}-{number}", most)
         if number % KILLS_A_DATABASE == KILLS_A_DATABASE - 1 or number == kills - 1:
             total["acknowledged changes"] += database.acknowledged
     return total

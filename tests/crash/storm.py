@@ -161,7 +161,7 @@ class Storm:
     def _publisher(self) -> Any:
         process = multiprocessing.get_context("spawn").Process(target=follow, args=(self.url,), daemon=True)
         process.start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not any(self.registry.snapshots_folder.glob("manifest-*.json")):
             assert process.is_alive() and time.monotonic() < deadline
             time.sleep(0.05)

@@ -8,8 +8,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.spark
-def test_every_delivery_of_a_storm_is_the_references_under_the_revision_of_its_batch(spark, tmp_path):
-    # `spark` only to be skipped where there is no Java: the stream is a process of its own.
+def test_every_delivery_of_a_storm_is_the_references_under_the_revision_of_its_batch(tmp_path):
     pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
     from tests.crash.storm import Storm
 

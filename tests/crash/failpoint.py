@@ -1,0 +1,126 @@
+"""Run a program that routes a stream, and end it at a named step.
+
+``python -m tests.crash.failpoint STEP MOMENT NTH streaming/fanout.py …`` kills its whole process group, with
+Spark's JVM, right before or after the n-th time that it takes this step. What Spark itself writes, its log of
+offsets and that of done batches, is watched for in its checkpoint, so there it is within a millisecond.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from selectroute.spark import durable
+from selectroute.spark.commits import Commits
+from selectroute.spark.file_intake import FileIntake
+from selectroute.spark.kafka_sender import KafkaSender
+from selectroute.spark.kafka_source import KafkaIntake
+from selectroute.spark.queue_sender import QueueSender
+
+BEFORE, AFTER = MOMENTS = ("before", "after")
+STEPS: Final = ("offsets", "pin", "stage", "commit", "put", "send", "sent", "rename", "return")
+"""Of a batch: Spark plans it; pin; match and write; commit; put to queues; send to Kafka, and note that it is
+sent; publish; give it back to Spark, which notes that it is done.
+"""
+
+
+def main() -> None:
+    """Run the program."""
+    step, moment, nth, program, *given = sys.argv[1:]
+    fail_at(step, moment, int(nth), Path(given[given.index("--output") + 1]))
+    sys.argv = [program, *given]
+    runpy.run_path(program, run_name="__main__")
+
+
+def fail_at(step: str, moment: str, nth: int, output: Path) -> None:
+    """End this process group at the n-th time that a step is taken, from now on."""
+    checkpoint = output / "_checkpoint"
+    if step == "offsets":
+        # Spark writes each entry of its logs under a hidden name, and renames it.
+        _watch(checkpoint / "offsets", nth, hidden=moment == BEFORE)
+    elif step == "return" and moment == AFTER:
+        _watch(checkpoint / "commits", nth, hidden=False)
+    else:
+        _patch(step, moment, nth)
+
+
+def _patch(step: str, moment: str, nth: int) -> None:
+    met = 0
+
+    def replace(owner: Any, name: str, is_it: Callable[..., bool] = lambda *_: True) -> None:
+        real = getattr(owner, name)
+
+        def failing(*given: Any, **named: Any) -> Any:
+            nonlocal met
+            mine = is_it(*given)
+            met += mine
+            if mine and met == nth and moment == BEFORE:
+                _kill()
+            done = real(*given, **named)
+            if mine and met == nth:
+                _kill()
+            return done
+
+        setattr(owner, name, failing)
+
+    if step in ("pin", "commit"):
+        folder = {"pin": "pins", "commit": "_commits"}[step]
+        replace(durable, "write_json", lambda path, _: path.parent.name == folder)
+    elif step == "stage":
+        replace(KafkaIntake, "route")
+        replace(FileIntake, "route")
+    elif step == "put":
+        replace(QueueSender, "send")
+    elif step == "send":
+        replace(KafkaSender, "_write")
+    elif step == "sent":
+        replace(durable, "write_json", lambda path, _: path.name == "sent-kafka.json")
+    elif step == "rename":
+        replace(durable, "rename")
+    elif step == "return":
+        # The last that is done of a batch.
+        replace(Commits, "account")
+    else:
+        raise SystemExit(f"no step {step}")
+
+
+def _watch(folder: Path, nth: int, hidden: bool) -> None:
+    """End this process when the n-th new entry of a log of Spark is there, or is being written.
+
+    One that was written while nobody looked counts, too: what is to be met at an instant is met late then.
+    """
+
+    def entries() -> set[str]:
+        try:
+            names = os.listdir(folder)
+        except FileNotFoundError:
+            return set()
+        being = {name.split(".")[1] for name in names if hidden and name.endswith(".tmp")}
+        return {name for name in (*names, *being) if name.isdecimal()}
+
+    seen = entries()
+    known = len(seen)
+
+    def watch() -> None:
+        while len(seen) < known + nth:
+            time.sleep(0.001)
+            seen.update(entries())
+        _kill()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _kill() -> NoReturn:
+    os.killpg(0, signal.SIGKILL)
+    raise AssertionError
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""A short run of the killed stream to queues, and that it would find a fault."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from random import Random
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+
+from tests.crash import delivering
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_stream_to_queues_that_is_killed_delivers_each_message_once(tmp_path):
+    counts = delivering.run(6, seed=1, root=tmp_path, made=delivering.in_sqlite)
+    assert counts["kills"] == 6
+    assert counts["deliveries"] > 2_000
+
+
+@pytest.mark.parametrize("fault", ["twice", "lost"])
+def test_a_fault_is_found(tmp_path, monkeypatch, fault):
+    monkeypatch.setattr(delivering, "FILES", 1)
+    queues = delivering.prepare(tmp_path / "home", f"sqlite:///{tmp_path}/queues.db", Random(1))
+    queues.publish(2, all=("n < 30", delivering.A))
+    queues.router().route(0, [queues.world.input / "00.jsonl"], "q")
+    got = list(queues.ids("A"))
+    journal = tmp_path / "journal"
+
+    def written(ids):
+        journal.write_text("".join(json.dumps({"delivery_id": one}) + "\n" for one in ids))
+        return [journal]
+
+    assert delivering.check(queues, written(got)) == 30
+    with pytest.raises(AssertionError, match=fault):
+        delivering.check(queues, written([*got, got[0]] if fault == "twice" else got[1:]))
+    assert set(Counter(got).values()) == {1}

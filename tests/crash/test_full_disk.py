@@ -1,0 +1,39 @@
+"""Disks that are full under a stream, in short."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+
+from tests.components import missing
+from tests.crash.command import ROOT
+from tests.crash.failing import NAMES, WRITES, Shim, compiled
+
+
+@pytest.mark.slow
+def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice():
+    command = [sys.executable, "-m", "tests.crash.stream_faults", "--step", "29"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if ended.stderr.startswith("nothing was tried"):
+        missing(ended.stderr)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.count("ended") == 4, ended.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_job_whose_disk_is_full_ends_in_one_sentence_and_goes_on_when_there_is_room(tmp_path):
+    from tests.crash.full_disk import routed
+
+    made = compiled(tmp_path)
+    if isinstance(made, str):
+        missing(made)
+    preloaded, control = made
+    shim = Shim(control, "disk full", errno.ENOSPC, WRITES | NAMES, True)
+    assert routed(tmp_path / "world", shim, preloaded, at=30)

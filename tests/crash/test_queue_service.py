@@ -1,0 +1,18 @@
+"""A short run of the killed service of queues."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("fastapi", reason="FastAPI is not installed (the extra `service`)")
+
+from tests.crash import queue_service as crash
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_service_of_queues_that_is_killed_loses_nothing_and_gives_nothing_twice(tmp_path):
+    counts = crash.run(4, seed=1, root=tmp_path)
+    assert counts["kills"] == 4
+    assert counts["acknowledged puts"] > 20
+    assert counts["acknowledged gets"] > 5
