@@ -54,6 +54,21 @@ def measured(size: Size, folder: Path, messages: int, repetitions: int) -> list[
 
 def processor_seconds() -> float:
     """Return the processor time that this process and all that it started have taken, the ended ones too."""
+    _, ticks = _processes()
+    return sum(ticks.get(process, 0) for process in descendants(os.getpid())) / _TICKS
+
+
+def descendants(process: int) -> set[int]:
+    """Return a process and all that it started, and these, and so on."""
+    parents, _ = _processes()
+    own = {process}
+    while more := {process for process, parent in parents.items() if parent in own} - own:
+        own |= more
+    return own
+
+
+def _processes() -> tuple[dict[int, int], dict[int, int]]:
+    """Return the parent and the ticks of every process of the machine."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for process in (int(name) for name in os.listdir("/proc") if name.isdigit()):
@@ -65,10 +80,7 @@ def processor_seconds() -> float:
         fields = text.rpartition(")")[2].split()
         parents[process] = int(fields[1])
         ticks[process] = sum(map(int, fields[11:15]))  # its own, user and system; those of ended children
-    own = {os.getpid()}
-    while more := {process for process, parent in parents.items() if parent in own} - own:
-        own |= more
-    return sum(ticks.get(process, 0) for process in own) / _TICKS
+    return parents, ticks
 
 
 def _session(master: str) -> SparkSession:

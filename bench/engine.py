@@ -21,6 +21,8 @@ class Timed:
     seconds: float
     each_ns: npt.NDArray[Any] | None = None
     """Nanoseconds of each message."""
+    processor_seconds: float = 0.0
+    """Of all processes together, where that is measured."""
 
 
 class Engine(ABC):

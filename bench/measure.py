@@ -84,13 +84,14 @@ def measure(
                 raise WrongCountError(
                     f"{engine.name} found {_found(outcome)} matches, before it were {known}"
                 )
-            p50 = p99 = 0.0
+            p50 = p99 = used = 0.0
             if isinstance(outcome, Timed):
-                seconds = outcome.seconds
+                seconds, used = outcome.seconds, outcome.processor_seconds
                 if outcome.each_ns is not None:
                     p50, p99 = (np.percentile(outcome.each_ns, (50, 99)) / 1_000).tolist()
             row = Sample(benchmark, engine.name, workload, rules, engine.messages, repetition, seconds)
-            samples.append(replace(row, bytes_a_rule=engine.bytes_a_rule, p50_us=p50, p99_us=p99))
+            row = replace(row, bytes_a_rule=engine.bytes_a_rule, processor_seconds=used)
+            samples.append(replace(row, p50_us=p50, p99_us=p99))
     return samples
 
 

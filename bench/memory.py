@@ -26,16 +26,16 @@ def index_bytes(workload: str, rules: int) -> int:
 def _grown(workload: str, rules: int) -> int:
     made = WORKLOADS[workload]
     warm = indexed(made.texts(1_000))  # what is imported and kept at the first use is not a rule's
-    before = _resident()
+    before = resident()
     index = indexed(made.texts(rules))
     gc.collect()
-    grown = _resident() - before
+    grown = resident() - before
     assert len(warm) == 1_000 and len(index) == rules
     return grown
 
 
-def _resident() -> int:
-    """Bytes of this process that are in memory now."""
+def resident() -> int:
+    """Return the bytes of this process that are in memory now."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -16,11 +16,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -29,6 +27,7 @@ import pyarrow as pa
 import selectroute as sr
 from bench import replies
 from bench.definition import Size
+from bench.opened import Opened
 from bench.oracle import Expected
 
 TEAMS: Final = 10
@@ -108,30 +107,20 @@ class Service:
         return found
 
 
-class Registered:
+class Registered(Opened):
     """What the benchmarks of the registry use at one size; each part is made when it is first asked for."""
 
     def __init__(self, size: Size, scratch: Path) -> None:
+        super().__init__(scratch / f"registered-{size.name.replace(' ', '-')}")
         self.size = size
         self._import_seconds = 0.0
-        self._folder = scratch / f"registered-{size.name.replace(' ', '-')}"
-        self._opened = ExitStack()
         self._found: dict[str, Expected] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._opened.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     @cached_property
     def database(self) -> Path:
         """The database that the service is on."""
-        self._folder.mkdir()
-        path = self._folder / "served.db"
+        self.folder.mkdir()
+        path = self.folder / "served.db"
         with sr.Registry.open(url_of(path)) as registry:
             started = time.perf_counter()
             registry.import_(lines(range(self.size.rules), replies.selectors(self.size.rules)))

@@ -2,7 +2,8 @@
 
 A benchmark's `layout` is the form of its table: ``rates`` and ``latency`` have a column for each number of
 rules, ``rows`` a column for each engine, ``cores`` one for each master of Spark, ``steps`` seconds that add
-up, ``starts`` seconds and the memory of a process, ``bytes`` what all benchmarks know of memory.
+up, ``starts`` seconds and the memory of a process, ``bytes`` what all benchmarks know of memory; ``streams``,
+``curve`` and ``growth`` are those of `kafka_tables`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from statistics import median
 from typing import Any, Final
 
 from bench.definition import Benchmark, benchmarks, short
+from bench.kafka_tables import curve_table, growth_table, stream_table
 from bench.measure import PARTS, Sample
+from bench.tables import Cells, head, line, median_rate, micro, multiple, number
 
 README: Final = Path(__file__).with_name("README.md")
 SCALE_PAGE: Final = Path(__file__).parents[1] / "streaming" / "README.md"
@@ -24,20 +27,18 @@ SCALE: Final = ("cores", "partitions")
 BEGIN: Final = "<!-- record: made by `python -m bench --report`, do not edit -->"
 END: Final = "<!-- end of record -->"
 
-_Cells = dict[tuple[str, str, int], list[Sample]]  # (workload, engine, rules)
-
 
 def render(samples: Sequence[Sample], machine: dict[str, Any]) -> str:
     """Return all tables in Markdown: for each benchmark its analysis, medians, and their spread."""
     parts = [_machine(machine)]
     # What a process holds is not what a rule weighs.
-    processes = {one.name for one in benchmarks() if one.layout == "starts"}
+    processes = {one.name for one in benchmarks() if one.layout in ("starts", "growth")}
     for benchmark in benchmarks():
         # What a rule weighs is known to many benchmarks; of the same engine any of them will do.
         own = [one for one in samples if one.benchmark == benchmark.name]
         weighed = [one for one in samples if one.bytes_a_rule and one.benchmark not in processes]
         known = [one for one in weighed if one.workload in benchmark.workloads]
-        cells: _Cells = defaultdict(list)
+        cells: Cells = defaultdict(list)
         for sample in known if benchmark.layout == "bytes" else own:
             cells[sample.workload, sample.engine, sample.rules].append(sample)
         if own:
@@ -75,100 +76,98 @@ def read_machine(path: Path) -> dict[str, Any]:
     return data
 
 
-def _rate_table(benchmark: Benchmark, cells: _Cells) -> str:
+def _rate_table(benchmark: Benchmark, cells: Cells) -> str:
     """A rate for each workload and engine, in a column for each number of rules."""
     columns = sorted({rules for _, _, rules in cells})
-    lines = _head(["workload", "engine", *map(short, columns)])
+    lines = head(["workload", "engine", *map(short, columns)])
     for workload in benchmark.workloads:
         for engine in benchmark.engines:
             row = [cells.get((workload, engine, rules), []) for rules in columns]
             if any(row):
                 base = [cells.get((workload, benchmark.baseline or "", rules), []) for rules in columns]
                 shown = [_rate(cell, of) for cell, of in zip(row, base, strict=True)]
-                lines.append(_line([workload, f"`{engine}`", *shown]))
+                lines.append(line([workload, f"`{engine}`", *shown]))
     return "\n".join([*lines, "", _legend(benchmark, cells)])
 
 
-def _share_table(benchmark: Benchmark, cells: _Cells) -> str:
+def _share_table(benchmark: Benchmark, cells: Cells) -> str:
     """How many times as fast as some engines others are, in a column for each number of rules."""
     columns = sorted({rules for _, _, rules in cells})
-    lines = ["", "", *_head(["workload", "as a multiple", *map(short, columns)])]
+    lines = ["", "", *head(["workload", "as a multiple", *map(short, columns)])]
     for workload in benchmark.workloads:
         for engine, base in ((one, of) for one in benchmark.shared for of in benchmark.shares):
             rows = [
                 (cells.get((workload, engine, rules)), cells.get((workload, base, rules)))
                 for rules in columns
             ]
-            shown = [
-                _multiple(_median_rate(one) / _median_rate(of)) if one and of else "–" for one, of in rows
-            ]
+            shown = [multiple(median_rate(one) / median_rate(of)) if one and of else "–" for one, of in rows]
             if any(one and of for one, of in rows):
-                lines.append(_line([workload, f"`{engine}` of `{base}`", *shown]))
+                lines.append(line([workload, f"`{engine}` of `{base}`", *shown]))
     return "\n".join(lines)
 
 
-def _row_table(benchmark: Benchmark, cells: _Cells) -> str:
+def _row_table(benchmark: Benchmark, cells: Cells) -> str:
     """A line for each workload and number of rules, with the engines side by side."""
-    lines = _head(["workload", "rules", *[f"`{engine}`" for engine in benchmark.engines]])
+    lines = head(["workload", "rules", *[f"`{engine}`" for engine in benchmark.engines]])
     for workload in benchmark.workloads:
         for rules in sorted({rules for of, _, rules in cells if of == workload}):
             base = cells.get((workload, benchmark.baseline or "", rules), [])
             row = [cells.get((workload, engine, rules), []) for engine in benchmark.engines]
-            lines.append(_line([f"`{workload}`", short(rules), *[_rate(cell, base) for cell in row]]))
+            lines.append(line([f"`{workload}`", short(rules), *[_rate(cell, base) for cell in row]]))
     return "\n".join([*lines, "", _legend(benchmark, cells)])
 
 
-def _step_table(benchmark: Benchmark, cells: _Cells) -> str:
+def _step_table(benchmark: Benchmark, cells: Cells) -> str:
     """Seconds of each step, and of all."""
     columns = sorted({rules for _, _, rules in cells})
     steps = list(dict.fromkeys(engine for _, engine, _ in cells))
-    lines = _head(["workload", "", *map(short, columns)])
+    lines = head(["workload", "", *map(short, columns)])
     for workload in (one for one in benchmark.workloads if any(key[0] == one for key in cells)):
         for step in steps:
             row = [cells.get((workload, step, rules), []) for rules in columns]
-            lines.append(_line([workload, f"{step}, s", *[_seconds(cell) for cell in row]]))
+            lines.append(line([workload, f"{step}, s", *[_seconds(cell) for cell in row]]))
         total = [[s for step in steps for s in cells.get((workload, step, rules), [])] for rules in columns]
-        lines.append(_line([workload, "**text to snapshot, s**", *[_total(cell) for cell in total]]))
+        lines.append(line([workload, "**text to snapshot, s**", *[_total(cell) for cell in total]]))
         each = [f"{cell[0].rules / sum(s.seconds for s in cell):,.0f}" if cell else "" for cell in total]
-        lines.append(_line([workload, "selectors a second", *each]))
+        lines.append(line([workload, "selectors a second", *each]))
     return "\n".join(lines)
 
 
-def _start_table(benchmark: Benchmark, cells: _Cells) -> str:
+def _start_table(benchmark: Benchmark, cells: Cells) -> str:
     """Seconds, and what of the process is in memory then, all of it and divided by the rules."""
     columns = sorted({rules for _, _, rules in cells})
-    lines = _head(["engine", "", *map(short, columns)])
+    lines = head(["engine", "", *map(short, columns)])
     for workload, engine in ((of, one) for of in benchmark.workloads for one in benchmark.engines):
         row = [cells.get((workload, engine, rules), []) for rules in columns]
-        lines.append(_line([f"`{engine}`", "s", *map(_seconds, row)]))
+        lines.append(line([f"`{engine}`", "s", *map(_seconds, row)]))
         if any(cell and cell[0].bytes_a_rule for cell in row):
             each = [median(sample.bytes_a_rule for sample in cell) if cell else 0.0 for cell in row]
             whole = [f"{of * rules / 2**20:,.0f}" for of, rules in zip(each, columns, strict=True)]
-            lines.append(_line(["", "MiB in memory", *whole]))
-            lines.append(_line(["", f"bytes, of {benchmark.counted} each", *[f"{of:,.0f}" for of in each]]))
+            lines.append(line(["", "MiB in memory", *whole]))
+            lines.append(line(["", f"bytes, of {benchmark.counted} each", *[f"{of:,.0f}" for of in each]]))
     return "\n".join([*lines, "", "(median)"])
 
 
-def _byte_table(benchmark: Benchmark, cells: _Cells) -> str:
+def _byte_table(benchmark: Benchmark, cells: Cells) -> str:
     """Bytes of a rule, of every engine that knows them."""
     columns = sorted({rules for _, _, rules in cells})
-    lines = _head(["workload", "engine", *map(short, columns)])
+    lines = head(["workload", "engine", *map(short, columns)])
     for workload in benchmark.workloads:
         for engine in dict.fromkeys(engine for of, engine, _ in cells if of == workload):
             row = [cells.get((workload, engine, rules), []) for rules in columns]
             sized = [f"{median(sample.bytes_a_rule for sample in cell):,.0f}" if cell else "" for cell in row]
-            lines.append(_line([workload, f"`{engine}`", *sized]))
+            lines.append(line([workload, f"`{engine}`", *sized]))
     return "\n".join([*lines, "", "(bytes, median)"])
 
 
-def _core_table(benchmark: Benchmark, cells: _Cells) -> str:
+def _core_table(benchmark: Benchmark, cells: Cells) -> str:
     """Processor time of a message, in a column for each master of Spark."""
     masters = list(dict.fromkeys(engine.partition(" ")[2] for _, engine, _ in cells))
-    lines = _head(["workload", "engine", *[f"`{master}`" for master in masters]])
-    for workload, rules in dict.fromkeys((of, number) for of, _, number in cells):
+    lines = head(["workload", "engine", *[f"`{master}`" for master in masters]])
+    for workload, rules in dict.fromkeys((of, count) for of, _, count in cells):
         for engine in benchmark.engines:
             row = [cells.get((workload, f"{engine} {master}", rules), []) for master in masters]
-            lines.append(_line([f"{workload} {short(rules)}", f"`{engine}`", *map(_processor, row)]))
+            lines.append(line([f"{workload} {short(rules)}", f"`{engine}`", *map(_processor, row)]))
     shown = "µs of processor a message, median; in parentheses messages/s of wall time"
     return "\n".join([*lines, "", f"({shown})"])
 
@@ -177,7 +176,7 @@ def _processor(cell: list[Sample]) -> str:
     if not cell:
         return "–"
     each = median(sample.processor_seconds / sample.messages for sample in cell)
-    return f"{each * 1e6:.1f} ({_number(_median_rate(cell))})"
+    return f"{each * 1e6:.1f} ({number(median_rate(cell))})"
 
 
 _TABLES: Final = {
@@ -188,10 +187,13 @@ _TABLES: Final = {
     "steps": _step_table,
     "bytes": _byte_table,
     "cores": _core_table,
+    "streams": stream_table,
+    "curve": curve_table,
+    "growth": growth_table,
 }
 
 
-def _legend(benchmark: Benchmark, cells: _Cells) -> str:
+def _legend(benchmark: Benchmark, cells: Cells) -> str:
     counted = f"{benchmark.counted}/s, median"
     if benchmark.layout == "latency":
         counted += "; p50 / p99 of one in µs"
@@ -212,33 +214,13 @@ def _skipped(benchmark: Benchmark, reasons: dict[str, str]) -> str:
 def _rate(cell: list[Sample], base: list[Sample]) -> str:
     if not cell:
         return "–"
-    rate = _median_rate(cell)
-    text = _number(rate)
+    rate = median_rate(cell)
+    text = number(rate)
     if cell[0].p50_us:
-        text += f" ({_micro(median(s.p50_us for s in cell))} / {_micro(median(s.p99_us for s in cell))})"
+        text += f" ({micro(median(s.p50_us for s in cell))} / {micro(median(s.p99_us for s in cell))})"
     if base and cell[0].engine != base[0].engine:
-        text += f" ({_multiple(rate / _median_rate(base))})"
+        text += f" ({multiple(rate / median_rate(base))})"
     return text
-
-
-def _median_rate(cell: list[Sample]) -> float:
-    return median(sample.rate for sample in cell)
-
-
-def _multiple(ratio: float) -> str:
-    if ratio < 0.095:
-        return f"1/{1 / ratio:.0f}"
-    return f"{ratio:.2f}×" if ratio < 1 else f"{ratio:.1f}×" if ratio < 100 else f"{ratio:.0f}×"
-
-
-def _micro(time: float) -> str:
-    return f"{time:.1f}" if time < 100 else f"{time:,.0f}"
-
-
-def _number(rate: float) -> str:
-    if rate >= 1_000_000:
-        return f"{rate / 1_000_000:.2f}M"
-    return f"{rate / 1_000:.1f}k" if rate >= 1_000 else f"{rate:.0f}"
 
 
 def _spread(cell: list[Sample]) -> float:
@@ -252,14 +234,6 @@ def _seconds(cell: list[Sample]) -> str:
 
 def _total(cell: list[Sample]) -> str:
     return f"**{sum(sample.seconds for sample in cell):.2f}**" if cell else ""
-
-
-def _head(titles: list[str]) -> list[str]:
-    return [_line(titles), "|---|---|" + "---:|" * (len(titles) - 2)]
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _machine(machine: dict[str, Any]) -> str:

@@ -32,9 +32,9 @@ FILE_ROWS = 25_000
 """Small enough that the fewest messages an engine is given still come as a file for each core."""
 
 
-def start(cores: int) -> SparkSession:
+def start(cores: int, **conf: str) -> SparkSession:
     """Start Spark on this machine."""
-    return local_session("selectroute bench", cores, log_level="OFF")
+    return local_session("selectroute bench", cores, log_level="OFF", **conf)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,15 +13,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from bench import registry_engines
+from bench import queue_engines, queue_memory, registry_engines
 from bench.catalogue import WORKLOADS, Messages
-from bench.definition import TEXTS, Benchmark, Size, benchmarks
+from bench.definition import KAFKA, MESSAGES, TEXTS, Benchmark, Size, benchmarks
 from bench.engine import Engine, SkippedError
 from bench.engines import Built, build
 from bench.makers import makers
 from bench.measure import Sample, measure
 from bench.memory import index_bytes
 from bench.registered import Registered
+from bench.streamed import Streamed
 from bench.texts import texts
 
 
@@ -68,6 +69,8 @@ class Tour:
                 say(f"[{place}/{len(self._sizes)}] {size.name}: {', '.join(one.name for one in chosen)}")
             if chosen and size.workload == TEXTS:
                 self._texts(size, chosen)
+            elif chosen and size.workload == MESSAGES:
+                self._queues(size, chosen)
             elif chosen:
                 self._size(size, chosen)
             finished(place, len(self._sizes))
@@ -81,13 +84,25 @@ class Tour:
         for benchmark in chosen:
             self._measure(benchmark, size, make)
 
+    def _queues(self, size: Size, chosen: list[Benchmark]) -> None:
+        """What is measured of messages on a queue: there are no rules."""
+        with closing(queue_engines.Queues(size, self._scratch)) as queues:
+            for benchmark in chosen:
+                if benchmark.name == queue_memory.NAME:
+                    self._take(benchmark, queue_memory.measured(benchmark.engines, size))
+                else:
+                    self._measure(benchmark, size, queue_engines.makers(benchmark.name, size, queues))
+
     def _size(self, size: Size, chosen: list[Benchmark]) -> None:
         folder = self._scratch / size.name.replace(" ", "-")
         built = build(partial(WORKLOADS[size.workload].texts, size.rules), folder)
         say(f"  built in {sum(built.seconds.values()):.1f} s")
-        with Registered(size, self._scratch) as registered:
+        with Registered(size, self._scratch) as registered, Streamed(size, self._scratch) as streamed:
             for benchmark in chosen:
-                self._one(benchmark, size, built, folder, registered)
+                if benchmark.group == KAFKA:
+                    self._kafka(benchmark, size, streamed)
+                else:
+                    self._one(benchmark, size, built, folder, registered)
         shutil.rmtree(folder)
 
     def _one(
@@ -141,8 +156,7 @@ class Tour:
         """How to make Spark's engines; it is imported and started only when a benchmark needs it."""
         from bench import spark_engines
 
-        if self._spark is None:
-            self._spark = spark_engines.start(self._choice.cores)
+        spark = self._session()
         make = WORKLOADS[size.workload].messages
         if make not in self._files:
             # Which they are does not depend on how many rules there are, in any workload that Spark runs.
@@ -152,8 +166,42 @@ class Tour:
         checked = spark_engines.write_checked(folder, size)
         columns = pq.read_schema(checked).names
         decisive = [name for name in columns if name in built.snapshot.reads]
-        source = spark_engines.Source(self._spark, checked, self._files[make], decisive)
+        source = spark_engines.Source(spark, checked, self._files[make], decisive)
         return spark_engines.engines(source, size, built)
+
+    def _session(self) -> Any:
+        """Spark, started when it is first needed; with what Kafka takes if that is asked for."""
+        from bench import spark_engines, streamed
+
+        if self._spark is None:
+            conf: dict[str, str] = {}
+            if any(one.group == KAFKA for one in self._benchmarks) and not self._quick:
+                with suppress(SkippedError):
+                    conf = streamed.connector()
+            self._spark = spark_engines.start(self._choice.cores, **conf)
+        return self._spark
+
+    def _kafka(self, benchmark: Benchmark, size: Size, streamed: Streamed) -> None:
+        """What is measured of jobs from Kafka to Kafka."""
+        from bench import kafka_engines, kafka_latency, kafka_memory
+
+        try:
+            _ = streamed.broker
+        except SkippedError as error:
+            self.skipped |= dict.fromkeys(benchmark.engines, str(error))
+            say(f"  {benchmark.name:8} skipped: {error}")
+            return
+        spark = self._session()
+        make = kafka_engines.makers(spark, streamed)
+        seconds = benchmark.messages(benchmark.engines[0], size, self._quick)
+        if benchmark.name == kafka_latency.NAME:
+            points = kafka_latency.measured(make, benchmark.engines, streamed, seconds, benchmark.repetitions)
+            self._take(benchmark, list(points))
+        elif benchmark.name == kafka_memory.NAME:
+            engine = kafka_engines.FanOutEngine(spark, streamed, kafka_memory.MESSAGES)
+            self._take(benchmark, list(kafka_memory.measured(engine, streamed, seconds)))
+        else:
+            self._measure(benchmark, size, make)
 
     def _under_each_master(self, benchmark: Benchmark, size: Size, folder: Path) -> list[Sample]:
         """How cost grows with cores, see `bench.cores`."""

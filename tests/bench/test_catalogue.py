@@ -7,11 +7,11 @@ import selectroute as sr
 from bench.brute import BruteEngine, expected
 from bench.catalogue import WORKLOADS
 from bench.conditions import And, Columns, Compare, IsNull, Not, matching
-from bench.definition import TEXTS, sizes
+from bench.definition import MESSAGES, TEXTS, sizes
 from bench.engines import IndexEngine, KernelEngine, KernelOneEngine, build, to_messages
 from bench.oracle import Oracle
 
-SIZES = [size for size in sizes() if size.workload != TEXTS]
+SIZES = [size for size in sizes() if size.workload not in (TEXTS, MESSAGES)]
 SMALL = [size for size in SIZES if size.rules <= 1_000 and size.rules * size.checked <= 2_000_000]
 ENTRIES = {"or": 2, "like": 20}
 """How many rules a short run takes of a workload, 300 of the others."""

@@ -4,8 +4,9 @@ import pytest
 
 from bench.catalogue import WORKLOADS
 from bench.churn import ENGINES as CHANGES
-from bench.definition import TEXTS, benchmarks, short, sizes
+from bench.definition import MESSAGES, TEXTS, benchmarks, short, sizes
 from bench.jvm import PEERS
+from bench.queue_engines import ENGINES as QUEUES
 from bench.registry_engines import ENGINES as REGISTRY
 
 ENGINES = {
@@ -14,6 +15,8 @@ ENGINES = {
     "partitions-2", "partitions-8",
     "lark-lalr", "jms", "ibm-jms", "ibm-mq", *PEERS, *CHANGES,
     "import", "start-anew", "start", *(name for engines in REGISTRY.values() for name in engines),
+    "no-op", "fan-out",
+    "queue", "queue-of-properties", *(name for engines in QUEUES.values() for name in engines),
 }  # fmt: skip
 
 
@@ -21,7 +24,7 @@ ENGINES = {
 def test_a_benchmark_names_engines_workloads_and_sizes_that_exist(benchmark):
     assert set(benchmark.engines) <= ENGINES
     assert benchmark.baseline is None or benchmark.baseline in benchmark.engines
-    assert set(benchmark.workloads) <= WORKLOADS.keys() | {TEXTS}
+    assert set(benchmark.workloads) <= WORKLOADS.keys() | {TEXTS, MESSAGES}
     assert set(benchmark.by_engine) <= set(benchmark.engines)
     assert set(benchmark.by_workload) <= set(benchmark.workloads)
     assert set(benchmark.quick_rules) <= set(benchmark.by_rules)
@@ -45,6 +48,7 @@ def test_a_full_run_has_every_workload_at_every_size_that_is_promised():
     to_a_million = {1_000, 10_000, 100_000, 1_000_000}
     assert all(of >= to_a_million for of in by_workload.values())
     assert max(by_workload["R"]) == 10_000_000
+    assert {size.rules for size in sizes() if size.workload == MESSAGES} == to_a_million | {10_000_000}
     kernel, single = (one for one in benchmarks() if one.name in ("kernel", "single"))
     for size in sizes():
         if size.workload in kernel.workloads:
