@@ -96,7 +96,7 @@ def test_readme_shell_commands_run(tmp_path):
 
 def _left(group):
     """Whether processes of a group stay; Spark's Java ends a moment after who started it."""
-    for _ in range(300):
+    for _ in range(3_000):
         try:
             os.killpg(group, 0)
         except ProcessLookupError:
@@ -105,16 +105,26 @@ def _left(group):
     return True
 
 
+def _published(port):
+    """A command that waits until a service has published all: the page waits as long as that takes a user."""
+    url = f"http://127.0.0.1:{port}/readyz"
+    ask = f"import json, urllib.request; found = json.load(urllib.request.urlopen('{url}'))"
+    return f"until python -c \"{ask}; exit(found['published'] < found['revision'])\"; do sleep 0.1; done"
+
+
 @pytest.mark.spark
 def test_a_selector_changes_while_its_stream_runs_as_the_readme_shows(tmp_path):
     [code] = [code for code, run in _blocks("shell") if run and _streams(code)]
     (tmp_path / "streaming").symlink_to(ROOT / "streaming")
     with socket.create_server(("127.0.0.1", 0)) as free:  # somebody else may have the port of the page
         port = free.getsockname()[1]
+    code = code.replace("8080", str(port))
+    assert code.count("\nsleep 1 ") == 1
+    code = code.replace("\nsleep 1 ", f"\n{_published(port)}\nsleep 1 ")
     with (tmp_path / "said").open("w+") as said:
         # In a group of its own: were it to fail half way, service and stream would stay.
         ran = subprocess.Popen(
-            ["bash", "-euo", "pipefail", "-c", code.replace("8080", str(port))],
+            ["bash", "-euo", "pipefail", "-c", code],
             cwd=tmp_path,
             env=_environment(),
             stdout=said,
