@@ -28,11 +28,12 @@ def spark() -> Iterator[Any]:
     from selectroute.spark import JavaError, local_session
     from selectroute.spark.connector import ConnectorError, find_connector
 
-    conf: dict[str, str] = {}
+    # A job has the 2 GB by itself. This one holds what hundreds of jobs left when a record of 100 MB comes.
+    conf: dict[str, str] = {"spark.driver.memory": "4g"}
     try:
         # A JVM starts with its jars or without: all tests share one. Who needs Kafka asks for `kafka`, too.
         try:
-            conf = find_connector().conf()
+            conf |= find_connector().conf()
         except ConnectorError as error:
             if required():
                 missing(str(error))
