@@ -10,8 +10,9 @@ same settings of the producer.
 from __future__ import annotations
 
 import json
+import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -82,21 +83,29 @@ class KafkaEngine(Engine):
 
 
 class Query:
-    """A query of Spark's that runs, of ours or not."""
+    """A query of Spark's that runs, of ours or not.
 
-    def __init__(self, query: Any, wait: Callable[[], object], stop: Callable[[], object]) -> None:
+    ``done`` has when each batch was done, by the clock, where that is after Spark has it for done.
+    """
+
+    def __init__(
+        self, query: Any, wait: Callable[[], object], stop: Callable[[], object], done: Sequence[float] = ()
+    ) -> None:
         self._query = query
         self.wait = wait
         self.stop = stop
+        self._done = done
 
     @property
     def seconds(self) -> float:
-        """From the beginning of the first batch that had records to the end of the last one."""
+        """From the beginning of the first batch that had records to the end of the last one, all of whose
+        deliveries are acknowledged then.
+        """
         found = [json.loads(one.json) for one in self._query.recentProgress]
         batches = [one for one in found if one["numInputRows"]]
-        first, last = (datetime.fromisoformat(batches[place]["timestamp"]) for place in (0, -1))
+        first, last = (datetime.fromisoformat(batches[place]["timestamp"]).timestamp() for place in (0, -1))
         length = float(batches[-1]["durationMs"]["triggerExecution"])
-        return (last - first).total_seconds() + length / 1_000
+        return max(last + length / 1_000, *self._done[-1:]) - first
 
 
 class FanOutEngine(KafkaEngine):
@@ -114,18 +123,20 @@ class FanOutEngine(KafkaEngine):
 
     def start(self, topic: str, count: int, trigger_seconds: float | None) -> Query:
         """See `KafkaEngine`."""
+        done: list[float] = []
         fan = start_fanout(
             self.spark,
             self.job(topic, self.streamed.job_folder()),
             available_now=trigger_seconds is None,
             trigger_seconds=trigger_seconds or 0.0,
+            on_batch=lambda _: done.append(time.time()),
         )
 
         def stop() -> None:
             fan.stop()
             fan.wait()
 
-        return Query(fan.query, fan.wait, stop)
+        return Query(fan.query, fan.wait, stop, done)
 
 
 class NoOpEngine(KafkaEngine):

@@ -8,7 +8,6 @@ broker, when it has it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -36,7 +35,6 @@ _HEADERS: Final = {"Z": ("JMSType", "color", "weight"), "R": ("JMSCorrelationID"
 """What decides in a workload."""
 _SUBSCRIPTION: Final = "selectroute-subscription"
 _CHUNK: Final = 50_000
-_LEADER_SECONDS: Final = 30
 _PIECES: Final = {"segment.bytes": str(32 << 20), "file.delete.delay.ms": "1000"}
 """What was removed from a topic leaves the disk soon."""
 
@@ -123,7 +121,6 @@ class Streamed(Opened):
         if topic not in self._made:
             self.broker.create(topic, PARTITIONS, **_PIECES, **config)
             self._made.add(topic)
-            self._await_leaders(topic)
         return topic
 
     def ends(self, topic: str) -> list[int]:
@@ -136,20 +133,6 @@ class Streamed(Opened):
             return [consumer.get_watermark_offsets(place, 30)[1] for place in places]
         finally:
             consumer.close()
-
-    def _await_leaders(self, topic: str) -> None:
-        """Wait until a new topic answers."""
-        from confluent_kafka import KafkaException
-
-        deadline = time.monotonic() + _LEADER_SECONDS
-        while True:
-            try:
-                self.ends(topic)
-                return
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.1)
 
     def clear(self, topic: str) -> None:
         """Remove what a topic has, but for its offsets."""

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import SparkSession
 
@@ -43,6 +43,9 @@ from selectroute.spark import (
     rerun,
     start_fanout,
 )
+
+if TYPE_CHECKING:
+    from selectroute.spark.metrics import StreamMetrics
 
 OnBatch: TypeAlias = Callable[[BatchReport], None]
 
@@ -209,19 +212,14 @@ def records(given: argparse.Namespace, cluster: KafkaCluster | None) -> KafkaInp
     )
 
 
-def measured(spark: SparkSession, given: argparse.Namespace, on_batch: OnBatch) -> OnBatch:
-    """Answer Prometheus from now on; return what takes each batch."""
+def measured(spark: SparkSession, given: argparse.Namespace) -> StreamMetrics:
+    """Answer Prometheus from now on; return what takes each batch, and the job."""
     from selectroute.spark.metrics import StreamMetrics  # wants prometheus-client
 
     metrics = StreamMetrics()
     metrics.serve(given.metrics_port, given.metrics_host)
     spark.streams.addListener(metrics.listener())
-
-    def observe(batch: BatchReport) -> None:
-        metrics.observe(batch)
-        on_batch(batch)
-
-    return observe
+    return metrics
 
 
 def route_again(spark: SparkSession, job: Job, given: argparse.Namespace, stopped: threading.Event) -> int:
@@ -299,18 +297,25 @@ def main() -> int:
             spark = local_session("selectroute fan-out", given.cores or None, log_level="OFF", **jars)
             if given.rerun:
                 return route_again(spark, job, given, stopped)
-            if given.metrics_port:
-                on_batch = measured(spark, given, on_batch)
+            metrics = measured(spark, given) if given.metrics_port else None
+
+            def done(batch: BatchReport) -> None:
+                if metrics is not None:
+                    metrics.observe(batch)
+                on_batch(batch)
+
             query = start_fanout(
                 spark,
                 job,
                 available_now=given.available_now,
                 trigger_seconds=given.trigger_seconds,
-                on_batch=on_batch,
+                on_batch=done,
                 registry=registry,
                 on_warning=on_warning,
                 should_stop=stopped.is_set,
             )
+            if metrics is not None:
+                metrics.watch(query)
             query.wait(stopped.is_set)
     except sr.SelectRouteError as error:
         on_warning(str(error))

@@ -86,7 +86,7 @@ def _patch(step: str, moment: str, nth: int) -> None:
         replace(durable, "rename")
     elif step == "return":
         # The last that is done of a batch.
-        replace(Commits, "account")
+        replace(Commits, "_account")
     else:
         raise SystemExit(f"no step {step}")
 

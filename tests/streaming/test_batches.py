@@ -25,7 +25,7 @@ def test_deliveries_unrouted_and_dead_letters_account_for_every_message(world):
     report = world.router().route(0, paths, "q")
     assert (report.counts.messages, report.counts.routed, report.counts.unrouted) == (5, 2, 1)
     assert report.counts.reasons == {"not-json": 1, "unreadable-file": 1}
-    assert set(report.seconds) == {"pin", "plan", "match", "commit"}
+    assert set(report.seconds) == {"pin", "plan", "match", "commit", "publish"}
     assert world.deliveries() == Counter(
         [("a.jsonl", 0, "red", 7), ("a.jsonl", 0, "any", 7), ("a.jsonl", 1, "any", 7)]
     )

@@ -104,6 +104,15 @@ def test_what_spark_says_of_a_trigger_is_shown():
     assert shown(metrics)["query_running",] == 0
 
 
+def test_whether_a_batch_is_being_published_is_asked_of_the_job():
+    metrics, fan = StreamMetrics(), SimpleNamespace(publishing=True)
+    assert shown(metrics)["publishing",] == 0
+    metrics.watch(fan)
+    assert shown(metrics)["publishing",] == 1
+    fan.publishing = False
+    assert shown(metrics)["publishing",] == 0
+
+
 def test_an_address_that_is_taken_is_one_sentence():
     port = StreamMetrics().serve(0)
     with pytest.raises(MetricsError, match=f"127.0.0.1:{port} cannot be listened on"):

@@ -139,13 +139,13 @@ def _check_files(
     """Hold the published files of a batch against what its commit says of them."""
     batch = commit["batch"]
     folders = sorted({file["path"].rsplit("/", 1)[0] for file in files})
+    # Looked at first: what leaves there meanwhile is then where it belongs.
+    pending = Commits(output).staging(commit).is_dir()
     absent = {folder for folder in folders if not (output / folder).is_dir()}
-    staged = output / "_staging" / commit["staging"] / "publish"
-    for folder in sorted(absent):
-        if (staged / folder).is_dir():
-            found.pending.append(batch)  # committed, and the next start publishes it
-        else:
-            found.absent.append(folder)
+    if pending:
+        found.pending.append(batch)  # committed; the job publishes it, or its next start
+    elif absent:
+        found.absent.extend(sorted(absent))
     for file in files:
         if file["path"].rsplit("/", 1)[0] in absent:
             continue
@@ -183,9 +183,12 @@ def _check_strays(output: Path, commits: Iterable[Mapping[str, Any]], found: Aud
 
 
 def _check_accounting(output: Path, commits: Iterable[Mapping[str, Any]], found: Audit) -> None:
-    """Hold ``accounting.jsonl`` against the commits. Batches that came meanwhile have lines too."""
+    """Hold ``accounting.jsonl`` against the commits. Batches that came meanwhile have lines too, and one that
+    is not published yet may have none.
+    """
     known = Commits(output)
-    wanted = {commit["batch"]: known.line(commit) for commit in commits}
+    pending = {commit["batch"] for commit in commits if known.staging(commit).is_dir()}
+    wanted = {commit["batch"]: known.line(commit) for commit in commits if commit["batch"] not in pending}
     path = output / "accounting.jsonl"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

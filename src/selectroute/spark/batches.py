@@ -6,6 +6,9 @@ Five steps; a crash between any two of them changes nothing in the outcome::
     hand on, publish
                        └yes→ hand on and publish what is not yet; skip
 
+What follows the commit may be done while the next batch is routed: it reads nothing but the commit and what
+is staged.
+
 What comes beside the stream, a backfill (see `backfill`) or a replay (see `replay`), is a batch of its own
 that takes the same steps from the plan on.
 """
@@ -16,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +41,8 @@ from selectroute.spark.worker import Work
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What a batch did: its revision, its counts, and the seconds of each step (pin, plan, match, commit).
+    """What a batch did: its revision, its counts, and the seconds of each step (pin, plan, match, commit,
+    publish; the last one with what it waited for the batch before).
 
     ``inputs`` are files, or records of Kafka.
     ``skipped``: it had been committed before, and nothing was done; the counts are those of the commit.
@@ -81,6 +86,8 @@ class Router:
     batches.
 
     With ``only_folders`` nothing is handed on to other destinations, nor asked what these would take.
+    ``settle`` waits until all that was committed is handed on and published, where the caller does that
+    behind; see `commit`.
     """
 
     def __init__(
@@ -91,9 +98,11 @@ class Router:
         kafka: KafkaSender | None = None,
         *,
         only_folders: bool = False,
+        settle: Callable[[], object] = lambda: None,
     ) -> None:
         self.job = job
         self.source = source
+        self.settle = settle
         self._senders: dict[str, QueueSender | KafkaSender] = {}
         if queues is not None:
             self._senders[QUEUE] = queues
@@ -107,7 +116,16 @@ class Router:
     def route(
         self, batch: int, inputs: Sequence[Any], query: str, frame: DataFrame | None = None
     ) -> BatchReport:
-        """Route one batch and return what it did; a batch that was committed before is skipped.
+        """Route one batch, whole, and return what it did. As `commit`."""
+        return self.commit(batch, inputs, query, frame)()
+
+    def commit(
+        self, batch: int, inputs: Sequence[Any], query: str, frame: DataFrame | None = None
+    ) -> Callable[[], BatchReport]:
+        """Route one batch as far as its commit; a batch that was committed before is skipped.
+
+        Returns what hands it on, publishes it and says what it did. That is to be called once, and for one
+        batch after the other; until then it is the next start that would do it.
 
         Args:
             batch: its number. The same number must always come with the same inputs.
@@ -123,22 +141,25 @@ class Router:
         intake = self.source.intake(inputs, frame)
         committed = self.commits.read(batch)
         if committed is not None:
-            return self._skip(committed, intake.record())
+            self._check_same(committed, intake.record())
+            return partial(self._skip, committed)
         pinned = pin(batch, self.job.output / "pins", self.job.snapshots, query)
         clock.lap("pin")
-        return self.write(pinned, intake, clock, query)
+        return self._commit(pinned, intake, clock, query)
 
-    def write(
-        self, pinned: Pin, intake: Intake, clock: Clock, query: str, aside: Aside | None = None
-    ) -> BatchReport:
-        """Route what a pinned batch takes in and publish what comes of it: from the plan to the accounting.
-
-        With ``aside`` it is one beside the stream.
+    def write(self, pinned: Pin, intake: Intake, clock: Clock, query: str, aside: Aside) -> BatchReport:
+        """Route a pinned batch beside the stream, whole: from the plan to the accounting.
 
         Raises:
             SnapshotError, CommitError: as `route`.
             JobError: the job's queues have got messages of this batch.
         """
+        self.settle()
+        return self._commit(pinned, intake, clock, query, aside)()
+
+    def _commit(
+        self, pinned: Pin, intake: Intake, clock: Clock, query: str, aside: Aside | None = None
+    ) -> Callable[[], BatchReport]:
         batch = pinned.batch
         inputs = intake.record()
         staging = self.commits.stage(batch)
@@ -177,24 +198,29 @@ class Router:
         if aside is not None:
             commit[aside.kind] = aside.record
         self.commits.commit(commit)
-        self.commits.publish(commit)
-        self.commits.account(commit)
         clock.lap("commit")
-        counts = Counts(**self.commits.counts(commit))
-        report = BatchReport(batch, pinned.revision, inputs["count"], counts, clock.seconds)
-        return replace(report, topics=dict(topics), kind=kind_of(commit))
+        return partial(self._publish, commit, clock, dict(topics))
 
-    def _skip(self, committed: dict[str, Any], inputs: dict[str, Any]) -> BatchReport:
-        batch = committed["batch"]
+    def _publish(self, commit: dict[str, Any], clock: Clock, topics: dict[str, int]) -> BatchReport:
+        self.commits.publish(commit)
+        clock.lap("publish")
+        return replace(self._report(commit), seconds=clock.seconds, topics=topics, kind=kind_of(commit))
+
+    def _skip(self, committed: dict[str, Any]) -> BatchReport:
+        self.commits.publish(committed)
+        return replace(self._report(committed), skipped=True)
+
+    def _report(self, commit: dict[str, Any]) -> BatchReport:
+        counts = Counts(**self.commits.counts(commit))
+        return BatchReport(commit["batch"], commit["revision"], commit["inputs"]["count"], counts)
+
+    def _check_same(self, committed: dict[str, Any], inputs: dict[str, Any]) -> None:
         if any(committed["inputs"][name] != inputs[name] for name in ("count", "sha256")):
             raise CommitError(
-                f"batch {batch} was committed with other inputs: the checkpoint {self.job.checkpoint} "
-                f"is older than the output folder {self.job.output}; put the newest one back, or choose a "
-                "new output folder"
+                f"batch {committed['batch']} was committed with other inputs: the checkpoint "
+                f"{self.job.checkpoint} is older than the output folder {self.job.output}; put the newest "
+                "one back, or choose a new output folder"
             )
-        self.commits.publish(committed)
-        counts = Counts(**self.commits.counts(committed))
-        return BatchReport(batch, committed["revision"], inputs["count"], counts, skipped=True)
 
 
 def _topics(ref: SnapshotRef) -> frozenset[str]:

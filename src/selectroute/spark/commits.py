@@ -35,6 +35,7 @@ from selectroute.spark.sender import Sender
 from selectroute.spark.sinks import SINKS
 
 _STAGED = re.compile(r"(-?\d+)-[0-9a-f]{32}")
+_DONE = ".done"
 _ASIDE = re.compile(r"-[1-9]\d*")
 BACKFILL, REPLAY = ASIDES = ("backfill", "replay")
 _ACCOUNTED = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused", "queued", "sent")
@@ -62,17 +63,21 @@ class Commits:
         """Make the folders, finish what was committed, remove what was not, and rebuild the accounting."""
         for folder in (self._commits, self._staging, *(self.output / sink for sink in SINKS)):
             durable.make_folder(folder)
-        for staged in sorted(self._staging.iterdir()):
-            named = _STAGED.fullmatch(staged.name)
+        left: list[dict[str, Any]] = []
+        for staged in self._staging.iterdir():
+            named = _STAGED.fullmatch(staged.name.removesuffix(_DONE))
             if named is None:
                 continue
-            commit = self.read(int(named[1]))
+            commit = None if staged.name.endswith(_DONE) else self.read(int(named[1]))
             if commit is not None and commit["staging"] == staged.name:
-                self.publish(commit)
+                left.append(commit)
             else:
                 # A worker that outlives its driver for a moment may still write there: the next start
                 # removes that.
                 shutil.rmtree(staged, ignore_errors=True)
+        # Who reads deliveries elsewhere counts on their order.
+        for commit in sorted(left, key=_turn):
+            self.publish(commit)
         self._rebuild_accounting()
 
     def batches(self) -> list[int]:
@@ -162,15 +167,16 @@ class Commits:
             self._lowest = min(self._lowest, commit["batch"])
 
     def publish(self, commit: Mapping[str, Any]) -> None:
-        """Hand on what goes elsewhere, then rename the committed folders to where readers look. Doing it
-        again, or doing the rest, is harmless.
+        """Hand on what goes elsewhere, rename the committed folders to where readers look, and append a line
+        to ``accounting.jsonl``. Doing the rest is harmless, and all that was done is not done again.
 
         Raises what the senders raise; the next start goes on.
         """
         batch = commit["batch"]
-        staging = self._staging / commit["staging"]
-        if staging.is_dir():
-            self._send(commit, staging)
+        staging = self.staging(commit)
+        if not staging.is_dir():
+            return
+        self._send(commit, staging)
         for sink in SINKS:
             staged = staging / "publish" / sink / f"batch={batch}"
             target = self.output / sink / f"batch={batch}"
@@ -178,10 +184,19 @@ class Commits:
                 if target.exists():
                     raise CommitError(f"{target} is there, but this job did not put it there: move it away")
                 durable.rename(staged, target)
-        shutil.rmtree(staging, ignore_errors=True)
+        self._account(commit)
+        # One that is half removed must not be taken for one to go on with.
+        done = staging.rename(f"{staging}{_DONE}")
+        shutil.rmtree(done, ignore_errors=True)
 
-    def account(self, commit: Mapping[str, Any]) -> None:
-        """Append the commit's line to ``accounting.jsonl``."""
+    def staging(self, commit: Mapping[str, Any]) -> Path:
+        """Return the staging folder of a commit, which is there until all of the batch is published and
+        accounted for.
+        """
+        path: Path = self._staging / commit["staging"]
+        return path
+
+    def _account(self, commit: Mapping[str, Any]) -> None:
         durable.append_line(self._accounting, self.line(commit))
 
     def _send(self, commit: Mapping[str, Any], staging: Path) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
+    from selectroute.spark.query import FanOut
+
 _SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 _BEHIND: Final = "maxOffsetsBehindLatest"
@@ -69,6 +71,9 @@ class StreamMetrics:
         self._heard = gauge(
             "query_heard_timestamp_seconds", "When a trigger ended or nothing had come, since 1970."
         )
+        self._publishing = gauge(
+            "publishing", "Whether a committed batch is being handed on and published: 1 or 0."
+        )
         self._behind = gauge(
             "source_behind_messages", "Messages of the slowest partition not yet read.", "topic"
         )
@@ -96,6 +101,10 @@ class StreamMetrics:
         self._unrouted.inc(counts.unrouted)
         for reason, count in counts.reasons.items():
             self._dead.labels(reason).inc(count)
+
+    def watch(self, fan: FanOut) -> None:
+        """Say from now on whether this job has a committed batch to hand on."""
+        self._publishing.set_function(lambda: float(fan.publishing))
 
     def listener(self) -> StreamingQueryListener:
         """Return what to give to ``spark.streams.addListener``."""

@@ -7,7 +7,8 @@ stands in `batches`, and what a registry has to do with it in `follower`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from selectroute.index.errors import SnapshotNotFoundError
 from selectroute.index.file_format import latest_revision
 from selectroute.spark.batches import BatchReport, Router
+from selectroute.spark.behind import Behind
 from selectroute.spark.file_intake import check_folder
 from selectroute.spark.follower import Follower, Link, Turns, admitted
 from selectroute.spark.job import Job, OutputFolder
@@ -62,7 +64,10 @@ class FanOut:
             None if job.kafka is None else KafkaSender(spark, job.kafka, self._on_warning, self._pause, read)
         )
         self._source = source_of(spark, job)
-        self._router = Router(job, self._source, self._queues, self._kafka)
+        # To put is a part of the batch's own turn: the queues tell by it whether the batch came before.
+        self._behind = Behind(self._fail) if self._kafka is not None and self._queues is None else None
+        settle = (lambda: None) if self._behind is None else self._behind.settle
+        self._router = Router(job, self._source, self._queues, self._kafka, settle=settle)
         self._failure: BaseException | None = None
         self._idle = threading.Event()
         self._idle.set()
@@ -92,6 +97,8 @@ class FanOut:
                 self._registry, self._router, self._turns, self._on_batch, self._on_warning, self._fail
             )
             self.query = trigger.start()
+            if self._stopping.is_set():  # since before there was a query to stop
+                self.query.stop()
             self._follower.start(self._folder.query())
         except BaseException as error:
             self._release()
@@ -101,6 +108,11 @@ class FanOut:
             if isinstance(error, PySparkException | Py4JError | OSError):
                 raise sentence(error) from error
             raise
+
+    @property
+    def publishing(self) -> bool:
+        """Whether a batch that was committed is being handed on while the stream goes on."""
+        return self._behind is not None and self._behind.busy
 
     def wait(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Wait until the query ends: because all input is read, ``should_stop`` said so, or it failed.
@@ -118,15 +130,20 @@ class FanOut:
             if not isinstance(self._failure, StoppingError):
                 raise sentence(self._failure or error) from error
         finally:
+            if not ended:
+                self._stopping.set()
             if self._follower is not None:
                 self._follower.finish(should_stop if ended else lambda: True)
-            self._release()
+            try:
+                self._settle(should_stop)
+            finally:
+                self._release()
         if self._failure is not None and not isinstance(self._failure, StoppingError):
             raise sentence(self._failure) from self._failure
 
     def stop(self, timeout_seconds: float = 60.0) -> None:
         """End the query between two batches: the one that runs is finished, if it takes no longer than
-        this."""
+        this. What is still to be handed on `wait` waits for."""
         self._stopping.set()
         if self._follower is not None:
             self._follower.hurry()
@@ -137,38 +154,73 @@ class FanOut:
     def _route(self, frame: DataFrame, batch: int) -> None:
         self._idle.clear()
         try:
-            with self._turns.taken():
+            with _interruptible(), self._turns.taken():
                 if self._stopping.is_set():
                     raise StoppingError(f"the job stopped before batch {batch}")
                 query = self._folder.bind()
                 inputs = self._source.planned(self.job.checkpoint, batch)
-                report = self._router.route(batch, inputs, query, frame)
-            self._on_batch(report)
+                self._finish(self._router.commit(batch, inputs, query, frame))
             if self._follower is not None:
                 self._follower.wake(query)
         except BaseException as error:
             # Spark would hand on its text only, with a traceback in it.
             self._failure = error
-            if isinstance(error, Exception):
-                raise
-            # py4j answers Spark for an Exception only: a SystemExit would leave the query waiting for ever.
-            raise StreamError(f"the batch was interrupted: {error!r}") from error
+            raise
         finally:
             self._idle.set()
+
+    def _finish(self, publish: Callable[[], BatchReport]) -> None:
+        """Hand on and publish what was committed, now or behind."""
+
+        def work() -> None:
+            with _interruptible():
+                self._on_batch(publish())
+
+        if self._behind is None:
+            work()
+        else:
+            self._behind.give(work)
 
     def _pause(self) -> bool:
         """Wait for a queue or its database; return whether the job is to stop."""
         return self._stopping.wait(_PAUSE_SECONDS) or self._should_stop()
 
+    def _settle(self, should_stop: Callable[[], bool]) -> None:
+        """Wait until all that was committed is handed on."""
+        if self._behind is None:
+            return
+        try:
+            while not self._behind.settle(_POLL_SECONDS):
+                if should_stop():
+                    self._stopping.set()
+        except Exception as error:
+            self._failure = self._failure or error
+
     def _release(self) -> None:
+        if self._behind is not None:
+            self._behind.close()
         if self._queues is not None:
             self._queues.close()
         self._folder.release()
 
     def _fail(self, error: BaseException) -> None:
-        """A backfill or replay failed: the job ends as it does when a batch fails."""
+        """What is done beside the stream failed: the job ends as it does when a batch fails."""
         self._failure = self._failure or error
-        self.stop()
+        with suppress(PySparkException, Py4JError, OSError):  # the JVM is gone, as `wait` finds
+            self.stop()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let nothing but an Exception out of a batch. py4j answers Spark for no other: a SystemExit would leave
+    the query waiting for ever.
+    """
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        raise StreamError(f"the batch was interrupted: {error!r}") from error
 
 
 def check(job: Job, registry: Link | None = None) -> None:

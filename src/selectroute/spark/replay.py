@@ -114,6 +114,7 @@ class Replays:
             request = self._read(path)
             if request is None:
                 continue
+            self._router.settle()  # what a batch has as dead letters is to be seen when it is published
             self._history.read()
             batches = self._due(request)
             if not batches:
