@@ -30,6 +30,9 @@ _LOCAL: dict[str, str] = {
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "100",
+    # Of a frame's files it keeps what it found for this frame to ask again, also when the frame is gone. A
+    # stream makes frames of new files batch after batch, and fills the 250 MB that are for them in hours.
+    "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
 }
 
 
