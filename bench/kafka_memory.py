@@ -6,6 +6,7 @@ read what the processes of the job have in memory; what the JVM holds is read af
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import time
@@ -72,6 +73,7 @@ def _remove_published(streamed: Streamed) -> None:
 
 def _memory(spark: Any) -> tuple[int, int, int, int]:
     jvm = spark.sparkContext._jvm
+    gc.collect()  # objects of the JVM that Python has in cycles are held until then
     jvm.java.lang.System.gc()
     heap = _heap(jvm.java.lang.Runtime.getRuntime())
     process = int(jvm.java.lang.ProcessHandle.current().pid())
