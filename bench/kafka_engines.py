@@ -105,7 +105,7 @@ class Query:
         batches = [one for one in found if one["numInputRows"]]
         first, last = (datetime.fromisoformat(batches[place]["timestamp"]).timestamp() for place in (0, -1))
         length = float(batches[-1]["durationMs"]["triggerExecution"])
-        return max(last + length / 1_000, *self._done[-1:]) - first
+        return max([last + length / 1_000, *self._done[-1:]]) - first
 
 
 class FanOutEngine(KafkaEngine):
