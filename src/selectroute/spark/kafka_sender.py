@@ -36,25 +36,37 @@ _STAGED: Final = (
 )
 
 # As texts: an expression that is made of calls takes Spark some hundred of them from Python to the JVM, and
-# each frame between the files and the sink some milliseconds: a good part of what a small batch takes.
-_TASK: Final = "regexp_extract(_metadata.file_name, 'part-0*([0-9]+)-', 1) AS task"
+# each frame between the files and the sink some milliseconds: a good part of what a small batch takes. What
+# all deliveries of a message have in common stands before these are taken apart: the rest is done for each.
+_MESSAGE: Final = (
+    "key",
+    "value",
+    "coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)) AS headers",
+    "concat_ws('/', `source`, `partition`, `offset`, '') AS origin",
+    # Of the file's name, part-00012-…, the number.
+    "concat_ws('/', place, CAST(substring_index(substring(_metadata.file_name, 6), '-', 1) AS int), '') "
+    "AS place",
+    "revision",
+    "`first`",
+    "deliveries",
+)
 _DELIVERIES: Final = "posexplode(deliveries) AS (nth, delivery)"
 _ADDED: Final = {
     SUBSCRIPTION: "delivery.subscription",
-    DELIVERY_ID: "concat_ws('/', `source`, `partition`, `offset`, delivery.subscription)",
+    DELIVERY_ID: "concat(origin, delivery.subscription)",
     REVISION: "revision",
-    BATCH: "concat_ws('/', place, task, `first` + nth)",
+    BATCH: "concat(place, `first` + nth)",
 }
+# The cast takes the bytes as they are; `encode` looks first whether they are UTF-8.
 _HEADERS: Final = ", ".join(
-    f"named_struct('key', '{name}', 'value', encode({text}, 'UTF-8'))" for name, text in _ADDED.items()
+    f"named_struct('key', '{name}', 'value', CAST({text} AS binary))" for name, text in _ADDED.items()
 )
 _RECORDS: Final = (
     "delivery.destination AS topic",
     "delivery.partition AS partition",
     "key",
     "value",
-    "concat(coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)), "
-    f"array({_HEADERS})) AS headers",
+    f"concat(headers, array({_HEADERS})) AS headers",
 )
 
 _Result = TypeVar("_Result")
@@ -215,7 +227,8 @@ def _records(staged: DataFrame, outgoing: Mapping[str, Any], batch: int, revisio
     """Return a row a delivery, in the columns that Spark's sink reads."""
     place = F.lit(f"{outgoing['job']}/{batch}").alias("place")
     of_batch = F.lit(str(revision)).alias("revision")
-    one = staged.select("*", place, of_batch, F.expr(_TASK), F.expr(_DELIVERIES))
+    messages = staged.select("*", "_metadata", place, of_batch).selectExpr(*_MESSAGE)
+    one = messages.selectExpr("*", _DELIVERIES)
     return one.selectExpr(*_RECORDS)
 
 
