@@ -98,7 +98,7 @@ def _put_into_record(samples: Sequence[Sample], described: dict[str, Any]) -> No
     kept = [one for one in before if (one.benchmark, one.workload, one.rules) not in anew]
     names = sorted({one.benchmark for one in samples})
     run = {"benchmarks": names} | {
-        name: described[name] for name in ("date", "load_average_at_start", "source")
+        name: described[name] for name in ("date", "cpu", "load_average_at_start", "source")
     }
     later = [one for one in of_record.get("later", []) if one["benchmarks"] != names]
     parts = {name: described[name] for name in described.keys() - of_record.keys()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -241,8 +241,9 @@ def _machine(machine: dict[str, Any]) -> str:
     parts = ", ".join(f"{name} {machine[name]}" for name in named)
     remark = f"{machine['remark']}; " if machine.get("remark") else ""
     later = "".join(
-        f" {', '.join(f'`{name}`' for name in one['benchmarks'])}: a run of {one['date']}, load average at "
-        f"its start {one['load_average_at_start']}, sources {one['source'][:12]}."
+        f" {', '.join(f'`{name}`' for name in one['benchmarks'])}: a run of {one['date']}"
+        f"{_elsewhere(one, machine)}, load average at its start {one['load_average_at_start']}, sources "
+        f"{one['source'][:12]}."
         for one in machine.get("later", ())
     )
     return (
@@ -251,3 +252,9 @@ def _machine(machine: dict[str, Any]) -> str:
         f"{remark}sources {machine['source'][:12]}.{later} "
         "Raw: [`record/samples.csv`](record/samples.csv), [`record/machine.json`](record/machine.json)."
     )
+
+
+def _elsewhere(run: Mapping[str, Any], machine: Mapping[str, Any]) -> str:
+    """Say on what a later run was, if that was something else."""
+    cpu = run.get("cpu", machine["cpu"])
+    return "" if cpu == machine["cpu"] else f" on {cpu}"

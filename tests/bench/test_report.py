@@ -107,6 +107,10 @@ def test_a_later_run_is_named_with_its_sources():
     run = {"benchmarks": ["a", "b"], "date": "2026-02-02", "load_average_at_start": 0.5, "source": "f" * 64}
     text = report.render([], {**MACHINE, "later": [run]})
     assert "`a`, `b`: a run of 2026-02-02, load average at its start 0.5, sources ffffffffffff. Raw" in text
+    same = report.render([], {**MACHINE, "later": [{**run, "cpu": MACHINE["cpu"]}]})
+    assert same == text
+    elsewhere = report.render([], {**MACHINE, "later": [{**run, "cpu": "Another"}]})
+    assert "a run of 2026-02-02 on Another, load average" in elsewhere
 
 
 def test_steps_add_up():
