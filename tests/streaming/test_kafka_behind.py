@@ -113,8 +113,8 @@ def test_told_to_stop_it_sends_what_is_committed_first(flow):
     reports, commits = [], Commits(flow.world.output)
     fan = flow.start(reports.append, max_offsets=12)
     until(lambda: commits.is_committed(0))
-    fan.stop(0.0)
     threading.Timer(0.5, flow.go.set).start()
+    fan.stop(600)
     fan.wait()
     committed = commits.batches()
     assert [report.batch for report in reports] == committed
