@@ -68,6 +68,17 @@ def test_a_batch_that_spark_repeats_is_skipped(spark, world):
     assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1)])
 
 
+def test_a_job_that_was_killed_while_spark_planned_its_first_batch_starts(spark, world):
+    world.publish(1, red="color = 'red'")
+    assert run(spark, world) == []
+    offsets = world.job().checkpoint / "offsets"
+    assert list(offsets.iterdir()) == []
+    for name in (".0.5f0c.tmp", "..0.5f0c.tmp.crc"):
+        (offsets / name).write_bytes(b"v1")
+    world.drop_json("a.jsonl", RED)
+    assert [report.counts.routed for report in run(spark, world)] == [1]
+
+
 def test_a_replay_after_a_crash_uses_its_pin_and_the_next_batch_the_new_revision(spark, world, monkeypatch):
     world.publish(1, red="color = 'red'")
     world.drop_json("a.jsonl", RED)

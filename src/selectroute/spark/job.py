@@ -153,6 +153,7 @@ class OutputFolder:
             durable.make_folder(folder)
             self._take_lock(folder, noun)
         if self.query() is None:
+            self._clear_begun()
             durable.write_json(self._record, self._own(query=None))
 
     def query(self) -> str | None:
@@ -261,6 +262,17 @@ class OutputFolder:
     def _has(self, log: str) -> bool:
         folder = self.job.checkpoint / log
         return folder.is_dir() and any(folder.iterdir())
+
+    def _clear_begun(self) -> None:
+        """Remove what Spark was writing of its first batch when it was killed: it starts none where it finds
+        anything.
+        """
+        for log in ("offsets", "commits"):
+            folder = self.job.checkpoint / log
+            names = os.listdir(folder) if folder.is_dir() else []
+            if not any(name.isdecimal() for name in names):
+                for name in names:
+                    (folder / name).unlink()
 
     def _checkpoint_query(self) -> str | None:
         metadata = durable.read_json(self.job.checkpoint / "metadata")
