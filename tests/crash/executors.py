@@ -30,6 +30,7 @@ from tests.broker import running as running_broker
 from tests.cluster import environment, running, submit_command
 from tests.crash.kafka import BATCH, WAIT_SECONDS, Killed
 from tests.crash.kafka_check import check
+from tests.crash.kafka_flow import Flow
 
 WORKER, EXECUTOR, SLOW = FAULTS = ("a Python worker killed", "an executor killed", "a Python worker stopped")
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -66,15 +67,15 @@ class Hurt(Killed):
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
             self._route_rest()
-        return counts + self._events() + check(self)
+        return counts + self._events() + check(self.flow, self.output)
 
     def _once(self, fault: str, job: subprocess.Popen[bytes], counts: Counter[str]) -> None:
         self._do(fault, job)
         counts[fault] += 1
-        done = self._committed() + self.chance.choice([0, 1])
+        done = len(self._committed()) + self.chance.choice([0, 1])
         self._change_meanwhile(job, 0.5)
-        self._until(lambda: self._committed() >= done, job)
-        print(f"{fault}: {self._committed()} batches", file=sys.stderr, flush=True)
+        self._until(lambda: len(self._committed()) >= done, job)
+        print(f"{fault}: {len(self._committed())} batches", file=sys.stderr, flush=True)
 
     def _start(self, *failpoint: str, options: list[str] | None = None) -> subprocess.Popen[bytes]:
         events = self.home / "events"
@@ -126,8 +127,7 @@ class Hurt(Killed):
 
     def _is_routing(self) -> bool:
         """Whether a batch is routed that is not committed."""
-        staged = {path.name.rsplit("-", 1)[0] for path in (self.output / "_staging").glob("*-*")}
-        return any(not (self.output / "_commits" / f"{batch}.json").exists() for batch in staged)
+        return bool(self._staged() - self._committed())
 
     def _events(self) -> Counter[str]:
         """What Spark says has happened."""
@@ -179,7 +179,7 @@ def run(root: Path, broker: Broker, seed: int, times: int) -> Counter[str]:
     for name in ("cluster", "stream"):
         (root / name).mkdir()
     with running(root / "cluster", HOSTS, cores=1) as master:
-        hurt = Hurt(broker, root / "stream", seed, master=master)
+        hurt = Hurt(Flow(broker, root / "stream", seed), root / "stream", master=master)
         faults = list(FAULTS) * times
         hurt.chance.shuffle(faults)
         counts = hurt.hurt(faults)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from selectroute.spark import durable
+from selectroute.spark.behind import BEHIND
 from selectroute.spark.commits import Commits
 from selectroute.spark.file_intake import FileIntake
 from selectroute.spark.kafka_sender import KafkaSender
@@ -25,9 +26,11 @@ from selectroute.spark.kafka_source import KafkaIntake
 from selectroute.spark.queue_sender import QueueSender
 
 BEFORE, AFTER = MOMENTS = ("before", "after")
-STEPS: Final = ("offsets", "pin", "stage", "commit", "put", "send", "sent", "rename", "return")
-"""Of a batch: Spark plans it; pin; match and write; commit; put to queues; send to Kafka, and note that it is
-sent; publish; give it back to Spark, which notes that it is done.
+PUT: Final = "put"
+BESIDE: Final = "beside"
+STEPS: Final = ("offsets", "pin", "stage", "commit", PUT, "send", BESIDE, "sent", "rename", "return")
+"""Of a batch: Spark plans it; pin; match and write; commit; put to queues; send to Kafka, the same when the
+next batch is committed, and note that it is sent; publish; give it back to Spark, which notes it as done.
 """
 
 
@@ -47,6 +50,8 @@ def fail_at(step: str, moment: str, nth: int, output: Path) -> None:
         _watch(checkpoint / "offsets", nth, hidden=moment == BEFORE)
     elif step == "return" and moment == AFTER:
         _watch(checkpoint / "commits", nth, hidden=False)
+    elif step == BESIDE:
+        _beside(moment, nth, output / "_commits")
     else:
         _patch(step, moment, nth)
 
@@ -76,7 +81,7 @@ def _patch(step: str, moment: str, nth: int) -> None:
     elif step == "stage":
         replace(KafkaIntake, "route")
         replace(FileIntake, "route")
-    elif step == "put":
+    elif step == PUT:
         replace(QueueSender, "send")
     elif step == "send":
         replace(KafkaSender, "_write")
@@ -89,6 +94,28 @@ def _patch(step: str, moment: str, nth: int) -> None:
         replace(Commits, "_account")
     else:
         raise SystemExit(f"no step {step}")
+
+
+def _beside(moment: str, nth: int, commits: Path) -> None:
+    """End this process when it has committed two batches of which it has published neither: the first is not
+    sent, or it is and that is noted.
+    """
+    real = KafkaSender.send
+    met = 0
+
+    def failing(self: KafkaSender, batch: int, *given: Any) -> Any:
+        nonlocal met
+        # What an earlier run left is sent before there is any next one.
+        met += threading.current_thread().name == BEHIND
+        if met != nth:
+            return real(self, batch, *given)
+        if moment == AFTER:
+            real(self, batch, *given)
+        while not (commits / f"{batch + 1}.json").exists():
+            time.sleep(0.001)
+        _kill()
+
+    KafkaSender.send = failing  # type: ignore[method-assign]
 
 
 def _watch(folder: Path, nth: int, hidden: bool) -> None:

@@ -3,51 +3,43 @@
 ``python -m tests.crash.kafka --kills 100 --failpoints 5``. A real broker; ``streaming/fanout.py`` as a user
 runs it. Its whole process group, with Spark's JVM, is killed (SIGKILL): at random instants, and so often
 right before and after each step of a batch (see `failpoint`). Subscriptions, their selectors and
-destinations change all the while, and a consumer takes from the queue. When everything is routed,
-`kafka_check` holds all that came out against the reference evaluator: nothing lost, nothing twice; what comes
-from topics after `selectroute.kafka.deduplicate`.
+destinations change all the while, and a consumer takes from the queue (see `kafka_flow`). When everything is
+routed, `kafka_check` holds all that came out against the reference evaluator: nothing lost, nothing twice;
+what comes from topics after `selectroute.kafka.deduplicate`.
+
+With a queue a batch is handed on in its own turn. ``--without-queue`` has the stream send each batch while it
+routes the next, so that a kill leaves up to two that are committed and not sent.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
-from typing import Any
 
-import pyarrow as pa
-
-import selectroute as sr
-from selectroute.index.registration import build_from_lines
-from selectroute.queues.sql_queue import SqlQueue
 from tests.broker import Broker
 from tests.broker import running as running_broker
-from tests.crash.delivering import consume
-from tests.crash.failpoint import MOMENTS, STEPS
-from tests.crash.kafka_check import Kinds, Subscription, check
+from tests.crash.failpoint import BESIDE, MOMENTS, PUT, STEPS
+from tests.crash.kafka_check import check
+from tests.crash.kafka_flow import Flow
 
 ROOT = Path(__file__).parents[2]
-SUBSCRIPTIONS = 24
 BATCH = 150
 """Records a batch takes at most."""
 
 AHEAD = 4 * BATCH
 """Records that are always there to be routed."""
 
-PARTITIONS = 3
 ROUND = 20
 """Kills after which everything is routed and checked."""
 
@@ -61,80 +53,33 @@ Cycle = tuple[str, str] | None
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Most of a cycle is a JVM that starts: this one compiles less, and does all the same."""
 
-_spawn = multiprocessing.get_context("spawn")  # a client of Kafka has threads
-
 
 @dataclass
 class Killed:
-    """One stream in a folder and topics of its own."""
+    """One stream in a folder of its own."""
 
-    broker: Broker
+    flow: Flow
     home: Path
-    seed: int
     kills: Counter[str] = field(default_factory=Counter)
-    states: dict[int, dict[str, Subscription]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.chance = Random(self.seed)
-        self.kinds = Kinds(self.seed)
-        self.output, self.snapshots = self.home / "out", self.home / "snapshots"
-        self.url = f"sqlite:///{self.home}/queues.db"
-        self.journal = self.home / "queue.journal"
-        self.produced = 0
+        self.chance = self.flow.chance
+        self.output = self.home / "out"
         self._jobs: list[subprocess.Popen[bytes]] = []
-        name = f"killed-{os.getpid()}-{self.seed}"
-        self.topic = self.broker.create(f"{name}-in", PARTITIONS)
-        self.topics = [self.broker.create(f"{name}-four", 4), self.broker.create(f"{name}-one", 1)]
-        SqlQueue.create(self.url, "A").close()
-        state = {f"s{number}": self._drawn() for number in range(SUBSCRIPTIONS)}
-        # There is always one that reads the weight, so that a weight that is none is always found; and one of
-        # each kind of destination, so that each step is taken in each batch.
-        self._constant = {"weight": Subscription("weight > 900", None)}
-        self._constant["queue"] = Subscription("weight < 100", ("queue", "A"))
-        self._constant["topic"] = Subscription("weight < 200", ("kafka", self.topics[0]))
-        self._publish(state)
-        # The kernel is compiled, or read, before the first job is started and not in each.
-        sr.Snapshot.open(self.snapshots).match(pa.record_batch({"weight": [1]}))
-
-    # ---- what changes and flows
-
-    def _drawn(self) -> Subscription:
-        kind = self.chance.choice([None, None, "queue", "kafka", "kafka"])
-        name = "A" if kind == "queue" else self.chance.choice(self.topics)
-        return Subscription(self.kinds.selector(self.chance), None if kind is None else (kind, name))
-
-    def change(self) -> None:
-        """Publish a new revision: some subscriptions are others, one comes, one goes."""
-        state = dict(self.states[max(self.states)])
-        for id in self.chance.sample(sorted(state), 3):
-            state[id] = self._drawn()
-        del state[self.chance.choice(sorted(state))]
-        state[f"s{SUBSCRIPTIONS + len(self.states)}"] = self._drawn()
-        self._publish(state)
-
-    def _publish(self, state: dict[str, Subscription]) -> None:
-        state |= self._constant
-        revision = max(self.states, default=0) + self.chance.randrange(1, 4)
-        lines = [json.dumps(one.registered(id)) for id, one in state.items()]
-        self.states[revision] = state
-        sr.publish(build_from_lines(lines, revision), self.snapshots)
 
     def produce(self) -> None:
         """Write as many records as are to be ahead of the stream."""
         paths = (self.output / "_commits").glob("*.json")
         done = sum(json.loads(path.read_text())["counts"]["messages"] for path in paths)
-        missing = max(0, AHEAD - (self.produced - done))
-        drawn = ((self.chance.randrange(PARTITIONS), self.kinds.draw(self.chance)) for _ in range(missing))
-        self.broker.produce(self.topic, [(partition, *self.kinds.record(kind)) for partition, kind in drawn])
-        self.produced += missing
-
-    # ---- who is killed
+        self.flow.produce(max(0, AHEAD - (self.flow.produced - done)))
 
     def run(self, kills: int, failpoints: int) -> Counter[str]:
         """Kill it so often, and so often at each step; returns what was counted. Raises AssertionError if a
         check fails.
         """
-        points = [(step, moment) for step in STEPS for moment in MOMENTS] * failpoints
+        # With a queue nothing is sent beside the next batch, and without one nothing is put.
+        steps = [step for step in STEPS if step != (BESIDE if self.flow.has_queue else PUT)]
+        points = [(step, moment) for step in steps for moment in MOMENTS] * failpoints
         cycles: list[Cycle] = [*points, *([None] * kills)]
         self.chance.shuffle(cycles)
         return self.run_cycles(cycles)
@@ -144,7 +89,7 @@ class Killed:
         counts: Counter[str] = Counter()
         for start in range(0, len(cycles), ROUND):
             self._round(cycles[start : start + ROUND])
-            counts = self.kills + check(self)
+            counts = self.kills + check(self.flow, self.output)
             said = ", ".join(f"{count:,} {name}" for name, count in counts.items())
             print(f"{said}: all held", file=sys.stderr, flush=True)
         return counts
@@ -165,26 +110,19 @@ class Killed:
 
     def _route_rest(self) -> None:
         job = self._start(options=["--available-now"])
-        assert job.wait(WAIT_SECONDS + self.produced) == 0, self._said()
+        assert job.wait(WAIT_SECONDS + self.flow.produced) == 0, self._said()
 
     @contextmanager
     def _consuming(self) -> Iterator[None]:
-        """Have a consumer take from the queue meanwhile, and in the end all that is left. Whatever comes, no
-        stream is left running.
-        """
-        ending = _spawn.Event()
-        consumer = _spawn.Process(target=_consume, args=(self.url, self.journal, ending))
-        consumer.start()
-        try:
-            yield
-        finally:
-            for job in self._jobs:
-                if job.poll() is None:
-                    os.killpg(job.pid, signal.SIGKILL)
-            self._jobs.clear()
-            ending.set()
-            consumer.join()
-        assert consumer.exitcode == 0, "the consumer failed: see above"
+        """Have a consumer take from the queue meanwhile. Whatever comes, no stream is left running."""
+        with self.flow.consuming():
+            try:
+                yield
+            finally:
+                for job in self._jobs:
+                    if job.poll() is None:
+                        os.killpg(job.pid, signal.SIGKILL)
+                self._jobs.clear()
 
     def _kill_somewhen(self) -> None:
         """Kill it while it starts, or while it routes."""
@@ -193,8 +131,8 @@ class Killed:
             self._pass(job, self.chance.uniform(0, 8))
         else:
             deadline = time.monotonic() + WAIT_SECONDS
-            done = self._committed() + self.chance.choice([0, 0, 1, 2])
-            while self._traces() == before or self._committed() < done:
+            done = len(self._committed()) + self.chance.choice([0, 0, 1, 2])
+            while self._traces() == before or len(self._committed()) < done:
                 assert time.monotonic() < deadline, f"it does nothing: {self._said()}"
                 self._pass(job, 0.02)
             self._change_meanwhile(job, self.chance.uniform(0, 3))
@@ -218,7 +156,7 @@ class Killed:
     def _change_meanwhile(self, job: subprocess.Popen[bytes], seconds: float) -> None:
         self._pass(job, seconds * self.chance.random())
         if self.chance.random() < 0.5:
-            self.change()
+            self.flow.change()
         self._pass(job, seconds / 2)
 
     def _pass(self, job: subprocess.Popen[bytes], seconds: float) -> None:
@@ -229,6 +167,9 @@ class Killed:
         assert job.poll() in (None, -signal.SIGKILL), f"it ended by itself: {self._said()}"
 
     def _start(self, *failpoint: str, options: list[str] | None = None) -> subprocess.Popen[bytes]:
+        left = len(self._committed() & self._staged())
+        if left:
+            self.kills[f"left {left} committed batches to publish"] += 1
         failing = ["-m", "tests.crash.failpoint", *failpoint] if failpoint else []
         paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
         return self._run(
@@ -240,16 +181,17 @@ class Killed:
     def _run(self, program: list[str], options: list[str], found: dict[str, str]) -> subprocess.Popen[bytes]:
         """Start the job, by this program and what its processes find around them."""
         given = {
-            "kafka-servers": self.broker.address,
-            "kafka-topics": self.topic,
+            "kafka-servers": self.flow.broker.address,
+            "kafka-topics": self.flow.topic,
             "bind": "weight:int",
             "max-offsets-per-trigger": BATCH,
-            "queues": self.url,
-            "snapshots": self.snapshots,
+            "snapshots": self.flow.snapshots,
             "output": self.output,
             "trigger-seconds": 0,
             "log": "json",
         }
+        if self.flow.has_queue:
+            given["queues"] = self.flow.url
         said = [text for name, value in given.items() for text in (f"--{name}", str(value))]
         with (self.home / "stream.log").open("ab") as log:
             job = subprocess.Popen(
@@ -263,9 +205,13 @@ class Killed:
         self._jobs.append(job)
         return job
 
-    def _committed(self) -> int:
-        folder = self.output / "_commits"
-        return len(list(folder.glob("*.json"))) if folder.is_dir() else 0
+    def _committed(self) -> set[str]:
+        """The batches that are committed."""
+        return {path.stem for path in (self.output / "_commits").glob("*.json")}
+
+    def _staged(self) -> set[str]:
+        """The batches of which something is staged, if only a rest that is being removed."""
+        return {path.name.split("-", 1)[0] for path in (self.output / "_staging").glob("*-*")}
 
     def _traces(self) -> frozenset[str]:
         """What a stream that routes leaves behind."""
@@ -276,37 +222,27 @@ class Killed:
         return (self.home / "stream.log").read_text(errors="replace")[-3_000:]
 
 
-def run(broker: Any, home: Path, seed: int, kills: int, failpoints: int) -> tuple[Killed, Counter[str]]:
-    """Run one; returns it with its counts."""
+def run(
+    broker: Broker, home: Path, seed: int, kills: int, failpoints: int, has_queue: bool = True
+) -> Counter[str]:
+    """Run one; returns what was counted. Raises AssertionError if a check fails."""
     home.mkdir()
-    one = Killed(broker, home, seed)
-    return one, one.run(kills, failpoints)
-
-
-def _consume(url: str, journal: Path, ending: Any) -> None:
-    """Take from the queue, for as long as whoever started this is there."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    consume(url, "A", journal, ending)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    return Killed(Flow(broker, home, seed, has_queue), home).run(kills, failpoints)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="kill a stream of Kafka's records")
     parser.add_argument("--kills", type=int, default=100, help="at random instants")
     parser.add_argument("--failpoints", type=int, default=0, help="before and after each step, so often")
+    parser.add_argument("--without-queue", action="store_true", help="send each batch beside the next one")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="selectroute-crash-", ignore_cleanup_errors=True) as root:
         started = time.monotonic()
         try:
             with running_broker(Path(root) / "broker") as broker:
-                _, counts = run(broker, Path(root) / "stream", given.seed, given.kills, given.failpoints)
+                home, has_queue = Path(root) / "stream", not given.without_queue
+                counts = run(broker, home, given.seed, given.kills, given.failpoints, has_queue)
         except AssertionError as error:
             sys.exit(f"FAILED: {error}")
         seconds = time.monotonic() - started

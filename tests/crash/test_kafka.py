@@ -15,26 +15,42 @@ pytestmark = [pytest.mark.spark, *KAFKA]
 def test_a_killed_stream_of_records_loses_and_repeats_nothing_and_a_fault_would_be_found(kafka, tmp_path):
     from tests.crash.kafka import KILLS, Killed
     from tests.crash.kafka_check import check
+    from tests.crash.kafka_flow import Flow
 
     home = tmp_path / "stream"
     home.mkdir()
-    killed = Killed(kafka, home, seed=3)
+    flow = Flow(kafka, home, seed=3)
+    killed = Killed(flow, home)
     # Sent before it is killed at the first of these, and sent again.
     counts = killed.run_cycles([("sent", "before"), ("rename", "before"), None])
     assert [counts[name] for name in KILLS] == [1, 2]
     assert counts["records"] >= 600 and counts["deliveries"] > 500 and counts["got from the queue"] > 10
     assert counts["repeats left out"] > 0
 
-    lines = killed.journal.read_bytes().splitlines(keepends=True)
-    killed.journal.write_bytes(b"".join(lines[1:]))
+    lines = flow.journal.read_bytes().splitlines(keepends=True)
+    flow.journal.write_bytes(b"".join(lines[1:]))
     with pytest.raises(AssertionError, match="queue: 1 lost"):
-        check(killed)
-    killed.journal.write_bytes(b"".join([*lines, lines[0]]))
+        check(flow, killed.output)
+    flow.journal.write_bytes(b"".join([*lines, lines[0]]))
     with pytest.raises(AssertionError, match="queue: 1 twice"):
-        check(killed)
-    killed.journal.write_bytes(b"".join(lines))
-    again = kafka.records(killed.topics[1])[0]
+        check(flow, killed.output)
+    flow.journal.write_bytes(b"".join(lines))
+    again = kafka.records(flow.topics[1])[0]
     own = [(name, value) for name, value in again.headers() if name != "selectroute-batch"]
-    kafka.produce(killed.topics[1], [(0, again.key(), again.value(), own)])
+    kafka.produce(flow.topics[1], [(0, again.key(), again.value(), own)])
     with pytest.raises(AssertionError, match="twice"):
-        check(killed)
+        check(flow, killed.output)
+
+
+def test_a_stream_that_is_killed_with_two_batches_committed_and_not_published_sends_both(kafka, tmp_path):
+    from tests.crash.failpoint import AFTER, BEFORE, BESIDE
+    from tests.crash.kafka import Killed
+    from tests.crash.kafka_flow import Flow
+
+    home = tmp_path / "stream"
+    home.mkdir()
+    counts = Killed(Flow(kafka, home, seed=4, has_queue=False), home).run_cycles(
+        [(BESIDE, BEFORE), (BESIDE, AFTER)]
+    )
+    assert counts["left 2 committed batches to publish"] == 2
+    assert counts["kept of topics"] > 500

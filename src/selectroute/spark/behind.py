@@ -5,6 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Final
+
+BEHIND: Final = "selectroute-behind"
+"""The name of the thread."""
 
 
 class Behind:
@@ -24,7 +28,7 @@ class Behind:
         self._error: BaseException | None = None
         # A daemon as the stream's own thread is: a process that ends without `close` leaves the rest to its
         # next start.
-        self._thread = threading.Thread(target=self._run, name="selectroute-behind", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=BEHIND, daemon=True)
         self._thread.start()
 
     def give(self, work: Callable[[], None]) -> None:
