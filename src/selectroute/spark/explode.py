@@ -57,7 +57,7 @@ def pairs(
 def ids_of(ordinals: npt.NDArray[np.int32], ids: Any) -> Any:
     """Return the ids of these ordinals, dictionary-encoded over only the ids that occur.
 
-    ``ids`` is the snapshot's A dictionary of all ids would be written to each file.
+    ``ids`` is the snapshot's column of ids: a dictionary of all of them would be written to each file.
     """
     if len(ids) <= 8 * len(ordinals):
         occurs = np.zeros(len(ids), dtype=np.bool_)

@@ -77,7 +77,9 @@ class KafkaMessages:
         whole = messages.whole
         assert whole is not None
         if isinstance(whole, WholeRecords):
-            rows = whole.rows.take(pa.array(places))
+            rows = whole.rows.select(_COLUMNS.names)
+            if len(places) < len(rows):
+                rows = rows.take(pa.array(places))
             arrays = [rows.column(name).cast(_COLUMNS.field(name).type) for name in _COLUMNS.names]
             return Contents(
                 pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), np.ones(len(places), np.bool_), []

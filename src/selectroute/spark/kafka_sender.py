@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F
 
 from selectroute.index.destination import KAFKA
 from selectroute.index.snapshot import Snapshot
@@ -35,22 +34,21 @@ _STAGED: Final = (
     "deliveries array<struct<destination: string, subscription: string, partition: int>>, first bigint"
 )
 
-# As texts: an expression that is made of calls takes Spark some hundred of them from Python to the JVM, and
-# each frame between the files and the sink some milliseconds: a good part of what a small batch takes. What
-# all deliveries of a message have in common stands before these are taken apart: the rest is done for each.
+# As texts, and in two steps: an expression that is made of calls takes Spark some hundred of them from Python
+# to the JVM, and each frame between the files and the sink some milliseconds: a good part of what a small
+# batch takes. What all deliveries of a message have in common is computed before these are taken apart.
 _MESSAGE: Final = (
     "key",
     "value",
     "coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)) AS headers",
     "concat_ws('/', `source`, `partition`, `offset`, '') AS origin",
     # Of the file's name, part-00012-…, the number.
-    "concat_ws('/', place, CAST(substring_index(substring(_metadata.file_name, 6), '-', 1) AS int), '') "
+    "concat_ws('/', {batch}, CAST(substring_index(substring(_metadata.file_name, 6), '-', 1) AS int), '') "
     "AS place",
-    "revision",
+    "{revision} AS revision",
     "`first`",
-    "deliveries",
+    "posexplode(deliveries) AS (nth, delivery)",
 )
-_DELIVERIES: Final = "posexplode(deliveries) AS (nth, delivery)"
 _ADDED: Final = {
     SUBSCRIPTION: "delivery.subscription",
     DELIVERY_ID: "concat(origin, delivery.subscription)",
@@ -225,11 +223,13 @@ def check_cluster(job: Job) -> None:
 
 def _records(staged: DataFrame, outgoing: Mapping[str, Any], batch: int, revision: int) -> DataFrame:
     """Return a row a delivery, in the columns that Spark's sink reads."""
-    place = F.lit(f"{outgoing['job']}/{batch}").alias("place")
-    of_batch = F.lit(str(revision)).alias("revision")
-    messages = staged.select("*", "_metadata", place, of_batch).selectExpr(*_MESSAGE)
-    one = messages.selectExpr("*", _DELIVERIES)
-    return one.selectExpr(*_RECORDS)
+    given = {"batch": _literal(f"{outgoing['job']}/{batch}"), "revision": _literal(str(revision))}
+    return staged.selectExpr(*(text.format(**given) for text in _MESSAGE)).selectExpr(*_RECORDS)
+
+
+def _literal(text: str) -> str:
+    """Return a text as SQL has it, whatever is in it."""
+    return f"CAST(X'{text.encode().hex()}' AS string)"
 
 
 def _why(error: Exception) -> str | None:

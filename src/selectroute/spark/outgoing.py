@@ -173,7 +173,9 @@ class Outgoing:
         total = int(np.count_nonzero(chosen))
         if not total:
             return
-        columns = contents.columns.filter(pa.array(chosen[contents.fit]))
+        columns = contents.columns
+        if total < len(columns):
+            columns = columns.filter(pa.array(chosen[contents.fit]))
         ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts[chosen])))
         codes = self._to.codes[ordinals]
         to = self._names.take(pa.array(codes))
