@@ -1,4 +1,4 @@
-"""A batch is sent to Kafka while the next one is routed: order, failures and crashes in between."""
+"""A full batch is sent to Kafka while the next one is routed: order, failures and crashes in between."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from selectroute.spark import durable, start_fanout
 from selectroute.spark.audit import audit
+from selectroute.spark.behind import BEHIND
 from selectroute.spark.commits import Commits
 from selectroute.spark.job import JobError
 from selectroute.spark.kafka_sender import KafkaSender
@@ -70,6 +71,23 @@ def test_the_next_batch_is_committed_while_one_is_sent_and_both_are_published_in
     assert len(flow.delivered()) == 24 and set(flow.delivered().values()) == {1}
 
 
+def test_only_what_has_more_behind_it_is_sent_beside_the_next_batch(flow, monkeypatch):
+    threads = []
+
+    def seen(self, records):
+        threads.append(threading.current_thread().name)
+        flow.real(self, records)
+
+    monkeypatch.setattr(KafkaSender, "_write", seen)
+    flow.broker.produce(flow.name, cars(6, first=24))
+    flow.run(max_offsets=12)
+    assert [name == BEHIND for name in threads] == [True, True, False]
+    assert batches_of(flow.broker.records(flow.out)) == [0, 1, 2]
+    flow.broker.produce(flow.name, cars(6, first=30))
+    flow.run()
+    assert threads[3] != BEHIND and len(flow.broker.records(flow.out)) == 36
+
+
 def test_what_cannot_be_sent_ends_a_stream_that_waits_for_input_and_the_next_start_sends_it(
     flow, monkeypatch
 ):
@@ -79,7 +97,7 @@ def test_what_cannot_be_sent_ends_a_stream_that_waits_for_input_and_the_next_sta
     with monkeypatch.context() as patch:
         patch.setattr(KafkaSender, "_write", refused)
         with pytest.raises(JobError, match="no more of this"):
-            start_fanout(flow.spark, flow.job()).wait()
+            start_fanout(flow.spark, flow.job(max_offsets=24)).wait()
     assert flow.broker.records(flow.out) == [] and flow.world.rows("deliveries") == []
     flow.go.set()
     flow.run()

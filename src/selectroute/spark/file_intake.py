@@ -69,6 +69,10 @@ class FileSource:
         """The files of a batch, as Spark's list has them."""
         return batch_files(checkpoint, batch)
 
+    def is_full(self, inputs: Sequence[Path]) -> bool:
+        """Whether there may be more files than these."""
+        return len(inputs) >= self.limit
+
     def intake(self, inputs: Sequence[Path], frame: DataFrame | None = None) -> FileIntake:
         """These files."""
         return FileIntake(inputs, self._folder, self._format, self._run, self._tasks)

@@ -87,6 +87,9 @@ class Source(Protocol):
     def planned(self, checkpoint: Path, batch: int) -> Sequence[Any]:
         """What Spark's checkpoint has for a batch."""
 
+    def is_full(self, inputs: Sequence[Any]) -> bool:
+        """Whether a batch of these inputs took as many as it may, so that more may be waiting."""
+
     def intake(self, inputs: Sequence[Any], frame: DataFrame | None = None) -> Intake:
         """What these inputs are for a batch; ``frame`` is the batch of the stream, None for one of old."""
 

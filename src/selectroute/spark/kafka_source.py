@@ -72,6 +72,13 @@ class KafkaSource:
         """The records of a batch, as Spark's offset log has them."""
         return batch_ranges(checkpoint, batch)
 
+    def is_full(self, inputs: Sequence[Range]) -> bool:
+        """Whether there may be more records than these. Of each partition Spark takes a whole number, so that
+        a full batch may have less than `limit`, by less than one for each.
+        """
+        records = sum(one.end - one.start for one in inputs)
+        return self.limit is not None and records + len(inputs) > self.limit
+
     def intake(self, inputs: Sequence[Range], frame: DataFrame | None = None) -> KafkaIntake:
         """These records."""
         if frame is None and inputs:

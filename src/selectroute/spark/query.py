@@ -159,7 +159,8 @@ class FanOut:
                     raise StoppingError(f"the job stopped before batch {batch}")
                 query = self._folder.bind()
                 inputs = self._source.planned(self.job.checkpoint, batch)
-                self._finish(self._router.commit(batch, inputs, query, frame))
+                publish = self._router.commit(batch, inputs, query, frame)
+                self._finish(publish, self._source.is_full(inputs))
             if self._follower is not None:
                 self._follower.wake(query)
         except BaseException as error:
@@ -169,17 +170,21 @@ class FanOut:
         finally:
             self._idle.set()
 
-    def _finish(self, publish: Callable[[], BatchReport]) -> None:
-        """Hand on and publish what was committed, now or behind."""
+    def _finish(self, publish: Callable[[], BatchReport], is_full: bool) -> None:
+        """Hand on and publish what was committed, now, or behind if there is more to route.
+
+        Two jobs of Spark at once get more done, but each takes longer: so would a message in a batch of few.
+        """
 
         def work() -> None:
             with _interruptible():
                 self._on_batch(publish())
 
-        if self._behind is None:
-            work()
-        else:
+        if self._behind is not None and is_full:
             self._behind.give(work)
+        else:
+            self._router.settle()
+            work()
 
     def _pause(self) -> bool:
         """Wait for a queue or its database; return whether the job is to stop."""
