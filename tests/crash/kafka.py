@@ -7,8 +7,8 @@ destinations change all the while, and a consumer takes from the queue (see `kaf
 routed, `kafka_check` holds all that came out against the reference evaluator: nothing lost, nothing twice;
 what comes from topics after `selectroute.kafka.deduplicate`.
 
-With a queue a batch is handed on in its own turn. ``--without-queue`` has the stream send each batch while it
-routes the next, so that a kill leaves up to two that are committed and not sent.
+With a queue a batch is handed on in its own turn. ``--without-queue`` has the stream send a full batch while
+it routes the next, so that a kill leaves up to two that are committed and not sent.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="kill a stream of Kafka's records")
     parser.add_argument("--kills", type=int, default=100, help="at random instants")
     parser.add_argument("--failpoints", type=int, default=0, help="before and after each step, so often")
-    parser.add_argument("--without-queue", action="store_true", help="send each batch beside the next one")
+    parser.add_argument("--without-queue", action="store_true", help="send full batches beside the next")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="selectroute-crash-", ignore_cleanup_errors=True) as root:
