@@ -53,3 +53,10 @@ def test_a_batch_is_described_in_few_calls_to_the_jvm(staged, monkeypatch):
     monkeypatch.setattr(py4j.java_gateway.GatewayClient, "send_command", counted)
     _records(staged, {"job": "job"}, 1, 1)
     assert 0 < len(calls) < 100  # made of `functions` and columns they were more than 400
+
+
+def test_what_the_deliveries_of_a_message_have_in_common_is_computed_before_they_are_taken_apart(staged):
+    plan = _records(staged, {"job": "job"}, 1, 1)._jdf.queryExecution().optimizedPlan().toString()
+    of_delivery, of_message = plan.split("Generate posexplode")
+    assert "concat_ws" in of_message
+    assert "concat_ws" not in of_delivery

@@ -34,9 +34,10 @@ _STAGED: Final = (
     "deliveries array<struct<destination: string, subscription: string, partition: int>>, first bigint"
 )
 
-# As texts, and in two steps: an expression that is made of calls takes Spark some hundred of them from Python
+# As texts, and in few steps: an expression that is made of calls takes Spark some hundred of them from Python
 # to the JVM, and each frame between the files and the sink some milliseconds: a good part of what a small
-# batch takes. What all deliveries of a message have in common is computed before these are taken apart.
+# batch takes. What all deliveries of a message have in common has a step of its own before these are taken
+# apart: in the same step as `posexplode` Spark computes it after that, once for each delivery.
 _MESSAGE: Final = (
     "key",
     "value",
@@ -47,8 +48,9 @@ _MESSAGE: Final = (
     "AS place",
     "{revision} AS revision",
     "`first`",
-    "posexplode(deliveries) AS (nth, delivery)",
+    "deliveries",
 )
+_DELIVERIES: Final = ("*", "posexplode(deliveries) AS (nth, delivery)")
 _ADDED: Final = {
     SUBSCRIPTION: "delivery.subscription",
     DELIVERY_ID: "concat(origin, delivery.subscription)",
@@ -224,7 +226,8 @@ def check_cluster(job: Job) -> None:
 def _records(staged: DataFrame, outgoing: Mapping[str, Any], batch: int, revision: int) -> DataFrame:
     """Return a row a delivery, in the columns that Spark's sink reads."""
     given = {"batch": _literal(f"{outgoing['job']}/{batch}"), "revision": _literal(str(revision))}
-    return staged.selectExpr(*(text.format(**given) for text in _MESSAGE)).selectExpr(*_RECORDS)
+    messages = staged.selectExpr(*(text.format(**given) for text in _MESSAGE))
+    return messages.selectExpr(*_DELIVERIES).selectExpr(*_RECORDS)
 
 
 def _literal(text: str) -> str:
