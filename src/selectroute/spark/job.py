@@ -16,6 +16,7 @@ from typing import Any
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark import durable
+from selectroute.spark.checkpoint import clear_begun, mend
 from selectroute.spark.kafka_input import KafkaCluster, KafkaInput
 from selectroute.spark.sources import FORMATS, local_folder
 from selectroute.spark.unrouted import KEEP, PolicyError, Unrouted
@@ -140,21 +141,25 @@ class OutputFolder:
         else:
             self._refuse_other(record)
 
-    def claim(self) -> None:
-        """Take the folder for this job, or refuse without touching anything.
+    def claim(self) -> list[Path]:
+        """Take the folder for this job, or refuse without touching anything. Returns the files of Spark's
+        checkpoint that were found empty and removed.
 
         Raises:
             JobError: as `check`.
             OtherJobError: another process runs a job on it.
+            SourceError: Spark's checkpoint is damaged.
         """
         self.check()
         # The checkpoint first: whoever is refused that leaves no new output folder behind.
         for folder, noun in ((self.job.checkpoint, "checkpoint"), (self.job.output, "output folder")):
             durable.make_folder(folder)
             self._take_lock(folder, noun)
+        mended = mend(self.job.checkpoint, self._has_begun)
         if self.query() is None:
-            self._clear_begun()
+            clear_begun(self.job.checkpoint)
             durable.write_json(self._record, self._own(query=None))
+        return mended
 
     def query(self) -> str | None:
         """Return the query's id, None before the first batch."""
@@ -263,18 +268,14 @@ class OutputFolder:
         folder = self.job.checkpoint / log
         return folder.is_dir() and any(folder.iterdir())
 
-    def _clear_begun(self) -> None:
-        """Remove what Spark was writing of its first batch when it was killed: it starts none where it finds
-        anything.
-        """
-        for log in ("offsets", "commits"):
-            folder = self.job.checkpoint / log
-            names = os.listdir(folder) if folder.is_dir() else []
-            if not any(name.isdecimal() for name in names):
-                for name in names:
-                    (folder / name).unlink()
+    def _has_begun(self, batch: int) -> bool:
+        return any((self.job.output / folder / f"{batch}.json").exists() for folder in ("pins", "_commits"))
 
     def _checkpoint_query(self) -> str | None:
+        """Return whose checkpoint it is; None if there is none, or nothing in it, see `checkpoint`."""
+        path = self.job.checkpoint / "metadata"
+        if path.is_file() and not path.stat().st_size:
+            return None
         metadata = durable.read_json(self.job.checkpoint / "metadata")
         return None if metadata is None else str(metadata["id"])
 

@@ -20,6 +20,7 @@ from selectroute.index.errors import SnapshotNotFoundError
 from selectroute.index.file_format import latest_revision
 from selectroute.spark.batches import BatchReport, Router
 from selectroute.spark.behind import Behind
+from selectroute.spark.checkpoint import flush_plan
 from selectroute.spark.file_intake import check_folder
 from selectroute.spark.follower import Follower, Link, Turns, admitted
 from selectroute.spark.job import Job, OutputFolder
@@ -79,7 +80,10 @@ class FanOut:
         """
         try:
             check(self.job, self._registry)
-            self._folder.claim()
+            for path in self._folder.claim():
+                self._on_warning(
+                    f"{path}, of Spark's checkpoint, was empty: it is removed, and Spark goes on"
+                )
             self._folder.belong(self._source.connect())
             if self._kafka is not None:
                 check_topics(self.job, self._kafka)
@@ -159,6 +163,7 @@ class FanOut:
                     raise StoppingError(f"the job stopped before batch {batch}")
                 query = self._folder.bind()
                 inputs = self._source.planned(self.job.checkpoint, batch)
+                flush_plan(self.job.checkpoint, batch)
                 publish = self._router.commit(batch, inputs, query, frame)
                 self._finish(publish, self._source.is_full(inputs))
             if self._follower is not None:

@@ -76,8 +76,8 @@ def batch_files(checkpoint: Path, batch: int) -> list[Path]:
     the file list (``sources/0/<entry>``, every tenth one a ``.compact`` of all before it), both JSON lines
     after a line ``v1``.
     """
-    last = _log_offset(checkpoint, batch)
-    first = _log_offset(checkpoint, batch - 1) + 1 if batch > 0 else 0
+    last = log_offset(checkpoint, batch)
+    first = log_offset(checkpoint, batch - 1) + 1 if batch > 0 else 0
     found: list[Path] = []
     for entry in range(first, last + 1):
         for record in _file_list(checkpoint / "sources" / "0", entry):
@@ -98,7 +98,7 @@ def done_batches(checkpoint: Path) -> list[int]:
 
 def listed_files(checkpoint: Path, batch: int) -> list[Path]:
     """Return every file that Spark has handed over in any batch up to this one, in its order."""
-    last = _log_offset(checkpoint, batch)
+    last = log_offset(checkpoint, batch)
     folder = checkpoint / "sources" / "0"
     compact = [int(path.stem) for path in folder.glob("*.compact") if path.stem.isdecimal()]
     # A compact entry has all files before it too, and those before it may be gone.
@@ -117,7 +117,8 @@ def _numbered(folder: Path) -> list[int]:
         return []
 
 
-def _log_offset(checkpoint: Path, batch: int) -> int:
+def log_offset(checkpoint: Path, batch: int) -> int:
+    """Return the last entry of the file list that belongs to a batch or one before it. Raises SourceError."""
     path = checkpoint / "offsets" / str(batch)
     lines = log_lines(path)
     try:

@@ -1,0 +1,148 @@
+"""Empty files at the end of the logs of Spark's checkpoint, as a full disk or a loss of power leaves them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+
+import pytest
+
+from selectroute.spark import start_fanout
+from selectroute.spark.checkpoint import mend
+from selectroute.spark.sources import SourceError
+
+pytestmark = pytest.mark.spark
+
+RED = {"properties": {"color": "red"}}
+
+
+def run(spark, world):
+    """Route everything that is there; returns what was done, and the sentences of warning."""
+    reports, warnings = [], []
+    job = world.job(max_files=1)
+    start_fanout(spark, job, available_now=True, on_batch=reports.append, on_warning=warnings.append).wait()
+    return reports, warnings
+
+
+def delivered(world, names):
+    return Counter((name, 0, "red", 1) for name in names) == world.deliveries()
+
+
+@pytest.fixture
+def routed(spark, world):
+    """A job that has done two batches."""
+    world.publish(1, red="color = 'red'")
+    for name in ("a.jsonl", "b.jsonl"):
+        world.drop_json(name, RED)
+    reports, _ = run(spark, world)
+    assert len(reports) == 2
+    return world
+
+
+def empty(world, *names):
+    for name in names:
+        (world.job().checkpoint / name).write_bytes(b"")
+
+
+def forget(world, batch):
+    """As if a batch had not begun."""
+    for path in (f"pins/{batch}.json", f"_commits/{batch}.json"):
+        (world.output / path).unlink()
+    commits = world.job().checkpoint / "commits"
+    (commits / str(batch)).unlink()
+    (commits / f".{batch}.crc").unlink()
+    for folder in world.output.glob(f"*/batch={batch}"):
+        shutil.rmtree(folder)
+
+
+def test_a_batch_whose_end_is_empty_is_done_again_and_skipped(spark, routed):
+    empty(routed, "commits/1")
+    [again], [warning] = run(spark, routed)
+    assert again.skipped and again.batch == 1
+    assert "commits/1" in warning and "\n" not in warning
+    assert delivered(routed, ["a.jsonl", "b.jsonl"])
+    assert run(spark, routed) == ([], [])
+
+
+def test_several_ends_are_empty_after_a_loss_of_power(spark, routed):
+    empty(routed, "commits/0", "commits/1")
+    routed.drop_json("c.jsonl", RED)
+    reports, warnings = run(spark, routed)
+    assert len(warnings) == 2
+    assert [one.batch for one in reports if not one.skipped] == [2]
+    assert delivered(routed, ["a.jsonl", "b.jsonl", "c.jsonl"])
+
+
+@pytest.mark.parametrize("files", [["offsets/2"], ["sources/0/2"], ["offsets/2", "sources/0/2"]])
+def test_a_plan_that_is_empty_is_made_anew_if_its_batch_has_not_begun(spark, routed, files):
+    routed.drop_json("c.jsonl", RED)
+    run(spark, routed)
+    # As the disk is full when the third batch is planned: nothing of it is there.
+    forget(routed, 2)
+    if "offsets/2" not in files:
+        offsets = routed.job().checkpoint / "offsets"
+        (offsets / "2").unlink()
+        (offsets / ".2.crc").unlink()
+    empty(routed, *files)
+    reports, warnings = run(spark, routed)
+    assert [(one.batch, one.counts.routed) for one in reports] == [(2, 1)]
+    assert len(warnings) == len(files)
+    assert delivered(routed, ["a.jsonl", "b.jsonl", "c.jsonl"])
+
+
+@pytest.mark.parametrize(
+    "files", [["metadata"], ["sources/0/0"], ["offsets/0"], ["offsets/0", "sources/0/0"]]
+)
+def test_a_job_whose_first_plan_is_empty_starts(spark, world, files):
+    world.publish(1, red="color = 'red'")
+    assert run(spark, world) == ([], [])  # makes the checkpoint, and no batch
+    checkpoint = world.job().checkpoint
+    for name in ("offsets", "sources/0"):
+        (checkpoint / name).mkdir(parents=True, exist_ok=True)
+    empty(world, *files)
+    world.drop_json("a.jsonl", RED)
+    reports, _ = run(spark, world)
+    assert [one.counts.routed for one in reports] == [1]
+    assert delivered(world, ["a.jsonl"])
+
+
+def test_the_plan_of_a_batch_that_has_begun_is_not_made_anew(spark, routed):
+    empty(routed, "offsets/1", "commits/1")
+    with pytest.raises(SourceError, match=r"offsets/1 is empty, and its batch has begun") as error:
+        run(spark, routed)
+    assert "\n" not in str(error.value)
+    assert delivered(routed, ["a.jsonl", "b.jsonl"])
+
+
+def test_only_the_ends_of_logs_are_removed(tmp_path):
+    for name, text in {
+        "commits/3": "",
+        "commits/4": "v1\n{}",
+        "offsets/3": "",
+        "offsets/4": 'v1\n{}\n{"logOffset":9}',
+        "sources/0/8": "",
+        "sources/0/9.compact": "",
+        "sources/0/10": "",
+        "sources/0/.10.crc": "crc",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert mend(tmp_path, lambda _: False) == [tmp_path / "sources/0/10"]
+    assert sorted(path.name for path in (tmp_path / "sources/0").iterdir()) == ["8", "9.compact"]
+
+
+def test_a_plan_is_on_the_disk_before_its_batch_begins(spark, world, monkeypatch):
+    flushed, flush = [], os.fsync
+
+    def noted(fd):
+        flushed.append(os.readlink(f"/proc/self/fd/{fd}"))
+        flush(fd)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    world.publish(1, red="color = 'red'")
+    world.drop_json("a.jsonl", RED)
+    run(spark, world)
+    checkpoint = world.job().checkpoint
+    pinned = next(place for place, name in enumerate(flushed) if "/pins/" in name)
+    assert {str(checkpoint / "sources/0/0"), str(checkpoint / "offsets/0")} <= set(flushed[:pinned])
