@@ -57,12 +57,14 @@ class Shim:
         self._control = Control.from_buffer(self._map)
 
     def arm(self, at: int, folder: Path, pid: int) -> None:
-        """See `Fault`. Every process that is preloaded with this control fails."""
+        """See `Fault`. Every process that is preloaded with this control fails. In place of a folder that is
+        there it may be a file that is not: all whose paths begin with its path.
+        """
         control = self._control
         control.prefix = b""
         control.at, control.seen, control.failed = at, 0, 0
         control.stays, control.error, control.kinds = self.stays, self._number, self._kinds
-        control.prefix = os.fsencode(folder) + b"/"
+        control.prefix = os.fsencode(folder) + (b"/" if folder.is_dir() else b"")
 
     def clear(self) -> None:
         """See `Fault`."""

@@ -3,7 +3,8 @@
 ``streaming/fanout.py`` as a user runs it; from its n-th write on to the output folder, in which Spark's
 checkpoint is, every write of driver, JVM and workers says that there is no space left (see `failing`). It
 must end with exit code 1 and one sentence; started again when there is room, it delivers the rest, and
-nothing twice.
+nothing twice. The same with a disk that is full from the moment at which Spark gives a file of its checkpoint
+its name: that leaves an empty one.
 """
 
 from __future__ import annotations
@@ -23,14 +24,19 @@ from tests.crash.command import ROOT
 from tests.crash.failing import NAMES, WRITES, Shim, compiled
 from tests.streaming.conftest import World
 
+LOGGED = ("metadata", "sources/0/0", "offsets/0", "commits/0", "sources/0/1", "offsets/1", "commits/1")
+"""Files of Spark's checkpoint."""
+
 FILES, MESSAGES = 6, 10
 _WRITES = 95
 """Of such a job, about: one that is done before so many has met none that failed."""
 
 
-def routed(home: Path, shim: Shim, preloaded: dict[str, str], at: int) -> bool:
+def routed(home: Path, shim: Shim, preloaded: dict[str, str], at: int, logged: str | None = None) -> bool:
     """Let the `at`-th write fail and all after it, then start again. Raises AssertionError. Returns whether
     a write failed.
+
+    Only writes to a file of Spark's checkpoint count, if one is `logged`.
     """
     world = World(home)
     world.input.mkdir(parents=True)
@@ -38,7 +44,8 @@ def routed(home: Path, shim: Shim, preloaded: dict[str, str], at: int) -> bool:
     for number in range(FILES):
         world.drop_json(f"{number}.jsonl", *({"properties": {"n": n}} for n in range(MESSAGES)))
     world.output.mkdir()
-    shim.arm(at, world.output, 0)
+    checkpoint = world.output / "_checkpoint"
+    shim.arm(at, world.output if logged is None else checkpoint / logged, 0)
     try:
         ended = _run(world, preloaded)
         fired = shim.fired
@@ -49,6 +56,8 @@ def routed(home: Path, shim: Shim, preloaded: dict[str, str], at: int) -> bool:
         said = [line for line in ended.stderr.splitlines() if line.startswith("fanout: ")]
         assert len(said) == 1 and "No space left on device" in said[0], ended.stderr
         assert "Traceback" not in ended.stderr, ended.stderr
+    if logged is not None:
+        assert (checkpoint / logged).read_bytes() == b""
     ended = _run(world, preloaded)
     assert ended.returncode == 0, ended.stderr
     names = [("low", n) for n in range(5)] + [("high", n) for n in range(7, MESSAGES)]
@@ -84,6 +93,10 @@ def run(root: Path, times: int, seed: int) -> Counter[str]:
         fired = routed(root / f"{number}", shim, preloaded, at)
         counts["full" if fired else "done before"] += 1
         print(f"write {at}: {'full, and gone on with' if fired else 'done before'}", flush=True)
+    for number, logged in enumerate(LOGGED, times):
+        assert routed(root / f"{number}", shim, preloaded, 1, logged), logged
+        counts["left a file of Spark's empty"] += 1
+        print(f"{logged}: empty, and gone on with", flush=True)
     return counts
 
 

@@ -31,9 +31,21 @@ def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice():
 def test_a_job_whose_disk_is_full_ends_in_one_sentence_and_goes_on_when_there_is_room(tmp_path):
     from tests.crash.full_disk import routed
 
-    made = compiled(tmp_path)
+    assert routed(tmp_path / "world", *shim(tmp_path), at=30)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_disk_that_is_full_when_spark_notes_a_batch_as_done_is_no_obstacle_afterwards(tmp_path):
+    from tests.crash.full_disk import routed
+
+    assert routed(tmp_path / "world", *shim(tmp_path), at=1, logged="commits/1")
+
+
+def shim(folder):
+    """What makes a disk full, and the environment in which it does."""
+    made = compiled(folder)
     if isinstance(made, str):
         missing(made)
     preloaded, control = made
-    shim = Shim(control, "disk full", errno.ENOSPC, WRITES | NAMES, True)
-    assert routed(tmp_path / "world", shim, preloaded, at=30)
+    return Shim(control, "disk full", errno.ENOSPC, WRITES | NAMES, True), preloaded
