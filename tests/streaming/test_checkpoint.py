@@ -145,4 +145,5 @@ def test_a_plan_is_on_the_disk_before_its_batch_begins(spark, world, monkeypatch
     run(spark, world)
     checkpoint = world.job().checkpoint
     pinned = next(place for place, name in enumerate(flushed) if "/pins/" in name)
-    assert {str(checkpoint / "sources/0/0"), str(checkpoint / "offsets/0")} <= set(flushed[:pinned])
+    plan = {str(checkpoint / name) for name in ("metadata", "sources/0/0", "offsets/0")}
+    assert plan <= set(flushed[:pinned])

@@ -75,9 +75,14 @@ def flush_plan(checkpoint: Path, batch: int) -> None:
     sources = checkpoint / "sources" / "0"
     entries = _entries(sources)
     for path in (*(path for _, path in entries[-1:]), checkpoint / "offsets" / str(batch)):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-        durable.sync_folder(path.parent)
+        flush(path)
+
+
+def flush(path: Path) -> None:
+    """Flush a file of Spark's to the disk, and its name."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    durable.sync_folder(path.parent)
 
 
 def _without_end(folder: Path, may_go: Callable[[int], bool]) -> Iterator[Path]:

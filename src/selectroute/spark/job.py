@@ -16,7 +16,7 @@ from typing import Any
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark import durable
-from selectroute.spark.checkpoint import clear_begun, mend
+from selectroute.spark.checkpoint import clear_begun, flush, mend
 from selectroute.spark.kafka_input import KafkaCluster, KafkaInput
 from selectroute.spark.sources import FORMATS, local_folder
 from selectroute.spark.unrouted import KEEP, PolicyError, Unrouted
@@ -175,6 +175,7 @@ class OutputFolder:
         if record is None:
             raise JobError(f"{self._record} is gone: the job can't know whose folder this is")
         if record["query"] is None:
+            flush(self.job.checkpoint / "metadata")
             durable.write_json(self._record, record | {"query": query})
         elif record["query"] != query:
             raise OtherJobError(self._other_checkpoint())
