@@ -23,9 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from selectroute.spark import durable
-from selectroute.spark.sources import SourceError, done_batches, log_offset, planned_batches
-
-_COMPACT = ".compact"
+from selectroute.spark.sources import SourceError, done_batches, log_files, log_offset, planned_batches
 
 
 def mend(checkpoint: Path, has_begun: Callable[[int], bool]) -> list[Path]:
@@ -43,7 +41,7 @@ def mend(checkpoint: Path, has_begun: Callable[[int], bool]) -> list[Path]:
         *_without_end(checkpoint / "offsets", lambda batch: not has_begun(batch)),
     ]
     planned = planned_batches(checkpoint)
-    if planned and _is_empty(path := checkpoint / "offsets" / str(planned[-1])):
+    if planned and is_empty(path := checkpoint / "offsets" / str(planned[-1])):
         raise SourceError(
             f"Spark's checkpoint is damaged: {path} is empty, and its batch has begun: put the checkpoint "
             "and the output folder back from a copy, or choose a new output folder"
@@ -61,7 +59,7 @@ def clear_begun(checkpoint: Path) -> None:
     anything in its logs.
     """
     metadata = checkpoint / "metadata"
-    if metadata.is_file() and _is_empty(metadata):
+    if metadata.is_file() and is_empty(metadata):
         _remove(metadata)
     for log, batches in (("offsets", planned_batches(checkpoint)), ("commits", done_batches(checkpoint))):
         folder = checkpoint / log
@@ -72,10 +70,9 @@ def clear_begun(checkpoint: Path) -> None:
 
 def flush_plan(checkpoint: Path, batch: int) -> None:
     """Flush to the disk what a batch takes in, before anything is written for it."""
-    sources = checkpoint / "sources" / "0"
-    entries = _entries(sources)
-    for path in (*(path for _, path in entries[-1:]), checkpoint / "offsets" / str(batch)):
+    for _, path in log_files(checkpoint / "sources" / "0")[-1:]:
         flush(path)
+    flush(checkpoint / "offsets" / str(batch))
 
 
 def flush(path: Path) -> None:
@@ -87,24 +84,15 @@ def flush(path: Path) -> None:
 
 def _without_end(folder: Path, may_go: Callable[[int], bool]) -> Iterator[Path]:
     """Remove the last files of a log as long as they are empty and may go; yields which."""
-    for number, path in reversed(_entries(folder)):
-        if not _is_empty(path) or not may_go(number):
+    for number, path in reversed(log_files(folder)):
+        if not is_empty(path) or not may_go(number):
             return
         _remove(path)
         yield path
 
 
-def _entries(folder: Path) -> list[tuple[int, Path]]:
-    """The files of a log, ascending; of every tenth of some, one has all before it."""
-    found = []
-    for path in folder.iterdir() if folder.is_dir() else ():
-        number = path.name.removesuffix(_COMPACT)
-        if number.isdecimal():
-            found.append((int(number), path))
-    return sorted(found)
-
-
-def _is_empty(path: Path) -> bool:
+def is_empty(path: Path) -> bool:
+    """Return whether nothing is in a file of Spark's."""
     return path.stat().st_size == 0
 
 

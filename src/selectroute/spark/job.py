@@ -16,7 +16,7 @@ from typing import Any
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark import durable
-from selectroute.spark.checkpoint import clear_begun, flush, mend
+from selectroute.spark.checkpoint import clear_begun, flush, is_empty, mend
 from selectroute.spark.kafka_input import KafkaCluster, KafkaInput
 from selectroute.spark.sources import FORMATS, local_folder
 from selectroute.spark.unrouted import KEEP, PolicyError, Unrouted
@@ -275,9 +275,7 @@ class OutputFolder:
     def _checkpoint_query(self) -> str | None:
         """Return whose checkpoint it is; None if there is none, or nothing in it, see `checkpoint`."""
         path = self.job.checkpoint / "metadata"
-        if path.is_file() and not path.stat().st_size:
-            return None
-        metadata = durable.read_json(self.job.checkpoint / "metadata")
+        metadata = None if path.is_file() and is_empty(path) else durable.read_json(path)
         return None if metadata is None else str(metadata["id"])
 
     def _take_lock(self, folder: Path, noun: str) -> None:

@@ -88,12 +88,12 @@ def batch_files(checkpoint: Path, batch: int) -> list[Path]:
 
 def planned_batches(checkpoint: Path) -> list[int]:
     """Return the batches of which Spark still has the plan, ascending: the newest hundred or so."""
-    return _numbered(checkpoint / "offsets")
+    return [batch for batch, _ in log_files(checkpoint / "offsets")]
 
 
 def done_batches(checkpoint: Path) -> list[int]:
     """Return the batches that Spark has done and still knows of, ascending."""
-    return _numbered(checkpoint / "commits")
+    return [batch for batch, _ in log_files(checkpoint / "commits")]
 
 
 def listed_files(checkpoint: Path, batch: int) -> list[Path]:
@@ -110,11 +110,14 @@ def listed_files(checkpoint: Path, batch: int) -> list[Path]:
     return found
 
 
-def _numbered(folder: Path) -> list[int]:
-    try:
-        return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
-    except FileNotFoundError:
-        return []
+def log_files(folder: Path) -> list[tuple[int, Path]]:
+    """Return the files of one of Spark's logs by their numbers, ascending; a ``.compact`` one by its own."""
+    found = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        number = path.name.removesuffix(".compact")
+        if number.isdecimal():
+            found.append((int(number), path))
+    return sorted(found)
 
 
 def log_offset(checkpoint: Path, batch: int) -> int:
