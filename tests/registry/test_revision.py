@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import selectroute as sr
+from selectroute.registry import specification
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     IdTakenError,
@@ -113,3 +114,56 @@ def test_readers_never_see_half_of_a_revision(registry):
         writer.join()
     numbers = [change.revision for change in registry.changes(limit=7)]
     assert len(numbers) == 5  # a page is whole revisions
+
+
+def test_nobody_waits_while_a_selector_is_checked(url, monkeypatch):
+    """Each change is checked before its transaction begins: meanwhile others write."""
+    with Registry.open(url) as registry:
+        registry.register(SubscriptionSpec("a = 1"), id="one")
+        registry.register(SubscriptionSpec("a = 1"), id="two")
+        others = 0
+
+        def slow(*given: object) -> object:
+            nonlocal others
+            others += 1
+            with ThreadPoolExecutor(1) as pool:  # the lock is free, also for another thread
+                pool.submit(registry.skip_revision).result(timeout=10)
+            return real(*given)
+
+        real = specification.prepare
+        monkeypatch.setattr(specification, "prepare", slow)
+        registry.register(SubscriptionSpec("a = 2"))
+        registry.replace("one", SubscriptionSpec("a = 3"))
+        registry.change("one", {"selector": "a = 4"})
+        registry.apply([Operation("add", None, SubscriptionSpec("a = 5"), None), Operation("remove", "two")])
+        assert (others, registry.get("one").selector) == (4, "a = 4")
+
+
+def test_a_change_of_what_was_changed_meanwhile_is_checked_again(url, monkeypatch):
+    with Registry.open(url) as registry:
+        registry.register(SubscriptionSpec("a = 1", dialect="jms"), id="one")
+        real, seen = specification.prepare, []
+
+        def meanwhile(*given: object) -> object:
+            seen.append(given[3])
+            if len(seen) == 1:
+                with registry._changing() as revision:
+                    revision.replace("one", SubscriptionSpec("a = 1", dialect="ibm-mq"), None)
+            return real(*given)
+
+        monkeypatch.setattr(specification, "prepare", meanwhile)
+        made = registry.change("one", {"selector": "a = 2"})
+        assert (made.selector, made.dialect) == ("a = 2", "ibm-mq")
+        assert seen == ["jms", "ibm-mq", "ibm-mq"]
+
+
+def test_the_first_operation_that_cannot_be_is_named(url):
+    """Also where a later one has a selector that is refused before the transaction begins."""
+    with Registry.open(url) as registry:
+        operations = [Operation("remove", "none"), Operation("add", None, SubscriptionSpec("a ="))]
+        with pytest.raises(OperationError) as error:
+            registry.apply(operations)
+        assert error.value.index == 0
+        with pytest.raises(OperationError) as error:
+            registry.apply(operations[1:])
+        assert error.value.index == 0 and isinstance(error.value.cause, sr.InvalidSelectorError)

@@ -35,7 +35,7 @@ from selectroute.registry.requests import answered, applied, keep
 from selectroute.registry.revision import Revision
 from selectroute.registry.rows import subscription_of, subscriptions_with_state
 from selectroute.registry.settings import write_setting
-from selectroute.registry.specification import is_id, patched
+from selectroute.registry.specification import Checks, is_id, patched
 from selectroute.registry.tables import FORMAT, counter, metadata, subscription
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
@@ -139,7 +139,7 @@ class Registry(Administration):
         With `idempotency`, the same request again gives the same answer and changes nothing, for 24 hours.
         Raises what `checked` raises, `IdTakenError`, `NameTakenError`, `IdempotencyConflictError`.
         """
-        with self._changing() as revision:
+        with self._changing([spec]) as revision:
             before = answered(revision.connection, idempotency)
             if before is not None:
                 return Subscription.from_json(before)
@@ -153,14 +153,21 @@ class Registry(Administration):
         With `expected`, only if that is its revision: `StaleRevisionError` otherwise. Raises also what
         `checked` raises, `NotFoundError`, `NameTakenError`.
         """
-        with self._changing() as revision:
+        with self._changing([spec]) as revision:
             return revision.replace(id, spec, expected)
 
     def change(self, id: str, patch: Mapping[str, Any], *, expected: int | None = None) -> Subscription:
         """Change some fields of a subscription by a JSON merge patch (RFC 7396). Raises as `replace` does."""
-        with self._changing() as revision:
-            spec = patched(revision.get(id, expected), patch)
-            return revision.replace(id, spec, expected)
+        checks = Checks(self.limits)
+        while True:
+            # Checked before anybody waits for it; if somebody else changes the rest of it meanwhile, again.
+            now = self.get(id)
+            if expected is None or expected == now.revision:
+                checks.checked(patched(now, patch))
+            with self._changing(checks) as revision:
+                spec = patched(revision.get(id, expected), patch)
+                if checks.knows(spec):
+                    return revision.replace(id, spec, expected)
 
     def remove(self, id: str, *, expected: int | None = None) -> Subscription:
         """Remove a subscription; returns it as it was. Raises `NotFoundError`, `StaleRevisionError`."""
@@ -187,7 +194,8 @@ class Registry(Administration):
         """Several changes as one revision, all of them or none. Raises `OperationError` naming the first that
         cannot be, with what it raises alone as the cause.
         """
-        with self._changing() as revision:
+        operations = list(operations)
+        with self._changing([one.spec for one in operations if one.spec is not None]) as revision:
             before = applied(revision.connection, idempotency)
             if before is not None:
                 return before
@@ -271,9 +279,12 @@ class Registry(Administration):
     # ---- inside
 
     @contextmanager
-    def _changing(self, *, bulk: bool = False) -> Iterator[Revision]:
+    def _changing(
+        self, specs: Iterable[SubscriptionSpec] | Checks = (), *, bulk: bool = False
+    ) -> Iterator[Revision]:
+        checks = specs if isinstance(specs, Checks) else Checks(self.limits, specs)
         with self._store.writing(bulk=bulk) as connection:
-            revision = Revision(connection, self.limits)
+            revision = Revision(connection, checks)
             yield revision
             newest = revision.finish()
         if self._store.head is not None and newest > revision.before:

@@ -20,9 +20,8 @@ from selectroute.registry.errors import (
 )
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec, time_text
 from selectroute.registry.rows import body_of, subscription_of, subscriptions_with_state, topic_key, view_row
-from selectroute.registry.specification import check_id, checked, is_id
+from selectroute.registry.specification import Checks, check_id, is_id
 from selectroute.registry.tables import change, counter, label, subscription
-from selectroute.selector.limits import Limits
 from selectroute.store.digests import chained
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter is taken for a digit
@@ -60,12 +59,12 @@ class LogRow(NamedTuple):
 
 class Revision:
     """The next revision, inside the transaction of `connection`; it exists once `finish` was called and the
-    transaction is done.
+    transaction is done. What is checked is best known to `checks` before: meanwhile all others wait.
     """
 
-    def __init__(self, connection: Connection, limits: Limits) -> None:
+    def __init__(self, connection: Connection, checks: Checks) -> None:
         self.connection = connection
-        self._limits = limits
+        self._checks = checks
         before = read_counter(connection, lock=True)
         self.before: int = before.revision
         self.number: int = before.revision + 1
@@ -85,7 +84,7 @@ class Revision:
 
     def add(self, id: str | None, spec: SubscriptionSpec) -> Subscription:
         """Register one more."""
-        spec = checked(spec, self._limits)
+        spec = self._checks.checked(spec)
         if id is not None and self._found(check_id(id)) is not None:
             raise IdTakenError(f"there is a subscription {id!r} already")
         one = self._made(new_id() if id is None else id, spec, Status.ACTIVE, self.now)
@@ -103,7 +102,7 @@ class Revision:
 
     def replace(self, id: str, spec: SubscriptionSpec, expected: int | None) -> Subscription:
         """Give a subscription another specification; it stays paused if it is."""
-        spec = checked(spec, self._limits)
+        spec = self._checks.checked(spec)
         old = self.get(id, expected)
         return self._put("replace", self._made(id, spec, old.status, old.created), old)
 

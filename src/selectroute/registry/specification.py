@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, prepare
 from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.model import FIELDS, READ_ONLY, Subscription, SubscriptionSpec
 from selectroute.selector.dialect import UnknownDialectError
+from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
 from selectroute.topics.filter import TopicFilter
@@ -34,11 +35,52 @@ def checked(spec: SubscriptionSpec, limits: Limits = DEFAULT_LIMITS) -> Subscrip
 
     Raises InvalidSelectorError, InvalidTopicFilterError, `InvalidSpecError`.
     """
-    check_fields(spec)
-    seltype: Any = _seltype(spec, limits)
+    return Checks(limits).checked(spec)
+
+
+def _with_seltype(spec: SubscriptionSpec, seltype: Any) -> SubscriptionSpec:
     if spec.seltype is not None and spec.seltype != seltype:
         raise InvalidSpecError("/seltype", wrong_seltype(seltype))
     return spec if spec.seltype == seltype else replace(spec, seltype=seltype)
+
+
+class Checks:
+    """Specifications that were checked before a transaction began, so that nobody waits for that.
+
+    It remembers what decides, and what was wrong; what it has not seen yet is checked when it is asked for.
+    """
+
+    def __init__(self, limits: Limits, specs: Iterable[SubscriptionSpec] = ()) -> None:
+        self._limits = limits
+        self._known: dict[tuple[str | None, ...], str | SelectRouteError] = {}
+        for spec in specs:
+            try:
+                self.checked(spec)
+            except SelectRouteError:
+                break  # raised when its turn comes: what is before it may be refused for another reason
+
+    def knows(self, spec: SubscriptionSpec) -> bool:
+        """Whether asking for this one takes no time."""
+        return _decisive(spec) in self._known
+
+    def checked(self, spec: SubscriptionSpec) -> SubscriptionSpec:
+        """What the function `checked` returns and raises."""
+        check_fields(spec)
+        key = _decisive(spec)
+        if key not in self._known:
+            try:
+                self._known[key] = _seltype(spec, self._limits)
+            except SelectRouteError as error:
+                self._known[key] = error
+        found: Any = self._known[key]
+        if isinstance(found, SelectRouteError):
+            raise found
+        return _with_seltype(spec, found)
+
+
+def _decisive(spec: SubscriptionSpec) -> tuple[str | None, ...]:
+    """All that the check of a selector and its topic filter depends on."""
+    return spec.selector, spec.topic, spec.dialect, EXTENDED if spec.seltype == EXTENDED else None
 
 
 def _seltype(spec: SubscriptionSpec, limits: Limits) -> str:
