@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 import selectroute as sr
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.index import build
-from selectroute.index.build import build_snapshot, rebuilt
-from selectroute.index.errors import BuildError, DuplicateSubscriptionError, InvalidIdError
+from selectroute.index.build import build_snapshot, built, rebuilt
+from selectroute.index.errors import (
+    BuildError,
+    DestinationError,
+    DuplicateSubscriptionError,
+    InvalidIdError,
+)
 from selectroute.index.shapes import Shape, selector_shapes, topic_shapes
 from selectroute.index.template import clauses_by_shape, template_of
 from selectroute.index.verify import verify_index, verify_snapshot
@@ -190,6 +195,16 @@ def test_a_mark_in_a_text_is_no_slot():
     assert isinstance(caught.value.cause, sr.InvalidSelectorError)
     snapshot = build_snapshot([("s1", "a = 'x\x01y'", None)])
     assert matched(snapshot, [sr.Message(properties={"a": "x\x01y"})]) == [["s1"]]
+
+
+@pytest.mark.parametrize("text", ["files:mine", "files:", "mail:me", "queue:A B", "queue:"])
+def test_a_destination_to_which_nothing_can_be_delivered_is_refused(text):
+    rows = pa.table({"id": ["a", "b", "c", "d"], "destination": [None, "queue:A", text, text]})
+    with pytest.raises(BuildError, match=r"subscription 2: .*queue:NAME or kafka:TOPIC") as caught:
+        build_snapshot(rows)
+    assert isinstance(caught.value.cause, DestinationError)
+    # What an earlier release stored stays readable.
+    assert built(rows, 1).subscriptions["destination"].to_pylist() == rows["destination"].to_pylist()
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,10 @@ def test_arrow_reads_what_is_sound(monkeypatch):
 
 
 def test_destinations_are_read_as_text():
-    given = [{"kind": "queue", "name": "A.b/c"}, {"kind": "files", "name": "a"}, {"kind": "none"}, None]
+    given = [{"kind": "queue", "name": "A.b/c"}, {"kind": "kafka", "name": "a"}, {"kind": "none"}, None]
     lines = [json.dumps({"id": f"s{number}", "destination": one}) + "\n" for number, one in enumerate(given)]
     for found in (read_subscriptions(lines), one_by_one(lines, None)):
-        assert found.table["destination"].to_pylist() == ["queue:A.b/c", "files:a", None, None]
+        assert found.table["destination"].to_pylist() == ["queue:A.b/c", "kafka:a", None, None]
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,13 @@ def test_a_destination_that_cannot_be_is_named_with_its_line(given):
     lines = ['{"id": "a"}\n', json.dumps({"id": "b", "destination": given}) + "\n"]
     with pytest.raises(RegistrationError, match='line 2: "destination" is'):
         read_subscriptions(lines)
+
+
+@pytest.mark.parametrize("given", [{"kind": "files", "name": "a"}, {"kind": "files"}])
+def test_a_destination_that_does_nothing_is_refused_with_what_there_is_instead(given):
+    lines = ['{"id": "a"}\n', json.dumps({"id": "b", "destination": given}) + "\n"]
+    with pytest.raises(RegistrationError, match=r"line 2: .*under deliveries/; .* queue:NAME or kafka:TOPIC"):
+        build_from_lines(lines)
 
 
 def test_blocks_follow_each_other(monkeypatch):

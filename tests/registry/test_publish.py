@@ -14,7 +14,7 @@ import pytest
 import selectroute as sr
 from selectroute.index.errors import SnapshotError
 from selectroute.index.manifest import revisions
-from selectroute.registry import publish
+from selectroute.registry import publish, specification
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import PublishError
 from selectroute.registry.model import Destination, Status, SubscriptionSpec
@@ -61,7 +61,7 @@ def check(registry, publisher):
 def test_a_snapshot_has_the_destinations_also_when_only_they_change(registry, folder, monkeypatch):
     orders = Destination("queue", "ORDERS")
     registry.register(SubscriptionSpec("a = 1", destination=orders), id="a")
-    registry.register(SubscriptionSpec("a = 1", destination=Destination("files", "out")), id="b")
+    registry.register(SubscriptionSpec("a = 1", destination=Destination("queue", "out")), id="b")
     with RegistryPublisher(registry, folder) as publisher:
         check(registry, publisher)
         registry.register(SubscriptionSpec("a = 2", destination=orders), id="c")
@@ -335,3 +335,21 @@ def test_old_revisions_are_collected(registry, folder, monkeypatch):
         assert revisions(folder) == [5, 6]
         monkeypatch.undo()
         check(registry, publisher)
+
+
+def test_a_destination_of_files_that_an_earlier_release_stored_is_served_as_before(
+    registry, folder, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(specification, "_check_destination", lambda _: None)
+        old = registry.register(SubscriptionSpec("a = 1", destination=Destination("files", "mine")), id="old")
+    with RegistryPublisher(registry, folder) as publisher:
+        check(registry, publisher)
+        assert registry.get("old") == old and registry.list().items == [old]
+        assert json.loads(next(iter(registry.export())))["destination"] == {"kind": "files", "name": "mine"}
+        registry.pause("old")
+        check(registry, publisher)
+        registry.resume("old")
+        check(registry, publisher)
+        assert publisher.snapshot.subscriptions["destination"].to_pylist()[-1] == "files:mine"
+    registry.verify()

@@ -9,7 +9,7 @@ from selectroute.registry.errors import InvalidSpecError
 from selectroute.registry.model import Destination, SubscriptionSpec
 from selectroute.registry.specification import checked
 
-FILES = Destination("files", "out")
+QUEUE = Destination("queue", "out")
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ FILES = Destination("files", "out")
         (SubscriptionSpec("a = 1"), "STANDARD"),
         (SubscriptionSpec("a = 1", seltype="STANDARD"), "STANDARD"),
         (SubscriptionSpec("//x", dialect="ibm-mq", seltype="EXTENDED"), "EXTENDED"),
-        (SubscriptionSpec(destination=FILES, labels={"a": ""}, name="n" * 255), "NONE"),
+        (SubscriptionSpec(destination=QUEUE, labels={"a": ""}, name="n" * 255), "NONE"),
         (SubscriptionSpec(destination=Destination("queue", "A.b/c_d%")), "NONE"),
         (SubscriptionSpec(labels={f"{n}": "v" * 255 for n in range(64)}), "NONE"),
     ],
@@ -50,9 +50,8 @@ def test_the_type_of_a_selector_follows_from_it(spec, seltype):
         (SubscriptionSpec(labels={"a=b": "x"}), "/labels/a=b"),
         (SubscriptionSpec(labels={"a": "\x7f"}), "/labels/a"),
         (SubscriptionSpec(destination=Destination("none", "x")), "/destination/name"),
-        (SubscriptionSpec(destination=Destination("files")), "/destination/name"),
-        (SubscriptionSpec(destination=Destination("files", "..")), "/destination/name"),
-        (SubscriptionSpec(destination=Destination("files", "a/b")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("files")), "/destination/kind"),
+        (SubscriptionSpec(destination=Destination("files", "out")), "/destination/kind"),
         (SubscriptionSpec(destination=Destination("kafka", "a b")), "/destination/name"),
         (SubscriptionSpec(destination=Destination("kafka", "..")), "/destination/name"),
         (SubscriptionSpec(destination=Destination("queue")), "/destination/name"),
@@ -66,6 +65,13 @@ def test_a_field_that_cannot_be_is_named(spec, pointer):
     with pytest.raises(InvalidSpecError) as caught:
         checked(spec)
     assert caught.value.pointer == pointer
+
+
+def test_a_destination_of_files_is_refused_with_what_there_is_instead():
+    with pytest.raises(
+        InvalidSpecError, match=r"recorded in files under deliveries/.*queue:NAME or kafka:TOPIC"
+    ):
+        checked(SubscriptionSpec(destination=Destination("files", "out")))
 
 
 @pytest.mark.parametrize("limits", [sr.Limits(), sr.Limits(length=100)])
@@ -104,6 +110,6 @@ def test_data_of_another_form_is_named(data, pointer):
 def test_a_specification_survives_json():
     for spec in (
         SubscriptionSpec(),
-        SubscriptionSpec("a = 1", "t/#", "ibm-mq", "STANDARD", "n", FILES, {"a": "b"}),
+        SubscriptionSpec("a = 1", "t/#", "ibm-mq", "STANDARD", "n", QUEUE, {"a": "b"}),
     ):
         assert SubscriptionSpec.from_json(spec.to_json()) == spec

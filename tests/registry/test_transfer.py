@@ -34,7 +34,7 @@ def blocks(request, monkeypatch):
 LINES = [
     '{"id": "a", "selector": "x = 1", "topic": "t/+", "labels": {"k": "v"}, "name": "first"}',
     "",
-    '{"id": "b", "selector": "", "status": "paused", "destination": {"kind": "files", "name": "out"}}',
+    '{"id": "b", "selector": "", "status": "paused", "destination": {"kind": "queue", "name": "out"}}',
     '{"selector": "\\"a\\" = 1", "dialect": "jms", "seltype": null}'.replace('\\"a\\"', "a"),
     b'{"id": "c", "selector": "name = \'\xc3\x86\'", "dialect": "ibm-mq", "seltype": "STANDARD"}\n',
 ]

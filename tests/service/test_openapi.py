@@ -52,6 +52,11 @@ def described(tmp_path_factory):
         yield loaded
 
 
+def test_a_destination_of_files_is_not_offered():
+    kinds = DOCUMENT["components"]["schemas"]["DestinationBody"]["properties"]["kind"]
+    assert kinds["enum"] == ["none", "queue", "kafka"]
+
+
 @pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=map(" ".join, OPERATIONS))
 def test_no_request_breaks_the_service_and_every_refusal_is_a_problem(described, method, path):
     queues = described.app.state.service.queues

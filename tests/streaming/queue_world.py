@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import selectroute as sr
-from selectroute.index.registration import build_from_lines
+from selectroute.index.build import built
+from selectroute.index.registration import read_subscriptions
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.message import Message
 from selectroute.queues.sql_queue import SqlQueue
@@ -37,7 +38,8 @@ class Queues:
             json.dumps({"id": id, "selector": selector, "destination": destination})
             for id, (selector, destination) in subscriptions.items()
         ]
-        sr.publish(build_from_lines(lines, revision), self.world.snapshots)
+        # As a registry publishes what it has stored, also of an earlier release.
+        sr.publish(built(read_subscriptions(lines).table, revision), self.world.snapshots)
 
     def sender(self, pause: Callable[[], bool] = lambda: True) -> QueueSender:
         return QueueSender(self.url, self.warnings.append, pause)

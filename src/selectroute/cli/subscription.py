@@ -189,9 +189,7 @@ def replace(
     ] = None,
     destination: Annotated[
         str | None,
-        typer.Option(
-            metavar="KIND", help="none, files:NAME, queue:NAME or kafka:TOPIC.", show_default="as it is"
-        ),
+        typer.Option(metavar="KIND", help="none, queue:NAME or kafka:TOPIC.", show_default="as it is"),
     ] = None,
     if_revision: IfRevisionOption = None,
     wait: WaitOption = None,

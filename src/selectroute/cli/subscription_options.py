@@ -42,7 +42,7 @@ DestinationOption = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="none, files:NAME for files of its own, queue:NAME or kafka:TOPIC.",
+        help="none, queue:NAME or kafka:TOPIC.",
         show_default="none",
     ),
 ]
@@ -97,7 +97,7 @@ def labels_of(given: list[str] | None) -> dict[str, str]:
 
 
 def destination_of(given: str | None) -> Destination:
-    """The destination of none, files:NAME, queue:NAME or kafka:TOPIC; what is none, the registry refuses."""
+    """The destination of none, queue:NAME or kafka:TOPIC; the registry refuses any other."""
     from selectroute.registry.model import Destination
 
     if given is None:

@@ -20,7 +20,13 @@ from selectroute.clauses.access import LARGE_FLOAT, literal_keys
 from selectroute.clauses.predicate import OneOf
 from selectroute.index import tables as t
 from selectroute.index.collector import paused_collector
-from selectroute.index.errors import BuildError, DuplicateSubscriptionError, InvalidIdError
+from selectroute.index.destination import check_destination
+from selectroute.index.errors import (
+    BuildError,
+    DestinationError,
+    DuplicateSubscriptionError,
+    InvalidIdError,
+)
 from selectroute.index.filing import file_all
 from selectroute.index.group import Group, literals
 from selectroute.index.index import Index
@@ -57,7 +63,8 @@ def build_snapshot(
     all strings. ``progress`` is called with the number of subscriptions read so far. O(size of the selectors
     + subscriptions × log subscriptions).
 
-    Raises `BuildError` for the first subscription that ``Index.add`` refuses; its cause is what that raises.
+    Raises `BuildError` for the first subscription that ``Index.add`` refuses, whose cause is what that
+    raises, or to whose destination nothing can be delivered.
 
     >>> snapshot = build_snapshot([("s1", "JMSType = 'car'", None), ("s2", "weight > 2500", "cars/+")])
     >>> len(snapshot)
@@ -65,14 +72,38 @@ def build_snapshot(
     """
     if not isinstance(subscriptions, pa.Table):
         subscriptions = _table_of(subscriptions)
+    if "destination" in subscriptions.column_names:
+        _check_destinations(subscriptions["destination"])
+    return built(subscriptions, revision, progress)
+
+
+def built(
+    subscriptions: pa.Table, revision: int | None = None, progress: Callable[[int], None] = lambda _: None
+) -> Snapshot:
+    """The same of a table, whatever its destinations: what is stored stays readable."""
     with paused_collector():
         return _Build(_normal(subscriptions), progress).snapshot(revision)
+
+
+def _check_destinations(given: pa.ChunkedArray) -> None:
+    """Raise `BuildError` for the first to which nothing can be delivered. O(rows)."""
+    wrong: dict[str, DestinationError] = {}
+    for text in pc.unique(given.cast(pa.string())).drop_null().to_pylist():
+        try:
+            check_destination(text)
+        except DestinationError as error:
+            wrong[text] = error
+    if wrong:
+        texts = given.cast(pa.string())
+        found = pc.is_in(texts, value_set=pa.array(list(wrong), pa.string()))
+        row = pc.index(found, True).as_py()
+        raise BuildError(row, wrong[texts[row].as_py()])
 
 
 def rebuilt(rows: pa.Table, revision: int | None = None) -> Snapshot:
     """A snapshot of subscriptions that were accepted before, under whatever limits; row i has ordinal i."""
     try:
-        return build_snapshot(rows, revision)
+        return built(rows, revision)
     except BuildError:
         # A selector that was registered with other limits than the usual ones, which allowed it then.
         rows, index = _normal(rows), Index()

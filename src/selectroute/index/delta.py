@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from selectroute.index.build import build_snapshot
+from selectroute.index.build import built
 from selectroute.index.collector import paused_collector
 from selectroute.index.errors import BuildError, DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.index import KEEP, Index, _Keep
@@ -137,9 +137,7 @@ def _built(snapshot: Snapshot, changes: list[Change], places: dict[str, int], re
     names = ("id", "selector", "topic", "dialect", "seltype", "destination")
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     try:
-        return build_snapshot(
-            pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
-        )
+        return built(pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)}))
     except BuildError as error:
         raise error.cause from None
 

@@ -27,6 +27,10 @@ class InvalidIdError(SelectRouteError):
         super().__init__(f"{shown!r} is no subscription id: 1 to 128 of A-Z a-z 0-9 . _ - are")
 
 
+class DestinationError(SelectRouteError):
+    """A destination to which nothing can be delivered."""
+
+
 class BuildError(SelectRouteError):
     """A subscription that cannot be built; ``row`` counts from 0, and ``cause`` says what is wrong."""
 

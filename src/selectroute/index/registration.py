@@ -23,7 +23,7 @@ import pyarrow.json
 
 from selectroute.index import tables as t
 from selectroute.index.build import COLUMNS, build_snapshot
-from selectroute.index.destination import NOWHERE, destination_text, is_destination
+from selectroute.index.destination import FILES, FILES_REFUSED, NOWHERE, destination_text, is_destination
 from selectroute.index.errors import BuildError, RegistrationError
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, NONE, STANDARD
@@ -186,6 +186,8 @@ def _destination_of(given: Any) -> str | None:
         return None
     if isinstance(given, dict):
         kind, name = given.get("kind"), given.get("name")
+        if kind == FILES and name is None:
+            raise RegistrationError(FILES_REFUSED)
         if kind in (None, NOWHERE) and name is None:
             return None
         if isinstance(kind, str) and isinstance(name, str):
@@ -193,7 +195,7 @@ def _destination_of(given: Any) -> str | None:
             if text is not None and is_destination(text):
                 return text
     raise RegistrationError(
-        '"destination" is {"kind": "none"}, or of the kind files or queue with the name of one, not '
+        '"destination" is {"kind": "none"}, or of the kind queue or kafka with the name of one, not '
         f"{json.dumps(given)[:60]}"
     )
 

@@ -30,8 +30,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where deliveries go besides ``deliveries/``: nowhere, to files of a name below a configured root, or to
-    the queue of a name.
+    """Where deliveries go besides ``deliveries/``: nowhere, to the queue of a name, or to a topic of Kafka.
+
+    The kind ``files`` is read of what earlier releases have stored; it does nothing, and is refused anew.
     """
 
     kind: Literal["none", "files", "queue", "kafka"] = "none"

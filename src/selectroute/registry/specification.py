@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from selectroute.index.destination import FILES, KAFKA, QUEUE, QUEUE_NAME, TOPIC_NAME
+from selectroute.index.destination import FILES, FILES_REFUSED, KAFKA, QUEUE, QUEUE_NAME, TOPIC_NAME
 from selectroute.index.extended import ExtendedSelectionError
 from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, prepare
 from selectroute.registry.errors import InvalidSpecError
@@ -125,9 +125,7 @@ def _check_destination(spec: SubscriptionSpec) -> None:
         if name is not None:
             raise InvalidSpecError("/destination/name", "the destination none has no name")
     elif kind == FILES:
-        # A name under a configured root: neither a path nor something that is special in one.
-        if name is None or not _ID.fullmatch(name) or name in (".", ".."):
-            raise InvalidSpecError("/destination/name", "a name of 1 to 128 of A-Z a-z 0-9 . _ -, not a path")
+        raise InvalidSpecError("/destination/kind", FILES_REFUSED)
     elif kind == QUEUE:
         if name is None or not _QUEUE_NAME.fullmatch(name):
             raise InvalidSpecError("/destination/name", "the name of a queue: 1 to 48 of A-Z a-z 0-9 . / _ %")
@@ -135,7 +133,7 @@ def _check_destination(spec: SubscriptionSpec) -> None:
         if name is None or not _TOPIC_NAME.fullmatch(name):
             raise InvalidSpecError("/destination/name", "the name of a topic: 1 to 249 of A-Z a-z 0-9 . _ -")
     else:
-        raise InvalidSpecError("/destination/kind", "a destination is none, files, queue or kafka")
+        raise InvalidSpecError("/destination/kind", "a destination is none, queue or kafka")
 
 
 def _check_labels(labels: Mapping[str, str]) -> None:

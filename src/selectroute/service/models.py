@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    WithJsonSchema,
+)
 
 from selectroute.service.problems import Fault
 
@@ -34,7 +43,11 @@ class Strict(BaseModel):
 class DestinationBody(Strict):
     """Where deliveries go besides ``deliveries/``."""
 
-    kind: Literal["none", "files", "queue", "kafka"] = "none"
+    # `files` gets as far as the registry, which says what to write instead; nobody is offered it.
+    kind: Annotated[
+        Literal["none", "files", "queue", "kafka"],
+        WithJsonSchema({"type": "string", "enum": ["none", "queue", "kafka"]}),
+    ] = "none"
     name: StrictStr | None = None
 
 
