@@ -9,37 +9,50 @@
 
 A segment and its ids are written once, in the first revision that has them; later ones name the same files.
 What a manifest is and when it counts: `manifest`. What is needed no more: `collect`.
+
+Opening checks digests, types and lengths, and the arrays by ``memory_safety``. Whoever can write to a folder
+still decides who gets which message: it should belong to the registry's own user.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import numpy as np
 import pyarrow as pa
 
 from selectroute.index.errors import RevisionExistsError, SnapshotError
+from selectroute.index.invariants import InvariantError, require
 from selectroute.index.manifest import (
     FORMAT,
     MAX_REVISION,
     latest_revision,
     locked,
+    manifest_path,
+    open_regular,
     published_digest,
     read_manifest,
     revisions,
     sync_folder,
     write_manifest,
 )
+from selectroute.index.memory_safety import check_memory_safety
 from selectroute.index.segment import Attribute, Segment
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.tables import DTYPES, Tables, as_array
+from selectroute.index.subscription import EXTENDED, NONE, STANDARD
+from selectroute.index.tables import DTYPES, SHAPES, Tables, as_array
+from selectroute.index.tombstones import misplaced_tombstones
+from selectroute.selector.dialect import DIALECTS
 
 __all__ = [
     "FORMAT",
@@ -60,6 +73,16 @@ sha256}."""
 
 _FILE = re.compile(r"(segments|ids)/[0-9A-Za-z-]+\.arrow")
 _REMOVED = "removed"
+_SEGMENT_SCHEMA = pa.schema(
+    [(name, pa.large_list(pa.from_numpy_dtype(DTYPES[name]))) for name in Tables._fields]
+    + [(_REMOVED, pa.large_list(pa.int32()))]
+)
+_IDS_COLUMNS = ("id", "destination", "topic", "selector", "dialect", "seltype")
+_NEVER_NULL = {"id": None, "dialect": frozenset(DIALECTS), "seltype": frozenset({NONE, STANDARD, EXTENDED})}
+"""Columns of the ids that have a value in every row, and which values these may be."""
+
+MAX_SEGMENTS = 1_000
+"""Segments of one revision; a publisher merges them long before there are a hundred."""
 
 _entries: WeakKeyDictionary[Segment, dict[Path, Entry]] = WeakKeyDictionary()
 """In which folders a segment lies already."""
@@ -173,17 +196,24 @@ def open_snapshot(folder: Path, revision: int | None = None) -> Snapshot:
 
 def _open(folder: Path, revision: int) -> Snapshot:
     manifest = read_manifest(folder, revision)
+    path = manifest_path(folder, revision)
     entries = manifest.get("segments")
     if not isinstance(entries, list) or not entries or not all(map(_is_entry, entries)):
-        raise SnapshotError(f"manifest-{revision}.json in {folder} names no segments and their ids")
+        raise SnapshotError(f"{path} names no segments and their ids; publish the snapshot again")
+    files = {entry["file"] for entry in entries}
+    if len(files) < len(entries) or len(entries) > MAX_SEGMENTS:
+        raise SnapshotError(f"{path} names a segment twice, or more than {MAX_SEGMENTS:,}; publish it again")
     parts = [read_segment(folder, entry) for entry in entries]
-    return Snapshot(
+    snapshot = Snapshot(
         segments=tuple(segment for segment, _ in parts),
         subscriptions=pa.concat_tables([subscriptions for _, subscriptions in parts]),
         revision=revision,
         digest=manifest["sha256"],
         folder=folder,
     )
+    for sentence in misplaced_tombstones(snapshot):
+        raise SnapshotError(f"{path} is not a sound snapshot: {sentence}; publish it again")
+    return snapshot
 
 
 def _is_entry(entry: Any) -> bool:
@@ -203,25 +233,98 @@ def read_segment(folder: Path, entry: Entry) -> tuple[Segment, pa.Table]:
     segment = _opened.get(key)
     if segment is not None:
         return segment, _subscriptions[segment]
-    table, subscriptions = (_read(folder, *file) for file in files)
-    if table.column_names != [*Tables._fields, _REMOVED]:
-        raise SnapshotError(f"{folder / entry['file']} has other arrays than format {FORMAT}; build it again")
-    header = json.loads(table.schema.metadata[b"selectroute"])
-    arrays = {name: table[name].chunk(0).values.to_numpy(zero_copy_only=True) for name in table.column_names}
-    removed = arrays.pop(_REMOVED)
-    segment = Segment(
-        tables=Tables(**{name: as_array(name, arrays[name]) for name in Tables._fields}),
-        attributes=tuple(Attribute(**attribute) for attribute in header["attributes"]),
-        depth=header["depth"],
-        checks_names=header["checks_names"],
-        scanned=header["scanned"],
-        rows=subscriptions.num_rows,
-        removed=removed,
-    )
+    (name, sha256), (ids_name, ids_sha256) = files
+    table = _read(folder, name, sha256)
+    subscriptions = _read(folder, ids_name, ids_sha256)
+    try:
+        _check_ids(subscriptions)
+    except (InvariantError, pa.ArrowException) as error:
+        raise _unsound(folder / ids_name, error) from None
+    try:
+        segment = _segment(table, subscriptions.num_rows)
+        check_memory_safety(segment)
+    except _OtherFormatError:
+        raise SnapshotError(
+            f"{folder / name} has other arrays than format {FORMAT}; build it again"
+        ) from None
+    except (InvariantError, pa.ArrowException) as error:
+        raise _unsound(folder / name, error) from None
     _entries[segment] = {folder.resolve(): entry}
     _subscriptions[segment] = subscriptions
     _opened[key] = segment
     return segment, subscriptions
+
+
+class _OtherFormatError(Exception):
+    """The columns of a segment file are not those of this format."""
+
+
+def _unsound(path: Path, error: Exception) -> SnapshotError:
+    sentence = " ".join(str(error).split()).removeprefix("invariant broken: ")
+    return SnapshotError(f"{path} is not a sound part of a snapshot: {sentence}; publish the snapshot again")
+
+
+def _segment(table: pa.Table, rows: int) -> Segment:
+    """Return the segment that an Arrow table holds, its arrays where they lie. Raises `InvariantError`."""
+    if table.column_names != _SEGMENT_SCHEMA.names:
+        raise _OtherFormatError
+    require(table.num_rows == 1, "a segment is one row")
+    arrays = {}
+    for wanted, column in zip(_SEGMENT_SCHEMA, table.columns, strict=True):
+        require(column.type == wanted.type, f"{wanted.name} is a {wanted.type}, not a {column.type}")
+        column.validate(full=True)
+        [array] = column.chunks
+        values = array.values
+        whole = array.offset == 0 and array.offsets.to_pylist() == [0, len(values)]
+        require(
+            whole and not array.null_count and not values.null_count, f"{wanted.name} is one list, no NULL"
+        )
+        width = int(np.prod(np.abs(SHAPES.get(wanted.name, (1,)))))
+        require(len(values) % width == 0, f"{wanted.name} has rows of {width}")
+        arrays[wanted.name] = values.to_numpy(zero_copy_only=True)
+    removed = arrays.pop(_REMOVED)
+    require(removed.flags.aligned, "removed lies as its type wants")
+    header = _header(table.schema.metadata)
+    return Segment(
+        tables=Tables(**{name: as_array(name, array) for name, array in arrays.items()}),
+        rows=rows,
+        removed=removed,
+        **header,
+    )
+
+
+def _header(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
+    """Return what a segment has besides arrays. Raises `InvariantError`."""
+    try:
+        header = json.loads((metadata or {})[b"selectroute"])
+        attributes = tuple(Attribute(**attribute) for attribute in header["attributes"])
+        found = {name: header[name] for name in ("depth", "checks_names", "scanned")}
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise InvariantError("invariant broken: the header is a JSON object of this format") from None
+    of_types = all(
+        type(one.name) is str and {type(one.codes), type(one.values), type(one.byte_strings)} == {bool}
+        for one in attributes
+    )
+    require(of_types, "an attribute has a name and three truths")
+    require(type(found["depth"]) is int and found["depth"] >= 0, "`depth` is a number")
+    require(type(found["checks_names"]) is bool, "`checks_names` is a truth")
+    scanned = found["scanned"]
+    counts = isinstance(scanned, dict) and all(type(count) is int for count in scanned.values())
+    require(counts, "`scanned` counts by reason")
+    return {"attributes": attributes, **found}
+
+
+def _check_ids(subscriptions: pa.Table) -> None:
+    """Check the table of a segment's subscriptions. Raises `InvariantError` or ArrowInvalid. O(its bytes)."""
+    require(tuple(subscriptions.column_names) == _IDS_COLUMNS, f"its columns are {', '.join(_IDS_COLUMNS)}")
+    for name, column in zip(_IDS_COLUMNS, subscriptions.columns, strict=True):
+        require(column.type == pa.string(), f"{name} is a string, not a {column.type}")
+    subscriptions.validate(full=True)
+    for name, values in _NEVER_NULL.items():
+        require(not subscriptions[name].null_count, f"{name} is never NULL")
+        if values is not None:
+            found = frozenset(subscriptions[name].unique().to_pylist())
+            require(found <= values, f"{name} is one of {', '.join(sorted(values))}")
 
 
 def _segment_table(segment: Segment) -> pa.Table:
@@ -266,17 +369,32 @@ def _identity(folder: Path, name: str) -> tuple[object, ...]:
 def _read(folder: Path, name: str, sha256: str) -> pa.Table:
     path = folder / name
     try:
-        mapped = pa.memory_map(str(path))
+        data = _mapped(path)
     except FileNotFoundError:
         raise SnapshotError(
             f"{path} is missing though its manifest names it; publish the snapshot again"
         ) from None
     except OSError as error:
         raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
-    if hashlib.sha256(mapped.read_buffer()).hexdigest() != sha256:
+    if hashlib.sha256(data).hexdigest() != sha256:
         raise SnapshotError(
             f"{path} is damaged: its SHA-256 is not the one in its manifest; publish the snapshot again, "
             "under a higher revision"
         )
-    mapped.seek(0)
-    return pa.ipc.open_file(mapped).read_all()
+    try:
+        reader = pa.ipc.open_file(pa.BufferReader(data))
+        require(reader.num_record_batches <= 1, "it is one batch of rows")
+        return reader.read_all()
+    except (InvariantError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise _unsound(path, error) from None
+
+
+def _mapped(path: Path) -> pa.Buffer:
+    """Map a regular file into memory. Raises OSError."""
+    descriptor = open_regular(path)
+    try:
+        if not os.fstat(descriptor).st_size:
+            return pa.py_buffer(b"")
+        return pa.py_buffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    finally:
+        os.close(descriptor)

@@ -7,11 +7,13 @@ can change unnoticed. Its fields are those of `file_format`.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import re
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,7 +66,7 @@ def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
     """The checked manifest of a revision. Raises `SnapshotError`."""
     path = manifest_path(folder, revision)
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             data = file.read(MAX_MANIFEST_BYTES + 1)
     except FileNotFoundError:
         raise SnapshotNotFoundError(f"revision {revision} is not published in {folder}") from None
@@ -131,6 +133,18 @@ def locked(folder: Path, exclusive: bool = False) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)  # and the lock is given back, as when the process dies
+
+
+def open_regular(path: Path) -> int:
+    """Open a regular file for reading and return its descriptor. Raises OSError.
+
+    Opened without waiting: a FIFO in the file's place would let a reader hang for ever.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor
 
 
 def write_durably(path: Path, data: bytes) -> None:

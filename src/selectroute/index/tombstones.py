@@ -10,11 +10,10 @@ import pyarrow as pa
 from selectroute.index.snapshot import Snapshot
 
 
-def broken_tombstones(snapshot: Snapshot) -> Iterator[str]:
-    """A sentence for each invariant that does not hold. O(ordinals).
+def misplaced_tombstones(snapshot: Snapshot) -> Iterator[str]:
+    """Yield a sentence for each invariant that keeps readers inside the array of dead ordinals and is broken.
 
-    Whoever opened the file may trust none of this: an ordinal out of range would lead the kernel out of the
-    array of dead bits.
+    Checked when a snapshot is opened. O(tombstones).
     """
     removed = [segment.removed for segment in snapshot.segments]
     if not all(array.dtype == np.int32 for array in removed):
@@ -22,7 +21,16 @@ def broken_tombstones(snapshot: Snapshot) -> Iterator[str]:
     for array, first in zip(removed, snapshot.firsts.tolist(), strict=False):
         if len(array) and not 0 <= array.min() <= array.max() < first:
             yield "a segment removes ordinals before its own"
-            return
+
+
+def broken_tombstones(snapshot: Snapshot) -> Iterator[str]:
+    """Yield a sentence for each invariant that does not hold. O(ordinals)."""
+    misplaced = list(misplaced_tombstones(snapshot))
+    yield from misplaced
+    if misplaced:
+        return
+    removed = [segment.removed for segment in snapshot.segments]
+    for array in removed:
         if not np.all(np.diff(array) > 0):
             yield "tombstones ascend"
     every = np.concatenate(removed)
