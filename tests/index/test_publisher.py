@@ -120,6 +120,22 @@ def test_a_change_during_a_merge_is_in_the_next_revision_and_in_the_merged_one(t
     verify_snapshot(newest)
 
 
+def test_a_merge_runs_no_module_of_the_working_directory(tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    for name in ("numpy", "json", "selectroute"):
+        (here / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'ran')!r}, 'a').write('{name}')\nraise SystemExit(1)"
+        )
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(module, "AT_ONCE", 0)
+    monkeypatch.setattr(module, "IN_THREAD", 0)
+    with Publisher(tmp_path / "snapshots") as publisher:
+        publisher.apply([Add("a")])
+        publisher.merge(timeout=60)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_merge_that_fails_is_a_warning_and_changes_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "AT_ONCE", 0)
     monkeypatch.setattr(module, "IN_THREAD", -1)

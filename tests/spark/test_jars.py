@@ -107,6 +107,38 @@ def test_what_is_forgotten_is_fetched_anew(ivy):
     assert len(fetch("set", [ONE])) == 1
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "one-1.0.jar").write_bytes(b"another"),
+        lambda folder: (folder / "one-1.0.jar").unlink(),
+        lambda folder: (folder / "SHA256SUMS").write_bytes(b"\xff"),
+        lambda folder: (folder / "SHA256SUMS").write_text("0" * 64 + "  ../one-1.0.jar"),
+    ],
+    ids=["changed", "missing", "a list that is not text", "a list that leads elsewhere"],
+)
+def test_a_folder_that_is_not_as_it_was_fetched_is_fetched_anew(ivy, damage):
+    [jar] = fetch("set", [ONE])
+    damage(jar.parent)
+    assert kept("set") == ()
+    assert fetch("set", [ONE]) == (jar,) == kept("set")
+    assert jar.read_text() == "one\n"
+
+
+def test_a_folder_of_an_earlier_release_gets_its_list(ivy):
+    [jar] = fetch("set", [ONE])
+    (jar.parent / "SHA256SUMS").unlink()
+    assert kept("set") == (jar,)
+    jar.write_bytes(b"another")
+    assert kept("set") == ()
+
+
+def test_a_jar_that_was_not_fetched_is_not_loaded(ivy):
+    [jar] = fetch("set", [ONE])
+    (jar.parent / "evil-extra-1.0.jar").write_bytes(b"code")
+    assert fetch("set", [ONE]) == (jar,)
+
+
 def test_an_ivy_that_hangs_is_ended(ivy, monkeypatch):
     monkeypatch.setattr(jars, "_SECONDS", 0.1)
     (ivy.parent / "home" / "bin" / "java").write_text("#!/bin/sh\nexec sleep 60\n")

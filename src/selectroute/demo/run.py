@@ -156,7 +156,7 @@ def _compile_kernel() -> subprocess.Popen[bytes]:
     """
     code = "from selectroute.match import warm_up; warm_up()"
     return subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-P", "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
 
 

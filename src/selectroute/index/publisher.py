@@ -208,7 +208,8 @@ class Publisher:
             merge.finished.set()
 
     def _merged_elsewhere(self, snapshot: Snapshot, first: int) -> Part:
-        command = [sys.executable, "-m", "selectroute.index.merge"]
+        # -P: `-m` would put the working directory first on the path, and run a numpy.py that lies there.
+        command = [sys.executable, "-P", "-m", "selectroute.index.merge"]
         ended = subprocess.run(
             [*command, str(self.folder), str(snapshot.revision), str(first)], capture_output=True, check=False
         )

@@ -2,11 +2,17 @@
 
 Spark's own ``--packages`` is that Ivy, too, but a name that can't be had ends the JVM which Spark has just
 started. Here it is asked before there is one, so that what is missing is a sentence.
+
+A folder of the cache has a list of its jars with the SHA-256 of each as it was fetched. Only listed jars are
+used, and each is compared with the list every time: if a jar was changed, or is missing, the folder is
+fetched anew. Folders of earlier releases have no list; it is written when they are first used.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -29,6 +35,12 @@ _PAUSES: Final = (1.0, 5.0)
 
 _UNREACHED: Final = b"Server access error"
 """What Ivy says of a registry that did not answer; of one that lacks a module it says something else."""
+
+
+_LIST: Final = "SHA256SUMS"
+"""The list of a folder's jars, in the format of ``sha256sum``."""
+
+_LINE: Final = re.compile(r"([0-9a-f]{64})  ([0-9A-Za-z][0-9A-Za-z._-]*\.jar)")
 
 
 class JarError(SelectRouteError):
@@ -66,12 +78,24 @@ def spark_jars() -> Path:
 
 
 def kept(name: str) -> tuple[Path, ...]:
-    """Return the jars in the folder ``name`` of the cache, sorted by name; none if it is not there."""
-    return tuple(sorted(_folder(name).glob("*.jar")))
+    """Return the jars of the folder ``name`` of the cache, sorted by name.
+
+    None if it is not there, or is not as it was fetched.
+    """
+    folder = _folder(name)
+    try:
+        if folder.is_dir() and not (folder / _LIST).exists():
+            _write_list(folder)
+        lines = (folder / _LIST).read_text().splitlines()
+        listed = [match for line in lines if (match := _LINE.fullmatch(line))]
+        whole = len(listed) == len(lines) and all(_digest(folder / one[2]) == one[1] for one in listed)
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return tuple(sorted(folder / one[2] for one in listed)) if whole else ()
 
 
 def fetch(name: str, modules: Iterable[Module], transitive: bool = False) -> tuple[Path, ...]:
-    """Return the jars in the folder ``name`` of the cache, sorted by name; fetch them if it is not there.
+    """Return the jars in the folder ``name`` of the cache, sorted by name; fetch them where `kept` has none.
 
     The folder appears when it is whole, so one that is there is whole, whoever else fetches meanwhile. With
     ``transitive`` the jars that the modules depend on come, too.
@@ -80,19 +104,37 @@ def fetch(name: str, modules: Iterable[Module], transitive: bool = False) -> tup
         JarError: they are not there and can't be fetched; or there is no folder to keep them in.
         JavaError: there is no Java to fetch them with.
     """
+    found = kept(name)
+    if found:
+        return found
     folder = _folder(name)
-    if not folder.is_dir():
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            fetched = Path(scratch) / "fetched"
-            for module in modules:
-                _ivy(module, fetched, Path(scratch) / "ivy", transitive)
-            try:
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        fetched = Path(scratch) / "fetched"
+        for module in modules:
+            _ivy(module, fetched, Path(scratch) / "ivy", transitive)
+        _write_list(fetched)
+        try:
+            fetched.rename(folder)
+        except OSError:
+            if not kept(name):  # otherwise another process was first, with the same jars
+                forget(name)
                 fetched.rename(folder)
-            except OSError:
-                if not folder.is_dir():  # otherwise another process was first, with the same jars
-                    raise
     return kept(name)
+
+
+def _write_list(folder: Path) -> None:
+    """Write the list of the jars in a folder; whole, whoever else does so."""
+    lines = [f"{_digest(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar"))]
+    descriptor, name = tempfile.mkstemp(dir=folder)
+    with os.fdopen(descriptor, "w") as file:
+        file.writelines(lines)
+    os.replace(name, folder / _LIST)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def forget(name: str) -> None:

@@ -33,6 +33,8 @@ _LOCAL: dict[str, str] = {
     # Of a frame's files it keeps what it found for this frame to ask again, also when the frame is gone. A
     # stream makes frames of new files batch after batch, and fills the 250 MB that are for them in hours.
     "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
+    # Python workers are started by `-m`, which would put the working directory first on their path.
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
 }
 
 
