@@ -162,3 +162,22 @@ def test_a_json_message_is_read_as_its_wire_form_says(tmp_path):
     messages, _ = everything(path, ("w", "x", "@topic", "JMSType"))
     row = messages[0].columns.to_pylist()[0]
     assert row["@topic"] == "cars/eu" and row["JMSType"]["text"] == "car" and row["w"]["bits"] == 3
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_a_parquet_row_larger_than_a_message_may_be_is_dead_and_the_others_are_not(tmp_path, type_):
+    path = tmp_path / "a.parquet"
+    texts = pa.array(["x", "y" * 5_000, None, "z" * 1_001, "z" * 1_000] + ["q"] * 40).cast(type_)
+    pq.write_table(pa.table({"a": texts, "n": range(len(texts))}), path)
+    messages, dead = everything(path, ("a", "n"), 1_000)
+    assert [(one.reason, one.rows.tolist()) for one in dead] == [("too-large", [1, 3])]
+    assert [row for batch in messages for row in batch.rows.tolist()] == [0, 2, *range(4, 45)]
+
+
+def test_a_row_group_of_nothing_but_huge_texts_is_not_decoded(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": ["x" * (50 << 20)]}), path, compression="zstd")
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *_, **__: pytest.fail("it was decoded"))
+    messages, dead = everything(path, ("a",))
+    assert not messages and [(one.reason, one.rows.tolist()) for one in dead] == [("too-large", [0])]

@@ -53,8 +53,8 @@ class Job:
         unrouted: what becomes of messages that nobody wants: ``keep`` lists them, ``drop`` only counts them,
             ``fail`` stops the job before the batch is committed.
         unrouted_topics: the same for topics, ``audit/#=fail``: the first filter that takes a topic counts.
-        max_message_bytes: a longer JSON line is a dead letter. The default is IBM MQ's own limit for a
-            message.
+        max_message_bytes: a longer line, record or row of texts is a dead letter. The default is IBM
+            MQ's own limit for a message.
         kafka: the cluster of the topics to which subscriptions are delivered, if any are; that of the input
             unless given.
         queues: URL of the database of the queues to which subscriptions are delivered, if any are.

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from selectroute.match.mixed import from_messages, is_mixed
 from selectroute.selector.message import Message, MessageError
-from selectroute.spark.parquet_columns import select
+from selectroute.spark.parquet_columns import Selection, select
 from selectroute.spark.plan import Split
 from selectroute.spark.whole import Columns, Parsed, Whole
 
@@ -106,13 +106,15 @@ def read(
     have everything.
     """
     if split.kind == "parquet":
-        return _read_parquet(split, names, whole)
+        return _read_parquet(split, names, max_message_bytes, whole)
     if split.kind == "json":
         return _read_json(split, names, max_message_bytes, whole)
     return iter([Dead("read", split.reason, split.message, None)])
 
 
-def _read_parquet(split: Split, names: Sequence[str], whole: bool) -> Iterator[Messages | Dead]:
+def _read_parquet(
+    split: Split, names: Sequence[str], max_message_bytes: int, whole: bool
+) -> Iterator[Messages | Dead]:
     row = split.first_row
     end = row + split.rows
     try:
@@ -133,6 +135,12 @@ def _read_parquet(split: Split, names: Sequence[str], whole: bool) -> Iterator[M
             )
             for group in split.row_groups:
                 group_end = row + metadata.row_group(group).num_rows
+                most = max_message_bytes * (group_end - row)
+                if _decoded_bytes(metadata.row_group(group), selection) > most:
+                    # A few kilobytes of file can be gigabytes of text: that is not decoded.
+                    yield _too_large(np.arange(row, group_end), max_message_bytes)
+                    row = group_end
+                    continue
                 try:
                     # Spark runs a task a core: no threads in here.
                     for batch in parquet.iter_batches(
@@ -142,7 +150,7 @@ def _read_parquet(split: Split, names: Sequence[str], whole: bool) -> Iterator[M
                         use_threads=False,
                     ):
                         rows = np.arange(row, row + batch.num_rows)
-                        yield from _checked(batch, rows, selection.id_name, whole)
+                        yield from _checked(batch, rows, selection.id_name, max_message_bytes, whole)
                         row += batch.num_rows
                 except _READ_ERRORS as error:
                     # From the first rows on that don't decode: what came before was whole.
@@ -158,10 +166,49 @@ def _batch_rows(group: Any) -> int:
     return int(min(BATCH_ROWS, max(64, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))))
 
 
+def _decoded_bytes(group: Any, selection: Selection) -> int:
+    """Return the bytes of the chosen columns of a row group, decompressed, each dictionary counted once."""
+    chosen = tuple(selection.columns)
+    within = tuple(f"{name}." for name in chosen)
+    columns = map(group.column, range(group.num_columns))
+    return sum(
+        column.total_uncompressed_size
+        for column in columns
+        if column.path_in_schema in chosen or column.path_in_schema.startswith(within)
+    )
+
+
+def _too_large(rows: npt.NDArray[np.int64], max_message_bytes: int) -> Dead:
+    return Dead("read", "too-large", f"the row is longer than {max_message_bytes} bytes", rows)
+
+
+def _row_bytes(batch: Any) -> npt.NDArray[np.int64]:
+    """Return the bytes of all texts and byte strings of each row, int64[rows]."""
+    total = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns:
+        values = column.dictionary if pa.types.is_dictionary(column.type) else column
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            values = values.cast(pa.large_binary())
+        elif not (pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
+            continue
+        sizes = pc.binary_length(values)
+        if values is not column and pa.types.is_dictionary(column.type):
+            sizes = sizes.take(column.indices)
+        total += pc.fill_null(sizes, 0).to_numpy(zero_copy_only=False)
+    return total
+
+
 def _checked(
-    batch: Any, rows: npt.NDArray[np.int64], id_name: str | None, whole: bool
+    batch: Any, rows: npt.NDArray[np.int64], id_name: str | None, max_message_bytes: int, whole: bool
 ) -> Iterator[Messages | Dead]:
-    """Take the rows out whose strings are not UTF-8: Parquet does not look, and no one could compare them."""
+    """Take out the rows that are too large, and those whose strings are not UTF-8: Parquet does not look, and
+    no one could compare them.
+    """
+    if batch.nbytes > max_message_bytes:  # else no row can be
+        large = _row_bytes(batch) > max_message_bytes
+        if large.any():
+            yield _too_large(rows[large], max_message_bytes)
+            batch, rows = batch.filter(pa.array(~large)), rows[~large]
     bad = np.zeros(batch.num_rows, dtype=np.bool_)
     for column in batch.columns:
         try:
