@@ -15,7 +15,7 @@ import selectroute as sr
 from selectroute.cli import main
 
 LINES = (
-    '{"id": "heavy", "topic": "cars/+", "selector": "JMSType = \'car\' AND weight > 2500", "note": "kept"}\n'
+    '{"id": "heavy", "topic": "cars/+", "selector": "JMSType = \'car\' AND weight > 2500", "name": "h"}\n'
     "\n"
     '{"id": "like", "selector": "x LIKE \'a%\'", "dialect": "jms", "from": 3, "to": null}\n'
     '{"id": "old", "selector": "x = 1", "from": 1, "to": 3}\n'
@@ -64,7 +64,7 @@ def test_an_invalid_selector_is_underlined_and_its_line_named(run, tmp_path):
     assert out == ""
     assert "unterminated-string" in err
     assert "^^" in err
-    assert "in line 1, subscription 'a'" in err
+    assert "<stdin>:1: subscription 'a'" in err
     assert "Traceback" not in err
     assert not (tmp_path / "s").exists()
 
@@ -72,8 +72,8 @@ def test_an_invalid_selector_is_underlined_and_its_line_named(run, tmp_path):
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("{", "line 1: this is no JSON"),
-        ("[" * 100_000, "line 1: this is no JSON"),
+        ("{", "<stdin>:1: not valid JSON"),
+        ("[" * 100_000, "<stdin>:1: not valid JSON"),
         ("[]", 'an object with at least an "id"'),
         ('{"id": 5}', 'an object with at least an "id"'),
         ('{"id": "a", "selector": 5}', '"selector" is a string, not 5'),
@@ -81,7 +81,7 @@ def test_an_invalid_selector_is_underlined_and_its_line_named(run, tmp_path):
         ('{"id": "a b"}', "is no subscription id"),
         ('{"id": "a", "topic": "x+"}', "+ and # are whole levels"),
         ('{"id": "a", "dialect": "jsm"}', "did you mean 'jms'?"),
-        ('{"id": "a"}\n{"id": "a"}', "line 2: subscription 'a' exists already"),
+        ('{"id": "a"}\n{"id": "a"}', "<stdin>:2: subscription 'a' exists already"),
     ],
 )
 def test_a_line_that_is_no_subscription_is_named(run, tmp_path, line, sentence):
@@ -214,3 +214,24 @@ def test_collect_removes_what_nobody_needs(run, built):
     assert run("index", "stats", built, "--revision", 1)[0] == 3
     code, out, _ = run("index", "collect", built)
     assert "0 revisions and 0 files removed, 0 bytes" in out
+
+
+def test_a_misspelt_field_is_refused_with_the_file_and_the_line(run, tmp_path):
+    """It was a subscription without a selector, which gets every message."""
+    file = tmp_path / "bad.jsonl"
+    file.write_text('{"id": "a"}\n{"id": "x", "selektor": "a=1"}\n')
+    code, out, err = run("index", "build", file, tmp_path / "s")
+    assert (code, out) == (1, "")
+    sentence = "a subscription has no field `selektor`: did you mean `selector`?"
+    assert err == f"selectroute: {file}:2: {sentence}\n"
+    assert not (tmp_path / "s").exists()
+
+
+def test_all_errors_of_a_file_are_told_at_once(run, tmp_path):
+    file = tmp_path / "bad.jsonl"
+    file.write_text('{"id": "a", "selector": "x ="}\n' + "{\n" * 30)
+    code, _, err = run("index", "build", file, tmp_path / "s")
+    assert code == 5  # of the first
+    assert err.startswith(f"selectroute: 31 lines of {file} cannot be taken\n{file}:1: subscription 'a': ")
+    assert err.count(f"{file}:") == 20 and f"\n{file}:20: not valid JSON: " in err
+    assert err.endswith("\nand 11 more\n")

@@ -268,3 +268,11 @@ def test_progress_is_told():
         progress=told.append,
     )
     assert told and told[-1] <= 25_000 and told == sorted(told)
+
+
+@pytest.mark.parametrize("columns", [{"id": ["a"], "selektor": ["x = 1"]}, {"selector": ["x = 1"]}])
+def test_a_table_has_the_columns_of_subscriptions(columns):
+    with pytest.raises(
+        sr.SelectRouteError, match=r"no column `selektor`: did you mean `selector`\?|has the column `id`"
+    ):
+        build_snapshot(pa.table(columns))

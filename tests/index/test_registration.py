@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectroute.index import registration
-from selectroute.index.errors import RegistrationError
+from selectroute.index.errors import InvalidLinesError, RegistrationError
 from selectroute.index.registration import build_from_lines, read_subscriptions
 
 TEXT = st.none() | st.text(max_size=6) | st.sampled_from(["", "a = 'é'", "2013-01-01", "cars/+"])
@@ -25,14 +25,18 @@ ROWS = st.fixed_dictionaries(
         "destination": st.sampled_from(
             [None, {}, {"kind": "none"}, {"kind": "queue", "name": "A.b/c"}, {"kind": "files", "name": "a"}]
         ),
-        "other": st.none() | st.integers() | st.lists(st.text(max_size=2)),
+        "labels": st.none() | st.dictionaries(st.text(max_size=2), st.text(max_size=2), max_size=2),
+        "name": TEXT,
+        "revision": REVISION,
+        "status": st.sampled_from([None, "active", "paused"]),
+        "effective_from": st.none() | st.just([{"query": "q", "batch": 1}]),
     },
 )
 
 
 def one_by_one(lines, revision):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registration, "_read_block", lambda lines: None)
+        patch.setattr(registration, "_read_block", lambda lines, ignore_unknown: None)
         return read_subscriptions(lines, revision)
 
 
@@ -50,11 +54,64 @@ def test_a_block_is_read_as_its_lines_are(rows, revision, ascii, between):
     assert set(at_once.lines.tolist()) <= set(range(1, step * len(rows) + 1, step))
 
 
-def test_arrow_reads_what_is_sound(monkeypatch):
+@pytest.mark.parametrize("labels", ["{}", '{"team": "billing"}'])
+def test_arrow_reads_what_is_sound(monkeypatch, labels):
     """Otherwise the test above would compare the slow path with itself."""
-    monkeypatch.setattr(registration, "_numbered_row", None)
-    lines = ['{"id": "a", "selector": "x = 1", "from": 1, "extra": {"b": []}}\n', "\n", '{"id": "b"}']
+    monkeypatch.setattr(registration, "_row", None)
+    lines = [f'{{"id": "a", "selector": "x = 1", "from": 1, "labels": {labels}}}\n', "\n", '{"id": "b"}']
     assert read_subscriptions(lines).lines.tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("others", [[], ['{"id": "labelled", "labels": {"a": "b"}}\n']])
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            '{"id": "x", "selektor": "a=1"}',
+            "a subscription has no field `selektor`: did you mean `selector`?",
+        ),
+        ('{"id": "x", "Topic": null}', "a subscription has no field `Topic`: did you mean `topic`?"),
+        (
+            '{"id": "x", "destination": {"kind": "none", "nmae": "A"}}',
+            "a destination has no field `nmae`: did you mean `name`?",
+        ),
+    ],
+)
+def test_a_field_that_subscriptions_do_not_have_is_refused(others, line, sentence):
+    """It would be a subscription without a selector, which gets every message."""
+    with pytest.raises(RegistrationError) as refused:
+        read_subscriptions([*others, '{"id": "good"}\n', line + "\n"])
+    assert str(refused.value) == f"line {len(others) + 2}: {sentence}"
+    found = read_subscriptions([*others, line + "\n"], ignore_unknown=True)  # as a registry's own rows
+    assert found.table["id"].to_pylist()[-1] == "x"
+
+
+def test_a_subscription_that_is_paused_is_left_out():
+    lines = ['{"id": "a", "status": "paused"}\n', '{"id": "b", "status": "active"}\n']
+    assert read_subscriptions(lines).table["id"].to_pylist() == ["b"]
+    with pytest.raises(RegistrationError, match='"status" is active or paused, not "of"'):
+        read_subscriptions(['{"id": "a", "status": "of"}'])
+
+
+def test_the_first_errors_are_told_and_the_others_counted():
+    """Those of reading and of building, in the order of the lines."""
+    lines = [
+        '{"id": "a", "selector": "x = "}\n',
+        "{\n",
+        '{"id": "good"}\n',
+        '{"id": "good"}\n',
+        *['{"id": "b b"}\n'] * 5_000,
+    ]
+    with pytest.raises(InvalidLinesError) as refused:
+        build_from_lines(lines)
+    assert refused.value.count == 5_003
+    assert [one.line for one in refused.value.problems] == [1, 2, 4, *range(5, 22)]
+    assert [type(one.cause).__name__ for one in refused.value.problems[:4]] == [
+        "InvalidSelectorError",
+        "RegistrationError",
+        "DuplicateSubscriptionError",
+        "InvalidIdError",
+    ]
 
 
 def test_destinations_are_read_as_text():
@@ -105,7 +162,7 @@ def test_blocks_follow_each_other(monkeypatch):
         ('{"id": "a", "to": 9223372036854775808}', "an integer of 64 bits"),
         ('{"id": "a", "from": 1.0}', "an integer of 64 bits"),
         ('{"id": "a", "selector": "x = \'\\ud800\'"}', "half of a surrogate pair"),
-        ('{"id": "a"}{"id": "b"}', "this is no JSON"),
+        ('{"id": "a"}{"id": "b"}', "not valid JSON"),
         ('{"id": "a", "seltype": "STANDARD"}', '"seltype" is NONE without a selector'),
         ('{"id": "a", "seltype": "OTHER", "selector": "x = 1"}', '"seltype" is NONE'),
     ],

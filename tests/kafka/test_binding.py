@@ -43,7 +43,7 @@ def test_a_binding_is_a_type_and_a_source(text, name, type_, source):
     [
         ("", "is no binding"),
         (":int", "is no binding"),
-        ("weight:integer", "'weight' is one of boolean, byte"),
+        ("weight:integer", "'weight' cannot be 'integer': did you mean `int`?"),
         ("weight:", "is one of boolean"),
         ("JMSPriority:string", "'JMSPriority' is always of type int"),
         ("JMSCorrelationID:int", "always of type string"),

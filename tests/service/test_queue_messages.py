@@ -458,3 +458,13 @@ def test_hostile_text_is_data_everywhere(client, queue, caplog, text):
         if record.name == "selectroute.service":
             assert "\n" not in record.message
             assert json.loads(record.message)["event"] == "request"
+
+
+def test_a_misspelt_parameter_does_not_take_another_message(client):
+    """DELETE without a filter takes the first message, whichever it is."""
+    base = "/ibmmq/rest/v3/messaging/qmgr/selectroute/queue/TYPO/message"
+    assert client.put("/v1/queues/TYPO").status_code == 201
+    assert client.post(base, content="x", headers={"Content-Type": "text/plain"}).status_code == 201
+    answer = client.delete(base, params={"correlationID": "order-7"})
+    assert answer.status_code == 400 and "correlationId" in answer.text
+    assert client.get(base).content == b"x"

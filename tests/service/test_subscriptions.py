@@ -280,3 +280,13 @@ def test_a_client_that_prefers_it_gets_no_body(client, add):
     ]
     assert [(one.status_code, one.content) for one in calls] == [(204, b"")] * 5
     assert all(one.headers["etag"] for one in calls)
+
+
+def test_an_unknown_member_or_parameter_is_refused_with_a_suggestion(client, add):
+    found = problem(client.post(PATH, json={"selektor": "a = 1"}), 422, "invalid-body")
+    assert found["errors"][0]["reason"] == "there is no such field: did you mean `selector`?"
+    found = problem(client.post(PATH, json={"destination": {"{kind}": 1}}), 422, "invalid-body")
+    assert found["errors"][0]["pointer"] == "/destination/{kind}"
+    add("a = 1")
+    found = problem(client.get(PATH, params={"statsu": "paused"}), 400, "invalid-request")
+    assert found["detail"] == "no parameter statsu: did you mean `status`?"

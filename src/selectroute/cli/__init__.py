@@ -14,6 +14,7 @@ import typer
 
 from selectroute.cli import dead_letter, index, queue, registry, selector, stream, subscription, token
 from selectroute.cli.demo import demo
+from selectroute.cli.inputs import InvalidFileError
 from selectroute.cli.queue_administration import create, delete, depth
 from selectroute.cli.serve import serve
 from selectroute.cli.subscription_explain import explain
@@ -95,7 +96,9 @@ def _exit_code(error: SelectRouteError) -> int:
     from selectroute.queues.rest_ids import RestError
     from selectroute.registry import errors as registry_errors
 
-    while isinstance(error, registry_errors.ImportLineError | registry_errors.OperationError):
+    while isinstance(
+        error, InvalidFileError | registry_errors.ImportLineError | registry_errors.OperationError
+    ):
         error = error.cause
     if isinstance(error, MQError):
         return _OF_REASONS.get(error.reason, FAILURE)

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from selectroute.cli.inputs import opened
+from selectroute.cli.inputs import naming_lines, opened
 from selectroute.cli.output import plain, progress
 
 app = typer.Typer(
@@ -70,7 +70,7 @@ def build(
     from selectroute.index.registration import build_from_lines
 
     started = time.perf_counter()
-    with opened(subscriptions) as lines, progress("building") as advance:
+    with naming_lines(subscriptions), opened(subscriptions) as lines, progress("building") as advance:
         snapshot = build_from_lines(lines, revision, advance)
     built = time.perf_counter()
     with progress("publishing"):

@@ -29,7 +29,7 @@ def opened(name: str) -> Iterator[Iterator[str]]:
             raise SelectRouteError("standard input is closed")
         stdin = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
         try:
-            yield _lines(stdin, "standard input")
+            yield _lines(stdin, "standard input", name)
         finally:
             stdin.detach()  # closing it is the interpreter's
         return
@@ -39,21 +39,53 @@ def opened(name: str) -> Iterator[Iterator[str]]:
         print(f"selectroute: {name} cannot be read: {error.strerror}", file=sys.stderr)
         raise typer.Exit(NOT_FOUND) from error
     with file:
-        yield _lines(file, name)
+        yield _lines(file, name, name)
 
 
-def _lines(file: io.TextIOWrapper, name: str) -> Iterator[str]:
+def _lines(file: io.TextIOWrapper, name: str, source: str) -> Iterator[str]:
     number = 0
     try:
         while line := file.readline(MAX_LINE + 1):  # no more of a line is ever held
             number += 1
             if len(line) > MAX_LINE:
-                raise SelectRouteError(f"{name}, line {number:,}: it has more than {MAX_LINE:,} characters")
+                raise SelectRouteError(
+                    f"{shown_name(source)}:{number}: the line has more than {MAX_LINE:,} characters"
+                )
             yield line
     except UnicodeDecodeError as error:
         raise SelectRouteError(f"{name} is not UTF-8: {error.reason}") from error
     except OSError as error:
         raise SelectRouteError(f"{name} cannot be read: {error.strerror}") from error
+
+
+class InvalidFileError(SelectRouteError):
+    """Lines of a file that cannot be taken: ``FILE:LINE: error`` for each; ``cause`` is the first error."""
+
+    def __init__(self, text: str, cause: SelectRouteError) -> None:
+        super().__init__(text)
+        self.cause = cause
+
+
+def shown_name(source: str) -> str:
+    """Return a file's name as errors show it before a line's number."""
+    return "<stdin>" if source == "-" else source
+
+
+@contextmanager
+def naming_lines(source: str) -> Iterator[None]:
+    """Make of errors that name lines an `InvalidFileError` that also names the file."""
+    from selectroute.index.errors import InvalidLinesError
+
+    try:
+        yield
+    except InvalidLinesError as error:
+        texts = [f"{shown_name(source)}:{one.line}: {one.sentence}" for one in error.problems]
+        more = error.count - len(texts)
+        if more:
+            texts.append(f"and {more:,} more")
+        if error.count > 1:
+            texts.insert(0, f"{error.count:,} lines of {shown_name(source)} cannot be taken")
+        raise InvalidFileError("\n".join(texts), error.problems[0].cause) from error
 
 
 class Given(NamedTuple):
@@ -79,7 +111,7 @@ def opened_messages(source: str, skip_bad: bool = False) -> Iterator[Iterator[Gi
         yield iter([_message("the message", None, source, _json(source))])
         return
     with opened(source) as lines:
-        yield _messages(lines, "standard input" if source == "-" else source, skip_bad)
+        yield _messages(lines, shown_name(source), skip_bad)
 
 
 def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given]:
@@ -100,7 +132,7 @@ def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given
     for number, line in enumerate(chain(start, lines), start=1):
         if line.strip():
             try:
-                yield _message(f"{name}, line {number:,}", number, line, _json(line))
+                yield _message(f"{name}:{number}", number, line, _json(line))
             except BadMessageError as error:
                 if not skip_bad:
                     raise
@@ -133,12 +165,12 @@ def _json(text: str) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f'{name} is no number of JSON; write {{"type": "double", "value": "{name}"}}')
+    raise ValueError(f'JSON has no number {name}; write {{"type": "double", "value": "{name}"}}')
 
 
 def _message(place: str, line: int | None, text: str, data: Any) -> Given:
     if isinstance(data, _NoJson):
-        raise BadMessageError(f"{place}: this is no JSON: {data.reason}")
+        raise BadMessageError(f"{place}: not valid JSON: {data.reason}")
     try:
         message = Message.from_json(data)
     except MessageError as error:

@@ -22,10 +22,12 @@ from selectroute.index import tables as t
 from selectroute.index.collector import paused_collector
 from selectroute.index.destination import check_destination
 from selectroute.index.errors import (
+    MAX_REPORTED,
     BuildError,
     DestinationError,
     DuplicateSubscriptionError,
     InvalidIdError,
+    RegistrationError,
 )
 from selectroute.index.filing import file_all
 from selectroute.index.group import Group, literals
@@ -38,6 +40,7 @@ from selectroute.selector.dialect import DEFAULT_DIALECT
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED
 from selectroute.selector.selector import Selector
+from selectroute.selector.suggestion import did_you_mean, shown
 from selectroute.topics.filter import MAX_LENGTH
 
 COLUMNS: Final = {
@@ -63,8 +66,9 @@ def build_snapshot(
     all strings. ``progress`` is called with the number of subscriptions read so far. O(size of the selectors
     + subscriptions × log subscriptions).
 
-    Raises `BuildError` for the first subscription that ``Index.add`` refuses, whose cause is what that
-    raises, or to whose destination nothing can be delivered.
+    Raises `BuildError` for the subscriptions that ``Index.add`` refuses, whose cause is that of the
+    first, or to whose destination nothing can be delivered; `RegistrationError` for a column that
+    subscriptions do not have.
 
     >>> snapshot = build_snapshot([("s1", "JMSType = 'car'", None), ("s2", "weight > 2500", "cars/+")])
     >>> len(snapshot)
@@ -72,17 +76,23 @@ def build_snapshot(
     """
     if not isinstance(subscriptions, pa.Table):
         subscriptions = _table_of(subscriptions)
+    for name in subscriptions.column_names:
+        if name not in COLUMNS:
+            sentence = f"a table of subscriptions has no column `{shown(name)}`"
+            raise RegistrationError(f"{sentence}: {did_you_mean(name, tuple(COLUMNS), 'its columns are')}")
+    if "id" not in subscriptions.column_names:
+        raise RegistrationError("a table of subscriptions has the column `id`, and this one does not")
     if "destination" in subscriptions.column_names:
         _check_destinations(subscriptions["destination"])
     return built(subscriptions, revision, progress)
 
 
 def built(
-    subscriptions: pa.Table, revision: int | None = None, progress: Callable[[int], None] = lambda _: None
+    rows: pa.Table, revision: int | None = None, progress: Callable[[int], None] = lambda _: None
 ) -> Snapshot:
-    """The same of a table, whatever its destinations: what is stored stays readable."""
+    """The same of a table, whatever its destinations and other columns: what is stored stays readable."""
     with paused_collector():
-        return _Build(_normal(subscriptions), progress).snapshot(revision)
+        return _Build(_normal(rows), progress).snapshot(revision)
 
 
 def _check_destinations(given: pa.ChunkedArray) -> None:
@@ -152,13 +162,16 @@ class _Build:
         self._single: dict[int, Subscription] = {}
         self._known: dict[tuple[str, str | None, str, bool], Subscription] = {}
         self._seltype = np.full(len(subscriptions), STANDARD, object)
-        self._error: BuildError | None = None
+        self._refused: dict[int, SelectRouteError] = {}
+        self._is_refused = np.zeros(len(subscriptions), np.bool_)
 
     def snapshot(self, revision: int | None) -> Snapshot:
         self._check_ids()
         self._read_all()
-        if self._error is not None:
-            raise self._error from self._error.cause
+        if self._refused:
+            first = {row: self._refused[row] for row in sorted(self._refused)[:MAX_REPORTED]}
+            row, cause = next(iter(first.items()))
+            raise BuildError(row, cause, first, int(self._is_refused.sum())) from cause
         seltype = pa.array(self._seltype, pa.string())
         table = self._table.set_column(self._table.schema.get_field_index("seltype"), "seltype", seltype)
         writer = file_all(self._groups, self._single.items())
@@ -170,19 +183,23 @@ class _Build:
         ids = self._table["id"].chunk(0)
         valid = pc.fill_null(pc.match_substring_regex(ids, pattern=rf"\A{ID}\z"), False)
         if valid.false_count:
-            row = valid.index(False).as_py()
-            self._refuse(row, InvalidIdError(ids[row].as_py() or ""))
+            for row in np.flatnonzero(~valid.to_numpy(zero_copy_only=False)).tolist():
+                self._refuse(row, InvalidIdError(ids[row].as_py() or ""))
         if len(pc.unique(ids)) < len(ids):
             seen: set[str] = set()
             for row, one in enumerate(ids.to_pylist()):
                 if one in seen:
                     self._refuse(row, DuplicateSubscriptionError(one))
-                    break
                 seen.add(one)
 
     def _refuse(self, row: int, cause: SelectRouteError) -> None:
-        if self._error is None or row < self._error.row:
-            self._error = BuildError(row, cause)
+        """Keep the first error of a row, of not many more rows than are reported."""
+        if self._is_refused[row]:
+            return
+        self._is_refused[row] = True
+        self._refused[row] = cause
+        if len(self._refused) > 50 * MAX_REPORTED:
+            self._refused = {row: self._refused[row] for row in sorted(self._refused)[:MAX_REPORTED]}
 
     def _read_all(self) -> None:
         table = self._table

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
 from selectroute.selector.errors import SelectRouteError
 
 
@@ -31,12 +34,28 @@ class DestinationError(SelectRouteError):
     """A destination to which nothing can be delivered."""
 
 
-class BuildError(SelectRouteError):
-    """A subscription that cannot be built; ``row`` counts from 0, and ``cause`` says what is wrong."""
+MAX_REPORTED: Final = 20
+"""Errors of one input that are described; the others are counted."""
 
-    def __init__(self, row: int, cause: SelectRouteError) -> None:
+
+class BuildError(SelectRouteError):
+    """Subscriptions that cannot be built. ``row``, from 0, is the first of them, ``cause`` its error.
+
+    ``causes`` has the errors of the first `MAX_REPORTED` of them by their rows, in ascending order; ``count``
+    is how many there are in all.
+    """
+
+    def __init__(
+        self,
+        row: int,
+        cause: SelectRouteError,
+        causes: dict[int, SelectRouteError] | None = None,
+        count: int = 1,
+    ) -> None:
         self.row = row
         self.cause = cause
+        self.causes = causes or {row: cause}
+        self.count = count
         super().__init__(f"subscription {row:,}: {cause}")
 
 
@@ -54,3 +73,29 @@ class RevisionExistsError(SnapshotError):
 
 class RegistrationError(SelectRouteError):
     """A line of subscriptions that cannot be read; the message names the line."""
+
+
+class LineProblem(NamedTuple):
+    """A line, from 1, that is no subscription: its error, and the subscription's id if that much is known."""
+
+    line: int
+    cause: SelectRouteError
+    subscription: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The error; one about a selector also names the subscription."""
+        return (
+            str(self.cause)
+            if self.subscription is None
+            else f"subscription {self.subscription!r}: {self.cause}"
+        )
+
+
+class InvalidLinesError(RegistrationError):
+    """Lines that are no subscriptions: the first `MAX_REPORTED` of them in ``problems``, ``count`` in all."""
+
+    def __init__(self, problems: Sequence[LineProblem], count: int) -> None:
+        self.problems = tuple(problems)
+        self.count = count
+        super().__init__("\n".join(f"line {one.line:,}: {one.sentence}" for one in self.problems))

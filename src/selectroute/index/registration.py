@@ -4,15 +4,16 @@ One object a line: ``id``; ``selector`` (none, null or "" takes every message); 
 null takes every topic); ``dialect`` (default ``jms``); ``seltype``, EXTENDED for a selector that is left to a
 provider, otherwise what the selector makes it (STANDARD or NONE); ``from`` and ``to``, the revisions
 ``[from, to)`` for which the row is valid (``to`` null or absent: until further notice); ``destination``,
-where deliveries go besides (``{"kind": "queue", "name": "ORDERS"}``). Other fields are left alone; blank
-lines are none.
+where deliveries go besides (``{"kind": "queue", "name": "ORDERS"}``); ``status``, ``active`` or ``paused``: a
+subscription that is paused is left out. What else a registry exports of a subscription (``name``, ``labels``,
+``revision``, times) is left alone. Any other field is refused, and blank lines are skipped.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -24,11 +25,18 @@ import pyarrow.json
 from selectroute.index import tables as t
 from selectroute.index.build import COLUMNS, build_snapshot
 from selectroute.index.destination import FILES, FILES_REFUSED, NOWHERE, destination_text, is_destination
-from selectroute.index.errors import BuildError, RegistrationError
+from selectroute.index.errors import (
+    MAX_REPORTED,
+    BuildError,
+    InvalidLinesError,
+    LineProblem,
+    RegistrationError,
+)
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, NONE, STANDARD
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.source import SURROGATE
+from selectroute.selector.suggestion import unknown_field
 
 MAX_LINE = 4 << 20
 """Characters in a line: a selector of the largest configurable size, escaped, and its other fields."""
@@ -36,9 +44,12 @@ MAX_LINE = 4 << 20
 _BLOCK: Final = 1 << 16
 """Lines that are read at a time."""
 
-_STRINGS = ("id", "selector", "topic", "dialect", "seltype")
+ACTIVE: Final = "active"
+PAUSED: Final = "paused"
+
+_STRINGS = ("id", "selector", "topic", "dialect", "seltype", "status")
 _SCHEMA: Final = pa.schema(
-    [(name, COLUMNS[name]) for name in _STRINGS]
+    [(name, COLUMNS.get(name, pa.string())) for name in _STRINGS]
     + [("destination", COLUMNS["destination"]), ("from", pa.int64()), ("to", pa.int64())]
 )
 _GIVEN: Final = _SCHEMA.set(
@@ -46,6 +57,26 @@ _GIVEN: Final = _SCHEMA.set(
     pa.field("destination", pa.struct([("kind", pa.string()), ("name", pa.string())])),
 )
 """The columns as the lines have them."""
+
+_EXPORTED: Final = ("name", "labels", "revision", "created", "modified", "effective_from")
+"""Fields of a registry's subscriptions that a snapshot does not have."""
+
+_EXPORT: Final = pa.schema(
+    [
+        *_GIVEN,
+        ("name", pa.string()),
+        ("labels", pa.struct([])),
+        ("revision", pa.int64()),
+        ("created", pa.string()),
+        ("modified", pa.string()),
+    ]
+)
+"""The columns of an export without labels, which Arrow can check by itself."""
+
+FIELDS: Final = (*_SCHEMA.names, *_EXPORTED)
+"""The fields that a line may have."""
+
+_DESTINATION: Final = ("kind", "name")
 
 _HALF_A_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -58,33 +89,25 @@ class Subscriptions(NamedTuple):
 
 
 def read_subscriptions(
-    lines: Iterable[str], revision: int | None = None, progress: Callable[[int], None] = lambda _: None
+    lines: Iterable[str],
+    revision: int | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+    *,
+    ignore_unknown: bool = False,
 ) -> Subscriptions:
     """Read subscriptions; with a revision, those that were valid then, otherwise those that still are.
 
-    Raises `RegistrationError` naming the line: JSON that is none, a wrong field. ``progress`` is called with
-    the lines read so far. O(lines); Arrow reads them, and a block with a line that it refuses is read again
-    line by line, to say which.
+    Raises `InvalidLinesError` naming the lines that are not valid JSON or have a wrong field; with
+    ``ignore_unknown``, for lines that no user wrote, a field that is not known is left alone. ``progress`` is
+    called with the lines read so far. O(lines); Arrow reads them, and a block with a line that it refuses is
+    read again line by line, to say which.
     """
-    tables: list[pa.Table] = [_SCHEMA.empty_table()]
-    numbers: list[t.Array] = [np.zeros(0, np.int64)]
-    first = 1
-    rest = iter(lines)
-    while block := list(islice(rest, _BLOCK)):
-        kept = [number for number, line in enumerate(block, start=first) if not line.isspace()]
-        given = block if len(kept) == len(block) else [block[number - first] for number in kept]
-        first += len(block)
-        if given:
-            table = _read_block(given)
-            if table is None:
-                table = pa.Table.from_pylist(
-                    [_numbered_row(number, line) for number, line in zip(kept, given, strict=True)], _SCHEMA
-                )
-            valid = _valid(table, revision)
-            tables.append(table.filter(valid))
-            numbers.append(np.array(kept)[valid.to_numpy(zero_copy_only=False)])
-        progress(first - 1)
-    return Subscriptions(pa.concat_tables(tables).drop_columns(["from", "to"]), np.concatenate(numbers))
+    reading = _Reading(revision, ignore_unknown)
+    for done in reading.read(lines):
+        progress(done)
+    if reading.problems:
+        raise InvalidLinesError(reading.problems, reading.wrong)
+    return reading.subscriptions()
 
 
 def build_from_lines(
@@ -92,32 +115,83 @@ def build_from_lines(
 ) -> Snapshot:
     """A snapshot of the subscriptions that `read_subscriptions` reads.
 
-    Raises as that does; of a selector that is none, `InvalidSelectorError` with a note that names the line,
-    and `RegistrationError` of any other subscription that cannot be.
+    Raises `InvalidLinesError` naming the lines that are no subscriptions, or cannot be built.
     """
-    found = read_subscriptions(lines, revision, progress)
+    reading = _Reading(revision, ignore_unknown=False)
+    for done in reading.read(lines):
+        progress(done)
+    found = reading.subscriptions()
+    problems, count = reading.problems, reading.wrong
     try:
-        return build_snapshot(found.table, revision)
+        snapshot = build_snapshot(found.table, revision)
     except BuildError as error:
-        line = f"line {int(found.lines[error.row]):,}"
-        if isinstance(error.cause, InvalidSelectorError):
-            error.cause.add_note(f"in {line}, subscription {found.table['id'][error.row].as_py()!r}")
-            raise error.cause from None
-        raise RegistrationError(f"{line}: {error.cause}") from error.cause
+        for row, cause in error.causes.items():
+            named = found.table["id"][row].as_py() if isinstance(cause, InvalidSelectorError) else None
+            problems.append(LineProblem(int(found.lines[row]), cause, named))
+        count += error.count
+    if problems:
+        raise InvalidLinesError(sorted(problems, key=lambda one: one.line)[:MAX_REPORTED], count)
+    return snapshot
 
 
-def _read_block(lines: list[str]) -> pa.Table | None:
+class _Reading:
+    """Lines on their way into a table, and the first of those that cannot be read."""
+
+    def __init__(self, revision: int | None, ignore_unknown: bool) -> None:
+        self.problems: list[LineProblem] = []
+        self.wrong = 0
+        self._revision = revision
+        self._ignore_unknown = ignore_unknown
+        self._tables: list[pa.Table] = [_SCHEMA.empty_table()]
+        self._numbers: list[t.Array] = [np.zeros(0, np.int64)]
+
+    def read(self, lines: Iterable[str]) -> Iterator[int]:
+        """Read all lines, and give after each block how many are read."""
+        first = 1
+        rest = iter(lines)
+        while block := list(islice(rest, _BLOCK)):
+            kept = [number for number, line in enumerate(block, start=first) if not line.isspace()]
+            given = block if len(kept) == len(block) else [block[number - first] for number in kept]
+            first += len(block)
+            if given:
+                table = _read_block(given, self._ignore_unknown)
+                if table is None:
+                    table, kept = self._one_by_one(kept, given)
+                valid = _valid(table, self._revision)
+                self._tables.append(table.filter(valid))
+                self._numbers.append(np.array(kept, np.int64)[valid.to_numpy(zero_copy_only=False)])
+            yield first - 1
+
+    def subscriptions(self) -> Subscriptions:
+        """Return what was read."""
+        table = pa.concat_tables(self._tables).drop_columns(["from", "to", "status"])
+        return Subscriptions(table, np.concatenate(self._numbers))
+
+    def _one_by_one(self, numbers: list[int], lines: list[str]) -> tuple[pa.Table, list[int]]:
+        rows: list[dict[str, Any]] = []
+        kept: list[int] = []
+        for number, line in zip(numbers, lines, strict=True):
+            try:
+                rows.append(_row(line, self._ignore_unknown))
+            except RegistrationError as error:
+                self.wrong += 1
+                if len(self.problems) < MAX_REPORTED:
+                    self.problems.append(LineProblem(number, error))
+            else:
+                kept.append(number)
+        return pa.Table.from_pylist(rows, _SCHEMA), kept
+
+
+def _read_block(lines: list[str], ignore_unknown: bool) -> pa.Table | None:
     """The rows of some lines that all are subscriptions; None to read them one by one."""
     text = "".join(lines) if lines[-1].endswith("\n") else "".join(lines) + "\n"
     if _HALF_A_PAIR.search(text):  # Arrow would take a lone half of a surrogate pair for a character
         return None
-    options = pa.json.ParseOptions(explicit_schema=_GIVEN, unexpected_field_behavior="ignore")
     data = text.encode()
-    try:
-        table = pa.json.read_json(
-            pa.BufferReader(data), pa.json.ReadOptions(block_size=len(data) + 1), parse_options=options
-        )
-    except pa.ArrowInvalid:
+    table = None if ignore_unknown else _parsed(data, _EXPORT, "error")
+    if table is None and (ignore_unknown or all(map(_has_known_fields, lines))):
+        table = _parsed(data, _GIVEN, "ignore")
+    if table is None:
         return None
     if table.num_rows != len(lines) or table["id"].null_count:
         return None  # a line of two objects, or one without an id
@@ -128,8 +202,40 @@ def _read_block(lines: list[str]) -> pa.Table | None:
     destinations = _destinations(table["destination"].combine_chunks())
     if destinations is None or not pc.all(known).as_py():
         return None
+    if not pc.all(pc.is_in(table["status"], pa.array([ACTIVE, PAUSED, None], pa.string()))).as_py():
+        return None
     place = table.schema.get_field_index("destination")
     return table.set_column(place, "destination", destinations).select(_SCHEMA.names)
+
+
+def _parsed(data: bytes, schema: pa.Schema, unknown: str) -> pa.Table | None:
+    """Lines as Arrow reads them; None if it refuses one."""
+    options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown)
+    size = pa.json.ReadOptions(block_size=len(data) + 1)
+    try:
+        return pa.json.read_json(pa.BufferReader(data), size, parse_options=options)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _has_known_fields(line: str) -> bool:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(row, dict) and _unknown_field(row) is None
+
+
+def _unknown_field(row: dict[str, Any]) -> str | None:
+    """The sentence for the first field that a subscription or its destination does not have."""
+    for name in row:
+        if name not in FIELDS:
+            return unknown_field("a subscription", name, FIELDS)
+    destination = row.get("destination")
+    for name in destination if isinstance(destination, dict) else ():
+        if name not in _DESTINATION:
+            return unknown_field("a destination", name, _DESTINATION)
+    return None
 
 
 def _destinations(given: pa.StructArray) -> pa.Array | None:
@@ -146,20 +252,18 @@ def _destinations(given: pa.StructArray) -> pa.Array | None:
     return texts if known else None
 
 
-def _numbered_row(number: int, line: str) -> dict[str, Any]:
-    try:
-        return _row(line)
-    except RegistrationError as error:
-        raise RegistrationError(f"line {number:,}: {error}") from error.__cause__
-
-
-def _row(line: str) -> dict[str, Any]:
+def _row(line: str, ignore_unknown: bool) -> dict[str, Any]:
     if len(line) > MAX_LINE:
         raise RegistrationError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
     try:
         row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise RegistrationError(f"not valid JSON: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:
-        raise RegistrationError(f"this is no JSON: {error}") from error
+        raise RegistrationError(f"not valid JSON: {error}") from error
+    unknown = _unknown_field(row) if isinstance(row, dict) and not ignore_unknown else None
+    if unknown is not None:
+        raise RegistrationError(unknown)
     if not isinstance(row, dict) or not isinstance(row.get("id"), str):
         raise RegistrationError('a subscription is an object with at least an "id", a string')
     for name in _STRINGS:
@@ -171,6 +275,8 @@ def _row(line: str) -> dict[str, Any]:
     if seltype is not None and seltype != EXTENDED and seltype != (STANDARD if row.get("selector") else NONE):
         known = f"{NONE} without a selector, {STANDARD} with one, or {EXTENDED}"
         raise RegistrationError(f'"seltype" is {known}, not {json.dumps(seltype)[:40]}')
+    if row.get("status") not in (None, ACTIVE, PAUSED):
+        raise RegistrationError(f'"status" is {ACTIVE} or {PAUSED}, not {json.dumps(row["status"])[:40]}')
     row["destination"] = _destination_of(row.get("destination"))
     for name in ("from", "to"):
         number = row.get(name)
@@ -201,9 +307,10 @@ def _destination_of(given: Any) -> str | None:
 
 
 def _valid(table: pa.Table, revision: int | None) -> pa.ChunkedArray:
-    """Whether each row is valid at a revision, or still is."""
+    """Whether each row is valid at a revision, or still is, and not paused."""
     start, end = table["from"], table["to"]
+    runs = pc.fill_null(pc.not_equal(table["status"], PAUSED), True)
     if revision is None:
-        return end.is_null()
+        return pc.and_(end.is_null(), runs)
     begun = pc.fill_null(pc.less_equal(start, revision), True)
-    return pc.and_(begun, pc.fill_null(pc.greater(end, revision), True))
+    return pc.and_(pc.and_(begun, runs), pc.fill_null(pc.greater(end, revision), True))

@@ -24,6 +24,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import HEADER_TYPES
+from selectroute.selector.suggestion import did_you_mean, unknown_field
 from selectroute.selector.values import TYPE_NAMES
 from selectroute.topics.levels import TOPIC
 
@@ -43,6 +44,8 @@ _OWN_TYPES: Final[Mapping[Kind, str]] = {
     "partition": "int",
     "offset": "long",
 }
+_FIELDS: Final = ("fields", "separator")
+_PARTS: Final = ("type", "from")
 _IDS: Final = ("JMSMessageID", "JMSCorrelationID")
 _TEXT: Final = re.compile(r"(?P<name>[^:=]+)(:(?P<type>[^=]*))?(=(?P<source>.*))?", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]|\['([^']*)'\]")
@@ -146,14 +149,20 @@ class KafkaBinding:
             KafkaBindingError: it is anything else.
         """
         fields, separator = data.get("fields", {}), data.get("separator")
-        if set(data) - {"fields", "separator"} or not isinstance(fields, Mapping):
-            raise KafkaBindingError('a Kafka binding has "fields" and "separator" and nothing else')
+        for name in data:
+            if name not in _FIELDS:
+                raise KafkaBindingError(unknown_field("a Kafka binding", name, _FIELDS))
+        if not isinstance(fields, Mapping):
+            raise KafkaBindingError('the "fields" of a Kafka binding are an object')
         if separator is not None and not isinstance(separator, str):
             raise KafkaBindingError(f"the separator is a string, not {separator!r}")
         bound: dict[str, Bound] = {}
         for name, given in fields.items():
             parts = dict(given) if isinstance(given, Mapping) else None
-            if parts is None or set(parts) - {"type", "from"} or not all(map(_is_text, parts.values())):
+            for part in parts or ():
+                if part not in _PARTS:
+                    raise KafkaBindingError(unknown_field(f"the binding of {name!r}", part, _PARTS))
+            if parts is None or not all(map(_is_text, parts.values())):
                 raise KafkaBindingError(f'the binding of {name!r} is {{"type": …, "from": …}}, both strings')
             bound[name] = _bound(name, parts.get("type"), parts.get("from"))
         return cls(bound, separator)
@@ -200,7 +209,8 @@ def _bound(name: str, type_: str | None, source_text: str | None) -> Bound:
     own = _OWN_TYPES.get(source.kind)
     chosen = type_ if type_ is not None else fixed or own or "string"
     if chosen not in TYPES:
-        raise KafkaBindingError(f"the type of {name!r} is one of {', '.join(TYPES)}, not {chosen!r}")
+        advice = did_you_mean(chosen, TYPES, "it is one of")
+        raise KafkaBindingError(f"the type of {name!r} cannot be {chosen!r}: {advice}")
     if fixed is not None and chosen != fixed and not (name in _IDS and chosen == "bytes"):
         raise KafkaBindingError(f"{name!r} is always of type {fixed}, not {chosen}")
     if own is not None and chosen != own:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from selectroute.index.destination import destination_text
 from selectroute.registry.errors import InvalidSpecError
+from selectroute.selector.suggestion import unknown_field
 
 Seltype = Literal["NONE", "STANDARD", "EXTENDED"]
 
@@ -54,7 +55,8 @@ class Destination:
             raise InvalidSpecError("/destination", 'a destination is an object such as {"kind": "none"}')
         for name in data:
             if name not in ("kind", "name"):
-                raise InvalidSpecError(_pointer("destination", name), "a destination has kind and name")
+                sentence = unknown_field("a destination", name, ("kind", "name"))
+                raise InvalidSpecError(_pointer("destination", str(name)), sentence)
         kind = data.get("kind", "none")
         if not isinstance(kind, str):
             raise InvalidSpecError("/destination/kind", "the kind of a destination is a string")
@@ -112,7 +114,8 @@ class SubscriptionSpec:
                     raise InvalidSpecError(_pointer(name), f"{name} is a string")
                 given[name] = value
             else:
-                raise InvalidSpecError(_pointer(str(name)), "a subscription has no such field")
+                known = (*FIELDS, *sorted(READ_ONLY))
+                raise InvalidSpecError(_pointer(str(name)), unknown_field("a subscription", name, known))
         return cls(**given)
 
 

@@ -197,7 +197,7 @@ class RegistryPublisher:
     def _publish_all(self, revision: int | None) -> None:
         """Publish the table as it is."""
         with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
-            table: pa.Table = read_subscriptions(bodies).table
+            table: pa.Table = read_subscriptions(bodies, ignore_unknown=True).table
         self._own(newest)
         published(rebuilt(table, newest if revision is None else revision), self.folder)
 

@@ -154,7 +154,7 @@ def _read(number: int, line: str | bytes) -> _Line:
     try:
         data = json.loads(line if isinstance(line, str) else line.decode())
     except (ValueError, RecursionError) as error:
-        raise InvalidSpecError("", f"this is no JSON: {error}") from error
+        raise InvalidSpecError("", f"not valid JSON: {error}") from error
     spec = SubscriptionSpec.from_json(data)
     check_fields(spec)
     id, status = data.get("id"), data.get("status")

@@ -17,6 +17,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import DERIVED, PREFIX, read
 from selectroute.selector.names import INVALID_NAMES, breaches, check_property_names
 from selectroute.selector.source import SURROGATE
+from selectroute.selector.suggestion import did_you_mean, nearest, unknown_field
 from selectroute.selector.values import (
     Byte,
     Double,
@@ -65,6 +66,7 @@ _FLOATS: Final[dict[str, type[Float | Double]]] = {"float": Float, "double": Dou
 _NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _OUT_OF_RANGE: Final = "the number is outside the range of a Java {}"
 _TYPES: Final = ("boolean", *_INTEGERS, *_FLOATS, "string", "bytes")
+_TYPED: Final = ("type", "value")
 _MEMBERS: Final = ("headers", "properties", "topic", "body")
 
 
@@ -146,7 +148,7 @@ class Message:
             raise MessageError("message", f"an object is wanted, not {_described(data)}")
         for member in data:
             if member not in _MEMBERS:
-                raise MessageError(str(member), f"a message has {', '.join(_MEMBERS)}")
+                raise MessageError(_shown(member), unknown_field("a message", member, _MEMBERS))
         body = data.get("body")
         if isinstance(body, Mapping):
             body = _bytes("body", body)
@@ -213,11 +215,11 @@ def from_wire(place: str, data: object) -> Value | None:
         if isinstance(data, float) and math.isinf(data):
             raise MessageError(place, _OUT_OF_RANGE.format("double"))  # JSON's 1e400, as Python reads it
         return _coerced(place, data)
-    if set(data) != {"type", "value"}:
-        raise MessageError(place, 'a typed value is {"type": …, "value": …}')
+    _check_typed(place, data)
     name, plain = data["type"], data["value"]
     if name not in _TYPES:
-        raise MessageError(place, f"no property has the type {_described(name)}; {_either(_TYPES)}")
+        advice = did_you_mean(name, _TYPES, "the types are")
+        raise MessageError(place, f"no property has the type {_described(name)}: {advice}")
     if plain is None:
         return None
     try:
@@ -226,6 +228,15 @@ def from_wire(place: str, data: object) -> Value | None:
         raise MessageError(place, _OUT_OF_RANGE.format(name)) from None
     except (TypeError, ValueError):
         raise MessageError(place, f"{_described(plain)} is no {name}") from None
+
+
+def _check_typed(place: str, data: Mapping[str, object]) -> None:
+    """Raise MessageError unless an object has the fields of a typed value, and no others."""
+    for name in data:
+        if name not in _TYPED:
+            raise MessageError(place, unknown_field("a typed value", name, _TYPED))
+    if len(data) < len(_TYPED):
+        raise MessageError(place, 'a typed value is {"type": …, "value": …}')
 
 
 def _typed(name: str, plain: Any) -> Value:
@@ -281,7 +292,9 @@ def _checked(
 def _header(place: str, name: str, thing: object) -> Value | None:
     kind = HEADER_TYPES.get(name)
     if kind is None:
-        raise MessageError(place, "no message has this header")
+        near = nearest(name, HEADER_TYPES)
+        advice = f": did you mean `{near}`?" if near else f"; the headers are {', '.join(HEADER_TYPES)}"
+        raise MessageError(place, f"no message has this header{advice}")
     value = _coerced(place, thing)
     if value is None:
         return None
@@ -329,7 +342,8 @@ def _text(place: str, text: object) -> None:
 
 
 def _bytes(place: str, data: Mapping[str, object]) -> bytes:
-    if set(data) != {"type", "value"} or data["type"] != "bytes" or not isinstance(data["value"], str):
+    _check_typed(place, data)
+    if data["type"] != "bytes" or not isinstance(data["value"], str):
         raise MessageError(place, 'bytes are {"type": "bytes", "value": "<hex>"}')
     try:
         return octets_of(data["value"])

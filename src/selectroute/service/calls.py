@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
 from fastapi import APIRouter, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
+from selectroute.selector.suggestion import did_you_mean, shown
 from selectroute.service.callers import Caller, Role
 from selectroute.service.problems import (
     MEDIA_TYPE,
@@ -40,6 +42,7 @@ class Call(APIRoute):
         handler = super().get_route_handler()
         role = Role[(self.openapi_extra or {})[ROLE]]
         takes_json = self.body_field is not None
+        parameters = tuple(_parameters(self.dependant))
         # A coroutine takes its threads when it needs them, and not while it waits.
         takes_thread = not inspect.iscoroutinefunction(self.endpoint)
         writes = role > Role.reader and self.methods != {"GET"} and takes_thread
@@ -50,6 +53,17 @@ class Call(APIRoute):
                 raise ProblemError(
                     "forbidden", f"this needs the role {role.name}, the token is a {caller.role.name}'s"
                 )
+            for name in request.query_params:
+                if name not in parameters:
+                    # A filter that is left out for a letter would list, or get, anything.
+                    advice = (
+                        did_you_mean(name, parameters, "the parameters are")
+                        if parameters
+                        else "it takes none"
+                    )
+                    raise ProblemError(
+                        "invalid-request", f"no parameter {shown(name)}: {advice}", place=shown(name)
+                    )
             if takes_json:
                 request = StrictRequest(request.scope, request.receive)
                 if await request.body():
@@ -62,6 +76,13 @@ class Call(APIRoute):
             return await handler(request)
 
         return checked
+
+
+def _parameters(of: Dependant) -> Iterator[str]:
+    """The names of the parameters of a call's query, also of what it depends on."""
+    yield from (one.alias for one in of.query_params)
+    for one in of.dependencies:
+        yield from _parameters(one)
 
 
 class StrictRequest(Request):
@@ -99,7 +120,7 @@ def _strict(body: bytes) -> Any:
         ) from None
     except RecursionError:
         raise ProblemError("invalid-request", "the body is nested too deeply", place="") from None
-    raise ProblemError("invalid-request", f"the body is no JSON: {fault.reason}", faults=[fault])
+    raise ProblemError("invalid-request", f"the body is not valid JSON: {fault.reason}", faults=[fault])
 
 
 def call(

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     StrictBool,
     StrictInt,
     StrictStr,
+    ValidationError,
     WithJsonSchema,
+    model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from selectroute.selector.suggestion import did_you_mean
 from selectroute.service.problems import Fault
 
 _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -34,10 +39,32 @@ Id = Annotated[StrictStr, Field(pattern="^[A-Za-z0-9._-]{1,128}$")]
 From = Literal["latest", "last-processed"]
 
 
+def _suggested(fault: Any, known: list[str]) -> InitErrorDetails:
+    """The same error of a body; of an unknown member of its own with a suggestion."""
+    sentence = fault["msg"]
+    if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
+        advice = did_you_mean(fault["loc"][0], known, "the fields are")
+        sentence = f"there is no such field: {advice}"
+    # Braces would be fields of a template; what a user wrote is a value of it.
+    kind = PydanticCustomError(fault["type"], "{sentence}", {"sentence": sentence})
+    return InitErrorDetails(type=kind, loc=fault["loc"], input=fault["input"])
+
+
 class Strict(BaseModel):
-    """A body; members that it does not have are refused."""
+    """A body; members that it does not have are refused, with the one that was probably meant."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _suggest(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(data)
+        except ValidationError as error:
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            raise ValidationError.from_exception_data(
+                error.title, [_suggested(one, known) for one in error.errors(include_url=False)]
+            ) from None
 
 
 class DestinationBody(Strict):

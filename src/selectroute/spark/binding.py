@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, LongType, StringType, StructField, StructType
 
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.suggestion import unknown_field
 
 Path: TypeAlias = tuple[int, ...]
 """Where a column is: its position in the frame, then among the fields of the struct there, and so on."""
@@ -44,7 +45,10 @@ class Binding:
     def from_dict(cls, data: Mapping[str, Any]) -> Binding:
         """Read ``{"columns": {identifier: column, …}}``, as it stands in a JSON or TOML file."""
         columns = data.get("columns", {})
-        if set(data) - {"columns"} or not isinstance(columns, Mapping):
+        for name in data:
+            if name != "columns":
+                raise BindingError(unknown_field("a binding", name, ("columns",)))
+        if not isinstance(columns, Mapping):
             raise BindingError('a binding is {"columns": {identifier: column, …}} and nothing else')
         for name, column in columns.items():
             if not isinstance(column, str):

@@ -64,7 +64,7 @@ def kafka_binding(
     try:
         data: Any = json.loads(text) if file.endswith(".json") else tomllib.loads(text)
         if not isinstance(data, dict):
-            raise ValueError("it is no object")
+            raise ValueError("a binding is an object")
         own = KafkaBinding.from_dict(data)
     except (ValueError, RecursionError) as error:
         raise KafkaBindingError(f"{file}: {error}") from error

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.suggestion import unknown_field
 from selectroute.spark import durable
 from selectroute.spark.commits import Commits
 from selectroute.spark.job import JobError
@@ -64,7 +65,13 @@ class Wanted:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Wanted:
-        """Return what `to_json` gave. Raises `RequestError` for anything else."""
+        """Return what `to_json` gave. Raises `RequestError` for anything else: with a restriction that is not
+        known, more would be replayed than was meant.
+        """
+        known = [one.name for one in fields(cls)]
+        for name in content:
+            if name not in known:
+                raise RequestError(unknown_field("a request", name, known))
         batches = _listed(content, "batches", int)
         texts = [_listed(content, name, str) for name in ("stages", "reasons", "subscriptions")]
         return cls(batches, *texts)
