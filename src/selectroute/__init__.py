@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from selectroute.index.publisher import Publisher
     from selectroute.index.snapshot import Snapshot
     from selectroute.match.columns import ColumnTypeError
-    from selectroute.match.match import Matches
+    from selectroute.match.match import Matches, Warmed, warm
+    from selectroute.match.missing import MissingColumnError
     from selectroute.queues.errors import MQError
     from selectroute.queues.memory_queue import MemoryQueue
     from selectroute.queues.message import Descriptor
@@ -65,6 +66,7 @@ _LATER = {
     "MQError": "selectroute.queues.errors",
     "MatchOptions": "selectroute.queues.options",
     "Matches": "selectroute.match.match",
+    "MissingColumnError": "selectroute.match.missing",
     "MemoryQueue": "selectroute.queues.memory_queue",
     "Operation": "selectroute.registry.changes",
     "Publisher": "selectroute.index.publisher",
@@ -77,9 +79,11 @@ _LATER = {
     "SqlQueue": "selectroute.queues.sql_queue",
     "Subscription": "selectroute.registry.model",
     "SubscriptionSpec": "selectroute.registry.model",
+    "Warmed": "selectroute.match.match",
     "build_snapshot": "selectroute.index.build",
     "check": "selectroute.clauses.analysis",
     "publish": "selectroute.index.file_format",
+    "warm": "selectroute.match.match",
 }
 
 __all__ = [
@@ -103,6 +107,7 @@ __all__ = [
     "MemoryQueue",
     "Message",
     "MessageError",
+    "MissingColumnError",
     "Operation",
     "PropertyNameError",
     "Publisher",
@@ -119,10 +124,12 @@ __all__ = [
     "Subscription",
     "SubscriptionSpec",
     "Truth",
+    "Warmed",
     "build_snapshot",
     "check",
     "check_property_names",
     "publish",
+    "warm",
 ]
 
 

@@ -200,7 +200,9 @@ def test_a_mark_in_a_text_is_no_slot():
 @pytest.mark.parametrize("text", ["files:mine", "files:", "mail:me", "queue:A B", "queue:"])
 def test_a_destination_to_which_nothing_can_be_delivered_is_refused(text):
     rows = pa.table({"id": ["a", "b", "c", "d"], "destination": [None, "queue:A", text, text]})
-    with pytest.raises(BuildError, match=r"subscription 2: .*queue:NAME or kafka:TOPIC") as caught:
+    with pytest.raises(
+        BuildError, match=r"subscription 's?.*' \(row 2\): .*queue:NAME or kafka:TOPIC"
+    ) as caught:
         build_snapshot(rows)
     assert isinstance(caught.value.cause, DestinationError)
     # What an earlier release stored stays readable.

@@ -127,7 +127,11 @@ def test_every_raise_site_names_a_kind_and_every_kind_has_one():
         ("JMStype = 'x'", "did you mean JMSType?"),
         ("a = NULL", "write IS NULL or IS NOT NULL"),
         ("1 < a < 5", "join two comparisons by AND, or use BETWEEN"),
-        ("a.b = 1", "a name has no dots in this dialect"),
+        (
+            "a.b = 1",
+            "a name has no dots in this dialect; in ibm-mq it may have "
+            "(Selector(text, 'ibm-mq'), dialect='ibm-mq', --dialect ibm-mq)",
+        ),
         ("a = 1;", "leave the semicolon out"),
         ("a = ‘x’", "write a string in straight quotes, '"),
         ("a\u2003= 1", "this is no space that selectors know; write a plain one"),

@@ -169,13 +169,13 @@ def test_files_hold_the_same_subscriptions_in_every_form(spark, snapshot, tmp_pa
     assert match_files(spark, paths, snapshot, output="auto").schema["subscriptions"].dataType == PACKED
     few = index_of("color = 'c1'").freeze()
     assert match_files(spark, paths, few, output="auto").schema["subscriptions"].dataType == ORDINALS
-    with pytest.raises(OutputError, match="array, packed or auto, not 'rows'"):
+    with pytest.raises(OutputError, match="array, packed, auto or ids, not 'rows'"):
         match_files(spark, paths, snapshot, output="rows")
 
 
 @pytest.mark.spark
 def test_a_form_that_there_is_not_is_refused(spark, snapshot):
-    with pytest.raises(OutputError, match="array, packed or auto, not 'rows'"):
+    with pytest.raises(OutputError, match="array, packed, auto or ids, not 'rows'"):
         route(frame(spark), snapshot, output="rows")
     with pytest.raises(PartitionError, match="gathered as arrays"):
         route(frame(spark), snapshot, partitions=2, output="packed")

@@ -147,12 +147,12 @@ def test_a_filter_and_an_explode_compute_the_column_once(spark, snapshot, tmp_pa
     calls.mkdir()
     real = output.written
 
-    def counted(form, offsets, ordinals):
+    def counted(form, offsets, ordinals, ids):
         import tempfile
 
         if len(offsets) > 1:
             tempfile.mkstemp(dir=calls)
-        return real(form, offsets, ordinals)
+        return real(form, offsets, ordinals, ids)
 
     import sys
 

@@ -51,6 +51,10 @@ class SelectorWarning:
     span: Span
     reason: int | None = None
 
+    def __str__(self) -> str:
+        code = "" if self.reason is None else f" (reason {self.reason})"
+        return f"{self.kind}: {self.sentence}{code}"
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -128,8 +132,7 @@ class Analysis:
         for one in self.access:
             yield f"found by   {printable(str(one), SHOWN)}"
         for warning in self.warnings:
-            code = "" if warning.reason is None else f" (reason {warning.reason})"
-            yield f"warning    {warning.kind}: {warning.sentence}{code}"
+            yield f"warning    {warning}"
             if warning.span != (0, len(self.text)):
                 yield from (f"           {line}" for line in excerpt(self.text, warning.span))
 

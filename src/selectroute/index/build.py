@@ -7,10 +7,11 @@ rare shapes and those where more than the shape decides, is read one by one, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final
+from types import NoneType
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,11 +37,12 @@ from selectroute.index.shapes import Shape, selector_shapes, topic_shapes
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, Subscription, prepare
 from selectroute.index.template import template_of
+from selectroute.selector.arguments import check_argument, described, wrong_kind
 from selectroute.selector.dialect import DEFAULT_DIALECT
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED
 from selectroute.selector.selector import Selector
-from selectroute.selector.suggestion import did_you_mean, shown
+from selectroute.selector.suggestion import did_you_mean, shown, unknown_field
 from selectroute.topics.filter import MAX_LENGTH
 
 COLUMNS: Final = {
@@ -53,27 +55,44 @@ FEW: Final = 24
 
 _NO_TOPIC: Final = "\x05"
 
+Row: TypeAlias = (
+    tuple[str, Selector | str | None]
+    | tuple[str, Selector | str | None, str | None]
+    | dict[str, Any]
+    | list[Any]
+)
+"""A subscription, as `build_snapshot` takes many."""
+
+_FORMS: Final = (
+    "tuples (id, selector) or (id, selector, topic), dicts, or a pyarrow.Table with a column 'id' "
+    "(pa.Table.from_pandas(df))"
+)
+
 
 def build_snapshot(
-    subscriptions: pa.Table | Iterable[tuple[str, str | None, str | None]],
+    subscriptions: pa.Table | Iterable[Row],
     revision: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Snapshot:
     """A snapshot of many subscriptions, in their order: what ``Index.add`` and ``freeze`` make, much faster.
 
-    ``subscriptions`` are (id, selector, topic) triples, or a table with the column ``id`` and any of
-    ``selector``, ``topic``, ``dialect``, ``seltype`` (EXTENDED, or left to the selector) and ``destination``,
-    all strings. ``progress`` is called with the number of subscriptions read so far. O(size of the selectors
-    + subscriptions × log subscriptions).
+    ``subscriptions`` are (id, selector) or (id, selector, topic), where a selector is a text in the default
+    dialect or a `Selector` in its own; or dicts, or a table, with ``id`` and any of ``selector``, ``topic``,
+    ``dialect``, ``seltype`` (EXTENDED, or left to the selector) and ``destination``, all strings.
+    ``progress`` is called with the number of subscriptions read so far. O(size of the selectors +
+    subscriptions × log subscriptions).
 
     Raises `BuildError` for the subscriptions that ``Index.add`` refuses, whose cause is that of the
-    first, or to whose destination nothing can be delivered; `RegistrationError` for a column that
-    subscriptions do not have.
+    first, or to whose destination nothing can be delivered; `RegistrationError` for a column or field that
+    subscriptions do not have; TypeError or ValueError for rows of any other form.
 
     >>> snapshot = build_snapshot([("s1", "JMSType = 'car'", None), ("s2", "weight > 2500", "cars/+")])
     >>> len(snapshot)
     2
     """
+    check_argument(revision, (int, NoneType), "revision", "a number, or None for the next one")
+    if isinstance(subscriptions, pa.RecordBatch):
+        subscriptions = pa.Table.from_batches([subscriptions])
     if not isinstance(subscriptions, pa.Table):
         subscriptions = _table_of(subscriptions)
     for name in subscriptions.column_names:
@@ -83,7 +102,7 @@ def build_snapshot(
     if "id" not in subscriptions.column_names:
         raise RegistrationError("a table of subscriptions has the column `id`, and this one does not")
     if "destination" in subscriptions.column_names:
-        _check_destinations(subscriptions["destination"])
+        _check_destinations(subscriptions)
     return built(subscriptions, revision, progress)
 
 
@@ -95,8 +114,9 @@ def built(
         return _Build(_normal(rows), progress).snapshot(revision)
 
 
-def _check_destinations(given: pa.ChunkedArray) -> None:
+def _check_destinations(table: pa.Table) -> None:
     """Raise `BuildError` for the first to which nothing can be delivered. O(rows)."""
+    given = table["destination"]
     wrong: dict[str, DestinationError] = {}
     for text in pc.unique(given.cast(pa.string())).drop_null().to_pylist():
         try:
@@ -107,7 +127,8 @@ def _check_destinations(given: pa.ChunkedArray) -> None:
         texts = given.cast(pa.string())
         found = pc.is_in(texts, value_set=pa.array(list(wrong), pa.string()))
         row = pc.index(found, True).as_py()
-        raise BuildError(row, wrong[texts[row].as_py()])
+        id = table["id"][row].as_py() if "id" in table.column_names else None
+        raise BuildError(row, wrong[texts[row].as_py()], id=id)
 
 
 def rebuilt(rows: pa.Table, revision: int | None = None) -> Snapshot:
@@ -129,20 +150,81 @@ def rebuilt(rows: pa.Table, revision: int | None = None) -> Snapshot:
         return replace(made, subscriptions=rows.set_column(place, "seltype", made.subscriptions["seltype"]))
 
 
-def _table_of(triples: Iterable[tuple[str, str | None, str | None]]) -> pa.Table:
-    names = ("id", "selector", "topic")
-    columns = list(zip(*triples, strict=True)) or [(), (), ()]
-    return pa.table(
-        {name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)}
-    )
+def _table_of(given: Iterable[Row]) -> pa.Table:
+    """Rows as a table. Raises TypeError or ValueError for the first that is no subscription."""
+    check_argument(given, Iterable, "subscriptions", _FORMS)
+    if isinstance(given, str | bytes | Mapping) or hasattr(given, "iloc"):  # pandas would give its columns
+        raise TypeError(wrong_kind(given, "subscriptions", _FORMS))
+    rows: list[Any] = list(given)
+    kinds = set(map(type, rows))
+    if kinds == {dict}:
+        return _table_of_dicts(rows)
+    lengths = set(map(len, rows)) if kinds <= {tuple, list} else set()
+    if lengths - {2, 3} or (rows and not lengths):
+        for number, row in enumerate(rows):
+            if not isinstance(row, tuple | list) or len(row) not in (2, 3):
+                raise (ValueError if isinstance(row, tuple | list) else TypeError)(
+                    f"subscription {number:,} is {_shown(row)}: give (id, selector) or (id, selector, topic)"
+                    + ("; either all rows are dicts or none is" if isinstance(row, dict) else "")
+                )
+    if lengths != {3}:
+        rows = [(*row, None) if len(row) == 2 else row for row in rows]
+    columns: list[Any] = list(zip(*rows, strict=True)) or [(), (), ()]
+    return _table_of_columns(dict(zip(("id", "selector", "topic"), columns, strict=True)))
+
+
+def _table_of_dicts(rows: list[dict[str, Any]]) -> pa.Table:
+    names = set().union(*rows)
+    if not names <= COLUMNS.keys() or any("id" not in row for row in rows):
+        for number, row in enumerate(rows):
+            unknown = [name for name in row if name not in COLUMNS]
+            if unknown:
+                sentence = unknown_field("a subscription", unknown[0], tuple(COLUMNS))
+                raise RegistrationError(f"subscription {number:,}: {sentence}")
+            if "id" not in row:
+                raise ValueError(f"subscription {number:,} is {_shown(row)}: give it an 'id'")
+    return _table_of_columns({name: [row.get(name) for row in rows] for name in COLUMNS if name in names})
+
+
+def _table_of_columns(columns: dict[str, Sequence[Any]]) -> pa.Table:
+    selectors = columns.get("selector", ())
+    if Selector in set(map(type, selectors)):
+        dialects = columns.get("dialect") or [None] * len(selectors)
+        columns["dialect"] = [
+            one.dialect if isinstance(one, Selector) else name
+            for one, name in zip(selectors, dialects, strict=True)
+        ]
+        columns["selector"] = [one.text if isinstance(one, Selector) else one for one in selectors]
+    for name, column in columns.items():
+        if not set(map(type, column)) <= {str, NoneType}:
+            number = next(row for row, one in enumerate(column) if not isinstance(one, str | None))
+            raise TypeError(
+                f"subscription {number:,} ({_shown(columns['id'][number])}): its {name} is "
+                f"{described(column[number])}: give a text{'' if name == 'id' else ' or None'}"
+            )
+    try:
+        return pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
+    except UnicodeEncodeError:
+        raise ValueError("a subscription has half of a surrogate pair, which is no character") from None
+
+
+def _shown(row: object) -> str:
+    text = repr(row)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _normal(given: pa.Table) -> pa.Table:
-    """All columns in order, each in one piece; no selector is the empty one, no dialect the default."""
+    """All columns in order, each in one piece; no selector is the empty one, no dialect the default.
+
+    Raises TypeError for a column that is no text.
+    """
     columns: dict[str, pa.Array] = {}
     for name, type_ in COLUMNS.items():
         if name in given.column_names:
-            column = given[name].cast(type_)
+            try:
+                column = given[name].cast(type_)
+            except pa.ArrowException:
+                raise TypeError(f"column {name!r} has type {given[name].type}: give strings") from None
             columns[name] = column.combine_chunks()
         else:
             columns[name] = pa.nulls(given.num_rows, type_)
@@ -171,7 +253,8 @@ class _Build:
         if self._refused:
             first = {row: self._refused[row] for row in sorted(self._refused)[:MAX_REPORTED]}
             row, cause = next(iter(first.items()))
-            raise BuildError(row, cause, first, int(self._is_refused.sum())) from cause
+            id = self._table["id"][row].as_py()
+            raise BuildError(row, cause, first, int(self._is_refused.sum()), id) from cause
         seltype = pa.array(self._seltype, pa.string())
         table = self._table.set_column(self._table.schema.get_field_index("seltype"), "seltype", seltype)
         writer = file_all(self._groups, self._single.items())

@@ -42,7 +42,7 @@ class BuildError(SelectRouteError):
     """Subscriptions that cannot be built. ``row``, from 0, is the first of them, ``cause`` its error.
 
     ``causes`` has the errors of the first `MAX_REPORTED` of them by their rows, in ascending order; ``count``
-    is how many there are in all.
+    is how many there are in all. ``id`` is the id of the first, None if it has none.
     """
 
     def __init__(
@@ -51,12 +51,16 @@ class BuildError(SelectRouteError):
         cause: SelectRouteError,
         causes: dict[int, SelectRouteError] | None = None,
         count: int = 1,
+        id: str | None = None,
     ) -> None:
         self.row = row
         self.cause = cause
         self.causes = causes or {row: cause}
         self.count = count
-        super().__init__(f"subscription {row:,}: {cause}")
+        self.id = id
+        # An error that is about the id shows it itself.
+        named = id is not None and not isinstance(cause, InvalidIdError | DuplicateSubscriptionError)
+        super().__init__(f"subscription {f'{id!r} (row {row:,})' if named else f'in row {row:,}'}: {cause}")
 
 
 class SnapshotError(SelectRouteError):

@@ -15,8 +15,9 @@ from selectroute.index.explain import AccessStep, Explanation
 from selectroute.index.extended import provider_matches
 from selectroute.index.plan import SCAN, Attributes, Plan, Statistics
 from selectroute.index.subscription import EXTENDED, Subscription, prepare
+from selectroute.selector.arguments import check_argument
 from selectroute.selector.limits import UNLIMITED
-from selectroute.selector.message import Message
+from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
 from selectroute.selector.values import Value
@@ -85,6 +86,9 @@ class Index:
     def __len__(self) -> int:
         return len(self._subscriptions)
 
+    def __repr__(self) -> str:
+        return f"Index({len(self):,} subscription{'' if len(self) == 1 else 's'})"
+
     def __contains__(self, subscription: str) -> bool:
         return subscription in self._subscriptions
 
@@ -94,6 +98,7 @@ class Index:
 
     def __getitem__(self, subscription: str) -> Subscription:
         """One subscription. Raises `UnknownSubscriptionError`. O(1)."""
+        check_argument(subscription, str, "subscription", "its id, such as 'heavy'")
         try:
             return self._subscriptions[subscription]
         except KeyError:
@@ -117,6 +122,7 @@ class Index:
         that is not 1 to 128 of ``A-Z a-z 0-9 . _ -``, `InvalidIdError`; then nothing is changed. O(size of
         the selector).
         """
+        check_argument(subscription, str, "subscription", "its id, such as 'heavy'")
         if subscription in self._subscriptions:
             raise DuplicateSubscriptionError(subscription)
         self._file(prepare(subscription, selector, topic, dialect, extended))
@@ -127,7 +133,15 @@ class Index:
         Raises as `add` does, at the first that is refused; those before it stay registered.
         """
         with paused_collector():
-            for subscription, selector, topic in subscriptions:
+            for number, row in enumerate(subscriptions):
+                try:
+                    subscription, selector, topic = row
+                except (TypeError, ValueError):
+                    shown = repr(row)
+                    raise ValueError(
+                        f"subscription {number:,} is {shown[:80]}{'…' if len(shown) > 80 else ''}: "
+                        "give (id, selector, topic)"
+                    ) from None
                 self.add(subscription, selector, topic)
 
     def replace(
@@ -163,6 +177,7 @@ class Index:
 
         O(tuples of attributes in use + candidates); ``last_match`` has the counts.
         """
+        check_argument(message, Message, "message", ONE_MESSAGE)
         lookup = _lookup(message)
         matched: dict[str, None] = {}
         guards: dict[int, bool] = {}  # the clauses of a selector have one guard in common
@@ -201,6 +216,7 @@ class Index:
 
         Raises `UnknownSubscriptionError`. O(size of the selector).
         """
+        check_argument(message, Message, "message", ONE_MESSAGE)
         known = self[subscription]
         lookup = _lookup(message)
         steps = []

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -19,11 +21,13 @@ from selectroute.index.ids import Ids, memory_of, part_of
 from selectroute.index.segment import Attribute, Segment
 from selectroute.index.subscription import EXTENDED
 from selectroute.index.tables import Array
+from selectroute.selector.arguments import check_argument
 from selectroute.selector.names import INVALID_NAMES
 
 if TYPE_CHECKING:
     from selectroute.index.delta import Change
     from selectroute.match.match import Matches
+    from selectroute.match.missing import Missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +56,7 @@ class Snapshot:
         return f"Snapshot(revision={self.revision}, {len(self):,} subscriptions, {self.nbytes:,} bytes)"
 
     @classmethod
-    def open(cls, folder: str | Path, revision: int | None = None) -> Snapshot:
+    def open(cls, folder: str | PathLike[str], revision: int | None = None) -> Snapshot:
         """Map a published snapshot: the newest one, or that of a revision.
 
         Checks the format version and every SHA-256. Raises `SnapshotError`, which says what is missing or
@@ -60,17 +64,24 @@ class Snapshot:
         """
         from selectroute.index.file_format import open_snapshot
 
+        check_argument(folder, (str, PathLike), "folder", "the path of a snapshot folder")
+        check_argument(revision, (int, NoneType), "revision", "the number of a published revision, or None")
         return open_snapshot(Path(folder), revision)
 
-    def match(self, messages: pa.RecordBatch | pa.Table) -> Matches:
+    def match(self, messages: pa.RecordBatch | pa.Table, missing: Missing = "warn") -> Matches:
         """The subscriptions of each message: ``offsets`` int64[rows + 1], ``ordinals`` int32[total].
 
         A column named as an identifier is that identifier, its Arrow type the property's type, null is NULL;
-        an identifier without a column is NULL, other columns are not read. Raises `ColumnTypeError`.
+        an identifier without a column is NULL, other columns are not read. ``missing`` says what becomes of
+        names in `reads` that have no column: ``warn`` logs them, once for a snapshot, to the logger
+        ``selectroute``; ``error`` raises `MissingColumnError`; ``ignore`` is for messages most of whose
+        properties are not there.
+
+        Raises `ColumnTypeError`; TypeError for messages that are no Arrow batch or table.
         """
         from selectroute.match.match import match
 
-        return match(self, messages)
+        return match(self, messages, missing)
 
     def changed(self, changes: Iterable[Change], revision: int | None = None) -> Snapshot:
         """A snapshot with these changes, in their order: `Add`, `Replace` and `Remove`.
@@ -160,7 +171,10 @@ class Snapshot:
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """The columns that selectors and topic filters read, sorted."""
+        """The columns that selectors and topic filters read, sorted: what `match` looks for in a batch.
+
+        ``@topic`` is the topic. Of a field that has several names all are here, and one of them will do.
+        """
         names = {name for attribute in self.attributes for name in attribute.sources}
         if self.checks_names:
             names.add(INVALID_NAMES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Final
 
 from selectroute.clauses.normal_form import clauses_of
@@ -11,6 +12,7 @@ from selectroute.clauses.predicate import Clause
 from selectroute.index.errors import InvalidIdError
 from selectroute.index.extended import check_extended, provider_reads
 from selectroute.index.template import clauses_by_shape
+from selectroute.selector.arguments import check_argument
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError
@@ -51,6 +53,11 @@ def prepare(
     is_extended: bool,
 ) -> Subscription:
     """Check a subscription, or raise what `Index.add` raises. O(size of the selector)."""
+    check_argument(subscription, str, "subscription", "its id, such as 'heavy'")
+    check_argument(
+        selector, (str, Selector, NoneType), "selector", "a text, a Selector, or None for all messages"
+    )
+    check_argument(topic, (str, NoneType), "topic", "a topic filter such as 'cars/+', or None for all topics")
     name = selector.dialect if isinstance(selector, Selector) else dialect_name
     if not _ID.fullmatch(subscription):
         raise InvalidIdError(subscription)

@@ -11,7 +11,18 @@ three are compiled by numba and know no Python object.
 """
 
 from selectroute.match.columns import ColumnTypeError
-from selectroute.match.match import Counters, Matches, warm_up
+from selectroute.match.match import Counters, Matches, Warmed, warm, warm_up
+from selectroute.match.missing import MissingColumnError
 from selectroute.match.mixed import MIXED, from_messages
 
-__all__ = ["MIXED", "ColumnTypeError", "Counters", "Matches", "from_messages", "warm_up"]
+__all__ = [
+    "MIXED",
+    "ColumnTypeError",
+    "Counters",
+    "Matches",
+    "MissingColumnError",
+    "Warmed",
+    "from_messages",
+    "warm",
+    "warm_up",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +63,11 @@ class Batch:
                 self._groups[name] = type_
             else:
                 self._paths.setdefault(name, []).append(path)
+
+    @property
+    def names(self) -> AbstractSet[str]:
+        """The names of the columns, and of the groups of columns."""
+        return self._paths.keys() | self._groups.keys() if self._groups else self._paths.keys()
 
     def column(self, name: str) -> pa.Array | None:
         """Return the column of this name, None if there is none; several are a `ColumnTypeError`."""

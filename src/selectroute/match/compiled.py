@@ -8,14 +8,20 @@ folder. Where that cannot be had, nothing is cached and each process compiles an
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import numba
+from numba.core import event
+
+_LOGGER = logging.getLogger("selectroute")
+_KERNEL: Final = "selectroute.match."
+"""Of these modules are the functions that take long to compile."""
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -71,3 +77,53 @@ def inlined(function: _Function) -> _Function:
         function
     )
     return made
+
+
+class _Compilations(event.Listener):  # type: ignore[misc]  # numba has no types
+    """Counts the functions that this process compiles instead of loading them, and says so at the first one.
+
+    Otherwise whoever matches for the first time on a machine would wait for half a minute without a word.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._has_told = False
+
+    def on_start(self, event: Any) -> None:
+        """See the base class."""
+        module = event.data["dispatcher"].py_func.__module__
+        if not module.startswith("selectroute."):
+            return
+        self.count += 1
+        if not self._has_told and module.startswith(_KERNEL):
+            self._has_told = True
+            _LOGGER.warning("%s", _sentence())
+
+    def on_end(self, event: Any) -> None:
+        """See the base class."""
+
+
+def _sentence() -> str:
+    if _CACHE is None:
+        return (
+            "compiling the matching kernel, about half a minute in every process: there is no folder of this "
+            "user alone to keep it in; name one in NUMBA_CACHE_DIR"
+        )
+    return (
+        "compiling the matching kernel, once on this machine: about half a minute "
+        f"(kept in {_CACHE}; `selectroute warm` does it ahead)"
+    )
+
+
+_compilations = _Compilations()
+event.register("numba:compile", _compilations)
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of the compiled code of this version; None if it can be kept nowhere."""
+    return None if _CACHE is None else Path(_CACHE)
+
+
+def compilations() -> int:
+    """Return how many functions this process has compiled: those that were in no cache."""
+    return _compilations.count

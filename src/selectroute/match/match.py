@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from selectroute.index import tables as t
 from selectroute.index.delta import Replace
+from selectroute.index.ids import Ids
 from selectroute.index.index import Index
 from selectroute.index.segment import Segment
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
 from selectroute.match.beside import emit_beside, nothing
+from selectroute.match.compiled import cache_folder, compilations
 from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
 from selectroute.match.kernel import collect, emit
 from selectroute.match.lanes import Columns, Lanes
+from selectroute.match.missing import Missing, check_choice, missing_columns, tell
+from selectroute.selector.arguments import check_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +42,16 @@ class Matches:
     once.
 
     ``offsets`` is int64[rows + 1], ``ordinals`` int32[total]. ``len()`` is the number of rows. ``refused``
-    are deliveries that nobody could judge; they are not among the matches.
+    are deliveries that nobody could judge; they are not among the matches. Ordinals hold within one revision
+    only; `ids` gives what stays.
     """
 
     offsets: t.Array
     ordinals: t.Array
     counters: Counters
     refused: Refused = NOTHING_REFUSED
+    subscriptions: Ids | None = field(default=None, repr=False)
+    """The id of each ordinal: those of the snapshot."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -55,20 +65,91 @@ class Matches:
     def __iter__(self) -> Iterator[t.Array]:
         return (self[row] for row in range(len(self)))
 
+    def __repr__(self) -> str:
+        messages, pairs = len(self), len(self.ordinals)
+        return (
+            f"Matches({messages:,} message{'' if messages == 1 else 's'}, "
+            f"{pairs:,} match{'' if pairs == 1 else 'es'})"
+        )
 
-def match(snapshot: Snapshot, messages: pa.RecordBatch | pa.Table) -> Matches:
+    def ids(self) -> pa.Array:
+        """The ids of the subscriptions of each row: an Arrow array of lists of strings, one list a row.
+
+        ``matches.ids().to_pylist()`` are lists of Python's. O(matches), without a Python object for any.
+        """
+        assert self.subscriptions is not None
+        return id_lists(self.subscriptions, self.offsets, self.ordinals)
+
+
+MOST_OFFSET = 2**31 - 1
+"""What an Arrow array with offsets of 32 bits can hold, of elements or of bytes."""
+
+_LONGEST_ID = 128
+
+
+def id_lists(ids: Any, offsets: t.Array, ordinals: t.Array) -> pa.Array:
+    """The ids of matches as ``list<string>``, one list a message.
+
+    Where that cannot hold so many it is ``large_list<large_string>``. ``ids`` is the id of each ordinal, with
+    a method ``take``.
+    """
+    if len(ordinals) * _LONGEST_ID <= MOST_OFFSET:
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), ids.take(pa.array(ordinals)))
+    step = MOST_OFFSET // _LONGEST_ID
+    parts = [
+        ids.take(pa.array(ordinals[start : start + step])).cast(pa.large_string())
+        for start in range(0, len(ordinals), step)
+    ]
+    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.concat_arrays(parts))
+
+
+def match(snapshot: Snapshot, messages: pa.RecordBatch | pa.Table, missing: Missing = "ignore") -> Matches:
     """See `Snapshot.match`."""
     if isinstance(messages, pa.Table):
         # Usually one batch; several where a string column exceeds the 2 GiB of 32-bit offsets.
-        return _joined([match(snapshot, batch) for batch in messages.combine_chunks().to_batches()])
+        batches = messages.combine_chunks().to_batches() or [_no_rows(messages.schema)]
+        return _joined([match(snapshot, batch, missing) for batch in batches])
+    if not isinstance(messages, pa.RecordBatch):
+        check_argument(messages, pa.RecordBatch, "messages", _MESSAGES)
     batch = Batch(messages)
+    if missing != "ignore":
+        _tell_missing(snapshot, batch, missing)
     lanes = Lanes(snapshot, batch)
     invalid = batch.invalid_names() if snapshot.checks_names else np.zeros(batch.rows, np.bool_)
     found = [_runs(segment, lanes.columns(segment, invalid)) for segment in snapshot.segments]
     offsets, ordinals = _emitted(snapshot, found)
     counters = Counters(*(sum(int(one[2][i]) for one in found) for i in range(3)))
     offsets, ordinals, refused = judge_extended(snapshot, batch, offsets, ordinals)
-    return Matches(offsets, ordinals, counters, refused)
+    return Matches(offsets, ordinals, counters, refused, snapshot.ids)
+
+
+_MESSAGES = (
+    "a pyarrow.RecordBatch or pyarrow.Table, a message a row: pa.Table.from_pylist([{'color': 'red'}]), "
+    "pa.Table.from_pandas(df); a single message is for Index.match"
+)
+_COMPLETE = "_complete_columns"
+"""In a snapshot's attributes: the names of columns that were found to be all that it reads, or `_TOLD`."""
+
+_TOLD = object()
+"""Some were missing, and that was said."""
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in schema], schema=schema)
+
+
+def _tell_missing(snapshot: Snapshot, batch: Batch, missing: Missing) -> None:
+    """Say which columns the batch lacks, once for a snapshot. Equal columns are looked at once."""
+    known = snapshot.__dict__.get(_COMPLETE)
+    if missing == "warn" and known is _TOLD:
+        return
+    names = batch.names
+    if names == known:
+        return
+    check_choice(missing)
+    found = missing_columns(snapshot.reads, names)
+    tell(found, names, "the batch", missing)
+    snapshot.__dict__[_COMPLETE] = _TOLD if found else frozenset(names)
 
 
 def _runs(segment: Segment, columns: Columns) -> tuple[t.Array, t.Array, t.Array]:
@@ -101,12 +182,42 @@ def _emitted(snapshot: Snapshot, found: list[tuple[t.Array, t.Array, t.Array]]) 
     return matches
 
 
-def warm_up() -> None:
-    """Compile the kernel, or load it from the cache: about ten seconds once on a machine, then half a second.
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """What `warm` did.
 
-    Where several processes are about to match for the first time, one of them should do this before:
-    otherwise each compiles for itself.
+    ``folder`` is where the compiled code is kept, None if it can be kept nowhere; ``seconds`` is the time
+    that it took; ``compiled`` is the number of functions that were compiled, 0 if the cache had them all.
     """
+
+    folder: Path | None
+    seconds: float
+    compiled: int
+
+    def __str__(self) -> str:
+        where = (
+            "kept nowhere: there is no folder of this user alone, name one in NUMBA_CACHE_DIR"
+            if self.folder is None
+            else f"kept in {self.folder}"
+        )
+        done = f"compiled in {self.seconds:.0f} s" if self.compiled else "was warm already"
+        return f"the matching kernel {done}, {where}"
+
+
+def warm() -> Warmed:
+    """Compile the matching kernel ahead of the first match, for this user and machine.
+
+    Takes about half a minute once, then under a second. The code is kept below ``NUMBA_CACHE_DIR``, or
+    else ``XDG_CACHE_HOME``, or else ``~/.cache``. Where several processes are about to match for the first
+    time, one of them should do this before: otherwise each compiles for itself.
+    """
+    start, before = time.perf_counter(), compilations()
+    warm_up()
+    return Warmed(cache_folder(), time.perf_counter() - start, compilations() - before)
+
+
+def warm_up() -> None:
+    """Compile the kernel, or load it from the cache; see `warm`."""
     index = Index()
     index.add("any", "name = 'value' AND number > 0")
     index.add("prefix", "name LIKE 'val%'")
@@ -132,4 +243,5 @@ def _joined(parts: list[Matches]) -> Matches:
             ),
             np.concatenate([NOTHING_REFUSED.ordinals] + [part.refused.ordinals for part in parts]),
         ),
+        parts[0].subscriptions,
     )

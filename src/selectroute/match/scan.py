@@ -198,7 +198,10 @@ def _turns(spans, spanned, block, start, end):
 @compiled
 def _larger(array):
     larger = np.empty((2 * len(array), 4), np.int64)
-    larger[: len(array)] = array
+    # One by one: for an assignment of two dimensions numba also compiles its sentence about their sizes.
+    for row in range(len(array)):
+        for column in range(4):
+            larger[row, column] = array[row, column]
     return larger
 
 

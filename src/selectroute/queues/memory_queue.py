@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from selectroute.queues.errors import MQError
 from selectroute.queues.groups import Wanted
 from selectroute.queues.held_queue import HeldQueue
 from selectroute.queues.holding import Holding
@@ -45,6 +46,13 @@ class MemoryQueue(HeldQueue):
         )
         self._memory = Holding(settings, clock)
         super().__init__(self._memory)
+
+    def __repr__(self) -> str:
+        try:
+            depth = self.depth
+        except MQError:  # it is closed
+            return "MemoryQueue(closed)"
+        return f"MemoryQueue({depth:,} message{'' if depth == 1 else 's'})"
 
     def get_later(
         self,

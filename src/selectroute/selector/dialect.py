@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
+from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import CORRELATION_ID, DELIVERY_MODE_INT, MESSAGE_ID, PREFIX, SYNONYMS
 from selectroute.selector.truth import VOID, Truth, Void
@@ -304,6 +305,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType({one.name: one for one in (JM
 
 def dialect(name: str) -> Dialect:
     """Return the dialect called `name`; UnknownDialectError names the nearest one."""
+    check_argument(name, str, "dialect", f"one of {', '.join(DIALECTS)}")
     known = DIALECTS.get(name)
     if known is None:
         near = difflib.get_close_matches(str(name), DIALECTS, n=1)

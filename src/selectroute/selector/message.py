@@ -54,6 +54,9 @@ HEADER_TYPES: Final[Mapping[str, type]] = MappingProxyType(
 )
 """Every header of a message and its type, which the name fixes."""
 
+ONE_MESSAGE: Final = "a Message: sr.Message(properties={'weight': 3000})"
+"""What to give where one message is wanted."""
+
 DELIVERY_MODES = ("PERSISTENT", "NON_PERSISTENT")
 
 _INTEGERS: Final[dict[str, type[Byte | Short | Int | Long]]] = {

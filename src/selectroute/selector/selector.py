@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from selectroute.selector.arguments import check_argument
 from selectroute.selector.ast import Expr, Identifier, postorder
 from selectroute.selector.dialect import DEFAULT_DIALECT
 from selectroute.selector.dialect import dialect as dialect_named
@@ -11,7 +12,7 @@ from selectroute.selector.errors import MQRC_SELECTOR_SYNTAX_ERROR
 from selectroute.selector.evaluate import evaluate
 from selectroute.selector.explain import Explanation, explain
 from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
-from selectroute.selector.message import Message
+from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.parser import parse
 from selectroute.selector.printer import to_text
 from selectroute.selector.truth import Truth
@@ -47,8 +48,8 @@ class Selector:
         limits: Limits = DEFAULT_LIMITS,
         stored: bool = False,
     ) -> None:
-        if not isinstance(text, str):
-            raise TypeError(f"a selector is a str, not a {type(text).__name__}")
+        check_argument(text, str, "text", "a selector as a str, such as 'weight > 2500'")
+        check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
         self._dialect = dialect_named(dialect)
         self.text = text
         self.dialect = dialect
@@ -70,6 +71,7 @@ class Selector:
 
     def evaluate(self, message: Message) -> Truth:
         """Return the truth of the selector for `message`, by the reference evaluator. O(n)."""
+        check_argument(message, Message, "message", ONE_MESSAGE)
         if self.expression is None:
             return Truth.TRUE
         return evaluate(self.expression, message.value, self._dialect)
@@ -80,6 +82,7 @@ class Selector:
 
     def explain(self, message: Message) -> Explanation:
         """Return the tree of what each part of the selector amounts to for `message`, and why. O(n)."""
+        check_argument(message, Message, "message", ONE_MESSAGE)
         return explain(self.text, self.expression, message, self._dialect)
 
     def __eq__(self, other: object) -> bool:

@@ -178,7 +178,10 @@ def _misplaced(text: str, start: int, dialect: Dialect) -> Fault:
         return Fault("invalid-name", Span(start, end), hint="each dot stands between two parts of a name")
     span, hint = Span(start, start + 1), _ADVICE.get(character)
     if character == "." and not dialect.dotted_names:
-        hint = "a name has no dots in this dialect"
+        hint = (
+            "a name has no dots in this dialect; in ibm-mq it may have "
+            "(Selector(text, 'ibm-mq'), dialect='ibm-mq', --dialect ibm-mq)"
+        )
     if unicodedata.category(character) == "Zs":
         hint = hint or "this is no space that selectors know; write a plain one"
     return Fault("unexpected-character", span, hint=hint, fixes=_instead(text, start))

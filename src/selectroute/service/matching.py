@@ -34,7 +34,7 @@ class Verdict:
 
 def judged(snapshot: Snapshot, message: Message) -> Verdict:
     """Match one message as a stream does."""
-    found = snapshot.match(from_messages([message], snapshot.reads))
+    found = snapshot.match(from_messages([message], snapshot.reads), missing="ignore")
     return Verdict(np.sort(found[0]), np.sort(found.refused.ordinals))
 
 

@@ -45,6 +45,12 @@ _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
 }
 """The types of Spark that a property can have, as they reach the workers."""
 
+
+def can_be_property(type_: DataType) -> bool:
+    """Return whether a property can have this type."""
+    return type(type_) in _ARROW_TYPES or is_mixed(type_)
+
+
 _BODIES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.null(), MIXED)
 
 

@@ -51,11 +51,11 @@ def read_columns(
     check_types(snapshot, bound)
     read = [(one.identifier, column_at(schema, columns, one.path)) for one in bound]
     if INVALID_NAMES in snapshot.reads and INVALID_NAMES not in (one.identifier for one in bound):
-        read.append((INVALID_NAMES, _invalid_names(schema, columns, binding or BY_NAME)))
+        read.append((INVALID_NAMES, invalid_names(schema, columns, binding or BY_NAME)))
     return read
 
 
-def _invalid_names(schema: StructType, columns: Sequence[Column], binding: Binding) -> Column:
+def invalid_names(schema: StructType, columns: Sequence[Column], binding: Binding) -> Column:
     """Return whether the property names of a row break a rule: mostly, no names of the frame can."""
     places = _properties(schema, binding)
     broken: list[Column] = []

@@ -4,7 +4,10 @@
 the same ordinals as they lie in memory, four bytes each, little-endian, and is copied as a whole. With few
 ordinals a message there is nothing between them; from about `PACKED_FROM` on packing is the cheaper one
 (measured in processor time of route's crossing: 1.0 at 9 ordinals a message, 1.4 at 87, 1.6 at 300).
-`deliveries` reads either, `unpack` makes an array of the packed one. Where a worker reads the messages
+`deliveries` reads either, `unpack` makes an array of the packed one. ``ids`` are the subscriptions' own ids,
+``array<string>``, taken from the snapshot in Arrow: more bytes to cross, and they hold beyond the revision.
+
+Where a worker reads the messages
 itself (`match_files`) it also chooses how many it hands over at once: as many as fit the processor's caches.
 
 Coding the ordinals any shorter than that does not pay: four bytes of a packed one take about a nanosecond to
@@ -17,7 +20,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +28,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType
 
 from selectroute.clauses.access import equalities
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, prepare
+from selectroute.match.match import id_lists
+from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.selector import Selector
 from selectroute.spark.explode import TooManyMatchesError, list_array, list_offsets
 
-Output: TypeAlias = Literal["array", "packed", "auto"]
-"""What `route` and `match_files` give: ``array<int>``, ``binary``, or what is cheaper for the snapshot."""
+Output: TypeAlias = Literal["array", "packed", "auto", "ids"]
+"""What `route` and `match_files` give: ordinals as ``array<int>`` or ``binary``, or as what is cheaper for
+the snapshot; or ids, ``array<string>``.
+"""
+
+Form: TypeAlias = Literal["array", "packed", "ids"]
 
 PACKED_FROM = 32
 """Ordinals a message from which packing is clearly cheaper."""
@@ -46,6 +55,11 @@ ORDINALS = ArrayType(IntegerType(), containsNull=False)
 message)."""
 
 PACKED = BinaryType()
+
+IDS = ArrayType(StringType(), containsNull=False)
+
+TYPES: dict[str, DataType] = {"array": ORDINALS, "packed": PACKED, "ids": IDS}
+"""The type of the column in each form."""
 
 PORTION = 1 << 18
 """Ordinals that a worker which reads files hands over at once, a megabyte of them, or those of one message.
@@ -86,6 +100,7 @@ def explain_output(snapshot: Snapshot) -> OutputChoice:
     It is an estimate: a message is taken to meet the equalities of a selector as often as another selector
     has the same ones, and half of the other conditions. From a sample of the selectors, once for a snapshot.
     """
+    check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: sr.Snapshot.open(folder)")
     choice = _choices.get(snapshot)
     if choice is None:
         expected = _expected(snapshot)
@@ -94,13 +109,16 @@ def explain_output(snapshot: Snapshot) -> OutputChoice:
     return choice
 
 
-def form_of(output: Output, snapshot: Snapshot) -> Literal["array", "packed"]:
+def form_of(output: Output, snapshot: Snapshot) -> Form:
     """Return the form that is asked for. Raises `OutputError` for one that there is not."""
-    if output == "auto":
-        return explain_output(snapshot).form
-    if output not in ("array", "packed"):
-        raise OutputError(f"the output is array, packed or auto, not {output!r}")
-    return output
+    check_output(output)
+    return explain_output(snapshot).form if output == "auto" else output
+
+
+def check_output(output: object) -> None:
+    """Raise `OutputError` for a form that there is not."""
+    if output not in get_args(Output):
+        raise OutputError(f"the output is array, packed, auto or ids, not {output!r}")
 
 
 def is_ordinals(type_: DataType) -> bool:
@@ -110,14 +128,31 @@ def is_ordinals(type_: DataType) -> bool:
     return isinstance(type_, BinaryType)
 
 
-def written(form: str, offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32]) -> pa.Array:
+def is_ids(type_: DataType) -> bool:
+    """Return whether a column of this type can be the ids that `route` or `match_files` gave."""
+    return isinstance(type_, ArrayType) and isinstance(type_.elementType, StringType)
+
+
+def written(
+    form: str, offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32], ids: Any = None
+) -> pa.Array:
     """Return the matches of a batch in a form, a row a message, without copying the ordinals.
+
+    ``ids`` is the id of each ordinal, for the form of that name.
 
     Raises:
         TooManyMatchesError: the batch has more matches than one Arrow batch of this form can hold.
     """
     if form == "array":
         return list_array(offsets, ordinals)
+    if form == "ids":
+        spelled = id_lists(ids, offsets, ordinals)
+        if pa.types.is_large_list(spelled.type):
+            raise TooManyMatchesError(
+                f"{len(offsets) - 1} messages have {len(ordinals)} matches, whose ids are more than one "
+                "Arrow batch can hold: lower spark.sql.execution.arrow.maxRecordsPerBatch"
+            )
+        return spelled
     octets = ordinals.astype("<i4", copy=False)
     if octets.nbytes > _MOST_BYTES:
         raise TooManyMatchesError(
@@ -129,7 +164,11 @@ def written(form: str, offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.
 
 
 def portions(
-    form: str, offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32], most: int = PORTION
+    form: str,
+    offsets: npt.NDArray[np.int64],
+    ordinals: npt.NDArray[np.int32],
+    most: int = PORTION,
+    ids: Any = None,
 ) -> Iterator[tuple[int, Any]]:
     """Yield the matches of a batch in a form, some messages at once: the first one's row, and the column.
 
@@ -140,7 +179,7 @@ def portions(
         fitting = int(np.searchsorted(offsets, offsets[start] + most, side="right")) - 1
         stop = max(start + 1, fitting)
         own = ordinals[offsets[start] : offsets[stop]]
-        yield start, written(form, offsets[start : stop + 1] - offsets[start], own)
+        yield start, written(form, offsets[start : stop + 1] - offsets[start], own, ids)
         start = stop
 
 
@@ -162,6 +201,7 @@ def read(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
 
 def unpack(packed: Column) -> Column:
     """Return the array of a packed column, ``array<int>``. It crosses to Python and back."""
+    check_argument(packed, Column, "packed", "a column: routed['subscriptions']")
 
     def unpacked(column: pa.Array) -> pa.Array:
         return list_array(*read(column))

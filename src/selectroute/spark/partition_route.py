@@ -129,7 +129,7 @@ def _address(ref: PartitionsRef, names: list[str], tasks_each: int) -> Batches:
             first[np.unique(rows, return_index=True)[1]] = True
             lists = pa.nulls(messages.num_rows, pa.list_(pa.int32()))
             if rest is not None:
-                matches = rest.match(messages)
+                matches = rest.match(messages, missing="ignore")
                 lists = list_array(matches.offsets, ordinals_of(snapshot.refs[-1])[matches.ordinals])
             blocks = []
             used = np.unique(partitions)
@@ -170,7 +170,7 @@ def _match(ref: PartitionsRef, tasks_each: int) -> Batches:
             for task, block in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
                 partition = task // tasks_each
                 messages = pa.ipc.open_stream(block.as_buffer()).read_next_batch()
-                matches = snapshot.part(partition).match(messages)
+                matches = snapshot.part(partition).match(messages, missing="ignore")
                 ordinals = ordinals_of(snapshot.refs[partition])[matches.ordinals]
                 offsets, ordinals = _together(
                     (matches.offsets, ordinals), list_offsets(messages.column(_REST))

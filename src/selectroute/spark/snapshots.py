@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from selectroute.index.errors import SnapshotError
 from selectroute.index.file_format import publish, published_digest
 from selectroute.index.snapshot import Snapshot
+from selectroute.selector.arguments import check_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,8 @@ def distribute(spark: SparkSession, snapshot: Snapshot) -> None:
     executor fetch it from the driver once, as an archive, and map its own copy. Spark keeps the copies until
     the session ends: for revisions that come and go, a shared folder is the better place.
     """
+    check_argument(spark, SparkSession, "spark", "the SparkSession")
+    check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: sr.Snapshot.open(folder)")
     folder = temporary_folder()
     revision = publish(snapshot, folder)
     digest = published_digest(folder, revision)

@@ -72,7 +72,7 @@ def fan_out(tasks: list[list[Split]], work: Work) -> Batches:
 def _as_rows(
     source: str, messages: Messages, matches: Matches, place: bool, form: str
 ) -> Iterator[pa.RecordBatch]:
-    for start, found in portions(form, matches.offsets, matches.ordinals):
+    for start, found in portions(form, matches.offsets, matches.ordinals, ids=matches.subscriptions):
         columns: list[Any] = [found]
         if place:
             rows = messages.rows[start : start + len(found)]
@@ -127,7 +127,7 @@ def judge(snapshot: Snapshot, one: Messages | Dead) -> Iterator[tuple[Messages, 
         yield one
         return
     try:
-        yield one, snapshot.match(one.columns)
+        yield one, snapshot.match(one.columns, missing="ignore")
         return
     except ColumnTypeError as error:
         rows = len(one.rows)

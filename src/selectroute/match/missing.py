@@ -1,0 +1,99 @@
+"""Columns that selectors read and a batch or a frame does not have: without a word these match nothing.
+
+A property that no message has is NULL, which is right; but a column that was renamed, or is written in other
+letters, looks just the same. So it is said, once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import Final, Literal, TypeAlias, get_args
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.fields import DERIVED
+from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.sentences import printable
+
+Missing: TypeAlias = Literal["warn", "error", "ignore"]
+"""What becomes of columns that selectors read and the messages do not have."""
+
+_LOGGER = logging.getLogger("selectroute")
+_SHOWN: Final = 20
+"""Names that a sentence lists."""
+
+_SENTENCES: Final = 1_000
+_logged: dict[str, None] = {}
+"""Sentences that this process has logged, the newest last."""
+
+
+class MissingColumnError(SelectRouteError):
+    """Selectors read columns that the messages do not have; ``columns`` are their names."""
+
+    def __init__(self, columns: Collection[str], present: Iterable[str], where: str) -> None:
+        self.columns = tuple(columns)
+        super().__init__(_sentence(self.columns, present, where))
+
+
+def check_choice(missing: object) -> None:
+    """Raise ValueError for what is no choice of `Missing`."""
+    if missing not in get_args(Missing):
+        raise ValueError(f"missing is {missing!r}: give 'warn', 'error' or 'ignore'")
+
+
+def missing_columns(reads: Iterable[str], present: Collection[str]) -> list[str]:
+    """Return those of the names that selectors read for which there is no column, sorted.
+
+    A field with several names has a column if one of them has. O(names).
+    """
+    found: dict[frozenset[str], str] = {}
+    for name in sorted(reads):
+        if name in present or name == INVALID_NAMES:
+            continue
+        others = [other for source in DERIVED.get(name, ()) for other in source.names]
+        if not any(other in present for other in others):
+            found.setdefault(frozenset((name, *others)), name)
+    return sorted(found.values())
+
+
+def tell(columns: Collection[str], present: Iterable[str], where: str, missing: Missing) -> None:
+    """Say which columns are missing, if any: log each sentence once in this process, or raise it.
+
+    Args:
+        columns: what `missing_columns` found.
+        present: the names of the columns that are there.
+        where: what has them, with its article: ``the frame``.
+        missing: what to do.
+
+    Raises:
+        MissingColumnError: there are some, and ``missing`` is ``error``.
+    """
+    if not columns or missing == "ignore":
+        return
+    if missing == "error":
+        raise MissingColumnError(columns, present, where)
+    sentence = _sentence(columns, present, where)
+    if sentence in _logged:
+        return
+    if len(_logged) >= _SENTENCES:
+        del _logged[next(iter(_logged))]
+    _logged[sentence] = None
+    _LOGGER.warning("%s", sentence)
+
+
+def _sentence(columns: Collection[str], present: Iterable[str], where: str) -> str:
+    spelled: dict[str, str] = {}
+    for name in present:
+        spelled.setdefault(name.casefold(), name)
+    shown = [
+        f"{printable(name, 60)} (there is {printable(spelled[name.casefold()], 60)})"
+        if name.casefold() in spelled
+        else printable(name, 60)
+        for name in list(columns)[:_SHOWN]
+    ]
+    more = f" and {len(columns) - _SHOWN:,} more" if len(columns) > _SHOWN else ""
+    plural = "column" if len(columns) == 1 else "columns"
+    return (
+        f"selectors read {len(columns):,} {plural} that {where} does not have: {', '.join(shown)}{more}; "
+        f"{'it is' if len(columns) == 1 else 'they are'} NULL for every message"
+    )

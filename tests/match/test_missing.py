@@ -1,0 +1,96 @@
+"""Columns that selectors read and a batch does not have are said once, or are an error."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pyarrow as pa
+import pytest
+
+import selectroute as sr
+from selectroute.match import missing as module
+from selectroute.match.missing import MissingColumnError, missing_columns, tell
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_said(monkeypatch):
+    monkeypatch.setattr(module, "_logged", {})
+
+
+def snapshot():
+    return sr.build_snapshot([("a", "Sku = 'x' AND weight > 1"), ("b", "color = 'red'")])
+
+
+BATCH = pa.record_batch({"sku": ["x"], "weight": [2]})
+
+
+def test_a_column_in_other_letters_is_named_once(caplog):
+    made = snapshot()
+    for _ in range(3):
+        assert made.match(BATCH).ids().to_pylist() == [[]]
+    assert [record.getMessage() for record in caplog.records] == [
+        "selectors read 2 columns that the batch does not have: Sku (there is sku), color; "
+        "they are NULL for every message"
+    ]
+    assert caplog.records[0].name == "selectroute" and caplog.records[0].levelno == logging.WARNING
+
+
+def test_a_later_batch_that_lacks_one_is_noticed_too(caplog):
+    made = snapshot()
+    whole = pa.record_batch({"Sku": ["x"], "weight": [2], "color": ["red"]})
+    assert made.match(whole).ids().to_pylist() == [["a", "b"]]
+    assert not caplog.records
+    made.match(whole.drop_columns(["color"]))
+    assert ["1 column" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_it_can_be_an_error_or_be_ignored(caplog):
+    with pytest.raises(MissingColumnError, match="Sku \\(there is sku\\), color") as error:
+        snapshot().match(BATCH, missing="error")
+    assert error.value.columns == ("Sku", "color")
+    snapshot().match(BATCH, missing="ignore")
+    assert not caplog.records
+    with pytest.raises(ValueError, match="missing is 'no': give 'warn', 'error' or 'ignore'"):
+        snapshot().match(BATCH, missing="no")
+
+
+def test_one_name_of_a_field_with_several_will_do():
+    reads = ("JMSPriority", "Root.MQMD.Priority", "color", "jms.Pri", "@invalid-names")
+    assert missing_columns(reads, {"jms.Pri", "color"}) == []
+    assert missing_columns(reads, {"Color"}) == ["JMSPriority", "color"]
+
+
+def test_what_is_remembered_is_bounded(caplog):
+    for number in range(3 * module._SENTENCES):
+        tell([f"n{number}"], [], "the batch", "warn")
+    assert len(module._logged) == module._SENTENCES
+
+
+def test_many_names_are_counted_and_what_cannot_be_shown_is_not():
+    many = str(MissingColumnError([f"n{i}" for i in range(50)], [], "the batch"))
+    assert "50 columns" in many and "n19 and 30 more" in many and "n20" not in many
+    assert "\x1b" not in str(MissingColumnError(["a\x1b[31m"], [], "the batch"))
+
+
+def test_looking_costs_less_than_a_microsecond_a_batch():
+    made = snapshot()
+    whole = pa.record_batch({"Sku": ["x"], "weight": [2], "color": ["red"]})
+    made.match(whole)
+
+    def seconds(**options):
+        best = 1.0
+        for _ in range(7):
+            start = time.process_time()
+            for _ in range(200):
+                made.match(whole, **options)
+            best = min(best, (time.process_time() - start) / 200)
+        return best
+
+    # A batch takes 200 µs; the clock is no better than a few of them.
+    assert seconds() - seconds(missing="ignore") < 20e-6
+
+
+def test_tables_without_rows_have_no_matches():
+    empty = pa.table({"color": pa.array([], pa.string())})
+    assert snapshot().match(empty, missing="ignore").ids().to_pylist() == []

@@ -1,0 +1,166 @@
+"""A frame's own columns beside the ids of who gets them, in `deliveries` and in `route`."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import selectroute as sr
+from selectroute.spark import Binding, BindingError, OutputError, deliveries, match_files, route
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "order_id int, color string, weight int, placed timestamp, tags map<string,int>, `@offset` bigint"
+
+
+def frame(spark):
+    return spark.sql(
+        """select * from values
+            (1, 'red', 3000, timestamp'2026-01-01 00:00:00', map('a', 1), 10L),
+            (2, 'blue', 3000, null, null, 11L),
+            (3, 'blue', 1, timestamp'2026-01-03 00:00:00', map('c', 3), 12L)
+        as t(order_id, color, weight, placed, tags, `@offset`)"""
+    )
+
+
+@pytest.fixture(scope="module")
+def snapshot():
+    return sr.build_snapshot([("red", "color = 'red'"), ("heavy", "weight > 2500"), ("never", "weight < 0")])
+
+
+EXPECTED = [("heavy", 1), ("heavy", 2), ("red", 1)]
+
+
+def test_deliveries_keep_the_columns_that_are_asked_for(spark, snapshot):
+    kept = deliveries(frame(spark), snapshot, keep=["order_id"])
+    assert kept.columns == [*deliveries(frame(spark), snapshot).columns, "order_id"]
+    assert sorted((row.subscription, row.order_id) for row in kept.collect()) == EXPECTED
+    plain = sorted(map(tuple, deliveries(frame(spark), snapshot).collect()))
+    assert sorted(tuple(row)[:-1] for row in kept.collect()) == plain
+
+
+def test_columns_of_any_type_are_kept_as_they_are(spark, snapshot):
+    kept = deliveries(frame(spark), snapshot, keep="*")
+    own = {row.order_id: row for row in frame(spark).collect()}
+    found = kept.collect()
+    assert len(found) == len(EXPECTED)
+    for row in found:
+        assert tuple(row)[7:] == tuple(own[row.order_id])
+
+
+def test_a_routed_frame_keeps_its_columns_in_every_form(spark, snapshot):
+    for output in ("array", "packed", "ids"):
+        kept = deliveries(route(frame(spark), snapshot, output=output), snapshot, keep=["order_id"])
+        assert sorted((row.subscription, row.order_id) for row in kept.collect()) == EXPECTED, output
+        plain = deliveries(route(frame(spark), snapshot, output=output), snapshot)
+        assert sorted(map(tuple, plain.collect())) == sorted(
+            map(tuple, deliveries(frame(spark), snapshot).collect())
+        )
+
+
+def test_what_cannot_be_kept_is_one_sentence(spark, snapshot):
+    df = frame(spark)
+    with pytest.raises(BindingError, match=r"keep names 'orderid'.*did you mean `order_id`"):
+        deliveries(df, snapshot, keep=["orderid"])
+    with pytest.raises(BindingError, match=r"keep names 'Source', 'offset'.*withColumnRenamed"):
+        deliveries(df.selectExpr("*", "1 as Source", "2 as offset"), snapshot, keep="*")
+    with pytest.raises(BindingError, match="stands 2 times"):
+        deliveries(df.selectExpr("*", "1 as order_id"), snapshot, keep=["order_id"])
+    with pytest.raises(TypeError, match="keep is a str: give a list of columns"):
+        deliveries(df, snapshot, keep="order_id")
+
+
+def test_names_that_spark_confuses_are_kept_apart(spark, snapshot):
+    both = spark.createDataFrame([("red", "no"), ("blue", "yes")], "color string, Color string")
+    found = deliveries(both, snapshot, keep="*", missing="ignore")
+    assert found.columns[-2:] == ["color", "Color"]
+    assert [(row[0], row[7], row[8]) for row in found.collect()] == [("red", "red", "no")]
+
+
+def test_route_gives_ids(spark, snapshot, tmp_path):
+    routed = route(frame(spark), snapshot, output="ids")
+    assert routed.schema["subscriptions"].dataType.simpleString() == "array<string>"
+    found = {row.order_id: sorted(row.subscriptions) for row in routed.collect()}
+    assert found == {1: ["heavy", "red"], 2: ["heavy"], 3: []}
+    changed = snapshot.changed([sr.Add("late", "color = 'blue'")])  # ids of two segments
+    found = {
+        row.order_id: sorted(row.subscriptions)
+        for row in route(frame(spark), changed, output="ids").collect()
+    }
+    assert found == {1: ["heavy", "red"], 2: ["heavy", "late"], 3: ["late"]}
+    for partitions in (1, 3):
+        parts = route(frame(spark), snapshot, partitions=partitions, output="ids").collect()
+        assert sorted((row.order_id, sorted(row.subscriptions)) for row in parts) == [
+            (1, ["heavy", "red"]),
+            (2, ["heavy"]),
+            (3, []),
+        ]
+    frame(spark).drop("tags", "placed").write.parquet(str(tmp_path / "in"))
+    files = sorted((tmp_path / "in").glob("*.parquet"))
+    rows = match_files(spark, files, snapshot, output="ids", place=False).collect()
+    assert sorted(sorted(row.subscriptions) for row in rows) == [[], ["heavy"], ["heavy", "red"]]
+
+
+def test_ordinals_carry_their_revision_and_no_other_is_taken_for_it(spark, snapshot, tmp_path):
+    sr.publish(snapshot, tmp_path / "snapshots")
+    first = sr.Snapshot.open(tmp_path / "snapshots")
+    sr.publish(first.changed([sr.Remove("red"), sr.Add("late", "color = 'red'")]), tmp_path / "snapshots")
+    routed = route(frame(spark).drop("tags"), first)
+    assert routed.schema["subscriptions"].metadata == {"selectroute.revision": 1}
+    routed.write.parquet(str(tmp_path / "routed"))
+    read = spark.read.parquet(str(tmp_path / "routed"))
+    with pytest.raises(BindingError, match=r"ordinals of revision 1, and the snapshot is revision 2"):
+        deliveries(read, sr.Snapshot.open(tmp_path / "snapshots"))
+    with pytest.raises(BindingError, match="revision 1, and the snapshot is revision 2"):
+        deliveries(read, tmp_path / "snapshots", keep=["order_id"])
+    found = deliveries(read, first, keep=["order_id"])
+    assert sorted((row.subscription, row.order_id) for row in found.collect()) == EXPECTED
+
+
+def test_a_folder_is_its_newest_revision(spark, snapshot, tmp_path):
+    folder = tmp_path / "snapshots"
+    with pytest.raises(sr.SnapshotNotFoundError, match="no snapshot is published"):
+        route(frame(spark), folder)
+    sr.publish(snapshot, folder)
+    for path in (folder, str(folder)):
+        found = {row.order_id: sorted(row.subscriptions) for row in route(frame(spark), path).collect()}
+        assert found == {1: ["heavy", "red"], 2: ["heavy"], 3: []}
+    sr.publish(snapshot.changed([sr.Remove("heavy")]), folder)
+    rows = deliveries(frame(spark), folder, keep=["order_id"]).collect()
+    assert [(row.subscription, row.order_id, row.revision) for row in rows] == [("red", 1, 2)]
+    assert route(frame(spark), folder, output="array").schema["subscriptions"].metadata == {
+        "selectroute.revision": 2
+    }
+
+
+def test_missing_columns_are_said_once_or_are_an_error(spark, caplog):
+    snapshot = sr.build_snapshot([("a", "Sku = 'x' AND nosuch_17 > 1"), ("b", None, "cars/+")])
+    df = spark.createDataFrame([("x",)], "sku string")
+    sentence = "selectors read 3 columns that the frame does not have: @topic, Sku (there is sku), nosuch_17"
+    for function in (route, deliveries):
+        with pytest.raises(sr.MissingColumnError, match="Sku") as error:
+            function(df, snapshot, missing="error")
+        assert sentence in str(error.value) and error.value.columns == ("@topic", "Sku", "nosuch_17")
+    function(df, snapshot, missing="ignore")
+    assert not caplog.records
+    for _ in range(3):
+        route(df, snapshot)
+        deliveries(df, snapshot)
+    assert [sentence in record.getMessage() for record in caplog.records] == [True]
+    assert caplog.records[0].name == "selectroute" and caplog.records[0].levelname == "WARNING"
+    with pytest.raises(ValueError, match="missing is 'yes': give 'warn', 'error' or 'ignore'"):
+        route(df, snapshot, missing="yes")
+
+
+def test_columns_that_are_bound_or_in_a_struct_are_not_missing(spark, caplog):
+    snapshot = sr.build_snapshot([("a", sr.Selector("a.b = 1 AND JMSPriority > 3 AND kind = 'x'", "ibm-mq"))])
+    df = spark.createDataFrame([((1,), 4, "x")], "a struct<b: int>, `jms.Pri` int, k string")
+    binding = Binding({"kind": "k"})
+    assert route(df, snapshot, binding, output="ids", missing="error").first().subscriptions == ["a"]
+    assert not caplog.records
+
+
+def test_a_form_that_there_is_not_is_named(spark, snapshot):
+    with pytest.raises(OutputError, match="array, packed, auto or ids, not 'id'"):
+        route(frame(spark), snapshot, output="id")
