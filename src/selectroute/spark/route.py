@@ -125,9 +125,9 @@ def route(
     in the column's metadata (``df.schema["subscriptions"].metadata``, kept by Parquet): what is to be read
     later is better written as ids. Works on batch and streaming frames. Where a filter and an explode
     both read the column, it is computed once. What no extended selection provider can judge (MQRC 2551)
-    is left out; a warning says so where none is installed. For selectors with rules on property names, all columns of the
-    frame that are no header and no ``@`` column count as properties; a boolean column ``@invalid-names`` says
-    instead who breaks a rule.
+    is left out; a warning says so where none is installed. For selectors with rules on property names, all
+    columns of the frame that are no header and no ``@`` column count as properties; a boolean column
+    ``@invalid-names`` says instead who breaks a rule.
 
     Args:
         df: one message a row. A column is the identifier of exactly its name, field ``b`` of a struct column
@@ -146,8 +146,8 @@ def route(
         partitions: cut the snapshot in so many partitions first, in a temporary folder of this machine.
         output: ``ids``, or ordinals: ``array`` as ``array<int>``, ``packed`` as ``binary``, four
             little-endian bytes an ordinal: cheaper from some 32 a message on. ``auto`` takes what is expected
-            to be cheaper for the snapshot; `explain_output` says which, and why. `deliveries` reads all, `unpack` makes an
-            array of packed ones. Without it a snapshot gives ``array`` and a folder ``ids``.
+            to be cheaper for the snapshot; `explain_output` says which, and why. `deliveries` reads all,
+            `unpack` makes an array of packed ones. Without it a snapshot gives ``array`` and a folder ``ids``.
         missing: what becomes of names that selectors read and the frame does not have, which are NULL for
             every message: ``warn`` logs them (logger ``selectroute``, each sentence once), ``error`` raises,
             ``ignore`` says nothing.
