@@ -147,7 +147,7 @@ def route(
         output: ``ids``, or ordinals: ``array`` as ``array<int>``, ``packed`` as ``binary``, four
             little-endian bytes an ordinal: cheaper from some 32 a message on. ``auto`` takes what is expected
             to be cheaper for the snapshot; `explain_output` says which, and why. `deliveries` reads all,
-            `unpack` makes an array of packed ones. Without it a snapshot gives ``array`` and a folder ``ids``.
+            `unpack` makes an array of packed ones. Without it, a snapshot gives ``array``, a folder ``ids``.
         missing: what becomes of names that selectors read and the frame does not have, which are NULL for
             every message: ``warn`` logs them (logger ``selectroute``, each sentence once), ``error`` raises,
             ``ignore`` says nothing.
