@@ -9,7 +9,7 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,7 +27,6 @@ from selectroute.selector.names import INVALID_NAMES
 if TYPE_CHECKING:
     from selectroute.index.delta import Change
     from selectroute.match.match import Matches
-    from selectroute.match.missing import Missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +67,9 @@ class Snapshot:
         check_argument(revision, (int, NoneType), "revision", "the number of a published revision, or None")
         return open_snapshot(Path(folder), revision)
 
-    def match(self, messages: pa.RecordBatch | pa.Table, missing: Missing = "warn") -> Matches:
+    def match(
+        self, messages: pa.RecordBatch | pa.Table, missing: Literal["warn", "error", "ignore"] = "warn"
+    ) -> Matches:
         """The subscriptions of each message: ``offsets`` int64[rows + 1], ``ordinals`` int32[total].
 
         A column named as an identifier is that identifier, its Arrow type the property's type, null is NULL;
