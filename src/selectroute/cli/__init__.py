@@ -19,11 +19,13 @@ from selectroute.cli.queue_administration import create, delete, depth
 from selectroute.cli.serve import serve
 from selectroute.cli.subscription_explain import explain
 from selectroute.cli.subscription_files import export, import_
+from selectroute.cli.warm import warm
 from selectroute.selector import InvalidSelectorError, SelectRouteError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(demo)
 app.command()(serve)
+app.command()(warm)
 queue.app.command()(create)
 queue.app.command()(delete)
 queue.app.command()(depth)
