@@ -48,6 +48,9 @@ QUEUE_MANAGER: Final = "selectroute"
 _WRITERS: Final = 16
 """A database has one writer at a time: of the pool's 40 threads no more than these wait for it."""
 
+_PARSED: Final = 2
+"""Large bodies that are parsed at the same time: Python does one thing at a time, others want their turn."""
+
 
 def create_app(
     registry: Registry,
@@ -83,6 +86,7 @@ def create_app(
         importing=CapacityLimiter(limits.imports),
         exporting=CapacityLimiter(limits.exports),
         writing=CapacityLimiter(_WRITERS),
+        parsing=CapacityLimiter(_PARSED),
         queues=SqlQueues((lambda: registry.url) if queues is None else queues),
         queue_manager=queue_manager,
         queue_waiting=waiting,

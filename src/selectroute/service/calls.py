@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
+from anyio import CapacityLimiter
 from fastapi import APIRouter, Request, Response
+from fastapi._compat import ModelField
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 
 from selectroute.selector.suggestion import did_you_mean, shown
 from selectroute.service.callers import Caller, Role
@@ -31,6 +35,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 ROLE: Final = "x-role"
 """The member of an operation in the OpenAPI document that says who may call it."""
 
+SMALL_BODY: Final = 1 << 14
+"""Bytes of a body that the event loop reads itself: that takes a millisecond or two at most."""
+
+MOST_FAULTS: Final = 100
+"""Faults of a body that are told."""
+
 _ALWAYS: Final = ("invalid-request", "unauthorised", "misdirected", "too-many-requests", "unavailable")
 
 
@@ -41,7 +51,7 @@ class Call(APIRoute):
         """The handler, with the checks before it."""
         handler = super().get_route_handler()
         role = Role[(self.openapi_extra or {})[ROLE]]
-        takes_json = self.body_field is not None
+        body_field = self.body_field
         parameters = tuple(_parameters(self.dependant))
         # A coroutine takes its threads when it needs them, and not while it waits.
         takes_thread = not inspect.iscoroutinefunction(self.endpoint)
@@ -64,16 +74,22 @@ class Call(APIRoute):
                     raise ProblemError(
                         "invalid-request", f"no parameter {shown(name)}: {advice}", place=shown(name)
                     )
-            if takes_json:
+            if body_field is not None:
                 request = StrictRequest(request.scope, request.receive)
                 if await request.body():
                     _check_media_type(request.headers.get("content-type", ""))
                     check_not_encoded(request)
-                    await request.json()  # what FastAPI makes of an error here names no place
-            if writes:
-                async with request.app.state.service.writing:
-                    return await handler(request)
-            return await handler(request)
+                    await request.validate(body_field, request.app.state.service.parsing)
+            try:
+                if writes:
+                    async with request.app.state.service.writing:
+                        return await handler(request)
+                return await handler(request)
+            except RequestValidationError as error:
+                if isinstance(request, StrictRequest) and request.faults:
+                    found = [one for one in error.errors() if one["loc"][:1] != ("body",)]
+                    raise RequestValidationError([*found, *request.faults]) from error
+                raise
 
         return checked
 
@@ -86,13 +102,38 @@ def _parameters(of: Dependant) -> Iterator[str]:
 
 
 class StrictRequest(Request):
-    """A request whose body is JSON as RFC 8259 has it: no NaN, no member twice, nothing but UTF-8."""
+    """A request whose body is JSON as RFC 8259 has it: no NaN, no member twice, nothing but UTF-8.
+
+    `faults` is what is wrong with the body, in FastAPI's form.
+    """
+
+    faults: Sequence[Any] = ()
 
     async def json(self) -> Any:
-        """The parsed body. Raises a problem, 400, for what is none."""
+        """The parsed body; validated, if it is a model. Raises a problem, 400, for what is not JSON."""
         if not hasattr(self, "_parsed"):
             self._parsed = _strict(await self.body())
         return self._parsed
+
+    async def validate(self, field: ModelField, limiter: CapacityLimiter) -> None:
+        """Parse and validate the body. FastAPI does so between two other requests of the event loop, and all
+        wait for it; here a large body is read in a thread, a few of them at a time.
+        """
+        body = await self.body()
+        if len(body) <= SMALL_BODY:
+            self._validate(body, field)
+        else:
+            async with limiter:
+                await run_in_threadpool(self._validate, body, field)
+
+    def _validate(self, body: bytes, field: ModelField) -> None:
+        self._parsed = _strict(body)
+        made, faults = field.validate(self._parsed, {}, loc=("body",))
+        if faults:
+            # FastAPI finds at once that a text is no body, and has other parts of the request to judge.
+            self.faults, self._parsed = faults[:MOST_FAULTS], ""
+        elif isinstance(made, BaseModel):
+            self._parsed = made
 
 
 class _NotStrictError(ValueError):
@@ -150,8 +191,9 @@ def invalid(error: RequestValidationError, method: str) -> ProblemError:
     """The problem of a request whose parts are not what the call takes. No subscription has an id that
     cannot be one; who would make it is told what is wrong with it.
     """
-    faults = [_fault(one) for one in error.errors()[:100]]
-    of_path = {one["loc"][1] for one in error.errors() if one["loc"][:1] == ("path",)}
+    errors = error.errors()
+    faults = [_fault(one) for one in errors[:MOST_FAULTS]]
+    of_path = {one["loc"][1] for one in errors if one["loc"][:1] == ("path",)}
     if of_path == {"id"} and method != "PUT":
         return ProblemError("subscription-not-found", NO_SUBSCRIPTION)
     if of_path == {"token"}:
@@ -161,7 +203,7 @@ def invalid(error: RequestValidationError, method: str) -> ProblemError:
         kind, mqrc = ("invalid-subscription", MQRC_SUB_NAME_ERROR) if name == "id" else ("invalid-body", None)
         reason = f"{name} is 1 to 128 letters, digits and . _ -"
         return ProblemError(kind, reason, faults=[Fault(pointer=f"/{name}", reason=reason, mqrc=mqrc)])
-    kind = "invalid-body" if any(one["loc"][:1] == ("body",) for one in error.errors()) else "invalid-request"
+    kind = "invalid-body" if any(one["loc"][:1] == ("body",) for one in errors) else "invalid-request"
     first = faults[0]
     return ProblemError(kind, f"{first.pointer or 'the body'}: {first.reason}", faults=faults)
 

@@ -35,6 +35,8 @@ class Service:
     exporting: CapacityLimiter
     writing: CapacityLimiter
     """Who may hold a thread while he waits for his turn to write; all others need theirs to read."""
+    parsing: CapacityLimiter
+    """Large bodies that are read at the same time, each in a thread: more would only slow all others down."""
     queues: SqlQueues
     queue_manager: str
     """The name under which all queues are found."""

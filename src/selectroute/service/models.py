@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
+    FailFast,
     Field,
     ModelWrapValidatorHandler,
     StrictBool,
@@ -39,6 +41,16 @@ Id = Annotated[StrictStr, Field(pattern="^[A-Za-z0-9._-]{1,128}$")]
 From = Literal["latest", "last-processed"]
 
 
+MOST_MEMBERS: Final = 100
+"""Members of an object of a body; more are refused before each of them is looked at."""
+
+
+def _few(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) > MOST_MEMBERS:
+        raise ValueError(f"it has more than {MOST_MEMBERS:,} members")
+    return value
+
+
 def _suggested(fault: Any, known: list[str]) -> InitErrorDetails:
     """The same error of a body; of an unknown member of its own with a suggestion."""
     sentence = fault["msg"]
@@ -51,7 +63,9 @@ def _suggested(fault: Any, known: list[str]) -> InitErrorDetails:
 
 
 class Strict(BaseModel):
-    """A body; members that it does not have are refused, with the one that was probably meant."""
+    """A body; members that it does not have are refused, with the one that was probably meant. A list ends at
+    the first item that is wrong, so that what is said of a body is never much more than the body.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,7 +73,7 @@ class Strict(BaseModel):
     @classmethod
     def _suggest(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         try:
-            return handler(data)
+            return handler(_few(data))
         except ValidationError as error:
             known = [field.alias or name for name, field in cls.model_fields.items()]
             raise ValidationError.from_exception_data(
@@ -87,7 +101,7 @@ class SpecBody(Strict):
     seltype: Literal["NONE", "STANDARD", "EXTENDED"] | None = None
     name: StrictStr | None = None
     destination: DestinationBody | None = None
-    labels: dict[StrictStr, StrictStr] | None = None
+    labels: Annotated[dict[StrictStr, StrictStr] | None, BeforeValidator(_few)] = None
 
 
 class SubscriptionBody(SpecBody):
@@ -118,7 +132,7 @@ class OperationBody(SubscriptionBody):
 class BatchBody(Strict):
     """Changes that become true together."""
 
-    operations: Annotated[list[OperationBody], Field(min_length=1)]
+    operations: Annotated[list[OperationBody], Field(min_length=1, max_length=100_000), FailFast()]
 
 
 class CheckBody(Strict):
@@ -139,14 +153,14 @@ class ExplainBody(Strict):
     """A message in the wire form, and the subscriptions that are to be explained."""
 
     message: dict[str, Any]
-    subscriptions: Annotated[list[StrictStr], Field(min_length=1)]
+    subscriptions: Annotated[list[StrictStr], Field(min_length=1, max_length=1_000), FailFast()]
 
 
 class TokenBody(Strict):
     """A token that is to be made; without topics it permits all."""
 
     role: Literal["reader", "writer", "admin"]
-    topics: Annotated[list[StrictStr], Field(max_length=100)] = []
+    topics: Annotated[list[StrictStr], Field(max_length=100), FailFast()] = []
     name: Line | None = None
 
 
