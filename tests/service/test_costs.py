@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import resource
 import time
 
 import pytest
 
+from selectroute.registry.specification import PLAIN_LITERALS
 from selectroute.service import models
 from selectroute.service.calls import MOST_FAULTS, SMALL_BODY
-from tests.service.conftest import problem
+from selectroute.service.limits import ServiceLimits
+from tests.service.conftest import problem, service
 
 JSON = {"Content-Type": "application/json"}
 
@@ -72,3 +76,48 @@ def test_a_wrong_megabyte_takes_less_time_than_its_faults_would(client):
     started = time.process_time()
     problem(client.post("/v1/messages:explain", content=body, headers=JSON), 422, "invalid-body")
     assert time.process_time() - started < 2  # 4 s when each item was a fault
+
+
+SIXTEEN = "(a=1 OR b=1) AND (c=1 OR d=1) AND (e=1 OR f=1) AND (g=1 OR h=1) AND x{}=1 AND y=2 AND z=3 AND w=4"
+
+
+def test_what_selectors_multiply_out_to_is_limited_for_a_batch_and_an_import(registry):
+    """Each of them has 16 clauses of 8 literals, 128; 14 are paid for by its length, 32 by the limit."""
+    limits = ServiceLimits(expanded_literals=10 * (128 - PLAIN_LITERALS))
+    with service(registry, limits=limits) as client:
+        assert client.get("/v1/limits").json()["expanded_literals"] == limits.expanded_literals
+
+        def batch(count, text=SIXTEEN):
+            operations = [{"op": "add", "selector": text.format(number)} for number in range(count)]
+            return client.post("/v1/subscriptions:batch", json={"operations": operations})
+
+        def import_(count, text=SIXTEEN):
+            lines = "".join(json.dumps({"selector": text.format(n)}) + "\n" for n in range(count))
+            headers = {"Content-Type": "application/x-ndjson"}
+            return client.post("/v1/subscriptions:import", content=lines, headers=headers)
+
+        for send in (batch, import_):
+            for text in (SIXTEEN, SIXTEEN.format(0)):  # of one shape, of one text
+                assert send(10, text).status_code in (200, 201)
+                found = problem(send(30, text), 422, "too-costly")
+                assert "conditions" in found["detail"]
+            assert send(100, "(a = 1 OR b = 2) AND c = {}").status_code in (200, 201)
+        assert len(registry) == 240
+
+
+@pytest.mark.slow
+def test_selectors_that_multiply_out_are_published_in_seconds(registry):
+    """A thousand of 512 clauses each took 100 s and 5 GB, in which nobody's change was published."""
+    pairs = " AND ".join(f"(property_a{i} = {{0}} OR property_b{i} = 2)" for i in range(9))
+    text = pairs + " AND " + " AND ".join(f"c{i} = {{0}}" for i in range(6))
+    lines = "".join(json.dumps({"selector": text.format(n)}) + "\n" for n in range(1_000))
+    with service(registry) as client:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        started = time.process_time()
+        headers = {"Content-Type": "application/x-ndjson"}
+        done = client.post("/v1/subscriptions:import", content=lines, headers=headers)
+        assert done.status_code == 200, done.text
+        while client.get("/readyz").json().get("published") != done.json()["revision"]:
+            assert time.process_time() - started < 40
+            time.sleep(0.5)
+        assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < 500

@@ -54,7 +54,13 @@ MAX_CLAUSES = 1_024
 MAX_LITERALS = 8_192
 """The bound on the literals of all the clauses of one selector together."""
 
-TOO_LARGE = f"its normal form exceeds {MAX_CLAUSES} clauses or {MAX_LITERALS} literals"
+MAX_EXPANDED = 256
+"""The bound on the same literals where multiplying out makes them more than twice as many as are written. A
+text of 340 characters can have 7,680, and each is a step of every index that is built (10 microseconds, 600
+bytes); a selector that was written to be found by its equalities comes nowhere near this.
+"""
+
+TOO_LARGE = f"its normal form exceeds {MAX_CLAUSES} clauses or {MAX_EXPANDED} literals"
 NOT_ONE_PROPERTY = "it does not compare one property with a constant"
 
 _CONDITIONAL = ast.CONDITIONS
@@ -122,8 +128,10 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
     nodes = _reduce(expr, dialect)
     if nodes is None:
         return []
+    written = sum(node.kind is _Kind.LEAF for node in nodes)
+    most = min(max(2 * written, MAX_EXPANDED), MAX_LITERALS)
     for node in nodes:
-        _measure(node)
+        _measure(node, most)
     conjunctions = _expand(nodes, dialect)
     if dialect.unlike_types is not VOID:
         return conjunctions
@@ -293,8 +301,10 @@ def _strings(node: _Node) -> tuple[str, ...]:
 # ---- 2. how large each node would be
 
 
-def _measure(node: _Node) -> None:
-    """Set the sizes of a node whose children are measured, and make opaque what exceeds the bound."""
+def _measure(node: _Node, most: int) -> None:
+    """Set the sizes of a node whose children are measured, and make opaque what exceeds the bound: `most` is
+    how many literals there may be.
+    """
     for wanted in _POLARITIES:
         if node.kind is _Kind.LEAF:
             node.clauses[wanted] = node.literals[wanted] = 1
@@ -303,17 +313,17 @@ def _measure(node: _Node) -> None:
             node.clauses[wanted] = int(node.fixed is Truth.of(wanted))
             node.literals[wanted] = 0
             continue
-        sizes = [_product(factors) for factors in node.alternatives(wanted)]
+        sizes = [_product(factors, most) for factors in node.alternatives(wanted)]
         node.clauses[wanted] = sum(clauses for clauses, _ in sizes)
         node.literals[wanted] = sum(literals for _, literals in sizes)
-        if not _fits(node.clauses[wanted], node.literals[wanted]):
+        if not _fits(node.clauses[wanted], node.literals[wanted], most):
             node.make_opaque(wanted)
 
 
-def _product(factors: list[tuple[_Node, bool]]) -> tuple[int, int]:
+def _product(factors: list[tuple[_Node, bool]], most: int) -> tuple[int, int]:
     """The size of a conjunction. Where it would not fit, its large factors are made opaque first."""
     clauses, literals = _size(factors)
-    if not _fits(clauses, literals):
+    if not _fits(clauses, literals, most):
         for child, wanted in sorted(factors, key=lambda factor: factor[0].clauses[factor[1]], reverse=True):
             if child.clauses[wanted] <= 1:
                 break
@@ -330,8 +340,8 @@ def _size(factors: list[tuple[_Node, bool]]) -> tuple[int, int]:
     return clauses, int(clauses * each)
 
 
-def _fits(clauses: int, literals: int) -> bool:
-    return clauses <= MAX_CLAUSES and literals <= MAX_LITERALS
+def _fits(clauses: int, literals: int, most: int) -> bool:
+    return clauses <= MAX_CLAUSES and literals <= most
 
 
 # ---- 3. the clauses

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from types import NoneType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,7 @@ from selectroute.index.group import Group, literals
 from selectroute.index.index import Index
 from selectroute.index.shapes import Shape, selector_shapes, topic_shapes
 from selectroute.index.snapshot import Snapshot
-from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, Subscription, prepare
+from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, Subscription, literal_count, prepare
 from selectroute.index.template import template_of
 from selectroute.selector.arguments import check_argument, described, wrong_kind
 from selectroute.selector.dialect import DEFAULT_DIALECT
@@ -129,6 +129,21 @@ def _check_destinations(table: pa.Table) -> None:
         row = pc.index(found, True).as_py()
         id = table["id"][row].as_py() if "id" in table.column_names else None
         raise BuildError(row, wrong[texts[row].as_py()], id=id)
+
+
+class Checked(NamedTuple):
+    """What is known of subscriptions that can be: the types of their selectors, and how many literals the
+    clauses of each have together, int64[rows].
+    """
+
+    seltypes: pa.Array
+    literals: t.Array
+
+
+def check_subscriptions(subscriptions: pa.Table) -> Checked:
+    """Check what `build_snapshot` checks, and build nothing. Raises `BuildError` as that does."""
+    with paused_collector():
+        return _Build(_normal(subscriptions), lambda _: None).checked()
 
 
 def rebuilt(rows: pa.Table, revision: int | None = None) -> Snapshot:
@@ -259,6 +274,18 @@ class _Build:
         table = self._table.set_column(self._table.schema.get_field_index("seltype"), "seltype", seltype)
         writer = file_all(self._groups, self._single.items())
         return Snapshot((writer.segment(len(table)),), table, revision)
+
+    def checked(self) -> Checked:
+        self._check_ids()
+        self._read_all()
+        if self._error is not None:
+            raise self._error from self._error.cause
+        literals = np.zeros(len(self._table), np.int64)
+        for group in self._groups:
+            literals[group.ordinals] = literal_count(group.template.clauses)
+        for row, one in self._single.items():
+            literals[row] = literal_count(one.clauses)
+        return Checked(pa.array(self._seltype, pa.string()), literals)
 
     # ---- reading
 

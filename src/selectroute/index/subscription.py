@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Final
@@ -43,6 +44,11 @@ class Subscription:
     clauses: tuple[Clause, ...]
     seltype: str
     """NONE, STANDARD or EXTENDED, as IBM MQ's DISPLAY SUB has it."""
+
+
+def literal_count(clauses: Iterable[Clause]) -> int:
+    """How many literals clauses have together: what an index takes to build and to hold follows from it."""
+    return sum(len(clause.literals) for clause in clauses)
 
 
 def prepare(

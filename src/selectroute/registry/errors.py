@@ -21,6 +21,7 @@ __all__ = [
     "RegistryError",
     "StaleRevisionError",
     "StoreError",
+    "TooCostlyError",
     "TooLargeError",
     "UnavailableError",
 ]
@@ -67,6 +68,10 @@ class InvalidSpecError(RegistryError):
 
 class TooLargeError(RegistryError):
     """More than is taken at once: lines of an import, characters of a line."""
+
+
+class TooCostlyError(RegistryError):
+    """Selectors that multiply out to more than one import or batch may have; see `Budget`."""
 
 
 class AuthError(RegistryError):

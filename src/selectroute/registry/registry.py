@@ -35,7 +35,7 @@ from selectroute.registry.requests import answered, applied, keep
 from selectroute.registry.revision import Revision
 from selectroute.registry.rows import subscription_of, subscriptions_with_state
 from selectroute.registry.settings import write_setting
-from selectroute.registry.specification import Checks, is_id, patched
+from selectroute.registry.specification import Budget, Checks, is_id, patched
 from selectroute.registry.tables import FORMAT, counter, metadata, subscription
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
@@ -190,12 +190,20 @@ class Registry(Administration):
             known = queries.backfills(revision.connection) if from_ == "last-processed" else []
         return Resumed(one, known)
 
-    def apply(self, operations: Iterable[Operation], *, idempotency: Idempotency | None = None) -> Applied:
+    def apply(
+        self,
+        operations: Iterable[Operation],
+        *,
+        idempotency: Idempotency | None = None,
+        max_expanded: int | None = None,
+    ) -> Applied:
         """Several changes as one revision, all of them or none. Raises `OperationError` naming the first that
-        cannot be, with what it raises alone as the cause.
+        cannot be, with what it raises alone as the cause; with `max_expanded`, also `TooCostlyError` where
+        the selectors multiply out to more literals than these, see `Budget`.
         """
         operations = list(operations)
-        with self._changing([one.spec for one in operations if one.spec is not None]) as revision:
+        specs = [one.spec for one in operations if one.spec is not None]
+        with self._changing(Checks(self.limits, specs, Budget(max_expanded))) as revision:
             before = applied(revision.connection, idempotency)
             if before is not None:
                 return before
@@ -249,6 +257,7 @@ class Registry(Administration):
         mode: Literal["add", "replace"] = "add",
         progress: Progress | None = None,
         max_rows: int = staging.MAX_ROWS,
+        max_expanded: int | None = None,
     ) -> Imported:
         """Register subscriptions given as lines of JSON, as one revision, all or none; bounded memory.
 
@@ -256,9 +265,11 @@ class Registry(Administration):
         has is left alone, so that an export can be imported. ``add`` refuses an id that is taken; ``replace``
         replaces its subscription, and pauses or resumes it (from ``latest``) where the line gives another
         status, which are changes of their own. Raises `TooLargeError`, and `ImportLineError` naming the first
-        line that cannot be; ids and names that are taken are seen when all lines are read.
+        line that cannot be; ids and names that are taken are seen when all lines are read. With
+        `max_expanded`, the cause is `TooCostlyError` where the selectors multiply out to more literals.
         """
-        with staging.staged(lines, self.limits, max_rows, progress) as stage:
+        budget = Budget(max_expanded)
+        with staging.staged(lines, self.limits, max_rows, budget, progress) as stage:
             with self._changing(bulk=True) as revision:
                 rows = transfer.import_stage(revision, stage, mode, progress)
             return Imported(rows, revision.number if rows else revision.before)

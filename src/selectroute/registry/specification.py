@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from selectroute.index.destination import FILES, FILES_REFUSED, KAFKA, QUEUE, QUEUE_NAME, TOPIC_NAME
 from selectroute.index.extended import ExtendedSelectionError
-from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, prepare
-from selectroute.registry.errors import InvalidSpecError
+from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, literal_count, prepare
+from selectroute.index.subscription import Subscription as Prepared
+from selectroute.registry.errors import InvalidSpecError, TooCostlyError
 from selectroute.registry.model import FIELDS, READ_ONLY, Subscription, SubscriptionSpec
 from selectroute.selector.dialect import UnknownDialectError
 from selectroute.selector.errors import SelectRouteError
@@ -44,20 +45,60 @@ def _with_seltype(spec: SubscriptionSpec, seltype: Any) -> SubscriptionSpec:
     return spec if spec.seltype == seltype else replace(spec, seltype=seltype)
 
 
+PLAIN_LITERALS: Final = 32
+"""Literals that any selector may have at no charge."""
+
+_SHORTEST_LITERAL: Final = 7
+"""Characters: ``a=1 OR``. What is written is paid for by the size of the request."""
+
+
+class Budget:
+    """How many literals the selectors of one import or batch may have beyond what is written in them.
+
+    AND and OR multiply out: of 170 characters come 256 literals, and all of them must be built and published
+    before a change of anybody else is. None as the number is no bound.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._spent = 0
+
+    def spend(self, literals: int, length: int) -> None:
+        """Count a subscription with so many literals, whose selector and topic filter have so many
+        characters. Raises `TooCostlyError`.
+        """
+        self._spent += max(0, literals - max(PLAIN_LITERALS, length // _SHORTEST_LITERAL))
+        if self._most is not None and self._spent > self._most:
+            raise TooCostlyError(
+                f"the selectors multiply out to more than {self._most:,} conditions beyond those that are "
+                "written: write fewer ORs inside of ANDs, or send them in smaller parts"
+            )
+
+
 class Checks:
     """Specifications that were checked before a transaction began, so that nobody waits for that.
 
     It remembers what decides, and what was wrong; what it has not seen yet is checked when it is asked for.
+    `specs` are checked at once, up to the first that is wrong. Raises `TooCostlyError` at the budget's end.
     """
 
-    def __init__(self, limits: Limits, specs: Iterable[SubscriptionSpec] = ()) -> None:
+    def __init__(
+        self, limits: Limits, specs: Iterable[SubscriptionSpec] = (), budget: Budget | None = None
+    ) -> None:
         self._limits = limits
         self._known: dict[tuple[str | None, ...], str | SelectRouteError] = {}
+        self._literals: dict[tuple[str | None, ...], int] = {}
+        budget = budget or Budget()
         for spec in specs:
             try:
                 self.checked(spec)
             except SelectRouteError:
                 break  # raised when its turn comes: what is before it may be refused for another reason
+            self.charge(spec, budget)
+
+    def charge(self, spec: SubscriptionSpec, budget: Budget) -> None:
+        """Let a budget pay for a specification that was checked. Raises `TooCostlyError`."""
+        budget.spend(self._literals[_decisive(spec)], len(spec.selector) + len(spec.topic or ""))
 
     def knows(self, spec: SubscriptionSpec) -> bool:
         """Whether asking for this one takes no time."""
@@ -69,7 +110,9 @@ class Checks:
         key = _decisive(spec)
         if key not in self._known:
             try:
-                self._known[key] = _seltype(spec, self._limits)
+                made = prepared(spec, self._limits)
+                self._literals[key] = literal_count(made.clauses)
+                self._known[key] = made.seltype
             except SelectRouteError as error:
                 self._known[key] = error
         found: Any = self._known[key]
@@ -83,15 +126,15 @@ def _decisive(spec: SubscriptionSpec) -> tuple[str | None, ...]:
     return spec.selector, spec.topic, spec.dialect, EXTENDED if spec.seltype == EXTENDED else None
 
 
-def _seltype(spec: SubscriptionSpec, limits: Limits) -> str:
-    """The type of the selector, which is checked here, with the topic filter."""
+def prepared(spec: SubscriptionSpec, limits: Limits) -> Prepared:
+    """The selector with its clauses, which is checked here, with the topic filter."""
     if spec.topic is not None:
         TopicFilter.parse(spec.topic)
     selector: Selector | str = spec.selector
     try:
         if spec.seltype != EXTENDED and limits != DEFAULT_LIMITS:
             selector = Selector(spec.selector, spec.dialect, limits=limits)
-        return prepare("x", selector, spec.topic, spec.dialect, spec.seltype == EXTENDED).seltype
+        return prepare("x", selector, spec.topic, spec.dialect, spec.seltype == EXTENDED)
     except UnknownDialectError as error:
         raise InvalidSpecError("/dialect", str(error)) from error
     except ExtendedSelectionError as error:

@@ -18,14 +18,20 @@ from typing import IO, Any, Final
 
 import pyarrow as pa
 
-from selectroute.index.build import build_snapshot
+from selectroute.index.build import check_subscriptions
 from selectroute.index.errors import BuildError, DuplicateSubscriptionError
 from selectroute.index.registration import MAX_LINE
-from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSpecError, TooLargeError
+from selectroute.registry.errors import (
+    IdTakenError,
+    ImportLineError,
+    InvalidSpecError,
+    TooCostlyError,
+    TooLargeError,
+)
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec
 from selectroute.registry.revision import new_id
 from selectroute.registry.rows import body_of
-from selectroute.registry.specification import check_fields, check_id, checked, wrong_seltype
+from selectroute.registry.specification import Budget, Checks, check_fields, check_id, wrong_seltype
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.store.errors import ReadOnlyError
@@ -74,14 +80,16 @@ class _Line:
 
 @contextmanager
 def staged(
-    lines: Iterable[str | bytes], limits: Limits, max_rows: int, progress: Progress | None
+    lines: Iterable[str | bytes], limits: Limits, max_rows: int, budget: Budget, progress: Progress | None
 ) -> Iterator[Stage]:
-    """Read and check the lines of an import. Raises `ImportLineError`, `TooLargeError`, `ReadOnlyError`."""
+    """Read and check the lines of an import. Raises `ImportLineError`, `TooLargeError`, `ReadOnlyError`; with
+    the line where the budget ends, `TooCostlyError`.
+    """
     with _temporary_file() as file:
         stage = Stage(file, 0)
         numbered = enumerate(lines, start=1)
         while block := list(islice(numbered, _CHECKED_AT_ONCE)):
-            _stage_block(stage, block, limits)
+            _stage_block(stage, block, limits, budget)
             if stage.rows > max_rows:
                 raise TooLargeError(f"an import has at most {max_rows:,} subscriptions")
             if progress is not None:
@@ -107,7 +115,7 @@ def _no_room(error: OSError) -> ReadOnlyError:
     return ReadOnlyError(f"no temporary file can be written: {error.strerror or error}")
 
 
-def _stage_block(stage: Stage, block: list[tuple[int, str | bytes]], limits: Limits) -> None:
+def _stage_block(stage: Stage, block: list[tuple[int, str | bytes]], limits: Limits, budget: Budget) -> None:
     """Check some lines, and append them to the file."""
     found: list[_Line] = []
     wrong: ImportLineError | None = None
@@ -118,7 +126,7 @@ def _stage_block(stage: Stage, block: list[tuple[int, str | bytes]], limits: Lim
         except SelectRouteError as error:
             wrong = ImportLineError(number, error)
             break
-    types = _seltypes(found, limits)  # of a line before it, which then is the first
+    types = _seltypes(found, limits, budget)  # of a line before it, which then is the first
     if wrong is not None:
         raise wrong from wrong.cause
     now = datetime.now(UTC)
@@ -166,37 +174,48 @@ def _read(number: int, line: str | bytes) -> _Line:
     return _Line(number, new_id() if id is None else check_id(id), spec, given)
 
 
-def _seltypes(lines: list[_Line], limits: Limits) -> list[Any]:
+def _seltypes(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
     """The types of the selectors of these lines, which are checked here."""
     if limits != DEFAULT_LIMITS:  # the bulk way knows those only
-        return [_checked_alone(line, limits) for line in lines]
+        return _checked_alone(lines, limits, budget)
     names = ("selector", "topic", "dialect", "seltype")
     try:
         columns = {
             name: pa.array([getattr(line.spec, name) for line in lines], pa.string()) for name in names
         }
     except UnicodeEncodeError:  # half of a surrogate pair: the line's own check says where
-        return [_checked_alone(line, limits) for line in lines]
+        return _checked_alone(lines, limits, budget)
     try:
-        made = build_snapshot(pa.table({"id": pa.array([line.id for line in lines], pa.string()), **columns}))
+        found = check_subscriptions(
+            pa.table({"id": pa.array([line.id for line in lines], pa.string()), **columns})
+        )
     except BuildError as error:
         line = lines[error.row]
         if isinstance(error.cause, DuplicateSubscriptionError):
             raise ImportLineError(line.number, IdTakenError(f"the id {line.id!r} stands twice")) from error
-        _checked_alone(line, limits)  # says it as for a single one
+        _checked_alone([line], limits, budget)  # says it as for a single one
         raise ImportLineError(line.number, error.cause) from error
-    types: list[Any] = made.subscriptions["seltype"].to_pylist()
-    for line, seltype in zip(lines, types, strict=True):
+    types: list[Any] = found.seltypes.to_pylist()
+    for line, seltype, literals in zip(lines, types, found.literals.tolist(), strict=True):
         if line.spec.seltype not in (None, seltype):
             raise ImportLineError(line.number, InvalidSpecError("/seltype", wrong_seltype(seltype)))
+        try:
+            budget.spend(literals, len(line.spec.selector) + len(line.spec.topic or ""))
+        except TooCostlyError as error:
+            raise ImportLineError(line.number, error) from error
     return types
 
 
-def _checked_alone(line: _Line, limits: Limits) -> Any:
-    try:
-        return checked(line.spec, limits).seltype
-    except SelectRouteError as error:
-        raise ImportLineError(line.number, error) from error
+def _checked_alone(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
+    types: list[Any] = []
+    for line in lines:
+        checks = Checks(limits)
+        try:
+            types.append(checks.checked(line.spec).seltype)
+            checks.charge(line.spec, budget)
+        except SelectRouteError as error:
+            raise ImportLineError(line.number, error) from error
+    return types
 
 
 def _staged(line: str) -> Staged:

@@ -88,6 +88,7 @@ def page(
     f"{PATH}:batch",
     Role.writer,
     "invalid-selector",
+    "too-costly",
     "too-large",
     "unsupported-media-type",
     "read-only",
@@ -108,7 +109,11 @@ def batch(service: The, by: By, body: BatchBody, idempotency_key: IdempotencyKey
     # A second time, what the first one removed is not there to be looked at.
     done = None if key is None or by.topics is None else service.registry.applied(key)
     if done is None:
-        done = service.registry.apply(_operations(service, by, body), idempotency=key)
+        done = service.registry.apply(
+            _operations(service, by, body),
+            idempotency=key,
+            max_expanded=service.limits.expanded_literals,
+        )
     found = [{**one.to_json(), "effective_from": []} for one in done.subscriptions]
     return JsonAnswer({"revision": done.revision, "subscriptions": found})
 
@@ -119,6 +124,7 @@ def batch(service: The, by: By, body: BatchBody, idempotency_key: IdempotencyKey
     f"{PATH}:import",
     Role.writer,
     "invalid-selector",
+    "too-costly",
     "too-large",
     "unsupported-media-type",
     "read-only",
@@ -148,7 +154,12 @@ async def import_(
         lines: Iterator[bytes] = _lines(parts, service.limits.stall_seconds)
         if by.topics is not None:
             lines = _permitted(lines, by)
-        return service.registry.import_(lines, mode=mode, max_rows=service.limits.import_rows)
+        return service.registry.import_(
+            lines,
+            mode=mode,
+            max_rows=service.limits.import_rows,
+            max_expanded=service.limits.expanded_literals,
+        )
 
     # Each holds a thread until its last byte has come: threads of its own, or nobody else would have one.
     done = await anyio.to_thread.run_sync(read, limiter=service.importing)

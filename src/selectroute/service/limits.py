@@ -71,6 +71,11 @@ class ServiceLimits(BaseModel):
     batch_operations: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     """Operations that share a revision."""
 
+    expanded_literals: Count = 200_000
+    """What the selectors of one import or batch multiply out to: literals of their clauses beyond those that
+    are written, and beyond 32 of each.
+    """
+
     page: Annotated[int, Field(ge=1, le=1_000)] = 1_000
     """Subscriptions on one page of a list, changes in one answer, messages in one list."""
 

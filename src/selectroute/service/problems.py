@@ -64,6 +64,7 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
         "unsupported-media-type": Row(415, "The body is of another type than expected"),
         "misdirected": Row(421, "This service is for its own machine only"),
         "invalid-selector": Row(422, "The selector is invalid"),
+        "too-costly": Row(422, "The selectors are too costly together"),
         "invalid-topic-filter": Row(422, "The topic filter is invalid"),
         "invalid-subscription": Row(422, "The subscription is invalid"),
         "invalid-queue": Row(422, "The queue is invalid"),

@@ -79,6 +79,7 @@ _KINDS: dict[type[SelectRouteError], str] = {
     registry.NotFoundError: "subscription-not-found",
     registry.IdempotencyConflictError: "idempotency-conflict",
     registry.TooLargeError: "too-large",
+    registry.TooCostlyError: "too-costly",
     registry.AuthError: "unauthorised",
     registry.ReadOnlyError: "read-only",
     registry.UnavailableError: "unavailable",
