@@ -127,7 +127,7 @@ def test_a_short_selector_does_not_become_thousands_of_literals():
     assert sum(len(clause.literals) for clause in found) <= MAX_EXPANDED
     reasons = {one.predicate.reason for clause in found for one in clause.literals if not is_plain(one)}
     assert reasons == {TOO_LARGE}
-    assert all(Literal(Test("c0", "=", 1, JMS), True) in clause.literals for clause in found)
+    assert all(Literal(Test("c0", "=", Long(1), JMS), True) in clause.literals for clause in found)
 
 
 def is_plain(literal):
