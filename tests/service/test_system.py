@@ -7,7 +7,7 @@ import time
 
 from selectroute.registry.errors import UnavailableError
 from selectroute.service.limits import ServiceLimits
-from tests.service.conftest import service
+from tests.service.conftest import problem, service
 
 
 def values(client):
@@ -82,3 +82,16 @@ def test_no_state_of_the_service_reads_the_log(registry, monkeypatch, tmp_path):
         while not values(client)["selectroute_registry_lag_seconds"] > 0:
             assert time.monotonic() < until
         assert client.get("/readyz").status_code == 503
+
+
+def test_a_database_that_is_replaced_is_written_no_more_until_it_is_back(client, add, tmp_path):
+    add("a = 1")
+    path = tmp_path / "subscriptions.db"
+    path.rename(tmp_path / "away")
+    problem(client.post("/v1/subscriptions", json={}), 503, "unavailable")
+    found = client.get("/readyz")
+    assert (found.status_code, found.json()["status"]) == (503, "not ready")
+    assert "the database file is gone" in found.json()["reason"]
+    assert not path.exists()
+    (tmp_path / "away").rename(path)
+    assert client.post("/v1/subscriptions", json={}).status_code == 201

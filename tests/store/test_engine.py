@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,7 @@ from selectroute.store.errors import (
     InvalidUrlError,
     NoDatabaseError,
     ReadOnlyError,
+    ReplacedError,
     StoreError,
 )
 
@@ -212,3 +216,60 @@ def test_a_database_that_may_not_be_written_is_read(tmp_path):
     with pytest.raises(ReadOnlyError), store.writing() as connection:
         connection.execute(insert(number), {"n": 1})
     store.close()
+
+
+def _older_copy(path, folder):
+    os.replace(path, folder / "away")
+    shutil.copy(folder / "older", path)
+
+
+@pytest.mark.parametrize(
+    "harm, says",
+    [
+        (lambda path, folder: os.replace(path, folder / "away"), "is gone"),
+        (_older_copy, "replaced by another"),
+        (lambda path, folder: (shutil.copy(path, folder / "away"), os.truncate(path, 0)), "truncated"),
+    ],
+    ids=["removed", "replaced", "truncated"],
+)
+def test_what_is_written_to_a_file_that_is_not_there_any_more_is_not_acknowledged(tmp_path, harm, says):
+    path = tmp_path / "store.db"
+    with closing(opened(path)) as store:
+        shutil.copy(path, tmp_path / "older")
+        statement = insert(number).values(n=bindparam("n"))
+        store.single(statement, {"n": 1})
+        harm(path, tmp_path)
+
+        def read():
+            with store.reading() as connection:
+                connection.execute(select(number)).all()
+
+        def write():
+            with store.writing() as connection:
+                connection.execute(statement, {"n": 2})
+
+        for call in (read, write, lambda: store.single(statement, {"n": 2})):
+            with pytest.raises(ReplacedError, match=says):
+                call()
+        with ThreadPoolExecutor(20) as pool:  # new connections make no new file
+            for done in [pool.submit(read) for _ in range(20)]:
+                assert isinstance(done.exception(), ReplacedError)
+        assert path.exists() is (says != "is gone")
+        if says != "truncated":
+            os.replace(tmp_path / "away", path)
+            write()
+            assert numbers(store) == [0, 1, 2]
+
+
+def test_a_commit_to_a_file_that_is_replaced_meanwhile_is_not_acknowledged(tmp_path):
+    path = tmp_path / "store.db"
+    with closing(opened(path)) as store, pytest.raises(ReplacedError), store.writing() as connection:
+        connection.execute(insert(number), {"n": 1})
+        os.replace(path, tmp_path / "away")
+
+
+def test_the_name_of_a_file_may_be_anything(tmp_path):
+    path = tmp_path / "a b#ü&mode=ro.db"
+    with closing(opened(path)) as store:
+        store.single(insert(number).values(n=bindparam("n")), {"n": 1})
+    assert path.exists()

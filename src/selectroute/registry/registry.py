@@ -41,7 +41,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.store.engine import Store
 from selectroute.store.errors import DamagedError
-from selectroute.store.head import Mark
+from selectroute.store.head import Mark, lost
 
 
 class Registry(Administration):
@@ -296,6 +296,11 @@ class Registry(Administration):
         checks = specs if isinstance(specs, Checks) else Checks(self.limits, specs)
         with self._store.writing(bulk=bulk) as connection:
             revision = Revision(connection, checks)
+            head = self._store.head
+            if head is not None and head.newest is not None and revision.before < head.newest.number:
+                raise lost(
+                    head, f"it is at revision {revision.before}, and {head.newest.number} was acknowledged"
+                )
             yield revision
             newest = revision.finish()
         if self._store.head is not None and newest > revision.before:

@@ -11,6 +11,7 @@ from selectroute.service.context import The
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import CONTENT_TYPE
 from selectroute.service.models import StateAnswer
+from selectroute.store.errors import ReplacedError
 
 router = APIRouter(route_class=Call, tags=["service"])
 
@@ -51,6 +52,8 @@ def ready(service: The) -> Response:
     """The registry can be read, and a revision is published."""
     try:
         state = service.publishing.state()
+    except ReplacedError as error:
+        return JsonAnswer({"status": "not ready", "reason": str(error)}, 503)
     except SelectRouteError:
         return JsonAnswer({"status": "not ready", "reason": "the registry cannot be read"}, 503)
     data = {"revision": state.revision}

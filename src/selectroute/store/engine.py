@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Executable, MetaData, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -22,6 +23,7 @@ from selectroute.store.errors import (
     InvalidUrlError,
     NoDatabaseError,
     ReadOnlyError,
+    ReplacedError,
     StoreError,
     UnavailableError,
 )
@@ -84,7 +86,8 @@ class Store:
             if first_rows is None:
                 raise NoDatabaseError(f"there is no database {self.path}")
             self._create_file(first_rows)
-        self.engine = _engine(self.url, self.is_sqlite)
+        self._file = _identity(self.path) if self.is_sqlite else None
+        self.engine = _engine(self.url, self.is_sqlite, self.check_file)
         self._singles = Singles(self.engine)
         try:
             there = self._tables()
@@ -121,7 +124,7 @@ class Store:
         """
         path = Path(self.path)
         new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
-        engine = _engine(self.url.set(database=str(new)), True)
+        engine = _engine(self.url.set(database=str(new)), True, creates=True)
         try:
             with named_errors(), engine.begin() as connection:
                 self._metadata.create_all(connection)
@@ -141,9 +144,28 @@ class Store:
         assert self.url.database is not None
         return self.url.database
 
+    def check_file(self) -> None:
+        """Raise `ReplacedError` if the file of a SQLite database is not the one that was opened. One stat.
+
+        A process goes on with a file that was removed or renamed, and nobody else ever sees what it writes;
+        a connection that is made later would read the file that is there now.
+        """
+        if self._file is None:
+            return
+        try:
+            found = _identity(self.path)
+        except OSError as error:
+            raise ReplacedError(
+                f"the database file is gone ({error.strerror}): put it back, or restart"
+            ) from error
+        if found != self._file:
+            what = "was truncated" if found[:2] == self._file[:2] else "was replaced by another"
+            raise ReplacedError(f"the database file {what}: put it back, or restart")
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one consistent state of the database, however long it lasts."""
+        self.check_file()
         with named_errors(), self.engine.connect() as connection:
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
@@ -158,6 +180,7 @@ class Store:
         """
         self._acquire()
         try:
+            self.check_file()
             with named_errors(), self.engine.connect() as connection:
                 if self.is_sqlite:
                     connection = connection.execution_options(**{_WRITES: True})
@@ -170,6 +193,7 @@ class Store:
                 finally:
                     if bulk and self.is_sqlite:
                         self._clear_up(connection)
+            self.check_file()  # what is committed to a file that nobody finds is not acknowledged
         finally:
             self._writer.release()
 
@@ -182,8 +206,11 @@ class Store:
                 return [tuple(row) for row in connection.execute(statement, given)]
         self._acquire()
         try:
+            self.check_file()
             with named_errors():
-                return self._singles.run(statement, given)
+                rows = self._singles.run(statement, given)
+            self.check_file()
+            return rows
         finally:
             self._writer.release()
 
@@ -266,15 +293,39 @@ def _checked_url(url: str) -> URL:
     return parsed
 
 
-def _engine(url: URL, is_sqlite: bool) -> Engine:
+def _identity(path: str) -> tuple[int, int, bool]:
+    """Which file it is, and whether it has anything in it."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_size > 0
+
+
+def _engine(
+    url: URL, is_sqlite: bool, check_file: Callable[[], None] = lambda: None, creates: bool = False
+) -> Engine:
+    """The connections to a database. A file is only made where `creates` says so, and each connection is to
+    the file that `check_file` knows.
+    """
     if not is_sqlite:
         return create_engine(url, pool_size=8, max_overflow=56, pool_pre_ping=True)
-    engine = create_engine(
-        url,
-        pool_size=8,
-        max_overflow=56,
-        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False, "isolation_level": None},
-    )
+    path = quote(os.path.abspath(url.database or ""))
+    mode = "rwc" if creates else "rw"
+
+    def connected() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"file:{path}?mode={mode}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            check_same_thread=False,
+            isolation_level=None,
+        )
+        try:
+            check_file()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    engine = create_engine(url, pool_size=8, max_overflow=56, creator=connected)
 
     @event.listens_for(engine, "connect")
     def _connected(connection: sqlite3.Connection, _: object) -> None:

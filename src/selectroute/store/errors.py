@@ -31,3 +31,7 @@ class InvalidUrlError(StoreError):
 
 class NoDatabaseError(InvalidUrlError):
     """There is no database under this URL, or none that has these tables."""
+
+
+class ReplacedError(UnavailableError):
+    """The database's file is not the one that was opened: nothing that is written to it would be kept."""

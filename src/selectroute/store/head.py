@@ -50,6 +50,11 @@ class Head:
         self._lock = threading.Lock()
         self._newest: Mark | None = None
 
+    @property
+    def newest(self) -> Mark | None:
+        """The newest mark that this process made."""
+        return self._newest
+
     def read(self) -> Mark | None:
         """The newest mark; None if none was ever written. Raises `DamagedError`, `ReadOnlyError`."""
         try:
