@@ -43,6 +43,8 @@ def test_a_large_body_is_read_in_a_thread_and_a_small_one_is_not(client, monkeyp
     real = models._few
 
     def few(value):
+        if not isinstance(value, dict):  # FastAPI asks once more whether the body is the model that it is
+            return value
         try:
             asyncio.get_running_loop()
             loops.append(True)

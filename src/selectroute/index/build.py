@@ -262,7 +262,8 @@ class _Build:
         self._refused: dict[int, SelectRouteError] = {}
         self._is_refused = np.zeros(len(subscriptions), np.bool_)
 
-    def snapshot(self, revision: int | None) -> Snapshot:
+    def _check(self) -> None:
+        """Read everything. Raises `BuildError` for what cannot be."""
         self._check_ids()
         self._read_all()
         if self._refused:
@@ -270,16 +271,16 @@ class _Build:
             row, cause = next(iter(first.items()))
             id = self._table["id"][row].as_py()
             raise BuildError(row, cause, first, int(self._is_refused.sum()), id) from cause
+
+    def snapshot(self, revision: int | None) -> Snapshot:
+        self._check()
         seltype = pa.array(self._seltype, pa.string())
         table = self._table.set_column(self._table.schema.get_field_index("seltype"), "seltype", seltype)
         writer = file_all(self._groups, self._single.items())
         return Snapshot((writer.segment(len(table)),), table, revision)
 
     def checked(self) -> Checked:
-        self._check_ids()
-        self._read_all()
-        if self._error is not None:
-            raise self._error from self._error.cause
+        self._check()
         literals = np.zeros(len(self._table), np.int64)
         for group in self._groups:
             literals[group.ordinals] = literal_count(group.template.clauses)
