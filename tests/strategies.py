@@ -7,10 +7,13 @@ missing; the pools hold the neighbours of every limit where Java's types round, 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
+from selectroute.match import from_messages
 from selectroute.selector import (
     DIALECTS,
     Byte,
@@ -40,6 +43,7 @@ from selectroute.selector.ast import (
     Unary,
 )
 from selectroute.selector.limits import UNLIMITED
+from selectroute.selector.values import UNSUPPORTED
 
 PROPERTIES = ("a", "b", "c", "color", "weight", "é", "JMSXGroupSeq")
 HEADERS = ("JMSType", "JMSCorrelationID", "JMSMessageID", "JMSPriority", "JMSTimestamp", "JMSDeliveryMode")
@@ -190,6 +194,49 @@ def messages() -> st.SearchStrategy[Message]:
         ),
         topic=st.sampled_from([None, "a", "a/b", "cars/eu/de"]),
     )
+
+
+class TableRow(Message):
+    """A message as a row of a table of which some columns have types that no property has."""
+
+    __slots__ = ("unsupported",)
+
+    def __init__(self, message: Message, unsupported: Iterable[str]) -> None:
+        super().__init__(message.headers, message.properties, message.topic, message.body)
+        self.unsupported = tuple(unsupported)
+        self._values |= dict.fromkeys(self.unsupported, UNSUPPORTED)
+
+    def __repr__(self) -> str:
+        return f"TableRow({super().__repr__()}, unsupported={self.unsupported})"
+
+
+def table_rows() -> st.SearchStrategy[Message]:
+    """Messages, and rows with a value of a type that no property has under one name or two."""
+    names = st.lists(st.sampled_from((*PROPERTIES, *HEADERS, "x.y", "jms.Pri")), max_size=2, unique=True)
+    return messages() | st.builds(TableRow, messages(), names)
+
+
+_OTHER_TYPES = (
+    pa.array([0], pa.timestamp("us")), pa.array([0], pa.date32()), pa.array([1], pa.decimal128(38, 2)),
+    pa.array([[1]]), pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), pa.array([1], pa.uint64()),
+    pa.array([{"deep": {"list": [{"a": "x" * 100}] * 10}}]),
+)  # fmt: skip
+
+
+def table_of(batch: Sequence[Message], names: Sequence[str]) -> pa.RecordBatch:
+    """Rows as columns: of a type that no property has where all values of a name are unsupported, otherwise
+    of a type for each row.
+    """
+    table = from_messages(batch, names)
+    columns = dict(zip(table.schema.names, table.columns, strict=True))
+    for place, name in enumerate(names):
+        values = [message.value(name) for message in batch]
+        if UNSUPPORTED in values and all(value is None or value is UNSUPPORTED for value in values):
+            other = _OTHER_TYPES[place % len(_OTHER_TYPES)]
+            columns[name] = other.take(
+                pa.array([None if value is None else 0 for value in values], pa.int32())
+            )
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)) if columns else table
 
 
 def identifiers(dialect: str = "jms") -> st.SearchStrategy[Identifier]:

@@ -20,12 +20,11 @@ import selectroute as sr
 from selectroute.index import build, dividing
 from selectroute.index.merge import merge
 from selectroute.index.verify import verify_index, verify_snapshot
-from selectroute.match import from_messages
 from selectroute.selector import InvalidSelectorError, Message, MessageError, Selector
 from selectroute.topics import TopicFilter
 from tests.fuzz.mutations import generated
 from tests.fuzz.selectors import VALUES
-from tests.strategies import DOTTED, INVALID, PROPERTIES, STRINGS, SYNONYMS
+from tests.strategies import DOTTED, INVALID, PROPERTIES, STRINGS, SYNONYMS, TableRow, table_of
 
 SUBSCRIPTIONS: Final = 300
 MESSAGES: Final = 40
@@ -79,7 +78,11 @@ def make(seed: int, number: int) -> Round:
         else:
             gone = alive.pop(chance.randrange(len(alive)))
             changes.append(sr.Remove(gone))
-    return Round(subscriptions, changes, [_message(chance) for _ in range(MESSAGES)])
+    messages = [_message(chance) for _ in range(MESSAGES)]
+    if chance.random() < 0.5:  # columns of types that no property has: a whole one, and single values
+        whole = chance.choice((*PROPERTIES, "JMSType", "JMSPriority", "JMSCorrelationID", "JMSMessageID"))
+        messages = [_as_row(chance, message, whole) for message in messages]
+    return Round(subscriptions, changes, messages)
 
 
 def check(one: Round) -> int:
@@ -138,7 +141,7 @@ def _compare(
         for message in messages
     ]
     for engine, snapshot in snapshots.items():
-        found = snapshot.match(from_messages(messages, snapshot.reads))
+        found = snapshot.match(table_of(messages, snapshot.reads))
         for row, message in enumerate(messages):
             got = snapshot.ids.take(found[row]).to_pylist()
             _same(engine, registry, message, wanted[row], got)
@@ -212,6 +215,13 @@ def _message(chance: Random) -> Message:
             return Message(headers, properties, chance.choice(SENT_ON))
         except MessageError:
             pass
+
+
+def _as_row(chance: Random, message: Message, whole: str) -> Message:
+    unsupported = [whole] if message.value(whole) is not None else []
+    if chance.random() < 0.2:
+        unsupported.append(chance.choice((*PROPERTIES, "JMSType", "JMSPriority", "JMSCorrelationID")))
+    return TableRow(message, unsupported)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 import selectroute as sr
 from selectroute.clauses.normal_form import MAX_CLAUSES, clauses_of
 from selectroute.index.verify import verify_index, verify_snapshot
-from selectroute.match import from_messages
 from selectroute.selector.dialect import dialect
 from selectroute.topics import TopicFilter, level_value
-from tests.strategies import checked_selectors, messages
+from tests.strategies import checked_selectors, messages, table_of, table_rows
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +42,7 @@ registries = st.lists(
     min_size=24,
     max_size=24,
 )
-batches = st.lists(messages(), min_size=24, max_size=24)
+batches = st.lists(table_rows(), min_size=24, max_size=24)
 thorough = settings(max_examples=36, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -79,7 +78,7 @@ def test_index_and_kernel_agree_with_the_reference(registry, batch):
     verify_index(index)
     snapshot = index.freeze()
     verify_snapshot(snapshot)
-    found = kernel_matches(snapshot, from_messages(batch, snapshot.reads))
+    found = kernel_matches(snapshot, table_of(batch, snapshot.reads))
     for message, ids in zip(batch, found, strict=True):
         wanted = expected(registry, message)
         matched = index.match(message)
@@ -108,7 +107,7 @@ def test_clauses_beyond_the_bound_keep_the_meaning(bound, monkeypatch):
     def agree(registry, batch):
         index = index_of(registry)
         snapshot = index.freeze()
-        found = kernel_matches(snapshot, from_messages(batch, snapshot.reads))
+        found = kernel_matches(snapshot, table_of(batch, snapshot.reads))
         for message, ids in zip(batch, found, strict=True):
             assert set(index.match(message)) == set(ids) == expected(registry, message)
 
@@ -196,7 +195,7 @@ def test_many_subscriptions_under_crowded_keys_agree_with_the_reference():
         )
         for _ in range(60)
     ]
-    found = kernel_matches(snapshot, from_messages(batch, snapshot.reads))
+    found = kernel_matches(snapshot, table_of(batch, snapshot.reads))
     for message, ids in zip(batch, found, strict=True):
         wanted = {
             f"s{number}"

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from selectroute.clauses.predicate import Clause, Literal, Matches, Missing, OneOf, Test
 from selectroute.selector.check import NUMBER
 from selectroute.selector.like import compile_like
-from selectroute.selector.values import Double, Float, Value, to_float32
+from selectroute.selector.values import UNSUPPORTED, Double, Float, Unsupported, Value, to_float32
 
 Key = str | bytes | float | tuple[str, float] | tuple[str]
 """A string; a byte string; a double; ("float", x) for a large float; ("true",), ("false",) and ("null",)."""
@@ -49,14 +49,16 @@ class Keys(NamedTuple):
     exact: bool
 
 
-def message_key(value: Value | None) -> Key | None:
-    """The one key of a property's value; ``None`` for NaN, which equals nothing. O(1)."""
+def message_key(value: Value | Unsupported | None) -> Key | None:
+    """The one key of a property's value; ``None`` for NaN and UNSUPPORTED, which equal nothing. O(1)."""
     if isinstance(value, str | bytes):
         return value
     if value is None:
         return NULL
     if isinstance(value, bool):
         return TRUE if value else FALSE
+    if value is UNSUPPORTED:
+        return None
     number = float(value.value)
     if math.isnan(number):
         return None

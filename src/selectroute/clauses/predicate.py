@@ -13,21 +13,22 @@ from selectroute.selector.evaluate import condition
 from selectroute.selector.like import compile_like, like
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.truth import VOID, Truth, Void
-from selectroute.selector.values import Value, compare
+from selectroute.selector.values import Unsupported, Value, compare
 
-Lookup = Callable[[str], Value | None]
-"""Gives the value of an attribute on a message, ``None`` for NULL.
+Lookup = Callable[[str], Value | Unsupported | None]
+"""Gives the value of an attribute on a message, ``None`` for NULL, UNSUPPORTED for one of a type that no
+property has.
 
 An attribute is an identifier, or the derived field that an identifier stands for in its dialect.
 """
 
 
-def kind_of(value: Value) -> str:
-    """The kind of types among which the value's can be compared."""
+def kind_of(value: Value | Unsupported) -> str:
+    """The kind of types among which the value's can be compared; that of UNSUPPORTED is no literal's."""
     return _KINDS.get(type(value), NUMBER)
 
 
-_KINDS: dict[type, str] = {bool: BOOLEAN, str: STRING, bytes: BYTES}
+_KINDS: dict[type, str] = {bool: BOOLEAN, str: STRING, bytes: BYTES, Unsupported: "unsupported"}
 
 
 @dataclass(frozen=True, slots=True)

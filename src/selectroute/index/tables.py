@@ -51,6 +51,7 @@ STRING: Final = 8
 BYTES: Final = 9
 MISMATCH: Final = 10  # on the stack of a program only: arithmetic on a non-number
 VOID: Final = 11  # on the stack of a program only: what makes the whole selector false
+UNSUPPORTED: Final = 12  # of a type that no property has: there, but unlike everything; its string is empty
 
 # -- codes
 ABSENT: Final = -1

@@ -57,10 +57,10 @@ class Batch:
         self.rows: int = messages.num_rows
         self._messages = messages
         self._paths: dict[str, list[Path]] = {}
-        self._groups: dict[str, pa.DataType] = {}
+        self._groups: dict[str, Path] = {}
         for name, path, type_ in _columns(messages.schema):
             if _is_group(name, type_):
-                self._groups[name] = type_
+                self._groups.setdefault(name, path)
             else:
                 self._paths.setdefault(name, []).append(path)
 
@@ -70,11 +70,12 @@ class Batch:
         return self._paths.keys() | self._groups.keys() if self._groups else self._paths.keys()
 
     def column(self, name: str) -> pa.Array | None:
-        """Return the column of this name, None if there is none; several are a `ColumnTypeError`."""
-        paths = self._paths.get(name)
+        """Return the column of this name, None if there is none; several are a `ColumnTypeError`.
+
+        A group of properties is no property: it comes as the struct that it is, whose type no property has.
+        """
+        paths = self._paths.get(name) or ([self._groups[name]] if name in self._groups else None)
         if paths is None:
-            if name in self._groups:  # a group of properties is none itself
-                raise ColumnTypeError(name, self._groups[name])
             return None
         column = self._messages.column(paths[0][0])
         for position in paths[0][1:]:
@@ -110,5 +111,6 @@ class Batch:
             tag, _, text = column.flatten()
             tags = pc.fill_null(tag, t.NULL).to_numpy(zero_copy_only=False)
             has_text = pc.is_valid(text).to_numpy(zero_copy_only=False)
-            present = present & (tags != t.NULL) & ((tags < t.STRING) | has_text)
+            texts = (tags == t.STRING) | (tags == t.BYTES)
+            present = present & (tags != t.NULL) & (~texts | has_text)
         return present

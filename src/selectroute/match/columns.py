@@ -6,16 +6,21 @@ The Arrow type of a column is the property's type, null is NULL:
 int8, int16, int32, int64   byte, short, int, long
 uint8, uint16, uint32       the next signed type: short, int, long
 float32, float64, bool      float, double, boolean
-string, large_string        string, also as the values of a dictionary
+string, large_string,       string
+string_view
 binary, large_binary,       byte string, for selectors of a dialect that has them
-fixed_size_binary
+fixed_size_binary,          (in other dialects unlike everything but bytes)
+binary_view
+dictionary                  the type of its values
 null                        NULL
 `MIXED`                     a type for each row: for properties whose type varies
 ==========================  ==========================================================
 
-Any other type is a `ColumnTypeError` that names column and type. Header fields have their type by name;
-JMSMessageID and JMSCorrelationID may also come as the 24 bytes of MsgId and CorrelId, and become ``ID:`` and
-48 hex digits.
+A column of any other type (a timestamp, a date, a decimal, uint64, a list, a map, a group of properties, …)
+harms nobody but who reads it: its values are there, and of an unlike type to everything (`UNSUPPORTED`). So
+are those of a header field whose name fixes another type, and of a row that is no value of its column's type.
+`check_column` says so beforehand. JMSMessageID and JMSCorrelationID may also come as the 24 bytes of MsgId
+and CorrelId, and become ``ID:`` and 48 hex digits; a CorrelId of zeros (MQCI_NONE) is NULL.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ import pyarrow.compute as pc
 from selectroute.index import tables as t
 from selectroute.match.mixed import is_mixed
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.fields import CORRELATION_IDS
 from selectroute.selector.message import octets_of
 from selectroute.selector.values import Long
 from selectroute.topics.levels import Derivation
@@ -64,10 +70,11 @@ _HEADER_TYPES = {t.STRING: "string", t.INT: "int", t.LONG: "long", t.BOOLEAN: "b
 _NARROW = {t.BYTE: 8, t.SHORT: 16, t.INT: 32}
 _IDS = ("JMSMessageID", "JMSCorrelationID")
 _ID_BYTES = 24
+_NO_ID_TEXT = np.frombuffer(f"ID:{'0' * 2 * _ID_BYTES}".encode(), np.uint8)
 
 
 class ColumnTypeError(SelectRouteError):
-    """A column whose Arrow type no property can have."""
+    """A column whose Arrow type no property can have, where that is refused, or a name of several columns."""
 
     def __init__(self, column: str, type_: object, expected: str | None = None) -> None:
         self.column = column
@@ -104,48 +111,67 @@ _NO_BYTES.flags.writeable = False  # as Arrow's buffers are: one type of array, 
 
 
 def check_column(name: str, type_: pa.DataType, byte_strings: bool = False) -> None:
-    """Raise `ColumnTypeError` if a column of this name cannot have this type.
+    """Raise `ColumnTypeError` if a column of this name has a type that makes its values unlike everything.
 
-    ``byte_strings``: a column of bytes may be a property of byte strings.
+    ``byte_strings``: all who read it have byte strings in their dialect.
     """
-    value_type = type_.value_type if pa.types.is_dictionary(type_) else type_
-    tag = t.NULL if pa.types.is_null(type_) else _TAGS.get(value_type)
-    if name in _IDS and value_type in (pa.binary(_ID_BYTES), pa.binary(), pa.large_binary()):
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    if pa.types.is_null(type_) or (is_mixed(type_) and not name.startswith("@")):
         return
-    if byte_strings and name not in _HEADER_TAGS and _is_binary(value_type):
+    if _is_binary(type_) and (name in _IDS or (byte_strings and name not in _HEADER_TAGS)):
         return
-    if pa.types.is_dictionary(type_) and tag != t.STRING:
-        tag = None
-    wanted = t.STRING if name.startswith("@") else _HEADER_TAGS.get(name)
-    if is_mixed(type_) and not name.startswith("@"):
-        return
+    tag = t.STRING if _is_view(type_) and not _is_binary(type_) else _TAGS.get(type_)
+    wanted = _wanted(name)
     if tag is None:
         raise ColumnTypeError(name, type_)
-    if wanted is None or tag in (t.NULL, wanted) or (wanted in (t.INT, t.LONG) and tag in _INTEGERS):
+    if wanted is None or tag == wanted or (wanted in (t.INT, t.LONG) and tag in _INTEGERS):
         return
     kind = "the topic" if name.startswith("@") else "the header field"
     raise ColumnTypeError(name, type_, f"{kind} is a {_HEADER_TYPES[wanted]}")
 
 
+def _wanted(name: str) -> int | None:
+    """The type that a name fixes."""
+    return t.STRING if name.startswith("@") else _HEADER_TAGS.get(name)
+
+
 def _is_binary(type_: pa.DataType) -> bool:
     return bool(
-        pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_)
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_fixed_size_binary(type_)
+        or type_ == pa.binary_view()
     )
 
 
-def lane(name: str, array: pa.Array, byte_strings: bool = False) -> Lane:
-    """Unpack a column. O(rows). Raises `ColumnTypeError`."""
-    check_column(name, array.type, byte_strings)
+def _is_view(type_: pa.DataType) -> bool:
+    return bool(type_ in (pa.string_view(), pa.binary_view()))
+
+
+def lane(name: str, array: pa.Array) -> Lane:
+    """Unpack a column. O(rows)."""
+    made = _lane(name, array)
+    if name in CORRELATION_IDS:
+        _without_none(made)
+    return made
+
+
+def _lane(name: str, array: pa.Array) -> Lane:
     if pa.types.is_dictionary(array.type):
-        return _dictionary_lane(name, array, byte_strings)
-    if is_mixed(array.type):
+        return _dictionary_lane(name, array)
+    if is_mixed(array.type) and not name.startswith("@"):
         return _mixed_lane(name, array)
-    if _is_binary(array.type):
-        if name not in _IDS:
-            return bytes_lane(array)
-        array = _hex_ids(_fixed_size(name, array))
     if pa.types.is_null(array.type):
         return null_lane(len(array))
+    try:
+        check_column(name, array.type, byte_strings=True)
+    except ColumnTypeError:
+        return unsupported_lane(array)
+    if _is_view(array.type):
+        array = array.cast(pa.large_binary() if _is_binary(array.type) else pa.large_string())
+    if _is_binary(array.type):
+        return bytes_lane(array) if name not in _IDS else _id_lane(name, array)
     tag = _HEADER_TAGS.get(name, _TAGS[array.type])
     tags = _tags(array, tag)
     if tag == t.STRING:
@@ -158,9 +184,22 @@ def lane(name: str, array: pa.Array, byte_strings: bool = False) -> Lane:
     values = _fixed_width(array, width)
     if tag in (t.FLOAT, t.DOUBLE):
         return Lane(tags, values.astype(np.float64).view(np.int64), no_sizes, _NO_BYTES)
-    if name == "JMSPriority":
-        _check_ints(name, array)
-    return Lane(tags, values.astype(np.int64), no_sizes, _NO_BYTES)
+    whole = values.astype(np.int64)
+    if tag == t.INT and values.itemsize > 4:  # of a header field whose name fixes the type
+        tags[(tags != t.NULL) & _outside(whole, 32)] = t.UNSUPPORTED
+    return Lane(tags, whole, no_sizes, _NO_BYTES)
+
+
+def unsupported_lane(array: pa.Array) -> Lane:
+    """The lane of a column whose type no property has: its values are there, and unlike everything."""
+    present: t.Array = array.is_valid().to_numpy(zero_copy_only=False)
+    return Lane(
+        np.array([t.NULL, t.UNSUPPORTED], np.int8),
+        np.zeros(2, np.int64),
+        np.zeros(2, np.int32),
+        _NO_BYTES,
+        present.astype(np.int64),
+    )
 
 
 def bytes_lane(array: pa.Array) -> Lane:
@@ -185,11 +224,16 @@ def null_lane(rows: int) -> Lane:
 class TopicLevels:
     """The topic strings of a batch, each distinct one split into its levels once.
 
-    Raises `ColumnTypeError`, also for a string that is no UTF-8.
+    Raises `ColumnTypeError` for a string that is no UTF-8. A column that holds no strings matches no filter.
     """
 
     def __init__(self, topic: pa.Array) -> None:
-        check_column("@topic", topic.type)
+        self._unsupported: Lane | None = None
+        try:
+            check_column("@topic", topic.type)
+        except ColumnTypeError:
+            self._unsupported = unsupported_lane(topic)
+            return
         encoded = topic if pa.types.is_dictionary(topic.type) else pc.dictionary_encode(topic)
         self._indices = encoded.indices
         try:
@@ -200,6 +244,8 @@ class TopicLevels:
 
     def lane(self, derivation: Derivation) -> Lane:
         """The lane of one level, or of the number of levels."""
+        if self._unsupported is not None:
+            return self._unsupported
         values = [None if levels is None else derivation.of(levels) for levels in self._levels]
         if derivation.position is None:
             plain = pa.array([one.value if isinstance(one, Long) else None for one in values], pa.int64())
@@ -241,41 +287,41 @@ def _strings(array: pa.Array) -> tuple[t.Array, t.Array, t.Array]:
     return starts, sizes, data
 
 
-def _dictionary_lane(name: str, array: pa.DictionaryArray, byte_strings: bool = False) -> Lane:
+def _dictionary_lane(name: str, array: pa.DictionaryArray) -> Lane:
     """The distinct values with a NULL after them, for the rows that are null."""
     with_null = pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)])
-    distinct = lane(name, with_null, byte_strings)
-    rows = pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary))
-    return Lane(
-        distinct.tags, distinct.bits, distinct.sizes, distinct.data, rows.to_numpy(zero_copy_only=False)
-    )
+    distinct = lane(name, with_null)
+    rows = pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary)).to_numpy(zero_copy_only=False)
+    if distinct.rows is not None:
+        rows = distinct.rows[rows]
+    return Lane(distinct.tags, distinct.bits, distinct.sizes, distinct.data, rows)
 
 
 def _mixed_lane(name: str, array: pa.StructArray) -> Lane:
     tag_child, bits_child, text_child = array.flatten()
     tags = pc.fill_null(tag_child, t.NULL).to_numpy(zero_copy_only=False).astype(np.int8)
-    if np.any((tags < t.NULL) | (tags > t.BYTES)):
-        raise ColumnTypeError(name, array.type, "a tag is 0 to 9")
+    tags[(tags < t.NULL) | (tags > t.BYTES)] = t.UNSUPPORTED
     starts, sizes, data = _strings(text_child)
     bits = pc.fill_null(bits_child, 0).to_numpy(zero_copy_only=False)
-    tags[(tags >= t.STRING) & pc.is_null(text_child).to_numpy(zero_copy_only=False)] = t.NULL
+    texts = (tags == t.STRING) | (tags == t.BYTES)
+    tags[texts & pc.is_null(text_child).to_numpy(zero_copy_only=False)] = t.NULL
     if np.any(tags == t.BYTES):
-        starts, sizes, data = _decoded(name, array.type, tags, starts, sizes, data)
-    _check_bits(name, array.type, tags, bits)
+        starts, sizes, data = _decoded(tags, starts, sizes, data)
+    _check_bits(tags, bits)
     wanted = _HEADER_TAGS.get(name)
     if wanted is not None:
         if wanted in (t.INT, t.LONG):
             # As in a column of integers, the name fixes the type.
             tags[np.isin(tags, _INTEGERS)] = wanted
-            _check_bits(name, array.type, tags, bits)
-        if np.any((tags != t.NULL) & (tags != wanted)):
-            raise ColumnTypeError(name, array.type, f"the header field is a {_HEADER_TYPES[wanted]}")
+            _check_bits(tags, bits)
+        tags[(tags != t.NULL) & (tags != wanted)] = t.UNSUPPORTED
+    texts = (tags == t.STRING) | (tags == t.BYTES)
     bits = np.where(tags == t.BOOLEAN, bits != 0, bits)
-    return Lane(tags, np.where(tags >= t.STRING, starts, bits), sizes, data)
+    return Lane(tags, np.where(texts, starts, bits), np.where(texts, sizes, np.int32(0)), data)
 
 
 def _decoded(
-    name: str, type_: pa.DataType, tags: t.Array, starts: t.Array, sizes: t.Array, data: t.Array
+    tags: t.Array, starts: t.Array, sizes: t.Array, data: t.Array
 ) -> tuple[t.Array, t.Array, t.Array]:
     """The strings with byte strings behind them, made of their hexadecimal digits."""
     rows = np.flatnonzero(tags == t.BYTES)
@@ -286,8 +332,8 @@ def _decoded(
         try:
             octets.append(octets_of(data[starts[row] : starts[row] + sizes[row]].tobytes().decode()))
         except ValueError:
-            problem = "the text of a byte string is pairs of hexadecimal digits"
-            raise ColumnTypeError(name, type_, problem) from None
+            tags[row] = t.UNSUPPORTED
+            continue
         starts[row], sizes[row] = end, len(octets[-1])
         end += len(octets[-1])
     joined = np.concatenate((data, np.frombuffer(b"".join(octets), np.uint8)))
@@ -295,33 +341,40 @@ def _decoded(
     return starts, sizes, joined
 
 
-def _check_bits(name: str, type_: pa.DataType, tags: t.Array, bits: t.Array) -> None:
-    """Raise `ColumnTypeError` for bits that are no value of their row's type."""
+def _check_bits(tags: t.Array, bits: t.Array) -> None:
+    """Mark the rows whose bits are no value of their type."""
     for tag, width in _NARROW.items():
-        values = bits[tags == tag]
-        if np.any((values < -(1 << width - 1)) | (values >= 1 << width - 1)):
-            problem = f"a value is outside the range of its type, {width} bits"
-            raise ColumnTypeError(name, type_, problem)
-    values = bits[tags == t.FLOAT].view(np.float64)
+        tags[(tags == tag) & _outside(bits, width)] = t.UNSUPPORTED
+    floats = np.flatnonzero(tags == t.FLOAT)
+    values = bits[floats].view(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = values.astype(np.float32).astype(np.float64)
-    if np.any((rounded != values) & ~np.isnan(values)):
-        raise ColumnTypeError(name, type_, "the bits of a float are those of a double that no float equals")
+    tags[floats[(rounded != values) & ~np.isnan(values)]] = t.UNSUPPORTED
 
 
-def _check_ints(name: str, array: pa.Array) -> None:
-    extremes = pc.min_max(array).as_py()
-    if extremes["min"] is not None and not -(2**31) <= extremes["min"] <= extremes["max"] < 2**31:
-        raise ColumnTypeError(
-            name, array.type, "the header field is an int, and a value is outside its range"
-        )
+def _outside(values: t.Array, width: int) -> t.Array:
+    """Whether integers do not fit in so many bits."""
+    outside: t.Array = (values < -(1 << width - 1)) | (values >= 1 << width - 1)
+    return outside
 
 
-def _fixed_size(name: str, array: pa.Array) -> pa.Array:
-    lengths = pc.unique(pc.binary_length(array.drop_null())).to_pylist()
-    if lengths not in ([], [_ID_BYTES]):
-        raise ColumnTypeError(name, array.type, f"as bytes, an id has {_ID_BYTES}")
-    return array.cast(pa.binary(_ID_BYTES))
+def _id_lane(name: str, array: pa.Array) -> Lane:
+    """The lane of ids that come as bytes: 24 of them are a string, anything else is no id."""
+    sizes = pc.fill_null(pc.binary_length(array), _ID_BYTES).to_numpy(zero_copy_only=False)
+    other = sizes != _ID_BYTES
+    known = pc.if_else(pa.array(other), pa.scalar(None, array.type), array) if other.any() else array
+    made = lane(name, _hex_ids(known.cast(pa.binary(_ID_BYTES))))
+    made.tags[other] = t.UNSUPPORTED
+    made.sizes[other] = 0
+    return made
+
+
+def _without_none(ids: Lane) -> None:
+    """Make the correlation ids NULL that are 24 zero bytes, or their text."""
+    for tag, none in ((t.STRING, _NO_ID_TEXT), (t.BYTES, np.zeros(_ID_BYTES, np.uint8))):
+        candidates = np.flatnonzero((ids.tags == tag) & (ids.sizes == len(none)))
+        octets = ids.data[ids.bits[candidates, None] + np.arange(len(none))]
+        ids.tags[candidates[np.all(octets == none, axis=1)]] = t.NULL
 
 
 def _hex_ids(array: pa.Array) -> pa.Array:

@@ -17,8 +17,16 @@ from selectroute.index import tables as t
 from selectroute.match.batch import Batch
 from selectroute.match.columns import Lane, lane, null_lane
 from selectroute.match.mixed import mixed_array
-from selectroute.selector.fields import DERIVED, ID_BYTES, SYNONYMS, Source, id_from_any_text, id_from_text
-from selectroute.selector.values import Byte, Double, Float, Int, Long, Short, Value
+from selectroute.selector.fields import (
+    DERIVED,
+    ID_BYTES,
+    SYNONYMS,
+    Source,
+    correlation_id_from_text,
+    id_from_any_text,
+    id_from_text,
+)
+from selectroute.selector.values import UNSUPPORTED, Byte, Double, Float, Int, Long, Short, Unsupported, Value
 
 _INTEGERS: dict[int, type[Byte | Short | Int | Long]] = {
     t.BYTE: Byte,
@@ -33,7 +41,7 @@ for _digit, _character in enumerate(b"0123456789ABCDEF"):
 
 
 def field_lane(name: str, batch: Batch) -> Lane:
-    """Return the lane of a derived field. O(rows). Raises `ColumnTypeError`."""
+    """Return the lane of a derived field. O(rows). Raises `ColumnTypeError` for two columns of a name."""
     found: list[Lane] = []
     own = _column_lane(name, batch) if name in SYNONYMS else None
     if own is not None:
@@ -54,10 +62,10 @@ def _column_lane(name: str, batch: Batch) -> Lane | None:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         encoded = pc.dictionary_encode(column)
         column = encoded if 2 * len(encoded.dictionary) <= len(column) else column
-    return lane(name, column, byte_strings=True)
+    return lane(name, column)
 
 
-def values(one: Lane) -> list[Value | None]:
+def values(one: Lane) -> list[Value | Unsupported | None]:
     """Return the values of a lane's entries."""
     data = one.data.tobytes()
     return [
@@ -66,9 +74,11 @@ def values(one: Lane) -> list[Value | None]:
     ]
 
 
-def _value(tag: int, bits: int, octets: bytes) -> Value | None:
+def _value(tag: int, bits: int, octets: bytes) -> Value | Unsupported | None:
     if tag == t.NULL:
         return None
+    if tag == t.UNSUPPORTED:
+        return UNSUPPORTED
     if tag == t.BOOLEAN:
         return bool(bits)
     if tag == t.STRING:
@@ -88,8 +98,11 @@ def _converted(source: Source, columns: Sequence[Lane | None], rows: int) -> Lan
     """The lane of what other names convert to. The first of them is there, the others may be missing."""
     first = columns[0]
     assert first is not None
-    if source.convert in (id_from_text, id_from_any_text):
-        return _ids(first, any_text=source.convert is id_from_any_text)
+    if source.convert in (id_from_text, id_from_any_text, correlation_id_from_text):
+        made = _ids(first, any_text=source.convert is not id_from_text)
+        if source.convert is correlation_id_from_text:
+            made.tags[~made.data.reshape(-1, ID_BYTES).any(axis=1)] = t.NULL
+        return made
     if len(columns) == 1:
         made = lane("", mixed_array([source.convert(value) for value in values(first)]))
         return Lane(made.tags, made.bits, made.sizes, made.data, first.rows)
@@ -97,7 +110,7 @@ def _converted(source: Source, columns: Sequence[Lane | None], rows: int) -> Lan
     return lane("", mixed_array([source.convert(*row) for row in zip(*arguments, strict=True)]))
 
 
-def values_of_rows(one: Lane) -> list[Value | None]:
+def values_of_rows(one: Lane) -> list[Value | Unsupported | None]:
     """Return the value of each row of a lane."""
     entries = values(one)
     return entries if one.rows is None else [entries[i] for i in one.rows.tolist()]

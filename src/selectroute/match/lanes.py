@@ -10,7 +10,7 @@ from selectroute.index import tables as t
 from selectroute.index.segment import Segment
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
-from selectroute.match.columns import Lane, TopicLevels, check_column, lane
+from selectroute.match.columns import Lane, TopicLevels, lane
 from selectroute.match.encode import encode, find_prefixes, hash_strings
 from selectroute.match.fields import field_lane
 from selectroute.match.verdicts import (
@@ -51,10 +51,10 @@ class AttributeLanes:
         self._batch = batch
         self._topics: TopicLevels | None = None
 
-    def of(self, name: str, byte_strings: bool) -> Lane | None:
+    def of(self, name: str) -> Lane | None:
         """Return an attribute's lane, or None where no message has it. O(rows).
 
-        Raises `ColumnTypeError`. ``byte_strings``: a column of bytes may be a property of byte strings.
+        Raises `ColumnTypeError` for two columns of a name.
         """
         derived = derivation(name)
         if derived is None and name.startswith(PREFIX) and name != TOPIC:
@@ -65,10 +65,9 @@ class AttributeLanes:
         if derived is not None:
             self._topics = self._topics or TopicLevels(column)
             return self._topics.lane(derived)
-        if column.null_count == self._batch.rows:  # as good as none, but of a type that it may have
-            check_column(name, column.type, byte_strings)
+        if column.null_count == self._batch.rows:  # as good as none
             return None
-        return lane(name, column, byte_strings)
+        return lane(name, column)
 
 
 class Lanes:
@@ -90,7 +89,7 @@ class Lanes:
         length = 0
         for attribute in snapshot.attributes:
             name = attribute.name
-            found = lanes.of(name, attribute.byte_strings)
+            found = lanes.of(name)
             if found is None:
                 continue
             self.lanes[name] = found

@@ -10,7 +10,7 @@ import pyarrow as pa
 from selectroute.index import tables as t
 from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.selector.values import Byte, Double, Float, Int, Number, Short, Value
+from selectroute.selector.values import Byte, Double, Float, Int, Number, Short, Unsupported, Value
 from selectroute.topics.levels import TOPIC, level_value
 
 BODY = "@body"
@@ -19,10 +19,10 @@ BODY = "@body"
 MIXED = pa.struct([("tag", pa.int8()), ("bits", pa.int64()), ("text", pa.string())])
 """A property whose type varies by message.
 
-``tag`` is 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double, 8 string, 9 byte string;
-``bits`` is 0 or 1, an integer, or of a float and a double the IEEE 754 bits of the double; ``text`` is the
-string, of a byte string its hexadecimal digits. Bits that the type of their row does not have are a
-`ColumnTypeError`; of a boolean, all but 0 are TRUE.
+``tag`` is 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double, 8 string, 9 byte string,
+12 a value of a type that no property has; ``bits`` is 0 or 1, an integer, or of a float and a double the
+IEEE 754 bits of the double; ``text`` is the string, of a byte string its hexadecimal digits. Of a boolean,
+all bits but 0 are TRUE. A row that is no value of its tag, or has another tag, is as one with tag 12.
 """
 
 
@@ -48,7 +48,7 @@ def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.Recor
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def mixed_array(values: Sequence[Value | None]) -> pa.Array:
+def mixed_array(values: Sequence[Value | Unsupported | None]) -> pa.Array:
     """Values of any types as one `MIXED` column."""
     rows = [_mixed_row(value) for value in values]
     return pa.StructArray.from_arrays(
@@ -64,10 +64,12 @@ def mixed_array(values: Sequence[Value | None]) -> pa.Array:
 _MIXED_TAGS = {Byte: t.BYTE, Short: t.SHORT, Int: t.INT}
 
 
-def _mixed_row(value: Value | None) -> tuple[int, int, str | None]:
+def _mixed_row(value: Value | Unsupported | None) -> tuple[int, int, str | None]:
     match value:
         case None:
             return t.NULL, 0, None
+        case Unsupported():
+            return t.UNSUPPORTED, 0, None
         case bool():
             return t.BOOLEAN, int(value), None
         case str():

@@ -292,7 +292,7 @@ def _sign(operation, mode, tag, whole, real):
 def _compare(operation, mode, left, a, left_real, right, b, right_real):
     """The truth of a comparison, of anything but two strings or byte strings."""
     unlike = VOID if mode & t.VOIDS else FALSE
-    if left >= t.MISMATCH or right >= t.MISMATCH:
+    if t.MISMATCH <= left <= t.VOID or t.MISMATCH <= right <= t.VOID:
         return unlike
     if left == t.NULL or right == t.NULL:
         return UNKNOWN
@@ -304,7 +304,7 @@ def _compare(operation, mode, left, a, left_real, right, b, right_real):
             x, y = promoted_real(left, a, left_real, kind), promoted_real(right, b, right_real, kind)
             return _ordered(operation, x < y, x == y, x > y)
         return _ordered(operation, a < b, a == b, a > b)
-    if left != right or operation > t.UNEQUAL:
+    if left != right or operation > t.UNEQUAL or left == t.UNSUPPORTED:
         return unlike
     return TRUE if (a == b) == (operation == t.EQUAL) else FALSE
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from selectroute.match.batch import Batch
-from selectroute.match.columns import lane
+from selectroute.match.columns import check_column, lane
 from selectroute.match.fields import values_of_rows
 from selectroute.match.mixed import BODY, is_mixed
 from selectroute.selector.message import HEADER_TYPES, Message
-from selectroute.selector.values import Value
+from selectroute.selector.values import Unsupported, Value
 from selectroute.topics.levels import TOPIC
 
 
@@ -18,7 +18,7 @@ class Rows:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._columns: dict[str, list[Value | None] | None] = {}
+        self._columns: dict[str, list[Value | Unsupported | None] | None] = {}
 
     def message(self, row: int, names: Iterable[str]) -> Message:
         """Return the message of a row with what these columns have; one that is not there is NULL.
@@ -31,16 +31,18 @@ class Rows:
         properties = {name: value for name, value in found.items() if name not in HEADER_TYPES}
         return Message(headers, properties, topic, body)  # type: ignore[arg-type]  # it looks itself
 
-    def _column(self, name: str) -> list[Value | None] | None:
+    def _column(self, name: str) -> list[Value | Unsupported | None] | None:
         if name not in self._columns:
             self._columns[name] = self._read(name)
         return self._columns[name]
 
-    def _read(self, name: str) -> list[Value | None] | None:
+    def _read(self, name: str) -> list[Value | Unsupported | None] | None:
         array = self._batch.column(name)
         if array is None:
             return None
         if name.startswith("@") and not is_mixed(array.type):
-            plain: list[Value | None] = array.to_pylist()
+            plain: list[Value | Unsupported | None] = array.to_pylist()
             return plain
-        return values_of_rows(lane(name.removeprefix("@"), array, byte_strings=True))
+        name = name.removeprefix("@")
+        check_column(name, array.type, byte_strings=True)  # who takes a whole message takes no part of it
+        return values_of_rows(lane(name, array))

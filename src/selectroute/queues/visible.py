@@ -19,7 +19,7 @@ from selectroute.queues.positions import (
     PRIORITY,
     TIMESTAMP,
 )
-from selectroute.selector.fields import DERIVED, NO_ID, PREFIX, id_to_text, read
+from selectroute.selector.fields import DERIVED, NO_ID, PREFIX, id_to_text, is_no_id, read
 from selectroute.selector.message import HEADER_TYPES
 from selectroute.selector.names import INVALID_NAMES, breaches
 from selectroute.selector.values import Int, Long, Value
@@ -85,7 +85,7 @@ def visible(fields: Fields, properties: Mapping[str, Value]) -> Callable[[str], 
         value = properties.get(name)
         if value is None and name in _TEXTS:
             return _TEXTS[name](fields)
-        return value
+        return None if is_no_id(name, value) else value
 
     def value(name: str) -> Value | None:
         if name.startswith(PREFIX):

@@ -37,6 +37,7 @@ from selectroute.selector.truth import VOID, Truth, Void, all_of, any_of, not_
 from selectroute.selector.values import (
     MISMATCH,
     Operand,
+    Unsupported,
     Value,
     arithmetic,
     compare,
@@ -45,8 +46,9 @@ from selectroute.selector.values import (
     positive_zero,
 )
 
-Lookup = Callable[[str], Value | None]
-"""Gives the value of a header, property or derived field; None, NULL, for what the message does not have."""
+Lookup = Callable[[str], Value | Unsupported | None]
+"""Gives the value of a header, property or derived field; None, NULL, for what the message does not have;
+UNSUPPORTED for a value of a type that no property has, as a column of a table may hold."""
 
 Result = Operand | Truth | Void
 """What a node amounts to: a value for an operand, a truth for a condition, or VOID for the whole selector."""

@@ -21,7 +21,7 @@ from selectroute.selector.sentences import (
     value_text,
 )
 from selectroute.selector.truth import VOID, Truth, Void
-from selectroute.selector.values import MISMATCH, type_name
+from selectroute.selector.values import MISMATCH, UNSUPPORTED, type_name
 
 DEEPEST_SHOWN: Final = 40
 """Parts further within are not indented any further."""
@@ -205,4 +205,6 @@ def _cut(source: str, node: Expr) -> str:
 
 
 def _wire(result: Result) -> Any:
-    return None if result is MISMATCH or isinstance(result, Truth | Void) else to_wire(result)
+    if result is MISMATCH or result is UNSUPPORTED or isinstance(result, Truth | Void):
+        return None
+    return to_wire(result)

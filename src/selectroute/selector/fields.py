@@ -29,6 +29,8 @@ ID_BYTES: Final = 24
 NO_ID: Final = bytes(ID_BYTES)
 """MQMI_NONE and MQCI_NONE: as the id to be matched, any."""
 
+_NO_ID_TEXT: Final = f"ID:{NO_ID.hex()}"
+
 Convert = Callable[..., Value | None]
 """From the values of some other names to this one's; None if they have no such value."""
 
@@ -61,6 +63,21 @@ def id_from_any_text(value: Value | None) -> bytes | None:
         return None
     encoded = value.encode("utf-8", "surrogatepass")
     return id_from_text(value) or (encoded.ljust(ID_BYTES, b"\0") if len(encoded) <= ID_BYTES else None)
+
+
+def correlation_id_from_text(value: Value | None) -> bytes | None:
+    """Return what `id_from_any_text` does, but None for 24 zero bytes: no correlation id (MQCI_NONE)."""
+    octets = id_from_any_text(value)
+    return None if octets == NO_ID else octets
+
+
+CORRELATION_IDS: Final = frozenset({"JMSCorrelationID", "jms.Cid", "Root.MQMD.CorrelId"})
+"""The names of the correlation id."""
+
+
+def is_no_id(name: str, value: Value | None) -> bool:
+    """Return whether a value is a correlation id of 24 zero bytes (MQCI_NONE): to selectors, NULL."""
+    return name in CORRELATION_IDS and value in (NO_ID, _NO_ID_TEXT)
 
 
 def read(name: str, value_of: Callable[[str], Value | None]) -> Value | None:
@@ -198,9 +215,10 @@ def _same(convert: Convert, *names: str) -> dict[str, tuple[Source, ...]]:
     return {name: tuple(Source((other,), convert) for other in names if other != name) for name in names}
 
 
-def _id(text: str, octets: str, *, any_text: bool, alias: str | None = None) -> dict[str, tuple[Source, ...]]:
+def _id(
+    text: str, octets: str, from_text: Convert, *, alias: str | None = None
+) -> dict[str, tuple[Source, ...]]:
     """An id: a string, perhaps by two names, and 24 bytes."""
-    from_text = id_from_any_text if any_text else id_from_text
     texts = [text] if alias is None else [text, alias]
     fields = {octets: tuple(Source((name,), from_text) for name in texts)}
     for name, sources in _same(_text, *texts).items():
@@ -225,9 +243,9 @@ _REPLY_TO = ("Root.MQMD.ReplyToQ", "Root.MQMD.ReplyToQMgr")
 
 SYNONYMS: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
     {
-        **_id("JMSMessageID", "Root.MQMD.MsgId", any_text=False),
-        **_id("JMSCorrelationID", "Root.MQMD.CorrelId", any_text=True, alias="jms.Cid"),
-        **_id("JMSXGroupID", "Root.MQMD.GroupId", any_text=True, alias="jms.Gid"),
+        **_id("JMSMessageID", "Root.MQMD.MsgId", id_from_text),
+        **_id("JMSCorrelationID", "Root.MQMD.CorrelId", correlation_id_from_text, alias="jms.Cid"),
+        **_id("JMSXGroupID", "Root.MQMD.GroupId", id_from_any_text, alias="jms.Gid"),
         **_same(_int, "JMSXGroupSeq", "jms.Seq", "Root.MQMD.MsgSeqNumber"),
         "JMSDeliveryMode": _sources(
             ("jms.Dlv", _mapped(_MODE_OF_DLV)), ("Root.MQMD.Persistence", _mapped(_MODE_OF_PERSISTENCE))
@@ -280,7 +298,7 @@ DERIVED: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
         **SYNONYMS,
         DELIVERY_MODE_INT: _sources(("JMSDeliveryMode", _mapped(_DLV))),
         MESSAGE_ID: _sources(("JMSMessageID", id_from_text)),
-        CORRELATION_ID: _sources(("JMSCorrelationID", id_from_any_text)),
+        CORRELATION_ID: _sources(("JMSCorrelationID", correlation_id_from_text)),
     }
 )
 """Every derived field, without its prefix: the names from which it is converted."""

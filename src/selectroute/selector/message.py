@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.fields import DERIVED, PREFIX, read
+from selectroute.selector.fields import CORRELATION_IDS, DERIVED, PREFIX, is_no_id, read
 from selectroute.selector.names import INVALID_NAMES, breaches, check_property_names
 from selectroute.selector.source import SURROGATE
 from selectroute.selector.suggestion import did_you_mean, nearest, unknown_field
@@ -121,7 +121,10 @@ class Message:
         self.properties = MappingProxyType(own_properties)
         self.topic = topic
         self.body = body
-        self._values = own_properties | own_headers
+        self._values = own_properties | own_headers  # what selectors read
+        for name in CORRELATION_IDS:
+            if is_no_id(name, self._values.get(name)):  # `headers` and `properties` keep it as it was given
+                del self._values[name]
         self._invalid_names: bool | None = None  # looked at when a selector first wants to know
         if validate:
             check_property_names(self._set_properties())

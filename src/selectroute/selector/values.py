@@ -124,11 +124,22 @@ class Mismatch(Enum):
 MISMATCH: Final = Mismatch.MISMATCH
 """Arithmetic on a non-number. It dominates NULL and makes the enclosing comparison one of unlike types."""
 
+
+class Unsupported(Enum):
+    """The type of UNSUPPORTED, a value of a type that no property has."""
+
+    UNSUPPORTED = "unsupported"
+
+
+UNSUPPORTED: Final = Unsupported.UNSUPPORTED
+"""A value of a type that no property has, such as a timestamp in a column. It is there, so it is not NULL,
+and it is of an unlike type to every value, to another of its own type too. No `Message` can hold it."""
+
 Unlike = TypeVar("Unlike", bound=Truth | Void)
 """What a comparison of unlike types amounts to; the dialect says which."""
 
-Operand = Value | None | OneOf[Mismatch.MISMATCH]
-"""What an operator is given: a value, NULL (``None``) or MISMATCH."""
+Operand = Value | None | OneOf[Mismatch.MISMATCH, Unsupported.UNSUPPORTED]
+"""What an operator is given: a value, NULL (``None``), MISMATCH or UNSUPPORTED."""
 
 TYPE_NAMES: Final[dict[type, str]] = {
     bool: "boolean",
@@ -146,7 +157,9 @@ TYPE_NAMES: Final[dict[type, str]] = {
 
 def type_name(value: object) -> str:
     """Return the name of the type of `value`; "NULL" for ``None``."""
-    return "NULL" if value is None else TYPE_NAMES.get(type(value), "mismatch")
+    if value is None or value is UNSUPPORTED:
+        return "NULL" if value is None else "unsupported"
+    return TYPE_NAMES.get(type(value), "mismatch")
 
 
 def coerce(thing: object) -> Value | None:
@@ -257,7 +270,8 @@ def compare(
     if isinstance(left, Number) and isinstance(right, Number) and (promotes or type(left) is type(right)):
         kind = promoted(left, right)
         return Truth.of(_COMPARISON[op](convert(left, kind), convert(right, kind)))
-    if type(left) is type(right) and op in ("=", "<>") and not isinstance(left, Number):
+    comparable = type(left) is type(right) and left is not UNSUPPORTED and not isinstance(left, Number)
+    if comparable and op in ("=", "<>"):
         return Truth.of((left == right) == (op == "="))
     return unlike
 

@@ -141,8 +141,7 @@ class MessageKeys:
         """
         for name in attributes:
             if name not in self._hashed:
-                # Which columns may be byte strings was checked for the registry as a whole.
-                one = self._lanes.of(name, byte_strings=True) or null_lane(self.rows)
+                one = self._lanes.of(name) or null_lane(self.rows)
                 self._hashed[name] = hash_lane(one)
         found = [self._hashed[name] for name in attributes]
         has = np.logical_and.reduce([one for _, one in found])
