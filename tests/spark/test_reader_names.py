@@ -116,14 +116,43 @@ def test_a_name_that_is_needed_and_stands_twice_is_judged_dead(tmp_path, table):
     assert found(written(tmp_path, table), snapshot_of(b="a.b = 1")) == ["ambiguous-column"]
 
 
-def test_a_group_of_properties_kills_the_rows_of_its_file(tmp_path):
-    assert found(written(tmp_path, {"a": struct(b=[1, 2])}), snapshot_of(a="a = 1")) == ["column-type"] * 2
+OTHERS = {
+    "timestamp": pa.array([0, None], pa.timestamp("us")),
+    "date": pa.array([0, None], pa.date32()),
+    "decimal": pa.array([1, None], pa.decimal128(10, 2)),
+    "list": pa.array([["x"], None]),
+    "map": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+    "uint64": pa.array([2**63, None], pa.uint64()),
+    "group": pa.array([{"b": {"c": [1, 2]}}, None]),
+}
 
 
-def test_bytes_that_a_dialect_does_not_have_kill_the_rows_of_their_file(tmp_path):
-    path = written(tmp_path, {"b": [b"x", b"y"]})
-    assert found(path, snapshot_of("jms", b="b = 'x'")) == ["column-type"] * 2
-    assert found(path, snapshot_of(b='b = "0x78"')) == [{"b"}, set()]
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("dialect", ["jms", "ibm-jms", "ibm-mq"])
+def test_a_column_that_is_no_property_concerns_only_those_who_read_it(tmp_path, kind, dialect):
+    path = written(tmp_path, {"at": OTHERS[kind], "color": ["red", "red"]})
+    snapshot = snapshot_of(
+        dialect,
+        red="color = 'red'", there="at IS NOT NULL", gone="at IS NULL", equal="at = 'x' OR at <> 'x'",
+        negated="color = 'red' AND NOT at = 1", all="",
+    )  # fmt: skip
+    negated = {"negated"} if dialect == "jms" else set()
+    assert found(path, snapshot) == [{"red", "all", "there"} | negated, {"red", "all", "gone"}]
+
+
+def test_bytes_that_a_dialect_does_not_have_are_judged_as_those_of_a_line(tmp_path):
+    lines = [{"properties": {"b": {"type": "bytes", "value": text}}} for text in ("78", "79")]
+    selectors = {
+        "equal": "b = 'x'",
+        "not": "NOT (b = 'x')",
+        "there": "b IS NOT NULL",
+        "same": "b = b",
+        "all": "",
+    }
+    for data in ({"b": [b"x", b"y"]}, lines):
+        path = written(tmp_path, data)
+        assert found(path, snapshot_of("jms", **selectors)) == [{"not", "there", "same", "all"}] * 2
+        assert found(path, snapshot_of(b='b = "0x78"')) == [{"b"}, set()]
 
 
 SYNONYMS = {

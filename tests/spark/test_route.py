@@ -195,13 +195,61 @@ def test_mixed_types_and_topics_cross(spark):
         ("variant", "variant"),
     ],
 )
-def test_a_type_that_no_property_can_have_is_refused_before_any_job(spark, spark_type, shown):
+def test_a_type_that_no_property_can_have_is_named_before_any_job(spark, spark_type, shown):
     snapshot = index_of({"s": "weight = 1"}).freeze()
     df = spark.range(1).select(F.lit(None).cast(spark_type).alias("weight"))
     for function in (route, deliveries):
         with pytest.raises(sr.ColumnTypeError) as error:
-            function(df, snapshot)
+            function(df, snapshot, strict=True)
         assert "'weight'" in str(error.value) and shown in str(error.value) and "\n" not in str(error.value)
+        with pytest.warns(UserWarning, match="the one subscription that reads it") as warned:
+            function(df, snapshot)
+        assert [str(error.value) in str(one.message) for one in warned] == [True]
+        assert warned[0].filename == __file__
+
+
+UNLIKE_ALL = {
+    "timestamp": "current_timestamp()",
+    "timestamp_ntz": "current_timestamp()::timestamp_ntz",
+    "date": "current_date()",
+    "decimal": "1.5BD",
+    "array": "array('x')",
+    "map": "map('x', 1)",
+    "struct": "named_struct('a', named_struct('b', array(1, 2)))",
+    "interval": "interval '1' day",
+    "variant": "parse_json('{}')",
+}
+
+
+def test_a_column_that_is_no_property_concerns_only_those_who_read_it(spark):
+    index = index_of({"red": "color = 'red'"})
+    wanted = {"red"}
+    for name in UNLIKE_ALL:
+        index.add(f"{name}-there", f"{name} IS NOT NULL")
+        index.add(f"{name}-not", f"NOT ({name} = 'x') AND {name} IS NOT NULL")
+        index.add(
+            f"{name}-equal", f"{name} = {name} OR {name} <> 1 OR {name} > 1 OR {name} LIKE '%' OR {name}"
+        )
+        index.add(f"{name}-gone", f"{name} IS NULL")
+        index.add(f"{name}-ibm", f"NOT ({name} = 'x') OR color = 'red'", dialect="ibm-jms")
+        wanted |= {f"{name}-there", f"{name}-not"}
+    snapshot = index.freeze()
+    full = spark.sql(
+        f"SELECT 'red' AS color, {', '.join(f'{sql} AS {name}' for name, sql in UNLIKE_ALL.items())}"
+    )
+    null = full.select("color", *(F.when(F.lit(False), F.col(name)).alias(name) for name in UNLIKE_ALL))
+    gone = {"red"} | {f"{name}-gone" for name in UNLIKE_ALL} | {f"{name}-ibm" for name in UNLIKE_ALL}
+    for df, expected in ((full, wanted), (null, gone)):
+        with pytest.warns(UserWarning) as warned:
+            routed = route(df, snapshot)
+        assert len(warned) == len(UNLIKE_ALL)
+        assert all("the 5 subscriptions that read it" in str(one.message) for one in warned)
+        assert [named(snapshot, row.subscriptions) for row in routed.collect()] == [expected]
+        with pytest.warns(UserWarning):
+            assert {row.subscription for row in deliveries(df, snapshot).collect()} == expected
+            assert [
+                named(snapshot, row.subscriptions) for row in route(df, snapshot, partitions=2).collect()
+            ] == [expected]
 
 
 def test_columns_that_no_selector_reads_may_have_any_type(spark):
@@ -210,11 +258,14 @@ def test_columns_that_no_selector_reads_may_have_any_type(spark):
     assert [row.subscriptions for row in route(df, snapshot).collect()] == [[0]]
 
 
-def test_a_header_of_another_type_is_refused(spark):
-    snapshot = index_of({"s": "JMSPriority = 1"}).freeze()
-    df = spark.range(1).select(F.lit("1").alias("JMSPriority"))
+def test_a_header_of_another_type_is_unlike_everything(spark):
+    snapshot = index_of({"s": "JMSPriority = 1", "not": "NOT (JMSPriority = 1)", "all": ""}).freeze()
+    df = spark.range(1).select(F.lit("1").alias("JMSPriority"), F.lit(b"a").alias("@topic"))
+    with pytest.warns(UserWarning, match="JMSPriority.*the header field is a int"):
+        (row,) = route(df, snapshot).collect()
+    assert named(snapshot, row.subscriptions) == {"not", "all"}
     with pytest.raises(sr.ColumnTypeError, match="JMSPriority"):
-        route(df, snapshot)
+        route(df, snapshot, strict=True)
 
 
 def test_a_binding_renames(spark):

@@ -139,7 +139,9 @@ def test_a_file_as_a_whole_is_replayed_with_all_its_messages(world):
 
 def test_parquet_whose_column_nobody_reads_any_more_is_judged(world):
     world.publish(2, red="color = 'red'", when="at = 1")
-    table = pa.table({"color": ["red", "blue"], "at": pa.array([[1], [2]], pa.list_(pa.int32()))})
+    table = pa.Table.from_arrays(
+        [pa.array(["red", "blue"]), *[pa.array([1, 2])] * 2], names=["color", "at", "at"]
+    )
     world.router().route(0, [world.drop_parquet("a.parquet", table)], "q")
     world.publish(3, red="color = 'red'")
     ask(world)

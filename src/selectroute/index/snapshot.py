@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,10 @@ from selectroute.index.segment import Attribute, Segment
 from selectroute.index.subscription import EXTENDED
 from selectroute.index.tables import Array
 from selectroute.selector.arguments import check_argument
+from selectroute.selector.dialect import DIALECTS
+from selectroute.selector.fields import identifier_of
 from selectroute.selector.names import INVALID_NAMES
+from selectroute.topics.levels import TOPIC
 
 if TYPE_CHECKING:
     from selectroute.index.delta import Change
@@ -78,7 +82,8 @@ class Snapshot:
         ``selectroute``; ``error`` raises `MissingColumnError`; ``ignore`` is for messages most of whose
         properties are not there.
 
-        Raises `ColumnTypeError`; TypeError for messages that are no Arrow batch or table.
+        A column whose type no property has is of an unlike type to the subscriptions that read it, and
+        nothing to others. Raises `ColumnTypeError` for several columns of one name; TypeError for messages that are no Arrow batch or table.
         """
         from selectroute.match.match import match
 
@@ -90,9 +95,6 @@ class Snapshot:
         It shares all arrays of this one, and has a delta beside them: O(size of the changed selectors); the
         first change of a segment also hashes its ids. Raises what ``Index.add``, ``replace`` and ``remove``
         raise; this snapshot stays as it is in any case.
-
-        What a removed subscription read is read until the next merge: a column that nobody else reads must
-        still have a type that a property can have.
         """
         from selectroute.index.delta import changed
 
@@ -184,6 +186,31 @@ class Snapshot:
             for selector in set(extended.to_pylist()):
                 names.update(provider_reads(selector) or ())
         return tuple(sorted(names))
+
+    def readers(self, column: str, *, byte_strings: bool = True) -> int:
+        """Count the subscriptions whose selector or topic filter reads a column, under any of its names.
+
+        Without ``byte_strings`` only those whose dialect has no byte strings. O(bytes of all selectors).
+        """
+        names = {identifier_of(one.name) for one in self.attributes if column in (one.name, *one.sources)}
+        rows = self.subscriptions
+        if column == TOPIC:
+            reads = pc.is_valid(rows["topic"])
+        elif not names:
+            return 0
+        else:
+            # What stands outside of literals, between characters that no identifier has.
+            bare = pc.replace_substring_regex(pc.fill_null(rows["selector"], ""), "'[^']*'", "''")
+            other = r"[^\p{L}\p{N}\p{M}\p{Sc}\p{Pc}\p{Cf}.]"
+            name = "|".join(re.escape(one) for one in sorted(names))
+            reads = pc.match_substring_regex(bare, f"(^|{other})({name})({other}|$)")
+        if not byte_strings:
+            without = [one.name for one in DIALECTS.values() if not one.byte_strings]
+            reads = pc.and_(reads, pc.is_in(rows["dialect"], pa.array(without)))
+        found = np.asarray(
+            reads.to_numpy(zero_copy_only=False) if isinstance(reads, pa.Array) else reads.to_numpy()
+        )
+        return int(np.count_nonzero(found if self.dead is None else found & ~self.dead))
 
     @cached_property
     def extended(self) -> Array | None:

@@ -16,7 +16,7 @@ that takes the same steps from the plan on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,6 +26,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from selectroute.index.destination import KAFKA, QUEUE
+from selectroute.spark.column_types import unlike_sentence
 from selectroute.spark.commits import CommitError, Commits, kind_of
 from selectroute.spark.destinations import destinations
 from selectroute.spark.intake import Intake, Source
@@ -87,7 +88,8 @@ class Router:
 
     With ``only_folders`` nothing is handed on to other destinations, nor asked what these would take.
     ``settle`` waits until all that was committed is handed on and published, where the caller does that
-    behind; see `commit`.
+    behind; see `commit`. ``warn`` is called with a sentence, once, for each column of the messages whose type
+    no property has.
     """
 
     def __init__(
@@ -99,10 +101,13 @@ class Router:
         *,
         only_folders: bool = False,
         settle: Callable[[], object] = lambda: None,
+        warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.job = job
         self.source = source
         self.settle = settle
+        self._warn = warn
+        self._warned: set[str] = set()
         self._senders: dict[str, QueueSender | KafkaSender] = {}
         if queues is not None:
             self._senders[QUEUE] = queues
@@ -157,6 +162,12 @@ class Router:
         self.settle()
         return self._commit(pinned, intake, clock, query, aside)()
 
+    def _warn_of(self, unlike: Mapping[str, tuple[str, bool]], snapshot: SnapshotRef) -> None:
+        for name, (sentence, binary) in unlike.items():
+            if sentence not in self._warned:
+                self._warned.add(sentence)
+                self._warn(unlike_sentence(sentence, open_once(snapshot), name, binary))
+
     def _commit(
         self, pinned: Pin, intake: Intake, clock: Clock, query: str, aside: Aside | None = None
     ) -> Callable[[], BatchReport]:
@@ -175,7 +186,8 @@ class Router:
             None if aside is None or aside.recalled is None else str(staging / aside.recalled),
             self._only_folders,
         )
-        counts, written, found, topics = intake.route(batch, work)
+        counts, written, found, topics, unlike = intake.route(batch, work)
+        self._warn_of(unlike, snapshot)
         clock.lap("match")
         if unwanted := counts.policies.get(FAIL):
             raise CommitError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from selectroute.index.snapshot import Snapshot
+from selectroute.match.batch import Batch
 from selectroute.match.columns import ColumnTypeError, check_column
 from selectroute.match.mixed import BODY, MIXED
 from selectroute.selector.fields import PREFIX
@@ -80,23 +82,87 @@ class ReadTypes:
         else:
             check_column(name, type_, name not in self.no_bytes)
 
+    def unlike(self, columns: pa.RecordBatch, names: Iterable[str]) -> dict[str, tuple[str, bool]]:
+        """Return which of these columns have a type that no property has, with the sentence that says so, and
+        whether they hold bytes, which a property of another dialect may have.
 
-def check_types(snapshot: Snapshot | PartitionedSnapshot, bound: Iterable[Bound]) -> None:
-    """Make sure, before any job runs, that each bound column has a type that its identifier can have.
+        Raises `ColumnTypeError` for two columns of a name.
+        """
+        batch = Batch(columns)
+        found: dict[str, tuple[str, bool]] = {}
+        for name in names:
+            column = None if name in (INVALID_NAMES, BODY) else batch.column(name)
+            if column is not None:
+                try:
+                    self.check(name, column.type)
+                except ColumnTypeError as error:
+                    found[name] = str(error), self.is_binary(name, column.type)
+        return found
+
+    def is_binary(self, name: str, type_: pa.DataType) -> bool:
+        """Return whether a column is refused only because some who read it have no byte strings."""
+        try:
+            check_column(name, type_, byte_strings=True)
+        except ColumnTypeError:
+            return False
+        return name in self.no_bytes
+
+
+def unlike_sentence(sentence: str, snapshot: Snapshot | PartitionedSnapshot, name: str, binary: bool) -> str:
+    """Return the warning for a column whose type no property has. O(subscriptions).
+
+    Args:
+        sentence: which column, which type, and what mends it.
+        snapshot: whose subscriptions read the column.
+        name: the identifier as which they read it.
+        binary: it holds bytes: dialects that have byte strings read them.
+    """
+    whose = "the subscriptions that read it"
+    if isinstance(snapshot, Snapshot):
+        count = snapshot.readers(name, byte_strings=not binary)
+        whose = (
+            "the one subscription that reads it"
+            if count == 1
+            else f"the {count:,} subscriptions that read it"
+        )
+    return (
+        f"{sentence}. As it is, its values are of an unlike type to {whose}: a comparison with them is false "
+        "(in the IBM dialects the whole selector), IS NOT NULL is true. No other subscription is affected"
+    )
+
+
+def check_types(
+    snapshot: Snapshot | PartitionedSnapshot, bound: Iterable[Bound], strict: bool = False
+) -> frozenset[str]:
+    """Return the identifiers whose columns have a type that no property has, before any job runs.
+
+    Of each a warning says which subscriptions it concerns; bytes among them are not returned, as dialects
+    that have byte strings read them.
 
     Raises:
-        ColumnTypeError: one has not; the sentence names column and type.
+        ColumnTypeError: with ``strict``, there is one; in any case, a column of the frame has a type that it
+            cannot have. The sentence names column and type.
     """
     types = ReadTypes(snapshot)
+    found: set[str] = set()
     for one in bound:
         shown = one.type.simpleString()
         arrow_type = MIXED if is_mixed(one.type) else _ARROW_TYPES.get(type(one.type))
-        if arrow_type is None:
-            group = "it is a group of properties, which is none itself: a selector reads its fields"
-            raise ColumnTypeError(one.column, shown, group if isinstance(one.type, StructType) else None)
         try:
+            if arrow_type is None:
+                group = "it is a group of properties, which is none itself: a selector reads its fields"
+                raise ColumnTypeError(one.column, shown, group if isinstance(one.type, StructType) else None)
             types.check(one.identifier, arrow_type)
         except ColumnTypeError as error:
             # The same sentence, with the names that the user of Spark knows.
-            reason = str(error).split(": ", 1)[1]
-            raise ColumnTypeError(one.column, shown, reason) from error
+            named = ColumnTypeError(one.column, shown, str(error).split(": ", 1)[1])
+            if strict or one.identifier in (INVALID_NAMES, BODY):
+                raise named from error
+            binary = arrow_type is not None and types.is_binary(one.identifier, arrow_type)
+            warnings.warn(
+                unlike_sentence(str(named), snapshot, one.identifier, binary),
+                stacklevel=6,
+            )
+            if not binary:
+                found.add(one.identifier)
+    return frozenset(found)

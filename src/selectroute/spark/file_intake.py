@@ -145,11 +145,13 @@ class FileIntake:
             raise CommitError(f"batch {batch} had {len(tasks)} tasks and {len(reports)} reports")
         counts = Counts()
         written: list[dict[str, Any]] = []
+        unlike: dict[str, tuple[str, bool]] = {}
         for report, splits in zip(reports, tasks, strict=True):
             counts.add(Counts(**report["counts"]))
             written += report["files"]
             _check_rows(batch, splits, report["rows"])
-        return Outcome(counts, written, {})
+            unlike |= {name: tuple(one) for name, one in report["unlike"].items()}
+        return Outcome(counts, written, {}, unlike=unlike)
 
 
 def check_folder(folder: Path) -> None:

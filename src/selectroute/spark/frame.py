@@ -41,15 +41,27 @@ def read_columns(
     columns: Sequence[Column],
     snapshot: Snapshot | PartitionedSnapshot,
     binding: Binding | None,
+    strict: bool = False,
 ) -> list[tuple[str, Column]]:
     """Return the columns to match, with their identifiers; ``columns`` are those of `by_position`.
+
+    A column whose type no property has crosses as what it is to those who read it: there, and unlike
+    everything.
 
     Raises:
         ColumnTypeError, BindingError: as `route`.
     """
     bound = bind(schema, snapshot.reads, binding)
-    check_types(snapshot, bound)
-    read = [(one.identifier, column_at(schema, columns, one.path)) for one in bound]
+    unlike = check_types(snapshot, bound, strict)
+    read = [
+        (
+            one.identifier,
+            _unsupported(column_at(schema, columns, one.path))
+            if one.identifier in unlike
+            else column_at(schema, columns, one.path),
+        )
+        for one in bound
+    ]
     if INVALID_NAMES in snapshot.reads and INVALID_NAMES not in (one.identifier for one in bound):
         read.append((INVALID_NAMES, invalid_names(schema, columns, binding or BY_NAME)))
     return read
@@ -86,8 +98,15 @@ def _properties(schema: StructType, binding: Binding) -> Places:
     return found
 
 
+def _unsupported(column: Column) -> Column:
+    tag, bits = F.lit(t.UNSUPPORTED).cast("tinyint"), F.lit(0).cast("bigint")
+    value = F.struct(tag.alias("tag"), bits.alias("bits"), F.lit(None).cast("string").alias("text"))
+    return F.when(column.isNotNull(), value)
+
+
 def _present(column: Column, type_: DataType) -> Column:
     if is_mixed(type_):  # as in `Batch`: strings and byte strings are there if their text is
         tag = F.coalesce(column.getField("tag"), F.lit(t.NULL))
-        return (tag != t.NULL) & ((tag < t.STRING) | column.getField("text").isNotNull())
+        texts = (tag == t.STRING) | (tag == t.BYTES)
+        return (tag != t.NULL) & (~texts | column.getField("text").isNotNull())
     return column.isNotNull()

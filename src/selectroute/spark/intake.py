@@ -24,13 +24,15 @@ from selectroute.spark.worker import Work
 
 class Outcome(NamedTuple):
     """What became of an intake: counts, the files that were written as tasks report them, what the commit
-    is to say of the inputs besides their record, and how many messages came of each topic of Kafka.
+    is to say of the inputs besides their record, how many messages came of each topic of Kafka, and what
+    `ReadTypes.unlike` found.
     """
 
     counts: Counts
     files: list[dict[str, Any]]
     found: dict[str, Any]
     topics: Mapping[str, int] = MappingProxyType({})
+    unlike: Mapping[str, tuple[str, bool]] = MappingProxyType({})
 
 
 class Intake(Protocol):

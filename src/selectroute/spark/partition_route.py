@@ -49,7 +49,11 @@ class PartitionError(SelectRouteError):
 
 
 def route_partitioned(
-    df: DataFrame, snapshot: PartitionedSnapshot, binding: Binding | None, column: str
+    df: DataFrame,
+    snapshot: PartitionedSnapshot,
+    binding: Binding | None,
+    column: str,
+    strict: bool = False,
 ) -> DataFrame:
     """See `selectroute.spark.route.route`; ``column`` is what it adds.
 
@@ -63,7 +67,7 @@ def route_partitioned(
             "is state to a stream; route the frames that foreachBatch gives"
         )
     exact, columns = by_position(df)
-    read = read_columns(df.schema, columns, snapshot, binding)
+    read = read_columns(df.schema, columns, snapshot, binding, strict)
     values = [one.alias(f"c{i}") for i, (_, one) in enumerate(read)]
     types = [field.dataType for field in exact.select(*values).schema]
     key = F.unhex(F.sha2(_octets([one for _, one in read], types), 256))

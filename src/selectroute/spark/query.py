@@ -68,7 +68,9 @@ class FanOut:
         # To put is a part of the batch's own turn: the queues tell by it whether the batch came before.
         self._behind = Behind(self._fail) if self._kafka is not None and self._queues is None else None
         settle = (lambda: None) if self._behind is None else self._behind.settle
-        self._router = Router(job, self._source, self._queues, self._kafka, settle=settle)
+        self._router = Router(
+            job, self._source, self._queues, self._kafka, settle=settle, warn=self._on_warning
+        )
         self._failure: BaseException | None = None
         self._idle = threading.Event()
         self._idle.set()

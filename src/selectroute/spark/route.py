@@ -45,6 +45,7 @@ from selectroute.spark.binding import (
     columns_of,
     is_mixed,
 )
+from selectroute.spark.column_types import check_types
 from selectroute.spark.explode import Pairs, pairs
 from selectroute.spark.following import all_columns, current
 from selectroute.spark.frame import read_columns
@@ -117,6 +118,7 @@ def route(
     partitions: int | None = None,
     output: Output | None = None,
     missing: Missing = "warn",
+    strict: bool = False,
 ) -> DataFrame:
     """Return the messages of ``df`` with a column ``subscriptions``: those it goes to, as ordinals
     (``array<int>``) or ids (``array<string>``).
@@ -128,6 +130,10 @@ def route(
     is left out; a warning says so where none is installed. For selectors with rules on property names, all
     columns of the frame that are no header and no ``@`` column count as properties; a boolean column
     ``@invalid-names`` says instead who breaks a rule.
+
+    A column of a type that no property has (a timestamp, a decimal, a list, …; bytes in a dialect without
+    byte strings) is of an unlike type to the subscriptions that read it, and nothing to all others: a warning
+    names it.
 
     Args:
         df: one message a row. A column is the identifier of exactly its name, field ``b`` of a struct column
@@ -151,9 +157,10 @@ def route(
         missing: what becomes of names that selectors read and the frame does not have, which are NULL for
             every message: ``warn`` logs them (logger ``selectroute``, each sentence once), ``error`` raises,
             ``ignore`` says nothing.
+        strict: refuse a column that selectors read and whose type no property has, instead of warning.
 
     Raises:
-        ColumnTypeError: a column that selectors read has a type that no property can have.
+        ColumnTypeError: with ``strict``, a column that selectors read has a type that no property can have.
         BindingError: a column is missing, ambiguous, or already named ``subscriptions``.
         MissingColumnError: see ``missing``.
         OutputError: a form that there is not, or ordinals of a stream that follows a folder.
@@ -181,7 +188,7 @@ def route(
     if isinstance(against, PartitionedSnapshot):
         if output == "packed":
             raise PartitionError("what partitions answer is gathered as arrays: pack it where it is written")
-        routed = route_partitioned(df, against, binding, SUBSCRIPTIONS)
+        routed = route_partitioned(df, against, binding, SUBSCRIPTIONS, strict)
         if output == "ids":
             return _with_ids(routed, against.ref)
         return routed.withMetadata(SUBSCRIPTIONS, _metadata(revision)) if revision is not None else routed
@@ -192,7 +199,7 @@ def route(
         )
     exact, columns = by_position(df)
     form = form_of(output, known) if isinstance(known, Snapshot) else "array"
-    judge, arguments = _judging(df, columns, against, binding, form)
+    judge, arguments = _judging(df, columns, against, binding, form, strict)
     metadata = {} if form == "ids" or revision is None else _metadata(revision)
     routed = exact.select("*", judge(*arguments).alias(SUBSCRIPTIONS, metadata=metadata))
     return routed if exact is df else routed.toDF(*df.columns, SUBSCRIPTIONS)
@@ -205,6 +212,7 @@ def deliveries(
     *,
     keep: Sequence[str] | Literal["*"] = (),
     missing: Missing = "warn",
+    strict: bool = False,
 ) -> DataFrame:
     """Return one row for each delivery: subscription, batch, revision, source, partition, offset, message_id,
     and the columns of ``df`` that are to be kept.
@@ -213,7 +221,7 @@ def deliveries(
     ``message_id`` from ``@id``, or ``JMSMessageID`` without it; what the frame does not have is NULL, and so
     is ``batch``. If ``df`` has the column ``subscriptions`` of `route` (by this same snapshot) it is used as
     it is; otherwise messages are matched and spelled out in one crossing to Python, or in partitions where
-    the snapshot is in partitions.
+    the snapshot is in partitions. ``strict`` is as in `route`.
 
     Args:
         df, snapshot, binding, missing: as `route` has them.
@@ -232,7 +240,7 @@ def deliveries(
     known = against.newest if isinstance(against, _Followed) else against
     routed = SUBSCRIPTIONS in df.columns
     if isinstance(against, PartitionedSnapshot) and not routed:
-        df, routed = route(df, against, binding, missing=missing), True
+        df, routed = route(df, against, binding, missing=missing, strict=strict), True
     elif not routed:
         _warn_of_extended(known)
         _tell_missing(df, known, binding, missing)
@@ -257,13 +265,13 @@ def deliveries(
             revision = None if isinstance(ref, str) else ref.revision
             matched = F.struct(F.lit(revision).cast("bigint").alias("revision"), found.alias("subscriptions"))
         else:
-            matched = _matched(df, columns, against, binding, found)
+            matched = _matched(df, columns, against, binding, found, strict)
         return _beside(exact, matched, place, beside).toDF(*_DELIVERY_SCHEMA.names, *kept)
     chosen: list[tuple[str, Column]] = []
     if found is not None:
         chosen.append((SUBSCRIPTIONS, found))
     else:
-        chosen += _read(df, columns, against, binding)
+        chosen += _read(df, columns, against, binding, strict)
     frame: dict[str, int] = {}
     for name, one_column in place.items():
         frame[name] = len(chosen)
@@ -477,11 +485,12 @@ def _tell_missing(
 
 
 def _read(
-    df: DataFrame, columns: Sequence[Column], against: _Against, binding: Binding | None
+    df: DataFrame, columns: Sequence[Column], against: _Against, binding: Binding | None, strict: bool
 ) -> list[tuple[str, Column]]:
     if isinstance(against, _Followed):
+        check_types(against.newest, bind(df.schema, against.newest.reads, binding), strict)
         return all_columns(df.schema, columns, binding)
-    return read_columns(df.schema, columns, against, binding)
+    return read_columns(df.schema, columns, against, binding, strict)
 
 
 def _judging(
@@ -490,9 +499,10 @@ def _judging(
     against: _Against,
     binding: Binding | None,
     form: str,
+    strict: bool,
 ) -> tuple[Any, list[Column]]:
     """Return the function of Spark that judges messages, and its arguments."""
-    read = _read(df, columns, against, binding)
+    read = _read(df, columns, against, binding, strict)
     names = [identifier for identifier, _ in read]
     # An arrow_udf without arguments is refused: a registry that reads no column gets one that says nothing.
     arguments = [column for _, column in read] or [F.lit(False)]
@@ -511,11 +521,12 @@ def _matched(
     against: _Against,
     binding: Binding | None,
     found: Column | None,
+    strict: bool,
 ) -> Column:
     """Return the matches of each message as a struct of a revision and ids."""
     if found is not None:
         return _once(_named(_ref(against), _WITH_REVISION), _TYPES[_WITH_REVISION])(found)  # type: ignore[no-any-return]
-    judge, arguments = _judging(df, columns, against, binding, _WITH_REVISION)
+    judge, arguments = _judging(df, columns, against, binding, _WITH_REVISION, strict)
     return judge(*arguments)  # type: ignore[no-any-return]
 
 

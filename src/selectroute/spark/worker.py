@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.batch import Batch
 from selectroute.match.columns import ColumnTypeError
 from selectroute.match.match import Matches
 from selectroute.spark.column_types import ReadTypes
@@ -92,16 +91,21 @@ def route_splits(splits: list[Split], work: Work) -> dict[str, Any]:
     names = tuple(dict.fromkeys((*snapshot.reads, *work.unrouted.reads)))
     recall = work.recall(snapshot)
     rows: list[int] = []
+    types = ReadTypes(snapshot)
+    unlike: dict[str, tuple[str, bool]] = {}
     for split in splits:
-        came, place = 0, Place(split.source)
+        came, place, looked_at = 0, Place(split.source), False
         for read_or_dead in read(split, names, work.max_message_bytes, whole=bool(outgoing)):
             came += read_or_dead.count
+            if not looked_at and split.kind == "parquet" and not isinstance(read_or_dead, Dead):
+                looked_at = True  # all of a file has the same columns
+                unlike |= types.unlike(read_or_dead.columns, snapshot.reads)
             for part, limit in recalled(recall, place, read_or_dead):
                 for judged in judge(snapshot, part):
                     settle(sinks, place, judged, limit)
         rows.append(came)
     files = sinks.close()
-    return {"counts": asdict(sinks.counts), "rows": rows, "files": files}
+    return {"counts": asdict(sinks.counts), "rows": rows, "files": files, "unlike": unlike}
 
 
 def outgoing_of(snapshot: Snapshot, work: Work, folder: Path) -> list[Outgoing]:
@@ -122,35 +126,14 @@ def outgoing_of(snapshot: Snapshot, work: Work, folder: Path) -> list[Outgoing]:
 
 
 def judge(snapshot: Snapshot, one: Messages | Dead) -> Iterator[tuple[Messages, Matches] | Dead]:
-    """Match messages. Those that hold what no property can hold become dead letters, and only those."""
+    """Match messages. They become dead letters where nobody can say what a column of the frame means."""
     if isinstance(one, Dead):
         yield one
         return
     try:
         yield one, snapshot.match(one.columns, missing="ignore")
-        return
     except ColumnTypeError as error:
-        rows = len(one.rows)
-        # A type concerns every row. Otherwise it is some row's value, such as an id that is not 24 bytes:
-        # halve.
-        if rows == 1 or not _types_will_do(snapshot, one.columns):
-            yield Dead("judge", "column-type", str(error), one.rows)
-            return
-    middle = rows // 2
-    for start, length in ((0, middle), (middle, rows - middle)):
-        yield from judge(snapshot, one.slice(start, length))
-
-
-def _types_will_do(snapshot: Snapshot, columns: pa.RecordBatch) -> bool:
-    types, batch = ReadTypes(snapshot), Batch(columns)
-    try:
-        for name in snapshot.reads:
-            column = batch.column(name)
-            if column is not None:
-                types.check(name, column.type)
-    except ColumnTypeError:
-        return False
-    return True
+        yield Dead("judge", "column-type", str(error), one.rows)
 
 
 def found_in(
