@@ -83,7 +83,8 @@ class Snapshot:
         properties are not there.
 
         A column whose type no property has is of an unlike type to the subscriptions that read it, and
-        nothing to others. Raises `ColumnTypeError` for several columns of one name; TypeError for messages that are no Arrow batch or table.
+        nothing to others. Raises `ColumnTypeError` for several columns of one name; TypeError for messages
+        that are no Arrow batch or table.
         """
         from selectroute.match.match import match
 
