@@ -29,6 +29,7 @@ from selectroute.index.segment import Segment
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED
 from selectroute.index.tables import Array
+from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.selector import Selector
 
 
@@ -74,7 +75,11 @@ _MANY = 256
 
 def changed(snapshot: Snapshot, changes: Iterable[Change], revision: int | None = None) -> Snapshot:
     """See `Snapshot.changed`."""
+    wanted = "changes in a list: [sr.Add(id, selector), sr.Replace(id, selector), sr.Remove(id)]"
+    check_iterable(changes, "changes", wanted)
     changes = list(changes)
+    for change in changes:
+        check_argument(change, (Add, Replace, Remove), "a change", wanted)
     ids = [change.id for change in changes]
     places = _places(snapshot, ids)
     removed: list[int] = []

@@ -52,6 +52,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, NONE, STANDARD
 from selectroute.index.tables import DTYPES, SHAPES, Tables, as_array
 from selectroute.index.tombstones import misplaced_tombstones
+from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.dialect import DIALECTS
 
 __all__ = [
@@ -108,6 +109,8 @@ def publish(snapshot: Snapshot, folder: str | Path) -> int:
 
 def published(snapshot: Snapshot, folder: str | Path) -> Snapshot:
     """As `publish`, but gives the snapshot with its revision, digest and folder."""
+    check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: index.freeze(), sr.build_snapshot(…)")
+    check_path(folder, "folder", "the path of a snapshot folder")
     folder = Path(folder)
     revision = snapshot.revision
     if revision is not None and (type(revision) is not int or not 0 <= revision <= MAX_REVISION):

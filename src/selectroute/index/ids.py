@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from selectroute.index.dictionary import hash_strings
 from selectroute.index.segment import Segment
 from selectroute.index.tables import Array
+from selectroute.selector.arguments import check_argument
 
 _BLOCK = 1 << 16
 """Ids hashed at once: bounds the memory that this takes."""
@@ -87,6 +88,9 @@ class Ids:
 
         O(log of all ids) each, after O(all ids) when a segment is first asked.
         """
+        ids = list(ids)
+        for id in ids:
+            check_argument(id, str, "an id", "a str such as 'heavy'")
         # An id that is not ASCII is none, and pyarrow would refuse half a surrogate pair.
         wanted = pa.array([id if id.isascii() else "" for id in ids], pa.string())
         found = np.full(len(wanted), -1, np.int64)

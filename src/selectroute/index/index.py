@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from types import NoneType
 from typing import TYPE_CHECKING, Final
 
 from selectroute.clauses.access import Equalities, Key, equalities, message_key, scan_reason
@@ -15,7 +16,7 @@ from selectroute.index.explain import AccessStep, Explanation
 from selectroute.index.extended import provider_matches
 from selectroute.index.plan import SCAN, Attributes, Plan, Statistics
 from selectroute.index.subscription import EXTENDED, Subscription, prepare
-from selectroute.selector.arguments import check_argument
+from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
@@ -132,6 +133,7 @@ class Index:
 
         Raises as `add` does, at the first that is refused; those before it stay registered.
         """
+        check_iterable(subscriptions, "subscriptions", "(id, selector, topic) tuples")
         with paused_collector():
             for number, row in enumerate(subscriptions):
                 try:
@@ -254,6 +256,9 @@ class Index:
         """An immutable, flat copy for the kernel. O(total size of the selectors)."""
         from selectroute.index.freeze import freeze
 
+        check_argument(
+            revision, (int, NoneType), "revision", "a number, or None for one that is not known yet"
+        )
         return freeze(self, revision)
 
     def _file(self, subscription: Subscription) -> None:

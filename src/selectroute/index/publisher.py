@@ -27,6 +27,7 @@ from selectroute.index.index import Index
 from selectroute.index.manifest import revisions
 from selectroute.index.merge import Part, merge_due, merge_size, merged, merged_part, rolled_in
 from selectroute.index.snapshot import Snapshot
+from selectroute.selector.arguments import check_path
 
 AT_ONCE = 512
 """Subscriptions that a change may rewrite besides its own before it is published: some 40 ms."""
@@ -60,6 +61,7 @@ class Publisher:
     """
 
     def __init__(self, folder: str | Path, *, own_revisions: bool = True) -> None:
+        check_path(folder, "folder", "the path of a snapshot folder, or of one that shall become one")
         self.folder = Path(folder)
         self._own_revisions = own_revisions
         self._lock = threading.RLock()

@@ -22,7 +22,7 @@ from selectroute.index.ids import Ids, memory_of, part_of
 from selectroute.index.segment import Attribute, Segment
 from selectroute.index.subscription import EXTENDED
 from selectroute.index.tables import Array
-from selectroute.selector.arguments import check_argument
+from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.fields import identifier_of
 from selectroute.selector.names import INVALID_NAMES
@@ -105,6 +105,7 @@ class Snapshot:
         """The ordinal of each subscription, -1 for one that is not there, or not any more; int64[ids]. Costs
         what `Ids.find` does.
         """
+        check_iterable(ids, "ids", "the ids of subscriptions: ['heavy']")
         found = self.ids.find(ids)
         if self.dead is not None:
             found[(found >= 0) & self.dead[found]] = -1

@@ -37,7 +37,7 @@ class MissingColumnError(SelectRouteError):
 
 def check_choice(missing: object) -> None:
     """Raise ValueError for what is no choice of `Missing`."""
-    if missing not in get_args(Missing):
+    if not isinstance(missing, str) or missing not in get_args(Missing):
         raise ValueError(f"missing is {missing!r}: give 'warn', 'error' or 'ignore'")
 
 

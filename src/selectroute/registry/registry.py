@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Any, Literal, cast
 
 from sqlalchemy import Connection, insert
@@ -37,11 +37,15 @@ from selectroute.registry.rows import subscription_of, subscriptions_with_state
 from selectroute.registry.settings import write_setting
 from selectroute.registry.specification import Budget, Checks, is_id, patched
 from selectroute.registry.tables import FORMAT, counter, metadata, subscription
+from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.store.engine import Store
 from selectroute.store.errors import DamagedError
 from selectroute.store.head import Mark, lost
+
+_ID = "the id of a subscription, such as 'heavy'"
+_SPEC = "a SubscriptionSpec: sr.SubscriptionSpec('weight > 2500', topic='cars/+')"
 
 
 class Registry(Administration):
@@ -83,6 +87,7 @@ class Registry(Administration):
             DamagedError: the database is not what was written, or lost changes that were acknowledged; the
                 message names the place.
         """
+        check_argument(url, str, "url", "sqlite:///PATH, postgresql+psycopg://… or http://HOST:PORT")
         if url.startswith(("http://", "https://")):
             from selectroute.registry.remote import RemoteRegistry
 
@@ -123,12 +128,14 @@ class Registry(Administration):
 
     def get(self, id: str) -> Subscription:
         """A subscription. Raises `NotFoundError`."""
+        check_argument(id, str, "id", _ID)
         if not is_id(id):  # no database is asked for what it could not even be sent
             raise NotFoundError(f"there is no subscription {id!r}")
         return self._one(subscription.c.id == id, f"there is no subscription {id!r}")
 
     def get_by_name(self, name: str) -> Subscription:
         """The subscription of a name. Raises `NotFoundError`."""
+        check_argument(name, str, "name", "the name of a subscription")
         return self._one(subscription.c.name == name, f"there is no subscription of the name {name!r}")
 
     def register(
@@ -139,6 +146,8 @@ class Registry(Administration):
         With `idempotency`, the same request again gives the same answer and changes nothing, for 24 hours.
         Raises what `checked` raises, `IdTakenError`, `NameTakenError`, `IdempotencyConflictError`.
         """
+        check_argument(spec, SubscriptionSpec, "spec", _SPEC)
+        check_argument(id, (str, NoneType), "id", f"{_ID}, or None for one that is made here")
         with self._changing([spec]) as revision:
             before = answered(revision.connection, idempotency)
             if before is not None:
@@ -153,11 +162,15 @@ class Registry(Administration):
         With `expected`, only if that is its revision: `StaleRevisionError` otherwise. Raises also what
         `checked` raises, `NotFoundError`, `NameTakenError`.
         """
+        check_argument(id, str, "id", _ID)
+        check_argument(spec, SubscriptionSpec, "spec", _SPEC)
         with self._changing([spec]) as revision:
             return revision.replace(id, spec, expected)
 
     def change(self, id: str, patch: Mapping[str, Any], *, expected: int | None = None) -> Subscription:
         """Change some fields of a subscription by a JSON merge patch (RFC 7396). Raises as `replace` does."""
+        check_argument(id, str, "id", _ID)
+        check_argument(patch, Mapping, "patch", "the fields to change: {'selector': 'weight > 3000'}")
         checks = Checks(self.limits)
         while True:
             # Checked before anybody waits for it; if somebody else changes the rest of it meanwhile, again.
@@ -171,11 +184,13 @@ class Registry(Administration):
 
     def remove(self, id: str, *, expected: int | None = None) -> Subscription:
         """Remove a subscription; returns it as it was. Raises `NotFoundError`, `StaleRevisionError`."""
+        check_argument(id, str, "id", _ID)
         with self._changing() as revision:
             return revision.remove(id, expected)
 
     def pause(self, id: str, *, expected: int | None = None) -> Subscription:
         """Stop a subscription's messages; a paused one is left as it is. Raises as `remove` does."""
+        check_argument(id, str, "id", _ID)
         with self._changing() as revision:
             return revision.pause(id, expected)
 
@@ -185,6 +200,7 @@ class Registry(Administration):
         From ``last-processed`` it also gets those that it missed, of each query that can read them again: the
         answer says which can. Raises as `remove` does.
         """
+        check_argument(id, str, "id", _ID)
         with self._changing() as revision:
             one = revision.resume(id, from_, expected)
             known = queries.backfills(revision.connection) if from_ == "last-processed" else []
@@ -201,7 +217,10 @@ class Registry(Administration):
         cannot be, with what it raises alone as the cause; with `max_expanded`, also `TooCostlyError` where
         the selectors multiply out to more literals than these, see `Budget`.
         """
+        check_iterable(operations, "operations", "a list of Operation")
         operations = list(operations)
+        for one in operations:
+            check_argument(one, Operation, "an operation", "an Operation, as sr.Operation has it")
         specs = [one.spec for one in operations if one.spec is not None]
         with self._changing(Checks(self.limits, specs, Budget(max_expanded))) as revision:
             before = applied(revision.connection, idempotency)

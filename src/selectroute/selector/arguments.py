@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -45,3 +47,14 @@ def described(value: Any) -> str:
     # "a DataFrame" could be that of pandas or of Spark.
     name = f"{package}.{kind.__name__}" if package in ("pandas", "pyarrow", "pyspark") else kind.__name__
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def check_path(value: object, name: str, wanted: str) -> None:
+    """Make sure that an argument is the path of a file or folder. Raises TypeError."""
+    check_argument(value, (str, os.PathLike), name, wanted)
+
+
+def check_iterable(value: object, name: str, wanted: str) -> None:
+    """Make sure that an argument holds several things: no text, no bytes and no mapping. Raises TypeError."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise TypeError(wrong_kind(value, name, wanted))

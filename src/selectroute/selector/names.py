@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.dialect import KEYWORDS, Dialect
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import SYNONYMS, may_be_set
@@ -128,7 +129,10 @@ def check_property_names(names: Iterable[str]) -> None:
     Raises PropertyNameError for the first one that breaks a rule of seed 003 by itself (2442), that names a
     field which cannot be set (2442), or that makes mixed content with another (2498). O(n log n).
     """
+    check_iterable(names, "names", "the names of properties in a list")
     wanted = list(names)
+    for name in wanted:
+        check_argument(name, str, "a name", "a str")
     for name in wanted:
         rule = broken_rule(name)
         if rule is None and name in SYNONYMS and not may_be_set(name):

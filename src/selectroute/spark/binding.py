@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, LongType, StringType, StructField, StructType
 
+from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.suggestion import unknown_field
 
@@ -41,9 +42,13 @@ class Binding:
 
     columns: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_argument(self.columns, Mapping, "columns", "a dict such as {'JMSType': 'kind'}")
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Binding:
         """Read ``{"columns": {identifier: column, …}}``, as it stands in a JSON or TOML file."""
+        check_argument(data, Mapping, "data", "a dict such as {'columns': {'JMSType': 'kind'}}")
         columns = data.get("columns", {})
         for name in data:
             if name != "columns":

@@ -117,7 +117,7 @@ def form_of(output: Output, snapshot: Snapshot) -> Form:
 
 def check_output(output: object) -> None:
     """Raise `OutputError` for a form that there is not."""
-    if output not in get_args(Output):
+    if not isinstance(output, str) or output not in get_args(Output):
         raise OutputError(f"the output is array, packed, auto or ids, not {output!r}")
 
 

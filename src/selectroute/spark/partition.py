@@ -38,6 +38,7 @@ import pyarrow as pa
 
 from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
 from selectroute.index.snapshot import Snapshot
+from selectroute.selector.arguments import check_path
 from selectroute.spark import durable
 from selectroute.spark.partition_keys import FORMAT, MessageKeys
 from selectroute.spark.snapshots import SnapshotRef, open_once
@@ -91,6 +92,7 @@ class PartitionedSnapshot:
         Raises:
             SnapshotError: there is none, or its manifest is damaged.
         """
+        check_path(folder, "folder", "the path of a folder that publish_partitions wrote")
         path = Path(folder).resolve()
         if revision is None:
             found = partitioned_revisions(path)

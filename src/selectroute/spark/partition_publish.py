@@ -27,6 +27,7 @@ from selectroute.index.file_format import publish, published_digest
 from selectroute.index.plan import Attributes, Statistics
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, Subscription, prepare
+from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.selector import Selector
@@ -75,6 +76,9 @@ def publish_partitions(
     """
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise SnapshotError(f"a registry is cut in 1 to {MAX_PARTITIONS:,} partitions, not {partitions}")
+    check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: sr.Snapshot.open(folder)")
+    check_path(folder, "folder", "the path of a folder for the partitions")
+    check_argument(partitions, int, "partitions", "how many partitions to make")
     base = Path(folder).resolve()
     revision = snapshot.revision
     if revision is None:

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from selectroute.index.errors import SnapshotNotFoundError
 from selectroute.index.file_format import latest_revision
+from selectroute.selector.arguments import check_argument
 from selectroute.spark.batches import BatchReport, Router
 from selectroute.spark.behind import Behind
 from selectroute.spark.checkpoint import flush_plan
@@ -245,6 +246,7 @@ def check(job: Job, registry: Link | None = None) -> None:
         JobError, SourceError, SnapshotError: one sentence; nothing was touched.
         StoreError: there is no database of queues, or it can't be reached.
     """
+    check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
     if isinstance(job.input, Path):
         check_folder(job.input)
     try:
@@ -292,6 +294,8 @@ def start_fanout(
     Raises:
         JobError, SourceError, SnapshotError: one sentence; nothing published was touched.
     """
+    check_argument(spark, SparkSession, "spark", "the SparkSession")
+    check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
     fan = FanOut(spark, job, on_batch, registry, on_warning, should_stop)
     fan.start(available_now, trigger_seconds)
     return fan

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from selectroute.index.errors import SnapshotError
+from selectroute.selector.arguments import check_argument, check_path
 from selectroute.spark import durable
 from selectroute.spark.batches import Router
 from selectroute.spark.commits import Commits
@@ -86,6 +87,9 @@ def rerun(
         SourceError: a folder is not on a mounted file system, or Kafka does not answer.
         CommitError: a commit is damaged.
     """
+    check_argument(spark, SparkSession, "spark", "the SparkSession")
+    check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
+    check_path(into, "into", "the path of a folder that is new or empty")
     folder, source = OutputFolder(job), source_of(spark, job)
     folder.check()
     reruns = Reruns(job, source, into)

@@ -312,7 +312,9 @@ def match_files(
         SourceError: a path that is not on a mounted file system.
     """
     check_argument(spark, SparkSession, "spark", "the SparkSession")
-    if isinstance(paths, str) or not isinstance(paths, Sequence):
+    if isinstance(paths, str | bytes) or not (
+        isinstance(paths, Sequence) and all(isinstance(path, str | os.PathLike) for path in paths)
+    ):
         raise TypeError(wrong_kind(paths, "paths", "a list of message files"))
     if not isinstance(snapshot, Snapshot):
         check_argument(snapshot, (str, os.PathLike), "snapshot", _SNAPSHOT)
@@ -447,7 +449,7 @@ def _kept(df: DataFrame, keep: Sequence[str] | str) -> list[str]:
         TypeError: they are no names.
         BindingError: one is not there, or its name would stand twice in the result.
     """
-    if keep == "*":
+    if isinstance(keep, str) and keep == "*":
         names = [name for name in df.columns if name != SUBSCRIPTIONS]
     elif isinstance(keep, list | tuple) and all(isinstance(name, str) for name in keep):
         names = list(dict.fromkeys(keep))

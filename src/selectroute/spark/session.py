@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import NoneType
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from selectroute.selector.arguments import check_argument
 from selectroute.spark.java import use_java
 
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
@@ -58,6 +60,8 @@ def local_session(
     Raises:
         JavaError: no Java of version 17 or later was found.
     """
+    check_argument(app, str, "app", "the name of the application")
+    check_argument(cores, (int, NoneType), "cores", "how many cores to use, or None for all")
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
