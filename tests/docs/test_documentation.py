@@ -26,7 +26,7 @@ SOURCES = ROOT / "src"
 README = ROOT / "README.md"
 
 _BLOCK = re.compile(
-    r"(?P<mark><!-- not run: [^>]*-->\n)?^```(?P<language>python|shell)\n(?P<code>.*?)^```$",
+    r"(?P<mark><!-- (?:not run|spark): [^>]*-->\n)?^```(?P<language>python|shell)\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -63,6 +63,18 @@ def test_readme_python_runs_top_to_bottom(tmp_path, monkeypatch):
         compiled = compile(code, f"README.md, python block {number}", "exec")
         if run:
             exec(compiled, names)
+
+
+@pytest.mark.spark
+def test_readme_python_of_spark_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = README.read_text(encoding="utf-8")
+    blocks = [
+        found["code"] for found in _BLOCK.finditer(text) if (found["mark"] or "").startswith("<!-- spark")
+    ]
+    assert blocks
+    for code in blocks:
+        exec(compile(code, "README.md, a block of Spark", "exec"), {})
 
 
 def _streams(code):

@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 from selectroute.index.extended import GROUP, provider
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.missing import Missing, check_choice, missing_columns, tell
-from selectroute.selector.arguments import check_argument, wrong_kind
+from selectroute.selector.arguments import check_argument, check_iterable, check_path, wrong_kind
 from selectroute.selector.suggestion import did_you_mean
 from selectroute.spark.binding import (
     Binding,
@@ -312,10 +312,9 @@ def match_files(
         SourceError: a path that is not on a mounted file system.
     """
     check_argument(spark, SparkSession, "spark", "the SparkSession")
-    if isinstance(paths, str | bytes) or not (
-        isinstance(paths, Sequence) and all(isinstance(path, str | os.PathLike) for path in paths)
-    ):
-        raise TypeError(wrong_kind(paths, "paths", "a list of message files"))
+    check_iterable(paths, "paths", "a list of message files")
+    for path in paths:
+        check_path(path, "one of paths", "the path of a message file")
     if not isinstance(snapshot, Snapshot):
         check_argument(snapshot, (str, os.PathLike), "snapshot", _SNAPSHOT)
         snapshot = Snapshot.open(snapshot)
