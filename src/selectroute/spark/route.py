@@ -313,6 +313,7 @@ def match_files(
     """
     check_argument(spark, SparkSession, "spark", "the SparkSession")
     check_iterable(paths, "paths", "a list of message files")
+    check_argument(paths, Sequence, "paths", "a list of message files")
     for path in paths:
         check_path(path, "one of paths", "the path of a message file")
     if not isinstance(snapshot, Snapshot):
