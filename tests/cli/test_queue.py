@@ -75,7 +75,7 @@ def test_a_message_is_put_listed_browsed_and_got_once(queue, database):
     queue("create", "Q")
     code, out, err = queue(
         "put", "Q", "shipped", "--correlation-id", "order-7", "-p", "weight:integer=3000",
-        "-p", "color=light=blue", "-p", "a:b=c", "--priority", 7, "--persistent", "--expiry", "600",
+        "-p", "color=light=blue", "-p", "a.b=c", "--priority", 7, "--persistent", "--expiry", "600",
         "--reply-to", "R@QM", "--sequence", 3,
         "--group-id", "ID:0a", "--offset", 4, "--last-in-group",
     )  # fmt: skip
@@ -90,7 +90,7 @@ def test_a_message_is_put_listed_browsed_and_got_once(queue, database):
         "JMSReplyTo": "queue://QM/R",
         "weight": sr.Int(3000),
         "color": "light=blue",
-        "a:b": "c",
+        "a.b": "c",
     }
     assert (descriptor.priority, descriptor.persistence, descriptor.msg_seq_number) == (7, True, 3)
     assert (descriptor.group_id, descriptor.offset, descriptor.last_in_group) == (
@@ -122,7 +122,7 @@ def test_a_message_is_put_listed_browsed_and_got_once(queue, database):
     assert queue("get", "Q", "--correlation-id", "order-7") == (0, "shipped", "")
     code, out, err = queue("get", "Q")
     assert (code, out) == (1, "")
-    assert err == "selectroute: MQI Error. Comp 2, Reason 2033: FAILED: MQRC_NO_MSG_AVAILABLE\n"
+    assert err == "selectroute: no message matches (MQRC 2033 MQRC_NO_MSG_AVAILABLE)\n"
 
 
 def test_any_bytes_go_in_by_standard_input_and_out_as_they_were(queue, monkeypatch):
@@ -301,3 +301,39 @@ def test_serve_is_told_of_queues_by_options_environment_and_file(run, database, 
     assert served_queues() == ("sqlite:///environment.db", "ENVIRONMENT")
     given = ("--queues", "sqlite:///option.db", "--queue-manager", "OPTION")
     assert served_queues(*given) == ("sqlite:///option.db", "OPTION")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("weight:integre=3000", "did you mean `integer`?"),
+        ("weight:=3000", "there is no type ''"),
+        ("a:b:integer=3", "there is no type 'b:integer'"),
+        ("order-id=3", "'order-id' cannot be the name of a property"),
+        ("2nd=3", "'2nd' cannot be the name of a property"),
+        ("weight:integer=99999999999999999999", "outside the range of a Java int; use :long or :double"),
+        ("weight:byte=128", "outside the range of a Java byte; use :short, :integer, :long or :double"),
+        ("weight:long=9223372036854775808", "outside the range of a Java long; use :double"),
+        ("weight:double=1e400", "outside the range of a Java double"),
+        ("weight:integer=3.5", "not a whole number; use :double"),
+        ("weight:integer=three", "the value is not a whole number"),
+        ("flag:boolean=yes", "the value is not true or false"),
+    ],
+)
+def test_a_property_that_cannot_be_says_why(run, database, monkeypatch, given, sentence):
+    monkeypatch.setenv("SELECTROUTE_QUEUES", database)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run("queue", "create", "Q")[0] == 0
+    code, out, err = run("queue", "put", "Q", "x", "-p", given)
+    assert code == 2 and out == "" and sentence in " ".join(err.replace("│", " ").split())
+    assert run("queue", "depth", "Q")[1] == "0\n"
+
+
+def test_an_error_of_a_queue_is_a_sentence_first(queue):
+    queue("create", "ORDERS")
+    code, _, err = queue("get", "ORDERS")
+    assert (code, err) == (1, "selectroute: no message matches (MQRC 2033 MQRC_NO_MSG_AVAILABLE)\n")
+    code, _, err = queue("get", "ORDERSX")
+    assert (
+        code == 3 and err.endswith(" (MQRC 2085 MQRC_UNKNOWN_OBJECT_NAME)\n") and "there is no queue" in err
+    )

@@ -233,3 +233,11 @@ def test_the_differences_between_the_dialects_are_shown(run):
 def test_help_teaches_with_an_example(run, verb):
     code, out, _ = run("selector", verb, "--help")
     assert code == 0 and f"selectroute selector {verb} " in out.split("Options")[0].split("Usage", 1)[1][40:]
+
+
+def test_a_file_name_in_place_of_a_selector_is_told_of_the_option(run, tmp_path):
+    code, _, err = run("selector", "check", "nosuch.txt")
+    assert code == 5 and err == "selectroute: to check the selectors of a file: --file nosuch.txt\n"
+    (tmp_path / "selectors").write_text("a = 1\n")
+    assert "--file" in run("selector", "check", tmp_path / "selectors")[2]
+    assert run("selector", "check", "a = = 1")[2] == ""

@@ -134,7 +134,7 @@ def test_what_was_exported_is_imported(sub, run, tmp_path):
 def test_a_line_of_an_import_that_cannot_be_is_named_and_nothing_is_stored(sub):
     code, out, err = sub("import", "-", stdin='{"id": "a"}\n{"id": "b", "selector": "a == 1"}\n')
     assert (code, out) == (5, "")
-    assert err.startswith("selectroute: line 2: unknown-operator") and "\n  a == 1\n    ^^\n" in err
+    assert err.startswith("selectroute: <stdin>:2: unknown-operator") and "\n  a == 1\n    ^^\n" in err
     assert sub("list", "-o", "json")[1] == "[]\n"
 
 

@@ -147,6 +147,22 @@ def test_a_name_unlike_any_header_gets_the_general_hint():
     assert error_of("JMSFoo = 1").hint.startswith("names that begin with JMS")
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("weight != 5", "it has NAME = LITERAL and NAME IS NULL, joined by AND"),
+        ("color = NULL", "it has NAME = LITERAL and NAME IS NULL, joined by AND"),
+        ("color in ['a']", "it has NAME = LITERAL and NAME IS NULL, joined by AND"),
+        ("color LIKE red%", "it has NAME = LITERAL and NAME IS NULL, joined by AND"),
+        ("a = 1 || b = 2", "it has NAME = LITERAL and NAME IS NULL, joined by AND"),
+        ("a == 5", "write = to compare"),
+        ("a = 1 && b = 2", "write AND"),
+    ],
+)
+def test_a_hint_names_nothing_that_the_dialect_lacks(text, hint):
+    assert error_of(text, dialect="mqe").hint == hint
+
+
 def test_an_error_is_data_too():
     assert error_of("a = 1\n  AND 😀").to_dict() == {
         "kind": "unexpected-character",

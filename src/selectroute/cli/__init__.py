@@ -56,6 +56,16 @@ _OF_REASONS: Final = {
 }
 """Of errors of queues; any other reason, such as 2033 for no message, is a failure."""
 
+_MQ_SENTENCES: Final = {
+    2033: "no message matches",
+    2035: "not authorised",
+    2053: "the queue is full",
+    2055: "the queue still has messages",
+    2085: "there is no such queue",
+    2100: "there is such a queue already",
+}
+"""Of errors that give no sentence of their own."""
+
 
 @app.callback()
 def _root() -> None:
@@ -73,9 +83,7 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()  # when the interpreter exits, a full disk would be no error of ours
     except SelectRouteError as error:
-        detail = getattr(error, "detail", None)  # what an MQError's own line, which is IBM's, does not say
-        said = f"selectroute: {error}" + (f" ({detail})" if detail and detail not in str(error) else "")
-        print("\n".join([said, *getattr(error, "__notes__", ())]), file=sys.stderr)
+        print("\n".join([f"selectroute: {_said(error)}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         sys.exit(_exit_code(error))
     except OSError as error:
         _discard_output()
@@ -83,6 +91,18 @@ def main() -> None:
             what = error.filename or "a result cannot be written"
             print(f"selectroute: {what}: {error.strerror or error}", file=sys.stderr)
         sys.exit(FAILURE)
+
+
+def _said(error: SelectRouteError) -> str:
+    """The text of an error; of a queue's the sentence comes before IBM's name of it."""
+    from selectroute.queues.errors import REASONS, MQError
+
+    if not isinstance(error, MQError) or error.reason not in REASONS:
+        return str(error)
+    sentence = (
+        error.detail or _MQ_SENTENCES.get(error.reason) or REASONS[error.reason].replace("_", " ").lower()
+    )
+    return f"{sentence} (MQRC {error.reason} MQRC_{REASONS[error.reason]})"
 
 
 def _discard_output() -> None:

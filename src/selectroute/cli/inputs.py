@@ -75,9 +75,12 @@ def shown_name(source: str) -> str:
 def naming_lines(source: str) -> Iterator[None]:
     """Make of errors that name lines an `InvalidFileError` that also names the file."""
     from selectroute.index.errors import InvalidLinesError
+    from selectroute.registry.errors import ImportLineError
 
     try:
         yield
+    except ImportLineError as error:
+        raise InvalidFileError(f"{shown_name(source)}:{error.line}: {error.cause}", error.cause) from error
     except InvalidLinesError as error:
         texts = [f"{shown_name(source)}:{one.line}: {one.sentence}" for one in error.problems]
         more = error.count - len(texts)

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from selectroute.cli.connect import missing
+from selectroute.selector.names import identifier_length
+from selectroute.selector.sentences import printable
+from selectroute.selector.suggestion import nearest
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -97,12 +100,26 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for one in given or ():
         named, sign, text = one.partition("=")
-        name, _, kind = named.rpartition(":")
-        if kind not in TYPES:
-            name, kind = named, "string"
+        name, colon, kind = named.partition(":")
+        if not colon:
+            kind = "string"
         if not sign or not name or name in found:
             raise typer.BadParameter(
                 "a property is NAME[:TYPE]=VALUE, each name once", param_hint="--property"
+            )
+        if identifier_length(name, dots=True) < len(name):
+            raise typer.BadParameter(
+                f"{printable(name)!r} cannot be the name of a property: letters, digits, _ and $ can, not "
+                "beginning with a digit; dots in the dialect ibm-mq",
+                param_hint="--property",
+            )
+        if kind not in TYPES:
+            types = ("boolean", "byte", "short", "integer", "long", "float", "double", "string", "bytes")
+            near = nearest(kind, types)
+            advice = f"did you mean `{near}`? " if near else ""
+            raise typer.BadParameter(
+                f"{name}: there is no type {printable(kind)!r}: {advice}The types are {', '.join(types)}",
+                param_hint="--property",
             )
         try:
             found[name] = value_of(text, kind)

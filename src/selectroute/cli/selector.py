@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -20,6 +22,7 @@ from selectroute.selector.sentences import printable
 
 app = typer.Typer(no_args_is_help=True, help="Check, explain and match selectors; compare the dialects.")
 
+_FILE_NAME: Final = re.compile(r"\S+\.(?:txt|sel|selector|selectors|sql|csv|jsonl?|ya?ml|toml)")
 NONE_MATCHED: Final = 1
 INVALID_SELECTOR: Final = 5
 
@@ -85,6 +88,10 @@ def check(
     if file is None and selector is not None and selector != "-":
         with records(output, several=False) as add:
             valid = _checked(None, selector, dialect, output, add)
+        if not valid and _names_a_file(selector):
+            typer.echo(
+                f"selectroute: to check the selectors of a file: --file {printable(selector)}", err=True
+            )
     else:
         with opened(file or "-") as lines, records(output, several=True) as add:
             for number, line in enumerate(lines, start=1):
@@ -92,6 +99,16 @@ def check(
                     valid &= _checked(number, line.rstrip("\r\n"), dialect, output, add)
     if not valid:
         raise typer.Exit(INVALID_SELECTOR)
+
+
+def _names_a_file(text: str) -> bool:
+    """Whether a text that is no selector was probably meant to be the name of a file."""
+    if _FILE_NAME.fullmatch(text):
+        return True
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long, or a NUL
+        return False
 
 
 def _checked(line: int | None, text: str, dialect: str, output: Output, add: Add) -> bool:

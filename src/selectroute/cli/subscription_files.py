@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from selectroute.cli.connect import RegistryOption, connected
-from selectroute.cli.inputs import opened
+from selectroute.cli.inputs import naming_lines, opened
 from selectroute.cli.output import Advance, Output, OutputOption, progress
 
 
@@ -49,6 +49,7 @@ def import_(
     selector.
     """
     with (
+        naming_lines(file),
         connected(registry, create=True) as connection,
         opened(file) as lines,
         progress("importing") as advance,

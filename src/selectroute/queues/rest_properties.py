@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from selectroute.queues.rest_ids import RestError
+from selectroute.selector.suggestion import nearest
 from selectroute.selector.values import Byte, Double, Float, Int, Long, Short, Value
 
 PROPERTIES: Final = "ibm-mq-usr"
@@ -68,6 +69,24 @@ _READ: Final[Mapping[str, Callable[[str], Value]]] = MappingProxyType(
         "bytes": bytes.fromhex,  # our own: IBM MQ's REST API has no byte strings
     }
 )
+_WIDER: Final = {
+    "byte": ":short, :integer, :long or :double",
+    "short": ":integer, :long or :double",
+    "integer": ":long or :double",
+    "long": ":double",
+}
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
+_INTEGER_TEXT: Final = re.compile(r"[+-]?[0-9]+")
+_EXAMPLES: Final = {
+    "boolean": "true or false",
+    "byte": "a whole number",
+    "short": "a whole number",
+    "integer": "a whole number",
+    "long": "a whole number",
+    "float": "a number",
+    "double": "a number",
+    "bytes": "pairs of hexadecimal digits",
+}
 TYPES: Final = {**{name: name for name in _READ}, "int": "integer"} | {
     # Those of the header x-msg-usr, which was there before.
     "i1": "byte",
@@ -137,11 +156,25 @@ def value_of(text: str, kind: str) -> Value:
     """Return the value that a text is as a type of `TYPES`. Raises RestError."""
     name = TYPES.get(kind)
     if name is None:
-        raise RestError(PROPERTIES, f"a type is one of {', '.join(_READ)}")
+        near = nearest(kind, TYPES)
+        advice = f": did you mean `{near}`?" if near else ""
+        raise RestError(PROPERTIES, f"a type is one of {', '.join(_READ)}{advice}")
     try:
         return _READ[name](text)
     except (ValueError, KeyError, OverflowError):
-        raise RestError(PROPERTIES, f"a value is no {name}") from None
+        raise RestError(PROPERTIES, _not_a(name, text)) from None
+
+
+def _not_a(name: str, text: str) -> str:
+    """The sentence for a text that is no value of a type."""
+    if name in _WIDER and _NUMBER.fullmatch(text):
+        if not _INTEGER_TEXT.fullmatch(text):
+            return f"not a whole number; use {_WIDER['long']}"
+        java = "int" if name == "integer" else name
+        return f"the value is outside the range of a Java {java}; use {_WIDER[name]}"
+    if name in ("float", "double") and _NUMBER.fullmatch(text):
+        return f"the value is outside the range of a Java {name}"
+    return f"the value is not {_EXAMPLES.get(name, name)}"
 
 
 def _named(name: str) -> str:

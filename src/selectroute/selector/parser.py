@@ -32,7 +32,7 @@ from selectroute.selector.ast import (
     Unary,
 )
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.errors import Fault, Fix, InvalidSelectorError
+from selectroute.selector.errors import KINDS, Fault, Fix, InvalidSelectorError
 from selectroute.selector.like import compile_like
 from selectroute.selector.limits import UNLIMITED, Limits, check_length, check_size
 from selectroute.selector.numbers import LONG_MIN_MAGNITUDE
@@ -72,7 +72,7 @@ def parse(text: str, dialect: Dialect, limits: Limits = UNLIMITED, *, reason: in
             text,
             fault.span,
             fault.expected,
-            hint=fault.hint,
+            hint=vocabulary.fitting_hint(fault.hint or KINDS[fault.kind].hint, dialect),
             fix=_mending(fault.fixes, text, dialect, limits),
             dialect=dialect.name,
             reason=reason,

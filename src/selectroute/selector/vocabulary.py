@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final, cast
 
 from selectroute.selector.dialect import Dialect
-from selectroute.selector.errors import Fault, Fix
+from selectroute.selector.errors import KINDS, Fault, Fix
 from selectroute.selector.printer import literal_text
 from selectroute.selector.source import Span
 from selectroute.selector.tokens import END, NAME, NUMBER, STRING, Token
@@ -51,6 +51,13 @@ def _instead(before: str | None) -> tuple[str, ...]:
 def had(names: tuple[str, ...], dialect: Dialect) -> tuple[str, ...]:
     """Return what of this, that might be expected, the dialect has."""
     return tuple(name for name in names if name.strip("'") not in dialect.lacks)
+
+
+def fitting_hint(hint: str | None, dialect: Dialect) -> str | None:
+    """Return a hint, or what the dialect does have if the hint names what it lacks."""
+    if hint is not None and any(word.strip(",.;") in dialect.lacks for word in hint.split()):
+        return KINDS["not-in-dialect"].hint
+    return hint
 
 
 def null_test(operator: tuple[int, str, int], null: Token) -> tuple[Fix, ...]:
