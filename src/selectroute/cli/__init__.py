@@ -12,7 +12,17 @@ from typing import Final
 
 import typer
 
-from selectroute.cli import dead_letter, index, queue, registry, selector, stream, subscription, token
+from selectroute.cli import (
+    dead_letter,
+    index,
+    message,
+    queue,
+    registry,
+    selector,
+    stream,
+    subscription,
+    token,
+)
 from selectroute.cli.demo import demo
 from selectroute.cli.inputs import InvalidFileError
 from selectroute.cli.queue_administration import create, delete, depth
@@ -33,6 +43,7 @@ subscription.app.command("import")(import_)
 subscription.app.command()(export)
 subscription.app.command()(explain)
 app.add_typer(selector.app, name="selector")
+app.add_typer(message.app, name="message")
 app.add_typer(index.app, name="index")
 app.add_typer(subscription.app, name="subscription")
 app.add_typer(queue.app, name="queue")

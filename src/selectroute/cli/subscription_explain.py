@@ -52,7 +52,11 @@ def explain(
         for given in found:
             data = _explained(connection, one, given.message)
             line = {} if given.line is None else {"line": given.line}
-            add(_text(one, given.message, data, given.line) if output is Output.table else _json(line, data))
+            add(
+                as_text(one, given.message, data, given.line)
+                if output is Output.table
+                else as_json_text(line, data)
+            )
 
 
 def _explained(connection: Connection, one: Subscription, message: Message) -> dict[str, Any]:
@@ -74,7 +78,7 @@ def _explained(connection: Connection, one: Subscription, message: Message) -> d
     return {"revision": one.revision, **explained(snapshot, 0, message, judged(snapshot, message))}
 
 
-def _json(line: dict[str, int], data: dict[str, Any]) -> str:
+def as_json_text(line: dict[str, int], data: dict[str, Any]) -> str:
     """The answer on a line. A tree that was made here may be too deep for ``json.dumps``."""
     tree = data.get("selector")
     if tree is None or isinstance(tree, dict):
@@ -83,7 +87,8 @@ def _json(line: dict[str, int], data: dict[str, Any]) -> str:
     return f'{head[:-1]}, "selector": {tree.to_json()}}}'
 
 
-def _text(one: Subscription, message: Message, data: dict[str, Any], line: int | None) -> str:
+def as_text(one: Subscription, message: Message, data: dict[str, Any], line: int | None) -> str:
+    """Return the answer for people: the verdict, the way to it, the tree of the selector."""
     verdict = "gets" if data["matched"] else "does not get"
     which = "the message" if line is None else f"line {line:,}"
     head = f"{one.id} {verdict} {which}, at revision {data['revision']}"

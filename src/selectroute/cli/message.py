@@ -1,0 +1,208 @@
+"""``selectroute message match``: the subscriptions that get a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol
+
+import typer
+
+from selectroute.cli.connect import RegistryOption, connected
+from selectroute.cli.inputs import opened_messages
+from selectroute.cli.output import Output, OutputOption, progress, records
+from selectroute.cli.subscription_explain import as_json_text, as_text
+from selectroute.selector import Message
+from selectroute.selector.sentences import printable
+
+if TYPE_CHECKING:
+    from selectroute.index.snapshot import Snapshot
+    from selectroute.registry.registry import Registry
+    from selectroute.registry.remote import RemoteRegistry
+
+app = typer.Typer(no_args_is_help=True, help="Ask which subscriptions get a message.")
+
+_ROW: Final = "  {:<26}  {:<24}  {}"
+_SHOWN: Final = 2_000
+
+
+class _Found(NamedTuple):
+    """What a message reaches: all of it counted, the first ids named; `refused` could not be judged."""
+
+    revision: int | None
+    total: int
+    ids: list[str]
+    refused: list[str]
+
+
+class _Source(Protocol):
+    """Subscriptions that messages are matched against."""
+
+    def match(self, message: Message, limit: int) -> _Found: ...
+
+    def explain(self, id: str, message: Message) -> dict[str, Any]: ...
+
+    def get(self, id: str) -> Any: ...
+
+
+class _Row(NamedTuple):
+    """A subscription of a snapshot."""
+
+    id: str
+    topic: str | None
+    selector: str
+    dialect: str
+    seltype: str
+
+
+class _OfSnapshot:
+    """Subscriptions of a snapshot, judged here by the kernel that delivers."""
+
+    def __init__(self, snapshot: Snapshot, revision: int | None) -> None:
+        self._snapshot = snapshot
+        self._revision = revision
+
+    def match(self, message: Message, limit: int) -> _Found:
+        from selectroute.service.matching import judged
+
+        verdict = judged(self._snapshot, message)
+        named, refused = (
+            self._snapshot.ids.take(ordinals[:limit]).to_pylist()
+            for ordinals in (verdict.matched, verdict.refused)
+        )
+        return _Found(self._revision, len(verdict.matched), named, refused)
+
+    def explain(self, id: str, message: Message) -> dict[str, Any]:
+        from selectroute.service.matching import explained, judged
+
+        ordinal = int(self._snapshot.find([id])[0])
+        verdict = judged(self._snapshot, message)
+        return {"revision": self._revision, **explained(self._snapshot, ordinal, message, verdict)}
+
+    def get(self, id: str) -> _Row:
+        ordinal = int(self._snapshot.find([id])[0])
+        row = self._snapshot.subscriptions.slice(ordinal, 1).to_pylist()[0]
+        return _Row(id, row["topic"], row["selector"] or "", row["dialect"], row["seltype"])
+
+
+class _OfService:
+    """Subscriptions of a service, which judges by what it has published."""
+
+    def __init__(self, remote: RemoteRegistry) -> None:
+        self._remote = remote
+
+    def match(self, message: Message, limit: int) -> _Found:
+        data = self._remote.match(message, limit)
+        return _Found(data["revision"], data["total"], data["ids"], data["refused"])
+
+    def explain(self, id: str, message: Message) -> dict[str, Any]:
+        return self._remote.explain(id, message)
+
+    def get(self, id: str) -> Any:
+        return self._remote.get(id)
+
+
+@app.command()
+def match(
+    messages: Annotated[
+        str,
+        typer.Argument(
+            metavar="MESSAGES",
+            help="A message as JSON, a file with one message or one a line, or - for standard input.",
+            show_default=False,
+        ),
+    ],
+    snapshots: Annotated[
+        Path | None,
+        typer.Option(help="A snapshot folder in place of a registry.", metavar="FOLDER", show_default=False),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also say why each of them gets it, with the values seen.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Name so many of a message at most.")] = 20,
+    output: OutputOption = Output.table,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Report lines that are no message, and go on.")
+    ] = False,
+    registry: RegistryOption = None,
+) -> None:
+    """Print the subscriptions that get a message, judged by the matcher that delivers.
+
+    selectroute message match '{"topic": "cars/eu", "properties": {"weight": 3000}}'
+
+    selectroute message match messages.jsonl --snapshots subscriptions.db.snapshots -o ndjson
+
+    Exit code 1 if no subscription gets any of them.
+    """
+    several = not messages.lstrip().startswith("{")
+    matched = False
+    with (
+        _opened(registry, snapshots) as source,
+        opened_messages(messages, skip_bad) as given,
+        records(output, several) as add,
+    ):
+        for one in given:
+            found = source.match(one.message, limit)
+            matched = matched or found.total > 0
+            if output is Output.table:
+                add(_text(source, one.message, one.line, found, explain))
+            else:
+                add(_json(source, one.message, one.line, found, explain))
+    if not matched:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _opened(registry: str | None, snapshots: Path | None) -> Iterator[_Source]:
+    from selectroute.index.snapshot import Snapshot
+
+    if snapshots is not None:
+        if registry is not None:
+            raise typer.BadParameter("give --snapshots or --registry, not both", param_hint="--snapshots")
+        snapshot = Snapshot.open(snapshots)
+        yield _OfSnapshot(snapshot, snapshot.revision)
+        return
+    with connected(registry) as connection:
+        from selectroute.registry.remote import RemoteRegistry
+
+        yield _OfService(connection) if isinstance(connection, RemoteRegistry) else _of_database(connection)
+
+
+def _of_database(registry: Registry) -> _OfSnapshot:
+    """The active subscriptions of a database, indexed here."""
+    from selectroute.index.build import rebuilt
+    from selectroute.index.registration import read_subscriptions
+    from selectroute.registry.model import Status
+
+    with progress("indexing") as advance, registry.bodies(Status.ACTIVE) as (revision, bodies):
+        table = read_subscriptions(bodies, progress=advance, ignore_unknown=True).table
+    return _OfSnapshot(rebuilt(table), revision)
+
+
+def _text(source: _Source, message: Message, line: int | None, found: _Found, explain: bool) -> str:
+    which = "the message" if line is None else f"line {line:,}"
+    noun = "subscription" if found.total == 1 else "subscriptions"
+    lines = [f"{found.total or 'no'} {noun} get{'s' if found.total == 1 else ''} {which}"]
+    for id in found.ids:
+        one = source.get(id)
+        if explain:
+            why = as_text(one, message, source.explain(id, message), line)
+            lines += [f"  {part}" for part in why.splitlines()]
+            continue
+        topic = "every topic" if one.topic is None else printable(one.topic, _SHOWN)
+        lines.append(_ROW.format(id, topic, printable(one.selector, _SHOWN) or "every message"))
+    if found.total > len(found.ids):
+        lines.append(f"  and {found.total - len(found.ids):,} more; --limit names more of them")
+    lines += [f"  {id}: no extended selection provider could judge its selector" for id in found.refused]
+    return "\n".join(lines)
+
+
+def _json(source: _Source, message: Message, line: int | None, found: _Found, explain: bool) -> str:
+    data = ({} if line is None else {"line": line}) | found._asdict()
+    if not explain:
+        return json.dumps(data)
+    # A tree may be too deep for json.dumps.
+    trees = ", ".join(as_json_text({}, source.explain(id, message)) for id in found.ids)
+    return f'{json.dumps(data)[:-1]}, "explanations": [{trees}]}}'

@@ -1,0 +1,79 @@
+"""``selectroute message match``: the same of a database, a service and a snapshot folder."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from selectroute.index.file_format import publish
+from selectroute.index.registration import build_from_lines
+from selectroute.registry.registry import Registry
+from tests.serving import served
+
+LINES = [
+    '{"id": "heavy", "topic": "cars/+", "selector": "weight > 2500"}',
+    '{"id": "all"}',
+    '{"id": "red", "selector": "color = \'red\'"}',
+    '{"id": "paused", "status": "paused"}',
+]
+CAR = '{"topic": "cars/eu", "properties": {"weight": 3000}}'
+
+
+@pytest.fixture(params=["database", "service", "snapshots"])
+def match(request, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    url = f"sqlite:///{tmp_path}/subs.db"
+
+    def call(*arguments, **options):
+        return run("message", "match", *arguments, *where, **options)
+
+    if request.param == "snapshots":
+        publish(build_from_lines(LINES), tmp_path / "s")
+        where = ("--snapshots", tmp_path / "s")
+        yield call
+        return
+    with Registry.open(url) as registry:
+        registry.import_(LINES)
+        if request.param == "database":
+            where = ("--registry", url)
+            yield call
+        else:
+            with served(registry) as service:
+                where = ("--registry", service)
+                yield call
+
+
+def test_who_gets_a_message(match):
+    code, out, err = match(CAR)
+    assert (code, err) == (0, "")
+    head, *rows = out.splitlines()
+    assert head == "2 subscriptions get the message"
+    assert sorted(" ".join(row.split()) for row in rows) == [
+        "all every topic every message",
+        "heavy cars/+ weight > 2500",
+    ]
+    code, out, _ = match("-", "-o", "ndjson", "--limit", 1, stdin=f'{CAR}\n{{"topic": "x"}}\n')
+    first, second = map(json.loads, out.splitlines())
+    assert code == 0
+    assert (first["line"], first["total"], len(first["ids"])) == (1, 2, 1)
+    assert (second["line"], second["total"], second["ids"]) == (2, 1, ["all"])
+
+
+def test_why_they_get_it(match):
+    code, out, _ = match(CAR, "--explain")
+    assert code == 0 and "weight is long 3000" in out and "red" not in out
+    found = json.loads(match(CAR, "--explain", "-o", "json")[1])
+    assert {one["id"] for one in found["explanations"]} == {"all", "heavy"}
+    assert all(one["matched"] for one in found["explanations"])
+
+
+def test_a_misspelt_field_of_a_message_is_refused(match):
+    code, out, err = match('{"propertys": {}}')
+    assert (code, out) == (1, "") and "did you mean `properties`?" in err
+
+
+def test_nobody_is_exit_code_1(run, tmp_path):
+    publish(build_from_lines(['{"id": "red", "selector": "color = \'red\'"}']), tmp_path / "s")
+    code, out, _ = run("message", "match", CAR, "--snapshots", tmp_path / "s")
+    assert (code, out) == (1, "no subscriptions get the message\n")
