@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -84,6 +85,7 @@ def create_app(
         metrics=Metrics(publishing, waiting.__len__),
         cursors=HiddenCursors(lambda: registry.id),
         importing=CapacityLimiter(limits.imports),
+        importers=Counter(),
         exporting=CapacityLimiter(limits.exports),
         writing=CapacityLimiter(_WRITERS),
         parsing=CapacityLimiter(_PARSED),

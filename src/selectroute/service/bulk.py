@@ -129,7 +129,6 @@ def batch(service: The, by: By, body: BatchBody, idempotency_key: IdempotencyKey
     "unsupported-media-type",
     "read-only",
     "name-taken",
-    "timed-out",
     response_model=ImportAnswer,
     openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
@@ -148,6 +147,8 @@ async def import_(
         raise ProblemError("forbidden", "an import that replaces needs a token for all topics", place="mode")
     if service.importing.available_tokens < 1:
         raise _too_many(service.limits.imports, "imports")
+    if service.importers[by.subject] >= service.limits.imports_of_one:
+        raise _too_many(service.limits.imports_of_one, "imports of this token")
     parts = request.stream()
 
     def read() -> Any:
@@ -162,7 +163,13 @@ async def import_(
         )
 
     # Each holds a thread until its last byte has come: threads of its own, or nobody else would have one.
-    done = await anyio.to_thread.run_sync(read, limiter=service.importing)
+    service.importers[by.subject] += 1
+    try:
+        done = await anyio.to_thread.run_sync(read, limiter=service.importing)
+    finally:
+        service.importers[by.subject] -= 1
+        if not service.importers[by.subject]:
+            del service.importers[by.subject]
     return JsonAnswer({"rows": done.rows, "revision": done.revision})
 
 
@@ -239,15 +246,23 @@ def _lines(parts: AsyncIterator[bytes], stall_seconds: float) -> Iterator[bytes]
             return await anext(parts, None)
         raise ProblemError("timed-out", f"the import sent nothing for {stall_seconds:g} seconds")
 
-    rest, number = b"", 1
+    # A line may come in a thousand parts: it is put together once, when its end is there.
+    rest: list[bytes] = []
+    size, number = 0, 1
     while (part := anyio.from_thread.run(following)) is not None:
-        *whole, rest = (rest + part).split(b"\n")
-        yield from whole
-        number += len(whole)
-        if len(rest) > 4 * MAX_LINE:
+        first, *lines = part.split(b"\n")
+        rest.append(first)
+        size += len(first)
+        if lines:
+            *whole, last = lines
+            yield b"".join(rest)
+            yield from whole
+            number += 1 + len(whole)
+            rest, size = [last], len(last)
+        if size > 4 * MAX_LINE:
             raise ImportLineError(number, TooLargeError(f"a line has at most {MAX_LINE:,} characters"))
-    if rest:
-        yield rest
+    if size:
+        yield b"".join(rest)
 
 
 def _permitted(lines: Iterator[bytes], by: Caller) -> Iterator[bytes]:

@@ -41,7 +41,14 @@ SMALL_BODY: Final = 1 << 14
 MOST_FAULTS: Final = 100
 """Faults of a body that are told."""
 
-_ALWAYS: Final = ("invalid-request", "unauthorised", "misdirected", "too-many-requests", "unavailable")
+_ALWAYS: Final = (
+    "invalid-request",
+    "unauthorised",
+    "misdirected",
+    "timed-out",
+    "too-many-requests",
+    "unavailable",
+)
 
 
 class Call(APIRoute):

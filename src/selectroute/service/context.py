@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -32,6 +33,8 @@ class Service:
     metrics: Metrics
     cursors: HiddenCursors
     importing: CapacityLimiter
+    importers: Counter[str]
+    """How many imports each caller has under way."""
     exporting: CapacityLimiter
     writing: CapacityLimiter
     """Who may hold a thread while he waits for his turn to write; all others need theirs to read."""

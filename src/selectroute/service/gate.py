@@ -9,6 +9,7 @@ import uuid
 from http import HTTPStatus
 from typing import Final
 
+import anyio
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -93,15 +94,24 @@ class Gate:
         length = Headers(scope=scope).get("content-length", "")
         if length.isdecimal() and (len(length) > 18 or int(length) > limit):
             raise too_large
-        received = 0
+        received, more = 0, True
+        started = time.monotonic()
 
         async def limited() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > limit:
-                raise too_large
-            return message
+            nonlocal received, more
+            if not more:  # what is waited for now is that the client hangs up
+                return await receive()
+            left = started + limits.body_seconds + received / limits.body_rate - time.monotonic()
+            with anyio.move_on_after(max(left, 0)):
+                message = await receive()
+                received += len(message.get("body", b""))
+                more = message.get("more_body", False)
+                if received > limit:
+                    raise too_large
+                return message
+            seconds, rate = f"{limits.body_seconds:g} seconds", f"{limits.body_rate:,} bytes a second"
+            detail = f"a body comes within {seconds}, or at {rate}"
+            raise ProblemError("timed-out", detail)
 
         return limited
 

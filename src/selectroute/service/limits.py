@@ -68,6 +68,21 @@ class ServiceLimits(BaseModel):
     stall_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
     """How long an import may send nothing, and the client of an export take nothing."""
 
+    connections: Annotated[int, Field(ge=1, le=2**20)] = 2_000
+    """Connections that are open at the same time; one more is told so, and closed."""
+
+    header_seconds: Annotated[float, Field(gt=0, le=3_600)] = 15.0
+    """How long the head of a request may take, from the connection or the answer before it on."""
+
+    body_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
+    """How long a body may take, and a second more for each `body_rate` bytes of it that came."""
+
+    body_rate: Annotated[int, Field(ge=1, le=2**40)] = 8_192
+    """Bytes a second: what a body that takes longer must come at."""
+
+    imports_of_one: Annotated[int, Field(ge=1, le=100)] = 4
+    """Imports of one token that are read at the same time."""
+
     batch_operations: Annotated[int, Field(ge=1, le=100_000)] = 10_000
     """Operations that share a revision."""
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import resource
 import signal
 import socket
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +21,26 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.service.app import QUEUE_MANAGER, create_app
 from selectroute.service.callers import is_loopback
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.protocol import Protocol
+from selectroute.service.logs import log
+from selectroute.service.protocol import AcceptErrors, Protocol
 
 STOP_SECONDS: Final = 30
 """How long requests that are under way may take when the service is told to stop."""
 
 _BACKLOG: Final = 2_048
+
+_ACCEPTED: Final = 64
+"""Connections that are accepted before somebody else has his turn. Where none can be, asyncio tries as often
+at once, and reports each time.
+"""
+
+_SWITCH_SECONDS: Final = 0.001
+"""How long one thread of Python keeps the others waiting. A request needs its turn some ten times: beside a
+thread that computes, Python's own 5 ms would make 50 of them.
+"""
+
+_FILES: Final = 65_536
+"""Open files: a connection is one, and 1,024 is what a shell mostly gives."""
 
 
 class ServeError(SelectRouteError):
@@ -113,6 +131,7 @@ def bound(
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        backlog=_ACCEPTED,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     return Server(config, listening, lambda: started(url), app.state.service.release)
@@ -130,6 +149,19 @@ def _listening(host: str, port: int, family: socket.AddressFamily) -> socket.soc
         listening.close()
         raise
     return listening
+
+
+def _raise_file_limit() -> None:
+    """Let this process have as many open files as it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _not_accepted(reason: str, count: int) -> None:
+    log().error("connections cannot be accepted", reason=reason, times=count)
 
 
 class Server(uvicorn.Server):
@@ -151,11 +183,19 @@ class Server(uvicorn.Server):
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer until told to stop."""
-        super().run([self._listening] if sockets is None else sockets)
+        _raise_file_limit()
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(min(before, _SWITCH_SECONDS))
+        try:
+            super().run([self._listening] if sockets is None else sockets)
+        finally:
+            sys.setswitchinterval(before)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer, and say so."""
+        asyncio.get_running_loop().set_exception_handler(AcceptErrors(_not_accepted, time.monotonic))
         await super().startup(sockets)
+        self._listening.listen(_BACKLOG)  # asyncio took `_ACCEPTED` for that, too
         if self.started:
             self._started()
 
