@@ -124,3 +124,14 @@ def test_that_none_can_be_accepted_is_said_once_and_counted():
     errors(loop, context)
     loop.close()
     assert said == [("Too many open files", 1), ("Too many open files", 2_000)]
+
+
+def test_a_request_with_two_lengths_is_the_last_of_its_connection(registry):
+    body = b"2\r\n{}\r\n0\r\n\r\n"
+    with running(registry) as (url, _), connected(url) as connection:
+        twice = b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(HEAD + twice + body)
+        started = time.monotonic()
+        answer = rest(connection)
+        assert answer.startswith(b"HTTP/1.1 201")
+        assert time.monotonic() - started < 4  # five seconds is how long it is kept otherwise

@@ -309,6 +309,19 @@ def test_a_message_that_no_header_can_carry_stays_on_its_queue(registry):
         assert queue.get().properties["long"] == "y" * 5_000
 
 
+@pytest.mark.parametrize("text", ["é" * 6_000, "y" * 31_300])
+def test_a_message_that_could_not_be_got_over_http_is_not_put(client, queue, text):
+    """It would be the first of its queue for ever, and nobody would come past it."""
+    header = f'a;"{text}";string'.encode()
+    found = problem(client.post(PATH, headers={"ibm-mq-usr": header}), 422, "invalid-message")
+    assert found["errors"][0]["pointer"] == "ibm-mq-usr"
+    assert client.post(PATH, content=b"next").status_code == 201
+    fits = f'a;"{text[:4_500]}";string'.encode()
+    assert client.post(PATH, headers={"ibm-mq-usr": fits}).status_code == 201
+    assert client.delete(PATH).content == b"next"
+    assert client.delete(PATH).status_code == 200
+
+
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_a_request_waits_for_its_message_and_no_other(client, queue, method):
     found = []

@@ -203,7 +203,7 @@ def unfinished(url, count):
 
 
 def test_imports_that_come_slowly_take_no_thread_of_others(registry):
-    with running(registry, limits=ServiceLimits(imports=50)) as (url, server):
+    with running(registry, limits=ServiceLimits(imports=50, imports_of_one=50)) as (url, server):
         importing = server.config.app.state.service.importing
         with unfinished(url, 45):  # more than the threads of the pool
             while importing.statistics().borrowed_tokens < 45:
@@ -229,6 +229,31 @@ def test_so_many_imports_and_no_more(registry):
             time.sleep(0.01)
         answer = httpx.post(f"{url}/v1/subscriptions:import", headers=headers, timeout=60, trust_env=False)
         assert answer.json()["rows"] == 0
+
+
+def test_one_token_has_no_more_imports_than_its_own(registry):
+    (_, mine), (_, other) = registry.add_token("writer"), registry.add_token("writer")
+    with running(registry, limits=ServiceLimits(imports=3, imports_of_one=1)) as (url, server):
+        importers = server.config.app.state.service.importers
+        host, _, port = url.removeprefix("http://").partition(":")
+
+        def import_(secret):
+            headers = {"Content-Type": "application/x-ndjson", "Authorization": f"Bearer {secret}"}
+            path = f"{url}/v1/subscriptions:import"
+            return httpx.post(path, headers=headers, content=b"{}\n", timeout=60, trust_env=False)
+
+        with socket.create_connection((host, int(port))) as slow:
+            head = "POST /v1/subscriptions:import HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
+            slow.sendall(
+                f"{head}Content-Type: application/x-ndjson\r\nAuthorization: Bearer {mine}\r\n\r\n{{".encode()
+            )
+            while not importers:
+                time.sleep(0.01)
+            problem(import_(mine), 429, "too-many-requests")
+            assert import_(other).json()["rows"] == 1
+        while importers:
+            time.sleep(0.01)
+        assert import_(mine).json()["rows"] == 1
 
 
 def test_an_import_that_sends_no_more_is_broken_off(registry):

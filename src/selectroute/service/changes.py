@@ -68,7 +68,8 @@ async def changes(
         given = {"after": after, "limit": asked.limit, "op": asked.ops, "cursor": page.next_cursor}
         headers["Link"] = f'<{PATH}?{urlencode(given, doseq=True)}>; rel="next"'
     data = {"revision": page.revision, "complete": page.complete, "next_cursor": page.next_cursor}
-    return JsonAnswer({"changes": found.changes, **data}, headers=headers)
+    # A page may have megabytes: the event loop does not write them while all others wait.
+    return await run_in_threadpool(JsonAnswer, {"changes": found.changes, **data}, headers=headers)
 
 
 @call(router, "GET", "/v1/queries", Role.writer, response_model=QueriesAnswer)

@@ -45,6 +45,8 @@ class Protocol(H11Protocol):
         cycle = cast(RequestResponseCycle | None, self.cycle)  # none before the first request
         if cycle is not None and not cycle.response_complete:
             self._stop_waiting()
+            if {name for name, _ in self.headers} >= _FRAMED_TWICE:
+                cycle.keep_alive = False  # somebody between may have read another length (RFC 9112, 6.3)
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""
@@ -86,6 +88,7 @@ class Protocol(H11Protocol):
         self.transport.close()
 
 
+_FRAMED_TWICE = {b"content-length", b"transfer-encoding"}
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 503: b"Service Unavailable"}
 
 

@@ -42,7 +42,7 @@ from selectroute.service.connected import while_connected
 from selectroute.service.context import By, Service, The
 from selectroute.service.gate import MESSAGING
 from selectroute.service.problems import ProblemError
-from selectroute.service.queue_answers import answered
+from selectroute.service.queue_answers import answered, check_answerable
 from selectroute.service.queue_lookups import OfQuery
 from selectroute.service.queue_models import MessageListAnswer
 from selectroute.service.queue_waiting import InThread, Ring
@@ -108,6 +108,7 @@ async def put(
         raise ProblemError("forbidden", f"a page in a browser sends {CSRF_TOKEN}, with any value")
     check_not_encoded(request)
     fields = _fields(request)
+    check_answerable(fields, service.limits)
     body = await request.body()
 
     def made() -> Mapping[str, str]:
