@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 pytest.importorskip("pyspark")
@@ -164,3 +166,30 @@ def test_columns_that_are_bound_or_in_a_struct_are_not_missing(spark, caplog):
 def test_a_form_that_there_is_not_is_named(spark, snapshot):
     with pytest.raises(OutputError, match="array, packed, auto or ids, not 'id'"):
         route(frame(spark), snapshot, output="id")
+
+
+@pytest.mark.parametrize(
+    ("spark_type", "value"),
+    [
+        ("decimal(10,2)", "cast(3000 as decimal(10,2))"),
+        ("timestamp", "timestamp'2026-01-01 00:00:00'"),
+        ("timestamp_ntz", "timestamp_ntz'2026-01-01 00:00:00'"),
+        ("date", "date'2026-01-01'"),
+        ("array<int>", "array(3000)"),
+        ("map<string,int>", "map('key', 3000)"),
+        ("variant", "parse_json('{\"path\": 3000}')"),
+    ],
+)
+def test_what_the_error_says_to_cast_to_works(spark, spark_type, value):
+    from pyspark.sql import functions as F
+
+    snapshot = sr.build_snapshot([("some", "made IS NOT NULL AND (made > 1 OR made LIKE '%')")])
+    df = spark.sql(f"select {value} as made")
+    with pytest.raises(sr.ColumnTypeError) as error:
+        route(df, snapshot, strict=True)
+    sentence = str(error.value)
+    assert sentence.startswith(f"column 'made' has type {spark_type}: ")
+    cast = sentence.partition("with ")[2].partition("; or leave")[0]
+    expression = re.match(r"(F\..*?\))(?:, | for |$)(?!')", cast)[1]
+    mended = df.withColumn("made", eval(expression, {"F": F}))  # noqa: S307  # it is this package's own
+    assert route(mended, snapshot, strict=True, output="ids").first().subscriptions == ["some"], expression

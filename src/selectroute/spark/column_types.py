@@ -8,18 +8,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
     DataType,
+    DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IntegerType,
     LongType,
+    MapType,
     NullType,
     ShortType,
     StringType,
     StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
 )
 
 from selectroute.index.snapshot import Snapshot
@@ -46,6 +53,30 @@ _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
     NullType: pa.null(),
 }
 """The types of Spark that a property can have, as they reach the workers."""
+
+
+_CASTS: dict[type[DataType], str] = {
+    DecimalType: "F.col({0}).cast('double'), or 'bigint' where it is whole",
+    TimestampType: "F.unix_millis({0}), milliseconds since 1970 as JMSTimestamp has them",
+    TimestampNTZType: "F.unix_millis(F.col({0}).cast('timestamp')), milliseconds since 1970",
+    DateType: "F.date_format({0}, 'yyyy-MM-dd'), a string",
+    ArrayType: "F.try_element_at({0}, F.lit(1)) for one element, or F.array_join({0}, ',') for a string",
+    MapType: "F.col({0}).getItem('key') for one key, a column each",
+    VariantType: "F.try_variant_get({0}, '$.path', 'string') for one value",
+}
+"""What to make of a column whose type no property has; the column's name stands for ``{0}``."""
+
+
+def how_to_cast(column: str, type_: DataType) -> str | None:
+    """Return what to write to make a property of a column; None if nothing is known for its type."""
+    cast = _CASTS.get(type(type_))
+    if cast is None:
+        return None
+    # Field ``b`` of a struct column ``a`` becomes a column of that name beside it.
+    return (
+        f"no property has this type: route df.withColumn({column!r}, …) with {cast.format(repr(column))}; or "
+        "leave the column out"
+    )
 
 
 def can_be_property(type_: DataType) -> bool:
@@ -151,7 +182,9 @@ def check_types(
         try:
             if arrow_type is None:
                 group = "it is a group of properties, which is none itself: a selector reads its fields"
-                raise ColumnTypeError(one.column, shown, group if isinstance(one.type, StructType) else None)
+                is_group = isinstance(one.type, StructType)
+                mended = group if is_group else how_to_cast(one.column, one.type)
+                raise ColumnTypeError(one.column, shown, mended)
             types.check(one.identifier, arrow_type)
         except ColumnTypeError as error:
             # The same sentence, with the names that the user of Spark knows.
