@@ -250,7 +250,6 @@ FIXES = [
     ("\ufeffa = 1", "jms", "a = 1"),
     # numbers
     ("a = 09", "jms", "a = 9"),
-    ("a = -09", "mqe", "a = -9"),
     ("a = 010.5", "ibm-mq", "a = 10.5"),
     # nothing that one edit mends
     ("a == 1 AND b == 2", "jms", None),

@@ -71,9 +71,15 @@ def comparison(node: Comparison, dialect: Dialect) -> Comparison:
         for operand, known in ((node.left, left), (node.right, right)):
             if known in _NO_ORDER:
                 raise Fault(_NO_ORDER[known], operand.span, ("a number", "a name"))
-    elif left != right and left and right:
+    elif left != right and left and right and not (dialect.unlike_literals and _are_literals(node)):
         raise Fault("unlike-types", node.span)
     return _typed(node, dialect) if dialect.literal_on_right else node
+
+
+def _are_literals(node: Comparison) -> bool:
+    """Return whether both operands are literals, a number perhaps with its sign."""
+    operands = [one.operand if isinstance(one, Unary) else one for one in (node.left, node.right)]
+    return all(isinstance(one, Literal) for one in operands)
 
 
 def _typed(node: Comparison, dialect: Dialect) -> Comparison:

@@ -86,6 +86,10 @@ class Dialect:
     bare_conditions: bool
     """Whether an identifier, TRUE or FALSE alone is a condition."""
 
+    unlike_literals: bool
+    """Whether two literals of different types may be compared by ``=`` and ``<>``: then the whole selector is
+    always false."""
+
     literal_on_right: bool
     """Whether every comparison is of an identifier, on the left, with a literal, on the right."""
 
@@ -166,6 +170,9 @@ JMS = Dialect(
     signs_touch=False,
     # "Conditional expressions are composed of … identifiers with boolean values, and boolean literals."
     bare_conditions=True,
+    # "JMS providers may also optionally provide some semantic checking at the time the selector is
+    # presented."
+    unlike_literals=False,
     # "Conditional expressions are composed of themselves, comparison operations, …": of any expressions.
     literal_on_right=False,
     # "Identifiers are either header field references or property references", each by its one name; ids are
@@ -201,7 +208,8 @@ IBM_JMS = replace(
             "JMSCorrelationID": f"{PREFIX}{CORRELATION_ID}",
         }
     ),
-    # "If there is an attempt to compare different types, the selector is always false."
+    # "If there is an attempt to compare different types, the selector is always false": it is a selector.
+    unlike_literals=True,
     unlike_types=VOID,
     # "Arithmetic operations on a NULL value are not supported. If they are attempted, the complete selector
     # is always false."
@@ -285,6 +293,8 @@ MQE = replace(
     signs_touch=True,
     # Of conditions there are comparisons by '=' and IS NULL.
     bare_conditions=False,
+    # A comparison is of an identifier.
+    unlike_literals=False,
     literal_on_right=True,
     # "a selector testing the JMSPriority or JMSDeliveryMode Header fields will interpret an exact numeric
     # literal as an int": the field is the int 1 or 2.

@@ -75,11 +75,10 @@ def number(word: str, syntax: NumberSyntax) -> Long | Float | Double | None:
             raise NumberError("malformed-octal")
         return _approximate(word, syntax)
     word = word.rstrip("lL")
-    if word[0] == "0" and len(word) > 1:
-        if "8" in word or "9" in word:  # whatever the base: a reader would take the number for an octal one
+    if word[0] == "0" and len(word) > 1 and 8 in syntax.bases:
+        if "8" in word or "9" in word:
             raise NumberError("malformed-octal")
-        if 8 in syntax.bases:
-            return _from_bits(word, 8)
+        return _from_bits(word, 8)
     word = word.lstrip("0") or "0"
     magnitude = int(word) if len(word) <= 19 else LONG_MIN_MAGNITUDE + 1  # a long has at most 19 digits
     if magnitude > LONG_MIN_MAGNITUDE:
