@@ -44,7 +44,7 @@ def test_a_name_that_breaks_a_rule_is_refused_with_2442(name, rule):
 
 @pytest.mark.parametrize(
     "name", ["a", "jms.Foo", "jMSFoo", "usr.in", "usr.jms", "mq.a", "mq_usr.a.b", "MQ_USR.a.b.c", "mqa",
-             "a.b.c", "usr.in.x", "nullx", "1b", "a b", "Root.MQMD.Format", "ın"],
+             "a.b.c", "usr.in.x", "nullx", "Root.MQMD.Format", "ın"],
 )  # fmt: skip
 def test_other_names_are_fine(name):
     assert broken_rule(name) is None
@@ -144,3 +144,11 @@ def test_ids_are_padded_with_zeros_or_decoded():
     assert id_from_any_text("ID:" + "aB" * 24) == b"\xab" * 24
     assert id_from_any_text("id:" + "ab" * 24) is None
     assert id_to_text(b"\xab" * 24) == "ID:" + "AB" * 24 and id_to_text(b"x") is None
+
+
+@pytest.mark.parametrize("name", ["a b", "1a", "a-b", "a.b c"])
+def test_a_name_that_no_selector_can_spell_is_refused_on_a_message_and_harmless_as_a_column(name):
+    with pytest.raises(PropertyNameError, match="2442"):
+        Message(properties={name: 1}, validate=True)
+    assert Message(properties={name: 1}).value("@invalid-names") is True
+    assert breaches([name]) == []

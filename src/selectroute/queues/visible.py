@@ -21,7 +21,7 @@ from selectroute.queues.positions import (
 )
 from selectroute.selector.fields import DERIVED, NO_ID, PREFIX, id_to_text, is_no_id, read
 from selectroute.selector.message import HEADER_TYPES
-from selectroute.selector.names import INVALID_NAMES, breaches
+from selectroute.selector.names import INVALID_NAMES, message_breaches
 from selectroute.selector.values import Int, Long, Value
 
 Fields = tuple[Any, ...]
@@ -101,7 +101,7 @@ def visible(fields: Fields, properties: Mapping[str, Value]) -> Callable[[str], 
 @lru_cache(maxsize=10_000)
 def _breaches(names: tuple[str, ...]) -> bool:
     """Whether names of properties break a rule of seed 003; the messages of an application have the same."""
-    return bool(breaches([name for name in names if name not in HEADER_TYPES]))
+    return bool(message_breaches([name for name in names if name not in HEADER_TYPES]))
 
 
 def visible_headers(fields: Fields, properties: Mapping[str, Value]) -> dict[str, Value | None]:

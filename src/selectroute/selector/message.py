@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import CORRELATION_IDS, DERIVED, PREFIX, is_no_id, read
-from selectroute.selector.names import INVALID_NAMES, breaches, check_property_names
+from selectroute.selector.names import INVALID_NAMES, check_property_names, message_breaches
 from selectroute.selector.source import SURROGATE
 from selectroute.selector.suggestion import did_you_mean, nearest, unknown_field
 from selectroute.selector.values import (
@@ -137,7 +137,7 @@ class Message:
         if name.startswith(PREFIX):
             if name == INVALID_NAMES:
                 if self._invalid_names is None:
-                    self._invalid_names = bool(breaches(self._set_properties()))
+                    self._invalid_names = bool(message_breaches(self._set_properties()))
                 return self._invalid_names
             if name.removeprefix(PREFIX) in DERIVED:
                 return read(name.removeprefix(PREFIX), self._values.get)

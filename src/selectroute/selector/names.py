@@ -123,6 +123,17 @@ def broken_rule(name: str) -> Rule | None:
     return None
 
 
+@lru_cache(maxsize=10_000)
+def spelling(name: str) -> Rule | None:
+    """Return the rule that a message's property breaks by a name that no selector can spell; None if none.
+
+    "The rules for identifier names are the same as those for message property names" (seed 002).
+    """
+    if name and identifier_length(name, dots=True) == len(name):
+        return None
+    return Rule(0, "it begins with a letter, _ or $ and has letters, digits, _, $ and single dots after it")
+
+
 def check_property_names(names: Iterable[str]) -> None:
     """Check names under which an application is about to set properties, as MQSETMP does with validation.
 
@@ -134,7 +145,7 @@ def check_property_names(names: Iterable[str]) -> None:
     for name in wanted:
         check_argument(name, str, "a name", "a str")
     for name in wanted:
-        rule = broken_rule(name)
+        rule = broken_rule(name) or spelling(name)
         if rule is None and name in SYNONYMS and not may_be_set(name):
             rule = Rule(1, "this field of a message cannot be set")
         if rule is not None:
@@ -153,11 +164,22 @@ MIXED_CONTENT: Final = Rule(
 def breaches(names: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the names that break a rule of seed 003: alone, or as a pair that makes mixed content.
 
-    A message breaks a rule when it has all properties of one of these tuples. O(n log n).
+    A message breaks a rule when it has all properties of one of these tuples. O(n log n). For columns of a
+    frame and headers of a record: one whose name no selector can spell is no property, and breaks none.
     """
     present = list(names)
     alone: list[tuple[str, ...]] = [(name,) for name in present if broken_rule(name) is not None]
     return alone + mixed_content(present)
+
+
+def message_breaches(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return what `breaches` does, and the names that no selector can spell (``a b``, ``1a``, ``a-b``): those
+    of a message are all properties.
+    """
+    present = list(names)
+    found = breaches(present)
+    alone = {broken[0] for broken in found if len(broken) == 1}
+    return found + [(name,) for name in present if name not in alone and spelling(name) is not None]
 
 
 def mixed_content(names: Iterable[str]) -> list[tuple[str, ...]]:

@@ -29,7 +29,7 @@ from selectroute.selector.dialect import Dialect
 from selectroute.selector.evaluate import Result, as_operand
 from selectroute.selector.fields import CORRELATION_ID, DERIVED, MESSAGE_ID, NO_ID, PREFIX, SYNONYMS
 from selectroute.selector.message import Message
-from selectroute.selector.names import MIXED_CONTENT, breaches, broken_rule
+from selectroute.selector.names import MIXED_CONTENT, broken_rule, message_breaches, spelling
 from selectroute.selector.printer import literal_text
 from selectroute.selector.truth import VOID, Truth, Void
 from selectroute.selector.values import (
@@ -102,11 +102,12 @@ def about_condition(part: Part, dialect: Dialect) -> Said:
 
 def about_names(message: Message, dialect: Dialect) -> str | None:
     """Return which property names keep every selector of the dialect from selecting the message, and why."""
-    broken = breaches([name for name, value in message.properties.items() if value is not None])
+    broken = message_breaches([name for name, value in message.properties.items() if value is not None])
     if not broken:
         return None
     names = broken[0]
-    rule = (broken_rule(names[0]) if len(names) == 1 else None) or MIXED_CONTENT
+    alone = names[0] if len(names) == 1 else None
+    rule = MIXED_CONTENT if alone is None else broken_rule(alone) or spelling(alone) or MIXED_CONTENT
     what = " beside ".join(f"`{printable(name)}`" for name in names)
     more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
     return (
