@@ -185,3 +185,44 @@ def test_what_is_no_job_is_not_asked(run, tmp_path):
     code, out, err = run("dead-letter", "replay", tmp_path)
     assert (code, out) == (1, "") and "no _job.json" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_subscription_got_is_shown_with_its_messages(run, output):
+    code, out, err = run("stream", "deliveries", output, "--subscription", "red", "-o", "ndjson")
+    assert (code, err) == (0, "")
+    found = [json.loads(line) for line in out.splitlines()]
+    lines = LINES.splitlines()
+    assert found and all("red" in one["message"] for one in found)
+    assert [one["message"] for one in found] == [lines[one["offset"]].strip() for one in found]
+    assert {(one["batch"], one["revision"], one["source"]) for one in found} == {(0, 3, "a.jsonl")}
+    newest = run("stream", "deliveries", output, "--subscription", "red", "--limit", 1, "-o", "ndjson")[1]
+    assert json.loads(newest) == found[-1]
+    assert "batch 0, revision 3, a.jsonl:" in run("stream", "deliveries", output, "--subscription", "red")[1]
+    assert run("stream", "deliveries", output, "--subscription", "red", "--since", 1)[0] == 1
+    assert run("stream", "deliveries", output, "--subscription", "nobody")[0] == 1
+
+
+def test_a_message_whose_file_is_another_now_is_not_shown(run, output):
+    file = output.parent / "in" / "a.jsonl"
+    file.write_text("x")
+    _, out, _ = run("stream", "deliveries", output, "--subscription", "red")
+    assert "is another file now: it has 1 bytes" in out
+    file.unlink()
+    assert "is gone" in run("stream", "deliveries", output, "--subscription", "red")[1]
+
+
+def test_a_message_is_read_from_the_row_group_that_has_it(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from selectroute.spark.delivered import _of_parquet
+
+    pq.write_table(pa.table({"n": list(range(5_000))}), tmp_path / "a.parquet", row_group_size=1_500)
+    for row in (0, 1_499, 1_500, 4_999):
+        assert json.loads(_of_parquet(tmp_path / "a.parquet", row)) == {"n": row}
+    assert _of_parquet(tmp_path / "a.parquet", 5_000) is None
+
+
+def test_what_is_not_committed_was_not_delivered(run, output):
+    (output / "_commits" / "0.json").rename(output / "_commits" / "0.gone")
+    assert run("stream", "deliveries", output, "--subscription", "red")[0] == 1

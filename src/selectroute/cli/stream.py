@@ -1,4 +1,4 @@
-"""``selectroute stream status | audit``: what a fan-out job did, read off its output folder."""
+"""``selectroute stream status | audit | deliveries``: what a fan-out job did, read off its output folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from selectroute.cli.index import Output, OutputOption
-from selectroute.cli.output import plain, progress
+from selectroute.cli.output import Output as Records
+from selectroute.cli.output import OutputOption as RecordsOption
+from selectroute.cli.output import plain, progress, records
+from selectroute.selector.sentences import printable
 
 if TYPE_CHECKING:
     from selectroute.spark.sinks import Counts
@@ -93,6 +96,45 @@ def audit(
             where = "" if finding.batch is None else f"batch {finding.batch}: "
             console.print(f"WRONG       {where}{finding.sentence}", soft_wrap=True)
     if found.findings:
+        raise typer.Exit(1)
+
+
+@app.command()
+def deliveries(
+    output: JobFolder,
+    subscription: Annotated[
+        str, typer.Option("--subscription", metavar="ID", help="The subscription's id.", show_default=False)
+    ],
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="So many at most, the newest.")] = 20,
+    since: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BATCH", min=0, help="Only of this batch of the stream and later.", show_default=False
+        ),
+    ] = None,
+    as_: RecordsOption = Records.table,
+) -> None:
+    """Show what a subscription got, the newest last, with the message where its source still has it.
+
+    selectroute stream deliveries out --subscription heavy --limit 5
+
+    Exit code 1 if it got nothing.
+    """
+    from selectroute.spark.delivered import deliveries_of
+
+    found = deliveries_of(output, subscription, limit, since)
+    with records(as_, several=True) as add:
+        for one in found:
+            if as_ is not Records.table:
+                add(json.dumps(asdict(one)))
+                continue
+            named = "" if one.message_id is None else f", {printable(one.message_id)}"
+            place = f"{printable(one.source)}:{one.offset + 1}" if one.missing is None else one.source
+            add(f"batch {one.batch}, revision {one.revision}, {place}{named}")
+            add(f"  {printable(one.message or f'no message: {one.missing}', 2_000)}")
+    if not found:
+        if as_ is Records.table:
+            typer.echo(f"no deliveries to {printable(subscription)}", err=True)
         raise typer.Exit(1)
 
 
