@@ -116,13 +116,16 @@ class ReadTypes:
     def unlike(self, columns: pa.RecordBatch, names: Iterable[str]) -> dict[str, tuple[str, bool]]:
         """Return which of these columns have a type that no property has, with the sentence that says so, and
         whether they hold bytes, which a property of another dialect may have.
-
-        Raises `ColumnTypeError` for two columns of a name.
         """
         batch = Batch(columns)
         found: dict[str, tuple[str, bool]] = {}
         for name in names:
-            column = None if name in (INVALID_NAMES, BODY) else batch.column(name)
+            if name in (INVALID_NAMES, BODY):
+                continue
+            try:
+                column = batch.column(name)
+            except ColumnTypeError:  # two columns of a name: matching says so
+                continue
             if column is not None:
                 try:
                     self.check(name, column.type)
