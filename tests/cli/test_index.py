@@ -235,3 +235,11 @@ def test_all_errors_of_a_file_are_told_at_once(run, tmp_path):
     assert err.startswith(f"selectroute: 31 lines of {file} cannot be taken\n{file}:1: subscription 'a': ")
     assert err.count(f"{file}:") == 20 and f"\n{file}:20: not valid JSON: " in err
     assert err.endswith("\nand 11 more\n")
+
+
+def test_selectors_that_are_probably_mistaken_are_told_of(run, tmp_path):
+    lines = "".join(f'{{"id": "s{n}", "selector": "a = \'1\' AND a = \'2\'"}}\n' for n in range(7))
+    code, out, err = run("index", "build", "-", tmp_path / "s", stdin=lines + '{"id": "fine"}\n')
+    assert code == 0 and out.startswith("revision 1: 8 subscriptions")
+    assert err.startswith("warning: 7 selectors are probably mistaken:\n  s0: always-false: no message can")
+    assert err.count("always-false") == 5 and "  and 2 more" in err

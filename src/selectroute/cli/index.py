@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -16,10 +17,19 @@ from rich.table import Table
 from selectroute.cli.inputs import naming_lines, opened
 from selectroute.cli.output import plain, progress
 
+if TYPE_CHECKING:
+    from selectroute.index.snapshot import Snapshot
+
 app = typer.Typer(
     no_args_is_help=True, help="Build, inspect, verify, merge and clear up snapshots of subscriptions."
 )
 
+
+EXTENDED: Final = "EXTENDED"
+
+_CHECKED: Final = 10_000
+_CHECK_SECONDS: Final = 1.0
+_WARNED: Final = 5
 
 MAX_REVISION = 2**63 - 1
 """A revision is a 64-bit integer."""
@@ -76,6 +86,7 @@ def build(
     with progress("publishing"):
         published = publish(snapshot, folder)
     done = time.perf_counter()
+    _warn(snapshot)
     result = {
         "revision": published,
         "subscriptions": len(snapshot),
@@ -90,6 +101,32 @@ def build(
     size, seconds = f"{snapshot.nbytes:,} bytes", f"{done - started:.1f} s"
     console.print(f"revision {published}: {len(snapshot):,} subscriptions, {size}, {seconds}", soft_wrap=True)
     _print_scanned(console, dict(snapshot.scanned))
+
+
+def _warn(snapshot: Snapshot) -> None:
+    """Say on standard error which selectors are probably mistaken, of those that are checked in time."""
+    from selectroute.clauses.analysis import check
+    from selectroute.selector import SelectRouteError
+
+    started, checked, found = time.perf_counter(), 0, []
+    for row in snapshot.subscriptions.slice(0, _CHECKED).to_pylist():
+        if time.perf_counter() - started > _CHECK_SECONDS:
+            break
+        checked += 1
+        if row["selector"] and row["seltype"] != EXTENDED:
+            try:
+                warnings = check(row["selector"], row["dialect"]).warnings
+            except SelectRouteError:
+                continue  # beyond the limits of a check
+            if warnings:
+                found.append(f"  {row['id']}: {warnings[0]}")
+    if found:
+        of = "" if checked == len(snapshot) else f" of the first {checked:,}"
+        noun = "selector is" if len(found) == 1 else "selectors are"
+        shown = found[:_WARNED]
+        if len(found) > len(shown):
+            shown.append(f"  and {len(found) - len(shown):,} more; see `selectroute selector check`")
+        print("\n".join([f"warning: {len(found):,} {noun} probably mistaken{of}:", *shown]), file=sys.stderr)
 
 
 @app.command()
