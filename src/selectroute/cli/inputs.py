@@ -27,6 +27,8 @@ def opened(name: str) -> Iterator[Iterator[str]]:
     if name == "-":
         if sys.stdin is None:
             raise SelectRouteError("standard input is closed")
+        if sys.stdin.isatty():
+            print("selectroute: reading from the terminal; Ctrl-D on a line of its own ends", file=sys.stderr)
         stdin = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
         try:
             yield _lines(stdin, "standard input", name)
@@ -52,6 +54,8 @@ def _lines(file: io.TextIOWrapper, name: str, source: str) -> Iterator[str]:
                     f"{shown_name(source)}:{number}: the line has more than {MAX_LINE:,} characters"
                 )
             yield line
+            if not line.endswith("\n"):  # the last; a terminal would have to say so once more
+                return
     except UnicodeDecodeError as error:
         raise SelectRouteError(f"{name} is not UTF-8: {error.reason}") from error
     except OSError as error:
@@ -119,7 +123,7 @@ def opened_messages(source: str, skip_bad: bool = False) -> Iterator[Iterator[Gi
 
 def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given]:
     """Read one message a line, or one that goes over all lines."""
-    start = list(_upto_first(lines))
+    start = list(up_to_first(lines))
     if start and isinstance(error := _json(start[-1]), _NoJson) and error.at_end:
         size = sum(map(len, start))
         for line in lines:
@@ -142,8 +146,8 @@ def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given
                 print(f"selectroute: {error}", file=sys.stderr)
 
 
-def _upto_first(lines: Iterator[str]) -> Iterator[str]:
-    """The lines up to the first that is not blank."""
+def up_to_first(lines: Iterator[str]) -> Iterator[str]:
+    """Yield the lines up to the first that is not blank."""
     for line in lines:
         yield line
         if line.strip():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -14,8 +15,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 Add = Callable[[str], None]
 """Prints one record."""
 
-Advance = Callable[[int], None]
-"""Shows how many are done."""
+Advance = Callable[[int | str], None]
+"""Shows how many are done, or what is being done instead."""
 
 
 class Output(StrEnum):
@@ -56,10 +57,28 @@ def records(output: Output, several: bool) -> Iterator[Add]:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Advance]:
-    """A line on standard error that shows how far it is, only where that is a terminal."""
+def progress(what: str, *, while_printing: bool = False) -> Iterator[Advance]:
+    """Show on standard error how far a command is, only where that is a terminal.
+
+    With `while_printing` the command prints results meanwhile: then nothing is shown if these go to a terminal
+    too, where a spinner would stand between their lines.
+    """
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+    disable = not console.is_terminal or (while_printing and sys.stdout is not None and sys.stdout.isatty())
+    # Rich would by default print on the terminal what a command writes to standard output, wherever that goes.
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        disable=disable,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    ) as shown:
         task = shown.add_task(what)
-        yield lambda done: shown.update(task, description=f"{what}: {done:,}")
+
+        def advance(done: int | str) -> None:
+            said = f"{what}: {done:,}" if isinstance(done, int) else done
+            shown.update(task, description=said)
+
+        yield advance

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from itertools import chain
 from typing import Annotated
 
 import typer
 
 from selectroute.cli.connect import RegistryOption, connected
-from selectroute.cli.inputs import naming_lines, opened
+from selectroute.cli.inputs import naming_lines, opened, up_to_first
 from selectroute.cli.output import Advance, Output, OutputOption, progress
+from selectroute.selector import SelectRouteError
 
 
 class Mode(Enum):
@@ -35,6 +37,9 @@ def import_(
             "the line gives one."
         ),
     ] = Mode.add,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Accept input without any subscription: nothing is changed.")
+    ] = False,
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
 ) -> None:
@@ -46,15 +51,23 @@ def import_(
 
     A line is {"topic": "cars/+", "selector": "JMSType = 'car'"}, perhaps with "id", "name", "dialect",
     "labels", "destination" and "status". The error for one that cannot be names the line; exit code 5 for a
-    selector.
+    selector. Exit code 1 if the input is empty, which a failed command before a pipe makes it.
     """
-    with (
-        naming_lines(file),
-        connected(registry, create=True) as connection,
-        opened(file) as lines,
-        progress("importing") as advance,
-    ):
-        done = connection.import_(lines, mode=mode.value, progress=lambda rows, _: advance(rows))
+    with opened(file) as lines:
+        first = list(up_to_first(lines))  # before a database is made for nothing
+        if not allow_empty and not (first and first[-1].strip()):
+            name = "standard input" if file == "-" else file
+            raise SelectRouteError(
+                f"{name} has no subscriptions: nothing is changed; --allow-empty accepts that"
+            )
+        with (
+            naming_lines(file),
+            connected(registry, create=True) as connection,
+            progress("importing") as advance,
+        ):
+            done = connection.import_(
+                chain(first, lines), mode=mode.value, progress=lambda rows, _: advance(rows)
+            )
     if output is Output.table:
         print(f"revision {done.revision}: {done.rows:,} subscriptions")
     else:
@@ -74,7 +87,7 @@ def export(
 
     selectroute subscription export --revision 17 | grep '"cars/+"'
     """
-    with connected(registry) as connection, progress("exporting") as advance:
+    with connected(registry) as connection, progress("exporting", while_printing=True) as advance:
         for line in _counted(connection.export(revision=revision), advance):
             print(line)
 

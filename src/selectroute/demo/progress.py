@@ -39,7 +39,9 @@ class Progress:
             yield
             return
         columns = TextColumn("routing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        with Bars(*columns, console=self._console, transient=True) as self._bars:
+        # Standard output is not ours to move: it may be a file while standard error is a terminal.
+        quiet = {"redirect_stdout": False, "redirect_stderr": False}
+        with Bars(*columns, console=self._console, transient=True, **quiet) as self._bars:
             self._task = self._bars.add_task("routing", total=messages)
             try:
                 yield
