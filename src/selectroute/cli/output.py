@@ -60,13 +60,13 @@ def records(output: Output, several: bool) -> Iterator[Add]:
 def progress(what: str, *, while_printing: bool = False) -> Iterator[Advance]:
     """Show on standard error how far a command is, only where that is a terminal.
 
-    With `while_printing` the command prints results meanwhile: then nothing is shown if these go to a terminal
-    too, where a spinner would stand between their lines.
+    With `while_printing` the command prints results meanwhile: then nothing is shown if these go to a
+    terminal too, where a spinner would stand between their lines.
     """
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     disable = not console.is_terminal or (while_printing and sys.stdout is not None and sys.stdout.isatty())
-    # Rich would by default print on the terminal what a command writes to standard output, wherever that goes.
+    # By default rich prints on the terminal what is written to standard output, wherever that goes.
     with Progress(
         *columns,
         console=console,
