@@ -1,0 +1,9 @@
+"""The command `selectroute` for `spark-submit`: every option of `selectroute stream run`, on a cluster.
+
+spark-submit --master spark://host:7077 streaming/submit.py stream run --input … --snapshots … --output …
+"""
+
+from selectroute.cli import main
+
+if __name__ == "__main__":
+    main()
