@@ -3,7 +3,7 @@
 spark-submit --master spark://host:7077 streaming/submit.py stream run --input … --snapshots … --output …
 """
 
-from selectroute.cli import main
+import runpy
 
 if __name__ == "__main__":
-    main()
+    runpy.run_module("selectroute", run_name="__main__")
