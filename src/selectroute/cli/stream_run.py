@@ -24,12 +24,11 @@ from selectroute.cli.stopping import Stop, stopping
 from selectroute.selector import SelectRouteError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from selectroute.registry.registry import Registry
     from selectroute.registry.remote import RemoteRegistry
     from selectroute.spark import BatchReport, Job, KafkaCluster, KafkaInput
     from selectroute.spark.metrics import StreamMetrics
+    from selectroute.spark.session import Session
 
 FAILURE, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
 """Exit codes, as those of every command."""
@@ -586,7 +585,7 @@ class _Asked:
             kafka=cluster,
         )
 
-    def session(self, job: Job) -> SparkSession:
+    def session(self, job: Job) -> Session:
         """Start Spark, or find the session that runs."""
         from selectroute.spark import find_connector, local_session
         from selectroute.spark.session import shielded
@@ -595,7 +594,7 @@ class _Asked:
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         jars = {} if job.kafka is None or submitted else find_connector().conf()
 
-        def start() -> SparkSession:
+        def start() -> Session:
             with shielded():
                 return local_session("selectroute stream", self.cores or None, log_level="OFF", **jars)
 
@@ -699,7 +698,7 @@ def _run(
     return 0
 
 
-def _measured(spark: SparkSession, host: str, port: int) -> StreamMetrics:
+def _measured(spark: Session, host: str, port: int) -> StreamMetrics:
     """Answer Prometheus from now on; return what takes each batch, and the job."""
     from selectroute.spark.metrics import StreamMetrics  # needs prometheus-client
 

@@ -14,6 +14,9 @@ from pyspark.sql import SparkSession
 from selectroute.selector.arguments import check_argument
 from selectroute.spark.java import SHIELD, use_java
 
+Session = SparkSession
+"""Spark's session, by a name for modules that do not import PySpark themselves."""
+
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 
 _LOCAL: dict[str, str] = {
