@@ -53,18 +53,14 @@ def import_(
     "labels", "destination" and "status". The error for one that cannot be names the line; exit code 5 for a
     selector. Exit code 1 if the input is empty, which a failed command before a pipe makes it.
     """
-    with opened(file) as lines:
+    with naming_lines(file), opened(file) as lines:
         first = list(up_to_first(lines))  # before a database is made for nothing
         if not allow_empty and not (first and first[-1].strip()):
             name = "standard input" if file == "-" else file
             raise SelectRouteError(
                 f"{name} has no subscriptions: nothing is changed; --allow-empty accepts that"
             )
-        with (
-            naming_lines(file),
-            connected(registry, create=True) as connection,
-            progress("importing") as advance,
-        ):
+        with connected(registry, create=True) as connection, progress("importing") as advance:
             done = connection.import_(
                 chain(first, lines), mode=mode.value, progress=lambda rows, _: advance(rows)
             )

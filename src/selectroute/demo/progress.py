@@ -41,11 +41,7 @@ class Progress:
         columns = TextColumn("routing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         # Standard output is not ours to move: it may be a file while standard error is a terminal.
         with Bars(
-            *columns,
-            console=self._console,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
+            *columns, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
         ) as self._bars:
             self._task = self._bars.add_task("routing", total=messages)
             try:
