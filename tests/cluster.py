@@ -36,7 +36,7 @@ def environment() -> dict[str, str]:
 def submit_command(*arguments: object) -> list[str]:
     """What starts the streaming application by ``spark-submit``, up to its own options."""
     program = f"{Path(pyspark.__file__).parent}/bin/spark-submit"
-    return [program, *map(str, arguments), str(ROOT / "streaming" / "fanout.py")]
+    return [program, *map(str, arguments), str(ROOT / "streaming" / "submit.py"), "stream", "run"]
 
 
 @contextmanager

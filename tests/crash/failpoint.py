@@ -1,6 +1,6 @@
 """Run a program that routes a stream, and end it at a named step.
 
-``python -m tests.crash.failpoint STEP MOMENT NTH streaming/fanout.py …`` kills its whole process group, with
+``python -m tests.crash.failpoint STEP MOMENT NTH stream run …`` kills its whole process group, with
 Spark's JVM, right before or after the n-th time that it takes this step. What Spark itself writes, its log of
 offsets and that of done batches, is watched for in its checkpoint, so there it is within a millisecond.
 """
@@ -8,7 +8,6 @@ offsets and that of done batches, is watched for in its checkpoint, so there it 
 from __future__ import annotations
 
 import os
-import runpy
 import signal
 import sys
 import threading
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from selectroute.cli import main as command
 from selectroute.spark import durable
 from selectroute.spark.behind import BEHIND
 from selectroute.spark.commits import Commits
@@ -35,11 +35,11 @@ next batch is committed, and note that it is sent; publish; give it back to Spar
 
 
 def main() -> None:
-    """Run the program."""
-    step, moment, nth, program, *given = sys.argv[1:]
+    """Run the command."""
+    step, moment, nth, *given = sys.argv[1:]
     fail_at(step, moment, int(nth), Path(given[given.index("--output") + 1]))
-    sys.argv = [program, *given]
-    runpy.run_path(program, run_name="__main__")
+    sys.argv = ["selectroute", *given]
+    command()
 
 
 def fail_at(step: str, moment: str, nth: int, output: Path) -> None:

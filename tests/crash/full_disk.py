@@ -1,6 +1,6 @@
 """A streaming job whose disk is full: ``python -m tests.crash.full_disk --times 20``.
 
-``streaming/fanout.py`` as a user runs it; from its n-th write on to the output folder, in which Spark's
+``selectroute stream run`` as a user runs it; from its n-th write on to the output folder, in which Spark's
 checkpoint is, every write of driver, JVM and workers says that there is no space left (see `failing`). It
 must end with exit code 1 and one sentence; started again when there is room, it delivers the rest, and
 nothing twice. The same with a disk that is full from the moment at which Spark gives a file of its checkpoint
@@ -53,7 +53,7 @@ def routed(home: Path, shim: Shim, preloaded: dict[str, str], at: int, logged: s
         shim.clear()
     if fired:
         assert ended.returncode == 1, ended.stderr
-        said = [line for line in ended.stderr.splitlines() if line.startswith("fanout: ")]
+        said = [line for line in ended.stderr.splitlines() if line.startswith("selectroute: ")]
         assert len(said) == 1 and "No space left on device" in said[0], ended.stderr
         assert "Traceback" not in ended.stderr, ended.stderr
     if logged is not None:
@@ -67,7 +67,7 @@ def routed(home: Path, shim: Shim, preloaded: dict[str, str], at: int, logged: s
 
 
 def _run(world: World, preloaded: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, str(ROOT / "streaming" / "fanout.py"), "--available-now"]
+    program = [sys.executable, "-m", "selectroute", "stream", "run", "--available-now"]
     folders = ["--input", world.input, "--snapshots", world.snapshots, "--output", world.output]
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(

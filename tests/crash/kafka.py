@@ -1,7 +1,7 @@
 """A stream of Kafka's records to files, a queue and topics that is killed again and again.
 
-``python -m tests.crash.kafka --kills 100 --failpoints 5``. A real broker; ``streaming/fanout.py`` as a user
-runs it. Its whole process group, with Spark's JVM, is killed (SIGKILL): at random instants, and so often
+``python -m tests.crash.kafka --kills 100 --failpoints 5``. A real broker; ``selectroute stream run`` as a
+user runs it. Its whole process group, with Spark's JVM, is killed (SIGKILL): at random instants, and so often
 right before and after each step of a batch (see `failpoint`). Subscriptions, their selectors and
 destinations change all the while, and a consumer takes from the queue (see `kafka_flow`). When everything is
 routed, `kafka_check` holds all that came out against the reference evaluator: nothing lost, nothing twice;
@@ -173,7 +173,7 @@ class Killed:
         failing = ["-m", "tests.crash.failpoint", *failpoint] if failpoint else []
         paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
         return self._run(
-            [sys.executable, *failing, str(ROOT / "streaming" / "fanout.py"), "--cores", "2"],
+            [sys.executable, *(failing or ["-m", "selectroute"]), "stream", "run", "--cores", "2"],
             options or [],
             {**os.environ, "PYTHONPATH": paths},
         )

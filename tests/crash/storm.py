@@ -1,9 +1,9 @@
 """A storm of selector changes while messages flow: ``python -m tests.crash.storm``.
 
 A registry, a publisher in a process of its own, several clients that change subscriptions, and
-``streaming/fanout.py`` as a user runs it, all at once; the publisher and the stream are killed (SIGKILL) now
-and then and started again. Changes are spread over the messages. Afterwards every delivery is held against
-the reference evaluator under the revision that its batch was pinned to, see `storm_check`.
+``selectroute stream run`` as a user runs it, all at once; the publisher and the stream are killed (SIGKILL)
+now and then and started again. Changes are spread over the messages. Afterwards every delivery is held
+against the reference evaluator under the revision that its batch was pinned to, see `storm_check`.
 
 Everything that clients and messages do is made from the seed; which revision meets which batch is not.
 """
@@ -168,7 +168,7 @@ class Storm:
         return process
 
     def _stream(self, *options: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, str(ROOT / "streaming" / "fanout.py"), "--cores", "2", *options]
+        command = [sys.executable, "-m", "selectroute", "stream", "run", "--cores", "2", *options]
         folders = ["--input", str(self.input), "--output", str(self.output), "--registry", self.url]
         paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
         with (self.folder / "stream.log").open("ab") as log:

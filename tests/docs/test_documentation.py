@@ -79,7 +79,7 @@ def test_readme_python_of_spark_runs(tmp_path, monkeypatch):
 
 def _streams(code):
     """Whether a block starts a stream, and with it Spark."""
-    return "streaming/" in code
+    return "selectroute stream run" in code
 
 
 def _environment():
@@ -127,7 +127,6 @@ def _published(port):
 @pytest.mark.spark
 def test_a_selector_changes_while_its_stream_runs_as_the_readme_shows(tmp_path):
     [code] = [code for code, run in _blocks("shell") if run and _streams(code)]
-    (tmp_path / "streaming").symlink_to(ROOT / "streaming")
     with socket.create_server(("127.0.0.1", 0)) as free:  # somebody else may have the port of the page
         port = free.getsockname()[1]
     code = code.replace("8080", str(port))

@@ -46,7 +46,10 @@ def test_java_home_too_old_is_passed_over_for_java_on_path(nothing, tmp_path, ol
     nothing.setenv("PATH", f"{fake_java(tmp_path / 'path', '17') / 'bin'}{os.pathsep}/bin")
     nothing.setenv("PYSPARK_PYTHON", "mine")
     use_java()
-    assert os.environ["JAVA_HOME"] == str(tmp_path / "path")
+    shim = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
+    assert str(tmp_path / "path") in shim.read_text()
+    use_java()
+    assert os.environ["JAVA_HOME"] == str(shim.parent.parent)  # no shim of a shim
     assert os.environ["PYSPARK_PYTHON"] == "mine"
 
 

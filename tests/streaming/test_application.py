@@ -1,4 +1,4 @@
-"""streaming/fanout.py as a user runs it."""
+"""``selectroute stream run`` as a user runs it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ ROOT = Path(__file__).parents[2]
 RED = {"properties": {"color": "red"}}
 
 
-def command(*arguments, **environment):
+def command(*arguments, verb="run", **environment):
     # The checkout's own sources, whether or not the package is installed.
     source = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     return {
-        "args": [sys.executable, str(ROOT / "streaming" / "fanout.py"), *map(str, arguments)],
+        "args": [sys.executable, "-m", "selectroute", "stream", verb, *map(str, arguments)],
         "env": {**os.environ, "PYTHONPATH": source, **environment},
         "stderr": subprocess.PIPE,
         "text": True,
     }
 
 
-def ran(*arguments, **environment):
+def ran(*arguments, verb="run", **environment):
     return subprocess.run(
-        **command(*arguments, **environment), stdout=subprocess.PIPE, timeout=600, check=False
+        **command(*arguments, verb=verb, **environment), stdout=subprocess.PIPE, timeout=600, check=False
     )
 
 
@@ -41,7 +41,13 @@ def folders(world):
 def test_help_teaches():
     done = ran("--help")
     assert done.returncode == 0
-    for word in ("--available-now", "dead-letters", "selectroute index build", "SELECTROUTE_"):
+    for word in (
+        "--available-now",
+        "dead-letters",
+        "selectroute index build",
+        "SELECTROUTE_",
+        "Input: files",
+    ):
         assert word in done.stdout
 
 
@@ -56,7 +62,7 @@ def test_a_missing_snapshot_is_one_sentence_at_once(world):
     done = ran(*folders(world), "--available-now")
     assert done.returncode == 3 and done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("fanout: no snapshot is published in")
+    assert line.startswith("selectroute: no snapshot is published in")
     assert not world.output.exists()
 
 

@@ -1,17 +1,16 @@
-"""streaming/fanout.py on Kafka, used wrongly: one sentence before the stream starts, and an exit code."""
+"""``selectroute stream run`` on Kafka, used wrongly: one sentence before it starts, and an exit code."""
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import sys
 
 import pytest
 
+from selectroute.cli import main
 from selectroute.spark import Job, KafkaCluster, KafkaInput, durable
 from selectroute.spark import kafka_admin as admin_module
 from selectroute.spark.job import OutputFolder
-from tests.cluster import ROOT
 from tests.components import KAFKA
 from tests.streaming.kafka_world import cars
 
@@ -30,20 +29,22 @@ def refused(monkeypatch, capsys):
     """A function that starts the application, in this process and on its session if there is one; returns
     what it says.
     """
-    spec = importlib.util.spec_from_file_location("fanout", ROOT / "streaming" / "fanout.py")
-    fanout = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fanout)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def start(world, code, *arguments, servers="127.0.0.1:1", topics="t", output=None):
         folders = ["--snapshots", world.snapshots, "--output", output or world.output]
         read = ["--kafka-servers", servers, "--kafka-topics", topics, "--available-now"]
-        monkeypatch.setattr(sys, "argv", ["fanout.py", *map(str, (*read, *folders, *arguments))])
+        monkeypatch.setattr(
+            sys, "argv", ["selectroute", "stream", "run", *map(str, (*read, *folders, *arguments))]
+        )
         capsys.readouterr()
-        done, said = fanout.main(), capsys.readouterr()
-        assert (done, said.out) == (code, ""), said.err
-        (line,) = said.err.splitlines()
-        assert line.startswith("fanout: ") and "Traceback" not in line and len(line) < 600
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert (ended.value.code, said.out) == (code, ""), said.err
+        *start, line = said.err.splitlines()
+        assert len(start) <= 1 and all(other.startswith("routing `") for other in start)
+        assert line.startswith("selectroute: ") and "Traceback" not in line and len(line) < 600
         assert not world.rows("deliveries")
         return line
 
@@ -62,7 +63,7 @@ def refused(monkeypatch, capsys):
         (("--kafka-binding", "no-such-file.toml"), "no-such-file.toml can't be read"),
         (("--kafka-config", "no-such-file.properties"), "no-such-file.properties"),
         (("--starting-offsets", "yesterday"), "yesterday"),
-        (("--unrouted", "burn"), "burn"),
+        (("--unrouted-topic", "audit/#=burn"), "burn"),
     ],
 )
 def test_a_wrong_binding_or_option_is_wrong_usage(world, refused, arguments, sentence):

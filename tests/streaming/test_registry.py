@@ -1,4 +1,4 @@
-"""streaming/fanout.py on a registry: changes while it runs, and from where they hold."""
+"""``selectroute stream run`` on a registry: changes while it runs, and from where they hold."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_database_and_a_service_are_followed_alike(world, registry, published,
 def test_a_registry_that_is_not_there_is_one_sentence(world, url):
     done = ran("--input", world.input, "--output", world.output, "--registry", url, "--available-now")
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith("fanout: ") and not world.output.exists()
+    assert done.stderr.startswith("selectroute: ") and not world.output.exists()
 
 
 def test_a_registry_that_has_published_nothing_is_one_sentence(world, url, registry):

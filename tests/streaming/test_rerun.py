@@ -160,14 +160,18 @@ def test_the_application_routes_batches_again_and_says_of_each_whether_it_held(w
     world.drop_json("b.jsonl", RED)
     world.publish(2, blue="color = 'blue'")
     assert ran(*folders(world), "--available-now").returncode == 0
-    again = ran(*folders(world), "--rerun", "all", "--into", world.root / "again")
+    again = ran("all", *folders(world), "--into", world.root / "again", verb="rerun")
     assert again.returncode == 0, again.stderr
-    lines = [line for line in again.stderr.splitlines() if line.startswith("batch")]
-    assert lines == ["batch 0  revision 1  same files", "batch 1  revision 2  same files"]
+    start, *lines = again.stderr.splitlines()
+    assert start.startswith("routing all batches of") and lines == [
+        "batch 0  revision 1  same files",
+        "batch 1  revision 2  same files",
+    ]
     republished(world, "unrouted", first_gone)
-    again = ran(*folders(world), "--rerun", "0-0", "--into", world.root / "other", "--log", "json")
+    again = ran("0-0", *folders(world), "--into", world.root / "other", "--log", "json", verb="rerun")
     assert again.returncode == 1
-    (line,) = (json.loads(line) for line in again.stderr.splitlines() if line.startswith("{"))
+    start, line = map(json.loads, again.stderr.splitlines())
+    assert start["event"] == "start"
     assert (line["event"], line["batch"], line["verdict"]) == ("rerun", 0, "other rows")
-    assert ran(*folders(world), "--rerun", "all").returncode == 2
-    assert ran(*folders(world), "--rerun", "3-", "--into", "x").returncode == 2
+    assert ran("all", *folders(world), verb="rerun").returncode == 2
+    assert ran("3-", *folders(world), "--into", "x", verb="rerun").returncode == 2

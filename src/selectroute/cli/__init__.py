@@ -27,6 +27,8 @@ from selectroute.cli.demo import demo
 from selectroute.cli.inputs import InvalidFileError
 from selectroute.cli.queue_administration import create, delete, depth
 from selectroute.cli.serve import serve
+from selectroute.cli.stopping import INTERRUPTED, Interrupted, interruptible
+from selectroute.cli.stream_run import rerun, run
 from selectroute.cli.subscription_explain import explain
 from selectroute.cli.subscription_files import export, import_
 from selectroute.cli.warm import warm
@@ -39,6 +41,8 @@ app.command()(warm)
 queue.app.command()(create)
 queue.app.command()(delete)
 queue.app.command()(depth)
+stream.app.command()(run)
+stream.app.command()(rerun)
 subscription.app.command("import")(import_)
 subscription.app.command()(export)
 subscription.app.command()(explain)
@@ -87,12 +91,16 @@ def main() -> None:
     """Run a command and exit with its code; an error of this package is one message, no traceback."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a selector may hold what the terminal cannot show
+    interruptible()
     try:
         try:
             app()
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # when the interpreter exits, a full disk would be no error of ours
+    except (Interrupted, KeyboardInterrupt):  # the latter by a library that takes the signal for a while
+        print("selectroute: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     except SelectRouteError as error:
         print("\n".join([f"selectroute: {_said(error)}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         sys.exit(_exit_code(error))

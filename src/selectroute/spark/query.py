@@ -131,7 +131,7 @@ class FanOut:
         try:
             while query is not None and not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 if should_stop():
-                    self.stop()
+                    self.stop(None)  # a batch that is torn down is an error, and is all to be done again
             ended = True
         except (PySparkException, Py4JError, OSError) as error:  # the last two: the JVM is gone
             if not isinstance(self._failure, StoppingError):
@@ -148,9 +148,9 @@ class FanOut:
         if self._failure is not None and not isinstance(self._failure, StoppingError):
             raise sentence(self._failure) from self._failure
 
-    def stop(self, timeout_seconds: float = 60.0) -> None:
+    def stop(self, timeout_seconds: float | None = 60.0) -> None:
         """End the query between two batches: the one that runs is finished, if it takes no longer than
-        this. What is still to be handed on `wait` waits for."""
+        this; None is for as long as it takes. What is still to be handed on `wait` waits for."""
         self._stopping.set()
         if self._follower is not None:
             self._follower.hurry()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType
 
@@ -10,7 +12,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from selectroute.selector.arguments import check_argument
-from selectroute.spark.java import use_java
+from selectroute.spark.java import SHIELD, use_java
+
+Session = SparkSession
+"""Spark's session, by a name for modules that do not import PySpark themselves."""
 
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 
@@ -41,7 +46,11 @@ _LOCAL: dict[str, str] = {
 
 
 def local_session(
-    app: str, cores: int | None = None, *, log_level: str = "ERROR", **conf: str | int | bool
+    app: str,
+    cores: int | None = None,
+    *,
+    log_level: str = "ERROR",
+    **conf: str | int | bool,
 ) -> SparkSession:
     """Return a Spark session named ``app`` that runs in this process's machine, on loopback only, and says
     little.
@@ -84,3 +93,16 @@ def local_session(
     if not submitted:
         session.sparkContext.setLogLevel(log_level)
     return session
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """Have a Java that is started meanwhile ignore SIGTERM, which supervisors send to a whole process group.
+
+    The caller handles the signal and ends when the work in hand is done; Java ends with this process.
+    """
+    os.environ[SHIELD] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[SHIELD]
