@@ -32,7 +32,7 @@ def test_what_is_registered_is_got_back_whole(registry):
         topic="cars/ü/#",
         dialect="ibm-mq",
         name="my cars",
-        destination=Destination("queue", "cars-1"),
+        destination=Destination("queue", "CARS.1"),
         labels={"team": "a/b~c", "ö": ""},
     )
     made = registry.register(spec)
