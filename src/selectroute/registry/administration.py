@@ -10,6 +10,7 @@ from selectroute.registry import tokens as token_rows
 from selectroute.registry.changes import Backfill, EffectiveFrom
 from selectroute.registry.errors import InvalidSpecError, PublishError
 from selectroute.registry.history import History
+from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.revision import new_id
 from selectroute.registry.settings import read_setting, write_setting
 from selectroute.registry.tokens import Token
@@ -43,22 +44,44 @@ class Administration(History):
     # ---- tokens
 
     def add_token(
-        self, role: str, *, topics: Iterable[str] = (), name: str | None = None
+        self,
+        role: str,
+        *,
+        topics: Iterable[str] = (),
+        queues: Iterable[str] = (),
+        kafka: Iterable[str] = (),
+        name: str | None = None,
+        by: Permission = EVERYTHING,
     ) -> tuple[Token, str]:
-        """Make a token for a role, which may touch subscriptions within these topic filters, all without any.
-        Returns it and its secret, which is stored nowhere.
+        """Make a token for a role. Returns it and its secret, which is stored nowhere.
+
+        Args:
+            role: reader, writer or admin.
+            topics: the filters within which it may touch subscriptions; without any, all.
+            queues: patterns of queues (``CARS.*``) that its subscriptions may name, and that it may use.
+            kafka: patterns of Kafka topics that its subscriptions may name. A token with topics and without
+                patterns may name no destination.
+            name: what it is for; its id by default.
+            by: who makes it. Raises `AuthError` if that one's token is revoked.
         """
         with self._store.writing() as connection:
-            return token_rows.add_token(connection, new_id(), role, topics, name)
+            by.check_known(connection)
+            return token_rows.add_token(connection, new_id(), role, topics, queues, kafka, name)
 
     def tokens(self) -> list[Token]:
         """All tokens."""
         with self._store.reading() as connection:
             return token_rows.tokens(connection)
 
-    def revoke_token(self, id: str) -> None:
-        """Make a token none. Raises `NotFoundError`."""
+    def had_tokens(self) -> bool:
+        """Whether there is a token, or ever was one: then nobody is let in without."""
+        with self._store.reading() as connection:
+            return token_rows.had_tokens(connection)
+
+    def revoke_token(self, id: str, *, by: Permission = EVERYTHING) -> None:
+        """Make a token none. Raises `NotFoundError`, and `AuthError` if the token of `by` is revoked."""
         with self._store.writing() as connection:
+            by.check_known(connection)
             token_rows.revoke_token(connection, id)
 
     def authenticate(self, secret: str) -> Token:

@@ -34,7 +34,9 @@ class Change:
 
     time: datetime
     digest: str
-    """SHA-256 over this change and the digest of the one before it, hexadecimal."""
+    """SHA-256 over this change and the digest of the one before it, hexadecimal; empty where a service does
+    not tell it, because it is made of what the caller may not see.
+    """
 
     def to_json(self) -> dict[str, Any]:
         """The change as plain data."""
@@ -63,7 +65,7 @@ class Change:
                 resume_from=data.get("from"),
                 paused_at=data.get("paused_at"),
                 time=time_of(data["time"]),
-                digest=str(data["digest"]),
+                digest=str(data.get("digest", "")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidSpecError("", f"this is no change: {error}") from error

@@ -9,6 +9,7 @@ __all__ = [
     "AuthError",
     "BusyError",
     "DamagedError",
+    "ForbiddenError",
     "IdTakenError",
     "IdempotencyConflictError",
     "ImportLineError",
@@ -76,6 +77,17 @@ class TooCostlyError(RegistryError):
 
 class AuthError(RegistryError):
     """A secret that is no token's."""
+
+
+class ForbiddenError(RegistryError):
+    """A topic filter or destination that the caller may not use: `pointer` is its place (RFC 6901),
+    `sentence` says what is permitted.
+    """
+
+    def __init__(self, pointer: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.pointer = pointer
+        self.sentence = sentence
 
 
 class PublishError(RegistryError):

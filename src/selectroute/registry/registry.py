@@ -31,6 +31,7 @@ from selectroute.registry.errors import NotFoundError, OperationError
 from selectroute.registry.history import Progress
 from selectroute.registry.model import Page, Subscription, SubscriptionSpec
 from selectroute.registry.pages import Filters, page
+from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.requests import answered, applied, keep
 from selectroute.registry.revision import Revision
 from selectroute.registry.rows import subscription_of, subscriptions_with_state
@@ -54,6 +55,9 @@ class Registry(Administration):
     Each call that changes something is one transaction and one revision: it is done and durable when the
     call returns, and left no trace when it raises. All raise `StoreError` as the database says, besides what
     they say themselves.
+
+    What changes something takes `by`, who asks for it: what that one may not see is not there for him, what
+    he may not write raises `ForbiddenError`, and if his token was revoked meanwhile `AuthError`.
     """
 
     def __init__(self, store: Store, limits: Limits) -> None:
@@ -139,7 +143,12 @@ class Registry(Administration):
         return self._one(subscription.c.name == name, f"there is no subscription of the name {name!r}")
 
     def register(
-        self, spec: SubscriptionSpec, *, id: str | None = None, idempotency: Idempotency | None = None
+        self,
+        spec: SubscriptionSpec,
+        *,
+        id: str | None = None,
+        idempotency: Idempotency | None = None,
+        by: Permission = EVERYTHING,
     ) -> Subscription:
         """Register a subscription; the id is made here unless one is given.
 
@@ -148,7 +157,7 @@ class Registry(Administration):
         """
         check_argument(spec, SubscriptionSpec, "spec", _SPEC)
         check_argument(id, (str, NoneType), "id", f"{_ID}, or None for one that is made here")
-        with self._changing([spec]) as revision:
+        with self._changing([spec], by) as revision:
             before = answered(revision.connection, idempotency)
             if before is not None:
                 return Subscription.from_json(before)
@@ -156,7 +165,9 @@ class Registry(Administration):
             keep(revision.connection, idempotency, made.to_json())
         return made
 
-    def replace(self, id: str, spec: SubscriptionSpec, *, expected: int | None = None) -> Subscription:
+    def replace(
+        self, id: str, spec: SubscriptionSpec, *, expected: int | None = None, by: Permission = EVERYTHING
+    ) -> Subscription:
         """Give a subscription another specification, as a whole; a paused one stays paused.
 
         With `expected`, only if that is its revision: `StaleRevisionError` otherwise. Raises also what
@@ -164,10 +175,17 @@ class Registry(Administration):
         """
         check_argument(id, str, "id", _ID)
         check_argument(spec, SubscriptionSpec, "spec", _SPEC)
-        with self._changing([spec]) as revision:
+        with self._changing([spec], by) as revision:
             return revision.replace(id, spec, expected)
 
-    def change(self, id: str, patch: Mapping[str, Any], *, expected: int | None = None) -> Subscription:
+    def change(
+        self,
+        id: str,
+        patch: Mapping[str, Any],
+        *,
+        expected: int | None = None,
+        by: Permission = EVERYTHING,
+    ) -> Subscription:
         """Change some fields of a subscription by a JSON merge patch (RFC 7396). Raises as `replace` does."""
         check_argument(id, str, "id", _ID)
         check_argument(patch, Mapping, "patch", "the fields to change: {'selector': 'weight > 3000'}")
@@ -175,33 +193,42 @@ class Registry(Administration):
         while True:
             # Checked before anybody waits for it; if somebody else changes the rest of it meanwhile, again.
             now = self.get(id)
-            if expected is None or expected == now.revision:
-                checks.checked(patched(now, patch))
-            with self._changing(checks) as revision:
+            if by.sees(now.topic) and (expected is None or expected == now.revision):
+                spec = patched(now, patch)
+                by.check_stored(spec)
+                checks.checked(spec)
+            with self._changing(checks, by) as revision:
                 spec = patched(revision.get(id, expected), patch)
                 if checks.knows(spec):
                     return revision.replace(id, spec, expected)
 
-    def remove(self, id: str, *, expected: int | None = None) -> Subscription:
+    def remove(self, id: str, *, expected: int | None = None, by: Permission = EVERYTHING) -> Subscription:
         """Remove a subscription; returns it as it was. Raises `NotFoundError`, `StaleRevisionError`."""
         check_argument(id, str, "id", _ID)
-        with self._changing() as revision:
+        with self._changing(by=by) as revision:
             return revision.remove(id, expected)
 
-    def pause(self, id: str, *, expected: int | None = None) -> Subscription:
+    def pause(self, id: str, *, expected: int | None = None, by: Permission = EVERYTHING) -> Subscription:
         """Stop a subscription's messages; a paused one is left as it is. Raises as `remove` does."""
         check_argument(id, str, "id", _ID)
-        with self._changing() as revision:
+        with self._changing(by=by) as revision:
             return revision.pause(id, expected)
 
-    def resume(self, id: str, *, from_: From = "latest", expected: int | None = None) -> Resumed:
+    def resume(
+        self,
+        id: str,
+        *,
+        from_: From = "latest",
+        expected: int | None = None,
+        by: Permission = EVERYTHING,
+    ) -> Resumed:
         """Let a paused subscription have messages again; an active one is left as it is.
 
         From ``last-processed`` it also gets those that it missed, of each query that can read them again: the
         answer says which can. Raises as `remove` does.
         """
         check_argument(id, str, "id", _ID)
-        with self._changing() as revision:
+        with self._changing(by=by) as revision:
             one = revision.resume(id, from_, expected)
             known = queries.backfills(revision.connection) if from_ == "last-processed" else []
         return Resumed(one, known)
@@ -212,6 +239,7 @@ class Registry(Administration):
         *,
         idempotency: Idempotency | None = None,
         max_expanded: int | None = None,
+        by: Permission = EVERYTHING,
     ) -> Applied:
         """Several changes as one revision, all of them or none. Raises `OperationError` naming the first that
         cannot be, with what it raises alone as the cause; with `max_expanded`, also `TooCostlyError` where
@@ -222,7 +250,7 @@ class Registry(Administration):
         for one in operations:
             check_argument(one, Operation, "an operation", "an Operation, as sr.Operation has it")
         specs = [one.spec for one in operations if one.spec is not None]
-        with self._changing(Checks(self.limits, specs, Budget(max_expanded))) as revision:
+        with self._changing(Checks(self.limits, specs, Budget(max_expanded)), by) as revision:
             before = applied(revision.connection, idempotency)
             if before is not None:
                 return before
@@ -236,13 +264,6 @@ class Registry(Administration):
             answer = {"revision": newest, "subscriptions": [one.to_json() for one in done]}
             keep(revision.connection, idempotency, answer)
         return Applied(newest, done)
-
-    def applied(self, idempotency: Idempotency) -> Applied | None:
-        """What `apply` gave for the same request, None if it was not made yet: for who looks at what is there
-        before he applies. Raises `IdempotencyConflictError`.
-        """
-        with self._store.reading() as connection:
-            return applied(connection, idempotency)
 
     # ---- many subscriptions
 
@@ -277,6 +298,7 @@ class Registry(Administration):
         progress: Progress | None = None,
         max_rows: int = staging.MAX_ROWS,
         max_expanded: int | None = None,
+        by: Permission = EVERYTHING,
     ) -> Imported:
         """Register subscriptions given as lines of JSON, as one revision, all or none; bounded memory.
 
@@ -288,8 +310,8 @@ class Registry(Administration):
         `max_expanded`, the cause is `TooCostlyError` where the selectors multiply out to more literals.
         """
         budget = Budget(max_expanded)
-        with staging.staged(lines, self.limits, max_rows, budget, progress) as stage:
-            with self._changing(bulk=True) as revision:
+        with staging.staged(lines, self.limits, max_rows, budget, progress, by) as stage:
+            with self._changing(by=by, bulk=True) as revision:
                 rows = transfer.import_stage(revision, stage, mode, progress)
             return Imported(rows, revision.number if rows else revision.before)
 
@@ -310,11 +332,15 @@ class Registry(Administration):
 
     @contextmanager
     def _changing(
-        self, specs: Iterable[SubscriptionSpec] | Checks = (), *, bulk: bool = False
+        self,
+        specs: Iterable[SubscriptionSpec] | Checks = (),
+        by: Permission = EVERYTHING,
+        *,
+        bulk: bool = False,
     ) -> Iterator[Revision]:
         checks = specs if isinstance(specs, Checks) else Checks(self.limits, specs)
         with self._store.writing(bulk=bulk) as connection:
-            revision = Revision(connection, checks)
+            revision = Revision(connection, checks, by)
             head = self._store.head
             if head is not None and head.newest is not None and revision.before < head.newest.number:
                 raise lost(

@@ -150,12 +150,20 @@ class RemoteRegistry(RemoteReading):
     # ---- tokens
 
     def add_token(
-        self, role: str, *, topics: Iterable[str] = (), name: str | None = None
+        self,
+        role: str,
+        *,
+        topics: Iterable[str] = (),
+        queues: Iterable[str] = (),
+        kafka: Iterable[str] = (),
+        name: str | None = None,
     ) -> tuple[Token, str]:
         """Make a token; see `Registry.add_token`. Needs an admin's token. If the answer is lost and it is
         asked again, there are two of them, one of which nobody has the secret of.
         """
-        body = {"role": role, "topics": [*topics], "name": name}
+        body: dict[str, Any] = {"role": role, "topics": [*topics], "name": name}
+        patterns = {"queues": [*queues], "kafka": [*kafka]}
+        body |= {field: given for field, given in patterns.items() if given}  # as before without them
         answer = self._ask("POST", "/v1/tokens", body=body)
         return self._read(answer, lambda data: (Token.from_json(data), str(data["secret"])))
 

@@ -19,6 +19,7 @@ from selectroute.registry.errors import (
     StaleRevisionError,
 )
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec, time_text
+from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.rows import body_of, subscription_of, subscriptions_with_state, topic_key, view_row
 from selectroute.registry.specification import Checks, check_id, is_id
 from selectroute.registry.tables import change, counter, label, subscription
@@ -62,8 +63,10 @@ class Revision:
     transaction is done. What is checked is best known to `checks` before: meanwhile all others wait.
     """
 
-    def __init__(self, connection: Connection, checks: Checks) -> None:
+    def __init__(self, connection: Connection, checks: Checks, by: Permission = EVERYTHING) -> None:
+        by.check_known(connection)
         self.connection = connection
+        self.by = by
         self._checks = checks
         before = read_counter(connection, lock=True)
         self.before: int = before.revision
@@ -84,6 +87,7 @@ class Revision:
 
     def add(self, id: str | None, spec: SubscriptionSpec) -> Subscription:
         """Register one more."""
+        self.by.check_stored(spec)
         spec = self._checks.checked(spec)
         if id is not None and self._found(check_id(id)) is not None:
             raise IdTakenError(f"there is a subscription {id!r} already")
@@ -102,6 +106,7 @@ class Revision:
 
     def replace(self, id: str, spec: SubscriptionSpec, expected: int | None) -> Subscription:
         """Give a subscription another specification; it stays paused if it is."""
+        self.by.check_stored(spec)
         spec = self._checks.checked(spec)
         old = self.get(id, expected)
         return self._put("replace", self._made(id, spec, old.status, old.created), old)
@@ -185,9 +190,11 @@ class Revision:
     # ---- inside
 
     def get(self, id: str, expected: int | None = None) -> Subscription:
-        """The subscription as it is now. Raises `NotFoundError`, `StaleRevisionError`."""
+        """The subscription as it is now. Raises `NotFoundError`, also for one that does not exist for the
+        caller, and `StaleRevisionError`.
+        """
         old = self._found(id)
-        if old is None:
+        if old is None or not self.by.sees(old.topic):
             raise NotFoundError(f"there is no subscription {id!r}")
         if expected is not None and expected != old.revision:
             raise StaleRevisionError(id, expected, old.revision)

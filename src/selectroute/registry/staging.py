@@ -29,6 +29,7 @@ from selectroute.registry.errors import (
     TooLargeError,
 )
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec
+from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.revision import new_id
 from selectroute.registry.rows import body_of
 from selectroute.registry.specification import Budget, Checks, check_fields, check_id, wrong_seltype
@@ -80,16 +81,21 @@ class _Line:
 
 @contextmanager
 def staged(
-    lines: Iterable[str | bytes], limits: Limits, max_rows: int, budget: Budget, progress: Progress | None
+    lines: Iterable[str | bytes],
+    limits: Limits,
+    max_rows: int,
+    budget: Budget,
+    progress: Progress | None,
+    by: Permission = EVERYTHING,
 ) -> Iterator[Stage]:
-    """Read and check the lines of an import. Raises `ImportLineError`, `TooLargeError`, `ReadOnlyError`; with
-    the line where the budget ends, `TooCostlyError`.
+    """Read and check the lines of an import, and whether the caller may do what each says. Raises
+    `ImportLineError`, `TooLargeError`, `ReadOnlyError`; `TooCostlyError` with the line where the budget ends.
     """
     with _temporary_file() as file:
         stage = Stage(file, 0)
         numbered = enumerate(lines, start=1)
         while block := list(islice(numbered, _CHECKED_AT_ONCE)):
-            _stage_block(stage, block, limits, budget)
+            _stage_block(stage, block, limits, budget, by)
             if stage.rows > max_rows:
                 raise TooLargeError(f"an import has at most {max_rows:,} subscriptions")
             if progress is not None:
@@ -115,14 +121,16 @@ def _no_room(error: OSError) -> ReadOnlyError:
     return ReadOnlyError(f"no temporary file can be written: {error.strerror or error}")
 
 
-def _stage_block(stage: Stage, block: list[tuple[int, str | bytes]], limits: Limits, budget: Budget) -> None:
+def _stage_block(
+    stage: Stage, block: list[tuple[int, str | bytes]], limits: Limits, budget: Budget, by: Permission
+) -> None:
     """Check some lines, and append them to the file."""
     found: list[_Line] = []
     wrong: ImportLineError | None = None
     for number, line in block:
         try:
             if line.strip():
-                found.append(_read(number, line))
+                found.append(_read(number, line, by))
         except SelectRouteError as error:
             wrong = ImportLineError(number, error)
             break
@@ -156,7 +164,7 @@ def _stage_block(stage: Stage, block: list[tuple[int, str | bytes]], limits: Lim
     stage.rows += len(found)
 
 
-def _read(number: int, line: str | bytes) -> _Line:
+def _read(number: int, line: str | bytes, by: Permission) -> _Line:
     if len(line) > MAX_LINE:
         raise TooLargeError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
     try:
@@ -164,6 +172,7 @@ def _read(number: int, line: str | bytes) -> _Line:
     except (ValueError, RecursionError) as error:
         raise InvalidSpecError("", f"not valid JSON: {error}") from error
     spec = SubscriptionSpec.from_json(data)
+    by.check_stored(spec)  # on what becomes of the line: there is no second reading of it
     check_fields(spec)
     id, status = data.get("id"), data.get("status")
     if not isinstance(id, str | None):

@@ -29,6 +29,8 @@ from sqlalchemy import (
     text,
 )
 
+from selectroute.store.engine import ADDED
+
 FORMAT: Final = "1"
 """The version of these tables, in the setting ``format``."""
 
@@ -162,6 +164,9 @@ token: Final = Table(
     Column("hash", _KEY, nullable=False),
     Column("created", _KEY, nullable=False),
     Column("seal", LargeBinary, nullable=False),
+    # NULL for none: databases of the first release have tokens without them.
+    Column("queues", Text, info={ADDED: True}),
+    Column("kafka", Text, info={ADDED: True}),
     Index("token_hash", "hash", unique=True),
     sqlite_with_rowid=False,
 )

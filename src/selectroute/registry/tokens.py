@@ -1,4 +1,9 @@
-"""Bearer tokens: who may call, what they may do, and which topics they may touch. Only hashes are stored."""
+"""Bearer tokens: who may call, what they may do, and which topics and destinations they may touch. Only
+hashes are stored.
+
+A pattern of destinations is compared with the whole name, letter by letter: ``*`` stands for any number of
+characters, also none, and ``?`` for one. ``CARS.*`` takes the queue ``CARS.EU.IN``, and not ``CARS``.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from selectroute.registry.errors import AuthError, InvalidSpecError, NotFoundError
 from selectroute.registry.model import time_of, time_text
+from selectroute.registry.settings import read_setting, write_setting
 from selectroute.registry.tables import token
 from selectroute.store.digests import sealed
 from selectroute.store.errors import DamagedError
@@ -26,6 +32,12 @@ PREFIX: Final = "srt_"
 """What a secret begins with, so that it is known for one where it should not be."""
 
 _SECRET: Final = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
+
+_QUEUE_PATTERN: Final = re.compile("[A-Za-z0-9./_%*?]{1,48}")
+_TOPIC_PATTERN: Final = re.compile("[A-Za-z0-9._*?-]{1,249}")
+
+_HAD_TOKENS: Final = "had-tokens"
+"""The setting that says that there was a token; it is never unset."""
 
 
 class Role(StrEnum):
@@ -38,13 +50,19 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token without its secret. Without topics it may touch every subscription."""
+    """A token without its secret.
+
+    Without topics it may touch every subscription. `queues` and `kafka` are patterns of the destinations that
+    its subscriptions may have; with topics and without patterns that is none, without any of the three all.
+    """
 
     id: str
     name: str
     role: Role
     topics: tuple[str, ...]
     created: datetime
+    queues: tuple[str, ...] = ()
+    kafka: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -53,19 +71,30 @@ class Token:
             "name": self.name,
             "role": self.role.value,
             "topics": list(self.topics),
+            "queues": list(self.queues),
+            "kafka": list(self.kafka),
             "created": time_text(self.created),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Token:
         """The inverse of `to_json`; other fields are left alone. Raises KeyError, TypeError, ValueError."""
-        topics = tuple(map(str, data["topics"]))
+        # A service of the first release knows topics only.
+        topics, queues, kafka = (
+            tuple(map(str, data.get(name, ()))) for name in ("topics", "queues", "kafka")
+        )
         created = time_of(data["created"])
-        return cls(str(data["id"]), str(data["name"]), Role(data["role"]), topics, created)
+        return cls(str(data["id"]), str(data["name"]), Role(data["role"]), topics, created, queues, kafka)
 
 
 def add_token(
-    connection: Connection, id: str, role: str, topics: Iterable[str], name: str | None
+    connection: Connection,
+    id: str,
+    role: str,
+    topics: Iterable[str],
+    queues: Iterable[str],
+    kafka: Iterable[str],
+    name: str | None,
 ) -> tuple[Token, str]:
     """A new token and its secret, 256 random bits that are told this once."""
     if role not in list(Role):
@@ -76,7 +105,10 @@ def add_token(
             TopicFilter.parse(one)
         except InvalidTopicFilterError as error:
             raise InvalidSpecError(f"/topics/{index}", str(error)) from error
-    made = Token(id, id if name is None else name, Role(role), given, datetime.now(UTC))
+    own_queues = _patterns(queues, "queues", _QUEUE_PATTERN, "1 to 48 of A-Z a-z 0-9 . / _ % * ?")
+    own_kafka = _patterns(kafka, "kafka", _TOPIC_PATTERN, "1 to 249 of A-Z a-z 0-9 . _ - * ?")
+    own_name = id if name is None else name
+    made = Token(id, own_name, Role(role), given, datetime.now(UTC), own_queues, own_kafka)
     secret = PREFIX + secrets.token_urlsafe(32)
     row = {
         "id": made.id,
@@ -86,8 +118,35 @@ def add_token(
         "hash": _hash(secret),
         "created": time_text(made.created),
     }
-    connection.execute(insert(token), {**row, "seal": sealed(*row.values())})
+    more: dict[str, str | None] = {"queues": None, "kafka": None}
+    if own_queues or own_kafka:
+        more = {"queues": json.dumps(own_queues), "kafka": json.dumps(own_kafka)}
+    seal = sealed(*row.values(), *(more.values() if own_queues or own_kafka else ()))
+    connection.execute(insert(token), {**row, **more, "seal": seal})
+    _mark(connection)
     return made, secret
+
+
+def _patterns(given: Iterable[str], field: str, allowed: re.Pattern[str], letters: str) -> tuple[str, ...]:
+    """The patterns, checked: none has a letter that no name has, so that none is special but * and ?."""
+    found = tuple(given)
+    for index, one in enumerate(found):
+        if not allowed.fullmatch(one):
+            raise InvalidSpecError(f"/{field}/{index}", f"a pattern is {letters}")
+    return found
+
+
+def had_tokens(connection: Connection) -> bool:
+    """Whether there is a token, or ever was one: then nobody is let in without, also when all are revoked."""
+    if read_setting(connection, _HAD_TOKENS) is not None:
+        return True
+    return connection.execute(select(token.c.id).limit(1)).scalar() is not None
+
+
+def _mark(connection: Connection) -> None:
+    """Write down that there was a token."""
+    if read_setting(connection, _HAD_TOKENS) is None:
+        write_setting(connection, _HAD_TOKENS, "yes")
 
 
 def tokens(connection: Connection) -> list[Token]:
@@ -99,6 +158,7 @@ def revoke_token(connection: Connection, id: str) -> None:
     """Remove a token. Raises `NotFoundError`."""
     if not connection.execute(delete(token).where(token.c.id == id)).rowcount:
         raise NotFoundError(f"there is no token {id!r}")
+    _mark(connection)  # it may be of a release that did not
 
 
 def authenticate(connection: Connection, secret: str) -> Token:
@@ -115,13 +175,15 @@ def authenticate(connection: Connection, secret: str) -> Token:
 
 def token_seal(row: Any) -> bytes:
     """The seal of a row of the table ``token``."""
-    return sealed(row.id, row.name, row.role, row.topics, row.hash, row.created)
+    more = () if row.queues is None and row.kafka is None else (row.queues, row.kafka)
+    return sealed(row.id, row.name, row.role, row.topics, row.hash, row.created, *more)
 
 
 def _token(row: Any) -> Token:
     if row.seal != token_seal(row):
         raise DamagedError(f"the table token is damaged in the row of {row.id!r}")
-    return Token(row.id, row.name, Role(row.role), tuple(json.loads(row.topics)), time_of(row.created))
+    topics, queues, kafka = (tuple(json.loads(text or "[]")) for text in (row.topics, row.queues, row.kafka))
+    return Token(row.id, row.name, Role(row.role), topics, time_of(row.created), queues, kafka)
 
 
 def _hash(secret: str) -> str:

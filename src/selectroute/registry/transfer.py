@@ -55,6 +55,10 @@ def _import_block(revision: Revision, block: list[Staged], there: dict[str, Subs
     connection = revision.connection
     changes: list[LogRow] = []
     last: list[int] = []  # of each line, which of the changes is its last one
+    for one in block:
+        old = there.get(one.data["id"])
+        if old is not None and not revision.by.sees(old.topic):
+            raise ImportLineError(one.number, _id_taken(old.id))
     since = _paused_at(connection, [one.data["id"] for one in block if _resumes(one, there)])
     for one in block:
         id, old = one.data["id"], there.get(one.data["id"])
@@ -132,12 +136,16 @@ def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:
     for one in block:
         number, id, name = one.number, one.data["id"], one.data["name"]
         if id in ids or connection.execute(select(exists().where(subscription.c.id == id))).scalar():
-            return ImportLineError(number, IdTakenError(f"there is a subscription {id!r} already"))
+            return ImportLineError(number, _id_taken(id))
         if name in names or connection.execute(select(exists().where(subscription.c.name == name))).scalar():
             return ImportLineError(number, NameTakenError(f"the name {name!r} is another subscription's"))
         ids.add(id)
         names.add(name)
     raise AssertionError("a row was refused, and none is taken")
+
+
+def _id_taken(id: str) -> IdTakenError:
+    return IdTakenError(f"there is a subscription {id!r} already")
 
 
 # ---- export

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +29,7 @@ from selectroute.service.problems import PROBLEMS, Problem, ProblemError
 from selectroute.service.publishing import Publishing, Watch
 from selectroute.service.queue_waiting import QueueWaiting
 from selectroute.service.rates import Rates
-from selectroute.service.refusals import refused
+from selectroute.service.refusals import noted
 
 _ROUTERS: tuple[APIRouter, ...] = (
     bulk.router,
@@ -129,9 +128,7 @@ def create_app(
 
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SelectRouteError)
-    problem = refused(error)
-    if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        raise error  # the gate answers, and notes what it was
+    problem = noted(error, request.state.request_id)
     return problem.response(request.state.request_id)
 
 

@@ -21,7 +21,6 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.service.callers import Caller, Role
 from selectroute.service.calls import Call, JsonAnswer, call, check_not_encoded
 from selectroute.service.context import By, The
-from selectroute.service.current import visible
 from selectroute.service.models import (
     BatchAnswer,
     BatchBody,
@@ -63,7 +62,7 @@ def page(
     """
     limit = min(limit, service.limits.page)
     filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
-    if cursor is not None and by.topics is not None:
+    if cursor is not None and not by.sees_all:
         cursor = service.cursors.read(cursor)
     found: list[Subscription] = []
     for _ in range(_LOOKS):
@@ -73,7 +72,7 @@ def page(
         if cursor is None or len(found) == limit:
             break
     headers = {}
-    if cursor is not None and by.topics is not None:
+    if cursor is not None and not by.sees_all:
         cursor = service.cursors.hidden(cursor)
     if cursor is not None:
         given = {key: str(value) for key, value in filters.items() if value is not None}
@@ -106,14 +105,12 @@ def batch(service: The, by: By, body: BatchBody, idempotency_key: IdempotencyKey
     if idempotency_key is not None:
         data = body.model_dump(exclude_none=True, by_alias=True)
         key = Idempotency(by.subject, idempotency_key, _digest(data))
-    # A second time, what the first one removed is not there to be looked at.
-    done = None if key is None or by.topics is None else service.registry.applied(key)
-    if done is None:
-        done = service.registry.apply(
-            _operations(service, by, body),
-            idempotency=key,
-            max_expanded=service.limits.expanded_literals,
-        )
+    done = service.registry.apply(
+        _operations(body),
+        idempotency=key,
+        max_expanded=service.limits.expanded_literals,
+        by=by.permission,
+    )
     found = [{**one.to_json(), "effective_from": []} for one in done.subscriptions]
     return JsonAnswer({"revision": done.revision, "subscriptions": found})
 
@@ -135,16 +132,11 @@ def batch(service: The, by: By, body: BatchBody, idempotency_key: IdempotencyKey
 async def import_(
     request: Request, service: The, by: By, mode: Literal["add", "replace"] = "add"
 ) -> Response:
-    """Register subscriptions, one JSON object a line, at one revision; all of them or none.
-
-    A caller who may not touch all topics can add, and not replace.
-    """
+    """Register subscriptions, one JSON object a line, at one revision; all of them or none."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in _LINES:
         raise ProblemError("unsupported-media-type", f"the body is {NDJSON}: one JSON object a line")
     check_not_encoded(request)
-    if mode == "replace" and by.topics is not None:
-        raise ProblemError("forbidden", "an import that replaces needs a token for all topics", place="mode")
     if service.importing.available_tokens < 1:
         raise _too_many(service.limits.imports, "imports")
     if service.importers[by.subject] >= service.limits.imports_of_one:
@@ -153,13 +145,12 @@ async def import_(
 
     def read() -> Any:
         lines: Iterator[bytes] = _lines(parts, service.limits.stall_seconds)
-        if by.topics is not None:
-            lines = _permitted(lines, by)
         return service.registry.import_(
             lines,
             mode=mode,
             max_rows=service.limits.import_rows,
             max_expanded=service.limits.expanded_literals,
+            by=by.permission,
         )
 
     # Each holds a thread until its last byte has come: threads of its own, or nobody else would have one.
@@ -196,7 +187,7 @@ def _seen(by: Caller, lines: Generator[str, None, None]) -> Generator[str, None,
     """The lines of an export that the caller may see. Closing it ends the export."""
     with closing(lines):
         for line in lines:
-            if by.topics is None or by.sees(json.loads(line)["topic"]):
+            if by.sees_all or by.sees(json.loads(line)["topic"]):
                 yield line
 
 
@@ -205,33 +196,24 @@ def _too_many(limit: int, what: str) -> ProblemError:
     return ProblemError("too-many-requests", f"{limit:,} {what} are under way already", headers=headers)
 
 
-def _operations(service: The, by: Caller, body: BatchBody) -> list[Operation]:
-    """The operations, each one on what the caller may touch."""
+def _operations(body: BatchBody) -> list[Operation]:
     operations: list[Operation] = []
-    touched: set[str] = set()
     for index, one in enumerate(body.operations):
         try:
-            operations.append(_operation(service, by, one, touched))
+            operations.append(_operation(one))
         except SelectRouteError as error:
             raise OperationError(index, error) from error
     return operations
 
 
-def _operation(service: The, by: Caller, given: OperationBody, touched: set[str]) -> Operation:
+def _operation(given: OperationBody) -> Operation:
     data = given.model_dump(exclude_none=True, exclude={"op", "id", "expected", "from_"})
     spec = None
-    expected = given.expected
     if given.op in ("add", "replace"):
         spec = SubscriptionSpec.from_json(data)
-        by.check_topic(spec.topic)
     elif data:
         raise InvalidSpecError(f"/{min(data)}", f"{given.op} takes no fields of a subscription")
-    if by.topics is not None and given.op != "add" and given.id is not None and given.id not in touched:
-        now = visible(service, by, given.id)
-        expected = now.revision if expected is None else expected
-    if given.id is not None:
-        touched.add(given.id)
-    return Operation(given.op, given.id, spec, expected, given.from_ or "latest")
+    return Operation(given.op, given.id, spec, given.expected, given.from_ or "latest")
 
 
 def _digest(data: Any) -> str:
@@ -263,19 +245,3 @@ def _lines(parts: AsyncIterator[bytes], stall_seconds: float) -> Iterator[bytes]
             raise ImportLineError(number, TooLargeError(f"a line has at most {MAX_LINE:,} characters"))
     if size:
         yield b"".join(rest)
-
-
-def _permitted(lines: Iterator[bytes], by: Caller) -> Iterator[bytes]:
-    """The lines, each one within the topics that the caller may touch."""
-    for number, line in enumerate(lines, start=1):
-        try:
-            data = json.loads(line) if line.strip() else None
-        except (ValueError, RecursionError):
-            data = None  # the registry says what is wrong with it
-        if isinstance(data, dict):
-            topic = data.get("topic")
-            try:
-                by.check_topic(topic if isinstance(topic, str) else None)
-            except SelectRouteError as error:
-                raise ImportLineError(number, error) from error
-        yield line

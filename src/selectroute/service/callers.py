@@ -1,4 +1,4 @@
-"""Who asks, and what he may touch."""
+"""Who asks. What he may touch is said by ``registry.permission``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 
+from selectroute.index.destination import QUEUE
 from selectroute.registry.errors import AuthError
+from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.registry import Registry
 from selectroute.service.problems import ProblemError
-from selectroute.topics.filter import TopicFilter
 
 OPEN_SECONDS: Final = 1.0
 """How long it may go unnoticed that the first token was made."""
@@ -30,43 +30,45 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: a token, or anybody on this machine. `topics` are the filters that he may touch, None for
-    all.
-    """
+    """Who asks: a token, or anybody on this machine. `name` is the token's, None for anybody."""
 
     subject: str
     role: Role
-    topics: tuple[TopicFilter, ...] | None = None
+    permission: Permission = EVERYTHING
+    name: str | None = None
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether every subscription exists for the caller."""
+        return self.permission.sees_all
 
     def sees(self, topic: str | None) -> bool:
-        """Whether a subscription with this topic filter exists for the caller: one of his filters takes every
-        topic of it. One without a filter takes every topic, so it is seen by those who may touch all.
-        """
-        if self.topics is None:
-            return True
-        return topic is not None and any(one.covers(_parsed(topic)) for one in self.topics)
+        """Whether a subscription with this topic filter exists for the caller, see `Permission.sees`."""
+        return self.permission.sees(topic)
 
     def check_all_topics(self, what: str) -> None:
         """Raise a problem, 403, if the caller may touch some topics only: `what` is not divided by them."""
-        if self.topics is not None:
-            allowed = ", ".join(one.text for one in self.topics)
+        if not self.sees_all:
+            allowed = ", ".join(one.text for one in self.permission.topics or ())
             raise ProblemError("forbidden", f"{what} for all topics, this one permits those within {allowed}")
 
-    def check_topic(self, topic: str | None, pointer: str = "/topic") -> None:
-        """Raise a problem, 403, if the caller may not have a subscription with this topic filter.
+    def check_unlimited(self, what: str) -> None:
+        """Raise a problem, 403, if there is anything that the caller may not touch."""
+        self.check_all_topics(what)
+        if self.permission.is_limited:
+            raise ProblemError("forbidden", f"{what} for all destinations, this one permits some only")
 
-        A filter that is none raises `InvalidTopicFilterError`.
-        """
-        if not self.sees(topic):
-            allowed = ", ".join(one.text for one in self.topics or ())
-            raise ProblemError(
-                "forbidden", f"the token permits topic filters within {allowed}", place=pointer
-            )
+    def check_queue(self, name: str) -> None:
+        """Raise a problem, 403, if the caller may not use this queue, whether there is one or not."""
+        self.check_queues()
+        if not self.permission.may_name(QUEUE, name):
+            allowed = ", ".join(self.permission.queues or ())
+            raise ProblemError("forbidden", f"the token permits the queues {allowed}")
 
-
-@lru_cache(maxsize=4_096)
-def _parsed(topic: str) -> TopicFilter:
-    return TopicFilter.parse(topic)
+    def check_queues(self) -> None:
+        """Raise a problem, 403, if the caller may use no queue at all."""
+        if self.permission.queues == ():
+            raise ProblemError("forbidden", "queues need a token for all topics, or one made with --queue")
 
 
 ANYBODY: Final = Caller("anybody", Role.admin)
@@ -75,7 +77,7 @@ ANYBODY: Final = Caller("anybody", Role.admin)
 class Callers:
     """Finds out who asks. Without any token everybody may do everything, if he is on this machine.
 
-    Once there was a token, one is wanted until the service ends, also if the last one is revoked.
+    Once there was a token, one is wanted, also when the last one is revoked: the registry keeps a mark.
 
     Args:
         tokens_needed: tokens are wanted in any case: the service listens on more than the loopback.
@@ -103,8 +105,7 @@ class Callers:
             token = self._registry.authenticate(secret.strip())
         except AuthError:
             raise _unauthorised("this is no token of this registry, or no longer one") from None
-        topics = tuple(map(_parsed, token.topics)) if token.topics else None
-        return Caller(f"token {token.id}", Role[token.role], topics)
+        return Caller(f"token {token.id}", Role[token.role], Permission.of(token), token.name)
 
     def is_open(self) -> bool:
         """Whether callers without a token are let in."""
@@ -112,7 +113,7 @@ class Callers:
             now = self._clock()
             if not self.tokens_needed and (self._looked is None or now - self._looked >= OPEN_SECONDS):
                 self._looked = now
-                self.tokens_needed = bool(self._registry.tokens())
+                self.tokens_needed = self._registry.had_tokens()
             return not self.tokens_needed
 
 

@@ -45,7 +45,7 @@ async def changes(
     While there is a `next_cursor`, more follow: ask again with it, or by the header Link. One revision may
     need several answers; `complete` is the newest one of which nothing is missing. Without a cursor, all up
     to `revision` was given: ask again with it as `after`. A caller who may not see all of them can get fewer
-    changes than `limit`, also none, with more to come.
+    changes than `limit`, also none, with more to come, and each without its `digest`.
     """
     wait = min(wait, service.limits.wait_seconds)
     asked = _Asked(after, min(limit, service.limits.page), cursor, tuple(dict.fromkeys(op)))
@@ -77,7 +77,7 @@ def queries(service: The, by: By) -> Response:
     """The queries that are known, and whether each can read again what a subscription missed. A job asks this
     before it begins: a token that it could not report with is refused here.
     """
-    by.check_all_topics(_JOB)
+    by.check_unlimited(_JOB)
     return JsonAnswer({"items": [one.to_json() for one in service.registry.queries()]})
 
 
@@ -97,7 +97,7 @@ def query(service: The, by: By, query: Name, body: QueryBody) -> Response:
     """Make a query known: what it reads, and whether it can read that again. It delivers for all
     subscriptions, so a token for some topics cannot speak for it.
     """
-    by.check_all_topics(_JOB)
+    by.check_unlimited(_JOB)
     service.registry.note_query(query, source=body.source, can_replay=body.can_replay, reason=body.reason)
     return Response(status_code=204)
 
@@ -116,7 +116,7 @@ def query(service: The, by: By, query: Name, body: QueryBody) -> Response:
 )
 def batch(service: The, by: By, query: Name, body: BatchNumberBody) -> Response:
     """Say which revision a batch of a query used; with a token for all topics."""
-    by.check_all_topics(_JOB)
+    by.check_unlimited(_JOB)
     service.registry.note_batch(query, body.batch, body.revision)
     return Response(status_code=204)
 
@@ -137,9 +137,9 @@ def _behind(service: Service, by: Caller, asked: _Asked) -> _Found:
     """The changes that the caller may see of a page of the log."""
     after, limit, cursor, ops = asked
     # To a caller who may not see all, a replacement can be a removal: then it is not for the log to choose.
-    wanted = (ops or None) if by.topics is None else None
+    wanted = (ops or None) if by.sees_all else None
     page = service.registry.changes(after, limit=limit, cursor=cursor, ops=wanted)
-    if by.topics is None:
+    if by.sees_all:
         return _Found([one.to_json() for one in page], page)
     seen = (_seen(service, by, one) for one in page)
     return _Found([one for one in seen if one is not None and (not ops or one["op"] in ops)], page)
@@ -149,9 +149,16 @@ def _seen(service: Service, by: Caller, change: Change) -> dict[str, Any] | None
     """A change as the caller sees it: to him, a subscription that leaves his topics is removed."""
     now = change.subscription
     if now is not None and by.sees(now.topic):
-        return change.to_json()
+        return _without_digest(change)
     before = service.registry.as_of(change.revision - 1, [change.id])
     if not any(by.sees(one.topic) for one in before):
         return None
-    data = {**change.to_json(), "op": "remove", "subscription": None}
+    data = {**_without_digest(change), "op": "remove", "subscription": None}
     return {name: value for name, value in data.items() if name not in ("from", "paused_at")}
+
+
+def _without_digest(change: Change) -> dict[str, Any]:
+    """A change without what vouches for all before it: it would confirm a guess of what is hidden."""
+    data = change.to_json()
+    del data["digest"]
+    return data

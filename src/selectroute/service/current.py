@@ -23,13 +23,19 @@ def visible(service: Service, by: Caller, id: str) -> Subscription:
     """A subscription that exists for the caller. Raises a problem, 404, that is the same for one that does
     not and for one that he may not see.
     """
-    try:
-        found: Subscription = service.registry.get(id)
-    except NotFoundError:
-        raise ProblemError("subscription-not-found", NO_SUBSCRIPTION) from None
-    if not by.sees(found.topic):
+    now = found(service, by, id)
+    if now is None:
         raise ProblemError("subscription-not-found", NO_SUBSCRIPTION)
-    return found
+    return now
+
+
+def found(service: Service, by: Caller, id: str) -> Subscription | None:
+    """A subscription that exists for the caller, None if there is none."""
+    try:
+        now: Subscription = service.registry.get(id)
+    except NotFoundError:
+        return None
+    return now if by.sees(now.topic) else None
 
 
 def at_its_revision(

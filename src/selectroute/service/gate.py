@@ -20,7 +20,7 @@ from selectroute.service.callers import ANYBODY, Caller, is_loopback
 from selectroute.service.context import Service
 from selectroute.service.logs import log
 from selectroute.service.problems import ProblemError
-from selectroute.service.refusals import INTERNAL, refused
+from selectroute.service.refusals import INTERNAL, noted
 
 IMPORT: Final = "/v1/subscriptions:import"
 MESSAGING: Final = "/ibmmq/rest/v3/messaging/"
@@ -30,6 +30,12 @@ FREE: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods that are counted by their names; a client can make up any number of others."""
+
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
+
+KNOWN_SECONDS: Final = 0.05
+"""How long a body may take until the caller's token is looked at again behind its end."""
 
 _ONCE: Final = ("Authorization", "Content-Type", "Idempotency-Key")
 """Headers that say nothing if they say two things."""
@@ -54,7 +60,7 @@ class Gate:
             limited = self._limited(scope, receive)
             await self._app(scope, limited, passing.send)
         except SelectRouteError as error:
-            await passing.refuse(refused(error), receive)
+            await passing.refuse(noted(error, passing.id), receive)
         except ClientDisconnect:
             pass  # in the midst of its own request: nobody is left who could be answered
         except Exception:
@@ -77,6 +83,8 @@ class Gate:
             raise ProblemError(
                 "misdirected", "without tokens this service answers only to localhost, 127.0.0.1 and [::1]"
             )
+        if caller is ANYBODY and scope["method"] not in SAFE:
+            _check_origin(headers)
         wait = service.rates.wait_seconds(caller.subject)
         if wait:
             detail = f"at most {service.limits.requests_per_second:g} requests a second, on average"
@@ -84,7 +92,9 @@ class Gate:
         return caller
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """`receive`, which ends at the limit of a body. Raises at once where the length says that it will."""
+        """`receive`, which ends at the limit of a body, and where the caller was let in no more when the body
+        is whole. Raises at once where the length says that it will end at the limit.
+        """
         limits = self._service.limits
         path = scope["path"]
         kind, limit = "too-large", limits.import_bytes if path == IMPORT else limits.body_bytes
@@ -108,6 +118,10 @@ class Gate:
                 more = message.get("more_body", False)
                 if received > limit:
                     raise too_large
+                if not more and path not in FREE and time.monotonic() - started > KNOWN_SECONDS:
+                    # A body can be held back for long, and the token be revoked meanwhile.
+                    authorization = Headers(scope=scope).get("authorization")
+                    await run_in_threadpool(self._service.callers.caller, authorization)
                 return message
             seconds, rate = f"{limits.body_seconds:g} seconds", f"{limits.body_rate:,} bytes a second"
             detail = f"a body comes within {seconds}, or at {rate}"
@@ -164,6 +178,16 @@ class _Passing:
             milliseconds=round(seconds * 1000, 3),
             caller=None if self.caller is None else self.caller.subject,
         )
+
+
+def _check_origin(headers: Headers) -> None:
+    """Raise a problem, 403, for a change that a page of another site asks for: a browser sends it for anybody
+    who looks at that page, who needs no token here.
+    """
+    origin = headers.get("origin")
+    is_own = origin is None or origin.partition("://")[2].lower() == headers.get("host", "").lower()
+    if not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise ProblemError("forbidden", "a page of another site changes nothing here without a token")
 
 
 def _host(header: str) -> str:

@@ -40,7 +40,7 @@ def judged(snapshot: Snapshot, message: Message) -> Verdict:
 
 def ids(snapshot: Snapshot, ordinals: Any, by: Caller, limit: int) -> tuple[int, list[str]]:
     """How many of these subscriptions the caller sees, and the ids of the first of them."""
-    if by.topics is not None and len(ordinals):
+    if not by.sees_all and len(ordinals):
         topics = snapshot.subscriptions["topic"].take(ordinals).to_pylist()
         ordinals = ordinals[np.array([by.sees(topic) for topic in topics], np.bool_)]
     found: list[str] = snapshot.ids.take(ordinals[:limit]).to_pylist()

@@ -157,10 +157,14 @@ class ExplainBody(Strict):
 
 
 class TokenBody(Strict):
-    """A token that is to be made; without topics it permits all."""
+    """A token that is to be made. Without topics it permits all; `queues` and `kafka` are patterns, with *
+    and ?, of the destinations that it permits: with topics and without patterns none.
+    """
 
     role: Literal["reader", "writer", "admin"]
     topics: Annotated[list[StrictStr], Field(max_length=100), FailFast()] = []
+    queues: Annotated[list[StrictStr], Field(max_length=100), FailFast()] = []
+    kafka: Annotated[list[StrictStr], Field(max_length=100), FailFast()] = []
     name: Line | None = None
 
 
@@ -186,6 +190,8 @@ class TokenAnswer(BaseModel):
     name: str
     role: Literal["reader", "writer", "admin"]
     topics: list[str]
+    queues: list[str]
+    kafka: list[str]
     created: str
 
 
@@ -202,7 +208,9 @@ class TokensAnswer(BaseModel):
 
 
 class EffectiveAnswer(BaseModel):
-    """The first batch of a query that used the revision."""
+    """The first batch of a query that used the revision. To a caller who may not see all subscriptions,
+    `query` is a number.
+    """
 
     query: str
     batch: int
@@ -227,7 +235,9 @@ class SubscriptionAnswer(BaseModel):
 
 
 class BackfillAnswer(BaseModel):
-    """What a query can deliver of the time that the subscription was paused."""
+    """What a query can deliver of the time that the subscription was paused. To a caller who may not see all
+    subscriptions, `query` is a number, and there is no reason.
+    """
 
     query: str
     can_replay: bool

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
 from anyio import CancelScope
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from selectroute.queues.errors import (
@@ -36,19 +36,23 @@ from selectroute.queues.rest_items import item_of
 from selectroute.queues.rest_properties import PROPERTIES
 from selectroute.queues.sql_call import SqlCall
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service.callers import ANYBODY, Caller, Role
+from selectroute.service.callers import Caller, Role
 from selectroute.service.calls import Call, JsonAnswer, call, check_not_encoded
 from selectroute.service.connected import while_connected
 from selectroute.service.context import By, Service, The
 from selectroute.service.gate import MESSAGING
-from selectroute.service.problems import ProblemError
 from selectroute.service.queue_answers import answered, check_answerable
 from selectroute.service.queue_lookups import OfQuery
 from selectroute.service.queue_models import MessageListAnswer
 from selectroute.service.queue_waiting import InThread, Ring
-from selectroute.service.queues import QUEUES_NEED, Name
+from selectroute.service.queues import Name
 
-CSRF_TOKEN: Final = "ibm-mq-rest-csrf-token"
+USER: Final = "JMSXUserID"
+"""Who put a message. As in IBM MQ, where the queue manager sets the user identifier, it is not for an
+application to say.
+"""
+
+_USER_NAMES: Final = (USER, "Root.MQMD.UserIdentifier")
 
 _QUEUE: Final = MESSAGING + "qmgr/{qmgr}/queue/{queue:path}"
 _NOT_FOUND: Final = ("queue-not-found", "queue-manager-not-found")
@@ -98,16 +102,15 @@ async def put(
     by: By,
     qmgr: Manager,
     queue: Name,
-    csrf: Annotated[str | None, Header(alias=CSRF_TOKEN)] = None,
-    origin: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
-    """Put a message: the body is its body, byte by byte, and headers ibm-mq-… say the rest."""
-    _check(service, by, qmgr)
-    if by is ANYBODY and origin is not None and csrf is None:
-        # A page of any site may post texts to this machine, and no header of its own choice.
-        raise ProblemError("forbidden", f"a page in a browser sends {CSRF_TOKEN}, with any value")
+    """Put a message: the body is its body, byte by byte, and headers ibm-mq-… say the rest.
+
+    Its JMSXUserID is the name of the token with which it is put, which a client cannot choose. The header
+    ibm-mq-rest-csrf-token, which IBM's clients send, is taken and not needed.
+    """
+    _check(service, by, qmgr, queue)
     check_not_encoded(request)
-    fields = _fields(request)
+    fields = _fields(request, by)
     check_answerable(fields, service.limits)
     body = await request.body()
 
@@ -132,7 +135,7 @@ async def browse(
     request: Request, service: The, by: By, qmgr: Manager, queue: Name, lookup: OfQuery, wait: Wait = 0
 ) -> Response:
     """The first match, which stays on the queue."""
-    _check(service, by, qmgr)
+    _check(service, by, qmgr, queue)
     opened = await run_in_threadpool(service.queues.open, queue)
     fields = lookup.fields(opened.settings, service.registry.limits)
     async with while_connected(request), _there(service, queue):
@@ -164,7 +167,7 @@ async def get(
     request: Request, service: The, by: By, qmgr: Manager, queue: Name, lookup: OfQuery, wait: Wait = 0
 ) -> Response:
     """The first match, which is on the queue no more."""
-    _check(service, by, qmgr)
+    _check(service, by, qmgr, queue)
     opened = await run_in_threadpool(service.queues.open, queue)
     fields = lookup.fields(opened.settings, service.registry.limits)
     unit = opened.unit()
@@ -212,15 +215,15 @@ def listed(
     limit: Annotated[int, Query(ge=1, lt=2**31)] = 10,
 ) -> Response:
     """The first matches without their bodies, in the order in which they would be got."""
-    _check(service, by, qmgr)
+    _check(service, by, qmgr, queue)
     opened = service.queues.open(queue)
     fields = lookup.fields(opened.settings, service.registry.limits)
     found = opened.listed(min(limit, service.limits.page), **fields)
     return JsonAnswer({"messages": [item_of(message) for message in found]})
 
 
-def _check(service: Service, by: Caller, manager: str) -> None:
-    by.check_all_topics(QUEUES_NEED)
+def _check(service: Service, by: Caller, manager: str, queue: str) -> None:
+    by.check_queue(queue)
     if manager != service.queue_manager:
         raise failed(MQRC_Q_MGR_NAME_ERROR, "this service is the queue manager of another name")
 
@@ -236,8 +239,8 @@ async def _there(service: Service, name: str) -> AsyncIterator[None]:
         raise
 
 
-def _fields(request: Request) -> dict[str, Any]:
-    """What a put takes of the headers. Raises RestError."""
+def _fields(request: Request, by: Caller) -> dict[str, Any]:
+    """What a put takes of the headers, and who the caller is. Raises RestError."""
     given = {}
     for name in SETTABLE:
         values = request.headers.getlist(name)
@@ -245,7 +248,14 @@ def _fields(request: Request) -> dict[str, Any]:
             raise RestError(name, "one of these headers is enough")
         if values:
             given[name] = decoded(values[0], name)
-    return put_fields(given, [decoded(value, PROPERTIES) for value in request.headers.getlist(PROPERTIES)])
+    fields = put_fields(given, [decoded(value, PROPERTIES) for value in request.headers.getlist(PROPERTIES)])
+    properties = fields.get("properties", {})
+    for name in _USER_NAMES:
+        if name in properties:
+            raise RestError(PROPERTIES, f"{name} is the name of the token, which the service sets")
+    if by.name is not None:
+        fields["properties"] = {**properties, USER: by.name}
+    return fields
 
 
 async def _writing(service: Service, function: Callable[[], _T]) -> _T:

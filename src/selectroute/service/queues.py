@@ -1,4 +1,6 @@
-"""Queues as a whole: made, described, deleted. A token for some topics may touch none of them."""
+"""Queues as a whole: made, described, deleted. A token that is limited to topics or destinations may touch
+those that its patterns of queues take, and none without patterns.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Response
 
+from selectroute.index.destination import QUEUE
 from selectroute.queues.errors import MQRC_OBJECT_ALREADY_EXISTS, MQError
 from selectroute.queues.sql_queue import SqlQueue
 from selectroute.service.callers import Role
@@ -18,23 +21,22 @@ from selectroute.service.queue_models import QueueAnswer, QueueBody, QueuesAnswe
 
 PATH: Final = "/v1/queues"
 
-QUEUES_NEED: Final = "queues need a token"
-
 router = APIRouter(route_class=Call, prefix=PATH, tags=["queues"])
 Name = Annotated[str, Path(description="A queue's name; a slash in it is %2F, a percent sign %25.")]
 
 
 @call(router, "GET", "", Role.reader, "forbidden", response_model=QueuesAnswer)
 def listed(service: The, by: By) -> Response:
-    """All queues, by their names."""
-    by.check_all_topics(QUEUES_NEED)
-    return JsonAnswer({"items": [{"name": name} for name in service.queues.names()]})
+    """The queues that the caller may use, by their names."""
+    by.check_queues()
+    names = [name for name in service.queues.names() if by.permission.may_name(QUEUE, name)]
+    return JsonAnswer({"items": [{"name": name} for name in names]})
 
 
 @call(router, "GET", "/{name:path}", Role.reader, "forbidden", "queue-not-found", response_model=QueueAnswer)
 def get(service: The, by: By, name: Name) -> Response:
     """A queue: its settings, and how many messages could be got now."""
-    by.check_all_topics(QUEUES_NEED)
+    by.check_queue(name)
     return JsonAnswer(_described(service.queues.open(name)))
 
 
@@ -53,7 +55,7 @@ def get(service: The, by: By, name: Name) -> Response:
 )
 def put(service: The, by: By, name: Name, body: QueueBody | None = None) -> Response:
     """Make a queue, or find that there is one with these settings. What a queue was made with stays."""
-    by.check_all_topics(QUEUES_NEED)
+    by.check_queue(name)
     settings = (body or QueueBody()).settings()
     try:
         made = service.queues.create(name, settings)
@@ -88,7 +90,7 @@ def delete(
     purge: Annotated[bool, Query(description="Delete it with the messages that it has.")] = False,
 ) -> Response:
     """Delete a queue that is empty, or with `purge` with all of its messages but those in units of work."""
-    by.check_all_topics(QUEUES_NEED)
+    by.check_queue(name)
     service.queues.delete(name, purge=purge)
     return Response(status_code=204)
 

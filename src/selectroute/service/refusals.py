@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final
 
@@ -12,8 +13,17 @@ from selectroute.registry import errors as registry
 from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError, SelectRouteError
 from selectroute.selector.message import MessageError
 from selectroute.selector.names import PropertyNameError
+from selectroute.service.logs import log
 from selectroute.service.problems import MQRC_SUB_NAME_ERROR, Fault, ProblemError
 from selectroute.topics.filter import InvalidTopicFilterError
+
+
+def noted(error: SelectRouteError, request_id: str) -> ProblemError:
+    """The problem that an error is; what it does not tell the caller is written to the log."""
+    problem = refused(error)
+    if not isinstance(error, ProblemError) and problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log().warning("request refused", request=request_id, reason=str(error))
+    return problem
 
 
 def refused(error: SelectRouteError, within: str = "") -> ProblemError:
@@ -36,6 +46,8 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
             return ProblemError("invalid-message", str(error), place=pointer)
         case PropertyNameError():
             return ProblemError("invalid-message", str(error), place=f"{within}/properties")
+        case registry.ForbiddenError():
+            return ProblemError("forbidden", error.sentence, place=within + error.pointer)
         case registry.NameTakenError():
             return ProblemError("name-taken", str(error), place=f"{within}/name")
         case registry.IdTakenError():
@@ -50,9 +62,11 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
             place = within or None
             expected, found = error.expected, error.found
             return ProblemError("stale-revision", str(error), place=place, expected=expected, found=found)
+        case registry.BusyError():
+            return ProblemError("unavailable", str(error), place=within or None)
         case queues.MQError():
             kind = _MQ_KINDS.get(error.reason, "invalid-request")
-            detail = _CONSTANT.get(kind) or error.detail or str(error)
+            detail = _MQ_CONSTANT.get(kind) or error.detail or str(error)
             return ProblemError(kind, detail, mqrc=error.reason)
         case RestError():
             fault = Fault(pointer=error.place, reason=error.sentence, mqrc=error.reason)
@@ -71,6 +85,13 @@ INTERNAL = "the request could not be done; the service's log says why, under thi
 _CONSTANT = {
     "internal": INTERNAL,
     "subscription-not-found": NO_SUBSCRIPTION,
+    # What the database says names hosts, ports, users and rows, and who asks may be anybody.
+    "unavailable": "the database cannot be reached; the service's log says why, under this instance",
+    "damaged": "the database is not what was written; the service's log says where, under this instance",
+}
+
+_MQ_CONSTANT = {
+    "internal": INTERNAL,
     "queue-not-found": "there is no queue of this name",
     "queue-taken": "there is a queue of this name",
 }

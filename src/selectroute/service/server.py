@@ -100,7 +100,7 @@ def bound(
 ) -> Server:
     """A server that listens and does not answer yet. See `serve`."""
     open_to_others = not is_loopback(host)
-    if open_to_others and not registry.tokens():
+    if open_to_others and not registry.had_tokens():
         raise ServeError(
             f"without tokens the service is for this machine only, and {host} is open to others: "
             "listen on 127.0.0.1, or make a token with `selectroute token create`"

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Path, Response
 
-from selectroute.registry.changes import Idempotency
+from selectroute.registry.changes import Idempotency, Resumed
 from selectroute.registry.errors import IdTakenError, InvalidSpecError, NotFoundError, StaleRevisionError
 from selectroute.registry.model import Subscription, SubscriptionSpec
-from selectroute.service.callers import Role
+from selectroute.service.callers import Caller, Role
 from selectroute.service.calls import Call, JsonAnswer, call
 from selectroute.service.context import By, The
-from selectroute.service.current import ATTEMPTS, at_its_revision, busy, check, visible
+from selectroute.service.current import ATTEMPTS, at_its_revision, busy, check, found, visible
 from selectroute.service.models import (
     Id,
     ResumeBody,
@@ -53,12 +53,11 @@ def register(
     """Register a subscription; the service makes its id."""
     data = body.model_dump(exclude_none=True)
     spec = SubscriptionSpec.from_json(data)
-    by.check_topic(spec.topic)
     key = None
     if idempotency_key is not None:
         digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
         key = Idempotency(by.subject, idempotency_key, digest)
-    made = service.registry.register(spec, idempotency=key)
+    made = service.registry.register(spec, idempotency=key, by=by.permission)
     return _created(made, prefer)
 
 
@@ -72,14 +71,16 @@ def register(
     responses={304: {"description": "If-None-Match names the ETag that holds."}},
 )
 def get(service: The, by: By, id: OfPath, if_none_match: IfNoneMatch = None) -> Response:
-    """A subscription, and the first batch of each query that used its last change."""
+    """A subscription, and the first batch of each query that used its last change. A caller who may not see
+    all subscriptions gets numbers in the place of the names of queries.
+    """
     known = revisions(if_none_match, "If-None-Match", weak=True)
-    found = visible(service, by, id)
-    headers = {"ETag": etag(found.revision), "Cache-Control": "private, no-cache"}
-    if known is not None and found.revision in known:
+    now = visible(service, by, id)
+    headers = {"ETag": etag(now.revision), "Cache-Control": "private, no-cache"}
+    if known is not None and now.revision in known:
         return Response(status_code=304, headers=headers)
-    effective = service.registry.effective_from(found.revision)
-    data = {**found.to_json(), "effective_from": [one.to_json() for one in effective]}
+    effective = [one.to_json() for one in service.registry.effective_from(now.revision)]
+    data = {**now.to_json(), "effective_from": _numbered(by, effective)}
     return JsonAnswer(data, headers=headers)
 
 
@@ -107,32 +108,34 @@ def put(
     if_none_match: IfNoneMatch = None,
     prefer: Prefer = None,
 ) -> Response:
-    """Replace a subscription as a whole, or register one with an id of the caller's choice."""
+    """Replace a subscription as a whole, or register one with an id of the caller's choice. An id that is
+    taken by one that the caller may not see is refused as such (409): ids and names are unique among all.
+    """
     if body.id is not None and body.id != id:
         raise InvalidSpecError("/id", "the id is the one of the path, or left out")
     spec = SubscriptionSpec.from_json(body.model_dump(exclude_none=True))
-    by.check_topic(spec.topic)
     wanted = revisions(if_match, "If-Match")
     unwanted = revisions(if_none_match, "If-None-Match")
     for _ in range(ATTEMPTS):
-        try:
-            now = service.registry.get(id)
-        except NotFoundError:
+        now = found(service, by, id)
+        if now is None:
             if wanted is not None:
                 raise ProblemError("subscription-not-found", NO_SUBSCRIPTION) from None
             try:
-                return _created(service.registry.register(spec, id=id), prefer)
+                return _created(service.registry.register(spec, id=id, by=by.permission), prefer)
             except IdTakenError:
+                if found(service, by, id) is None:
+                    raise  # it is one that the caller does not see
                 continue  # somebody was faster: now it is there
-        if not by.sees(now.topic):
-            raise ProblemError("subscription-not-found", NO_SUBSCRIPTION)
         if unwanted is not None and now.revision in unwanted:
             raise ProblemError(
                 "stale-revision", "If-None-Match names a subscription that is there", found=now.revision
             )
         check(now, wanted, needed=True)
         try:
-            return _changed(service.registry.replace(id, spec, expected=now.revision), prefer)
+            return _changed(
+                service.registry.replace(id, spec, expected=now.revision, by=by.permission), prefer
+            )
         except (StaleRevisionError, NotFoundError):
             if wanted is not None and not wanted.any:
                 raise
@@ -160,12 +163,9 @@ def patch(
     prefer: Prefer = None,
 ) -> Response:
     """Change fields of a subscription (a merge patch, RFC 7396)."""
-    topic = body.get("topic")
 
     def change(now: Subscription) -> Subscription:
-        if "topic" in body and (topic is None or isinstance(topic, str)):
-            by.check_topic(topic)
-        return service.registry.change(id, body, expected=now.revision)
+        return service.registry.change(id, body, expected=now.revision, by=by.permission)
 
     return _changed(at_its_revision(service, by, id, if_match, change, needed=True), prefer)
 
@@ -185,7 +185,7 @@ def remove(service: The, by: By, id: OfPath, if_match: IfMatch = None, prefer: P
     """Remove a subscription; the answer is what it was."""
 
     def change(now: Subscription) -> Subscription:
-        return service.registry.remove(id, expected=now.revision)
+        return service.registry.remove(id, expected=now.revision, by=by.permission)
 
     return _changed(at_its_revision(service, by, id, if_match, change, needed=True), prefer)
 
@@ -204,7 +204,7 @@ def pause(service: The, by: By, id: OfPath, if_match: IfMatch = None, prefer: Pr
     """Let a subscription get no messages until it is resumed."""
 
     def change(now: Subscription) -> Subscription:
-        return service.registry.pause(id, expected=now.revision)
+        return service.registry.pause(id, expected=now.revision, by=by.permission)
 
     return _changed(at_its_revision(service, by, id, if_match, change), prefer)
 
@@ -230,13 +230,30 @@ def resume(
     if_match: IfMatch = None,
     prefer: Prefer = None,
 ) -> Response:
-    """Let a subscription get messages again: those to come, or also those since it was paused."""
+    """Let a subscription get messages again: those to come, or also those since it was paused. A caller who
+    may not see all subscriptions gets numbers in the place of the names of queries, and no reasons.
+    """
     start = "latest" if body is None else body.from_
-    resumed = at_its_revision(
-        service, by, id, if_match, lambda now: service.registry.resume(id, from_=start, expected=now.revision)
-    )
-    backfill = [one.to_json() for one in resumed.backfill]
+
+    def change(now: Subscription) -> Resumed:
+        return service.registry.resume(id, from_=start, expected=now.revision, by=by.permission)
+
+    resumed = at_its_revision(service, by, id, if_match, change)
+    backfill = _numbered(by, [one.to_json() for one in resumed.backfill])
     return _changed(resumed.subscription, prefer, backfill=backfill)
+
+
+def _numbered(by: Caller, queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What queries say, with numbers in the place of their names and without reasons for a caller who may not
+    see all subscriptions: both tell of the streams of others.
+    """
+    if by.sees_all:
+        return queries
+    hidden = {"query", "reason"}
+    return [
+        {name: None if name in hidden else value for name, value in one.items()} | {"query": str(number)}
+        for number, one in enumerate(queries, start=1)
+    ]
 
 
 def _created(made: Subscription, prefer: str | None) -> Response:

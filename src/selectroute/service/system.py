@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.callers import Role
 from selectroute.service.calls import Call, JsonAnswer, call
-from selectroute.service.context import The
+from selectroute.service.context import By, Service, The
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import CONTENT_TYPE
 from selectroute.service.models import StateAnswer
+from selectroute.service.problems import ProblemError
 from selectroute.store.errors import ReplacedError
 
 router = APIRouter(route_class=Call, tags=["service"])
@@ -27,10 +28,12 @@ def limits(service: The) -> Response:
     "GET",
     "/metrics",
     Role.reader,
+    "forbidden",
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-def metrics(service: The) -> Response:
-    """What is counted, for Prometheus."""
+def metrics(service: The, by: By) -> Response:
+    """What is counted, for Prometheus. With a token for all topics: it is counted over everybody."""
+    by.check_all_topics("metrics need a token")
     return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
@@ -48,16 +51,29 @@ def health() -> Response:
     response_model=StateAnswer,
     responses={503: {"model": StateAnswer, "description": "It cannot be asked now."}},
 )
-def ready(service: The) -> Response:
-    """The registry can be read, and a revision is published."""
+def ready(request: Request, service: The) -> Response:
+    """The registry can be read, and a revision is published. Anybody may ask; which revisions these are is
+    told to callers who may see all subscriptions.
+    """
     try:
         state = service.publishing.state()
+        told = _sees_all(service, request.headers.get("authorization"))
     except ReplacedError as error:
         return JsonAnswer({"status": "not ready", "reason": str(error)}, 503)
     except SelectRouteError:
         return JsonAnswer({"status": "not ready", "reason": "the registry cannot be read"}, 503)
-    data = {"revision": state.revision}
+    data: dict[str, int | None] = {"revision": state.revision} if told else {}
     if state.snapshot is None:
         return JsonAnswer({"status": "not ready", **data, "reason": "no revision is published yet"}, 503)
+    if told:
+        data["published"] = state.snapshot.revision
     reason = {} if state.failure is None else {"reason": "the newest changes cannot be published"}
-    return JsonAnswer({"status": "ready", **data, "published": state.snapshot.revision, **reason})
+    return JsonAnswer({"status": "ready", **data, **reason})
+
+
+def _sees_all(service: Service, authorization: str | None) -> bool:
+    """Whether this Authorization header is of a caller for whom every subscription exists."""
+    try:
+        return service.callers.caller(authorization).sees_all
+    except ProblemError:
+        return False

@@ -34,15 +34,22 @@ router = APIRouter(route_class=Call, tags=["tokens"])
 )
 def create(service: The, by: By, body: TokenBody) -> Response:
     """Make a token. Its secret is in this answer, and stored nowhere. With the first, everybody needs one."""
-    by.check_all_topics(_TOKENS)
-    token, secret = service.registry.add_token(body.role, topics=body.topics, name=body.name)
+    by.check_unlimited(_TOKENS)
+    token, secret = service.registry.add_token(
+        body.role,
+        topics=body.topics,
+        queues=body.queues,
+        kafka=body.kafka,
+        name=body.name,
+        by=by.permission,
+    )
     return JsonAnswer({**token.to_json(), "secret": secret}, 201, {"Location": f"{PATH}/{token.id}"})
 
 
 @call(router, "GET", PATH, Role.admin, response_model=TokensAnswer)
 def listed(service: The, by: By) -> Response:
     """All tokens, without their secrets."""
-    by.check_all_topics(_TOKENS)
+    by.check_unlimited(_TOKENS)
     return JsonAnswer({"items": [one.to_json() for one in service.registry.tokens()]})
 
 
@@ -50,10 +57,10 @@ def listed(service: The, by: By) -> Response:
 def revoke(
     service: The, by: By, token: Annotated[str, Path(max_length=128, description="A token's id.")]
 ) -> Response:
-    """Make a token none, at once. The service goes on to want tokens, also without the last one."""
-    by.check_all_topics(_TOKENS)
+    """Make a token none, at once. Tokens are still wanted, also when the last one is revoked."""
+    by.check_unlimited(_TOKENS)
     try:
-        service.registry.revoke_token(token)
+        service.registry.revoke_token(token, by=by.permission)
     except NotFoundError:
         raise ProblemError("not-found", "there is no token of this id") from None
     return Response(status_code=204)

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, Executable, MetaData, create_engine, 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.schema import CreateColumn
 
 from selectroute.store.errors import (
     BusyError,
@@ -33,6 +34,11 @@ from selectroute.store.single import Singles
 
 BUSY_SECONDS: Final = 60.0
 """How long a writer waits for another one: an import of a million rows may hold the database for so long."""
+
+ADDED: Final = "added"
+"""In a column's ``info``: it was added to a table that there was before, and may be NULL. A database of an
+earlier release gets it when it is opened.
+"""
 
 _CACHE_KIB: Final = 16_384
 """SQLite's cache of pages, for each connection."""
@@ -99,6 +105,8 @@ class Store:
                 self._create_tables(first_rows)
             elif missing:
                 raise DamagedError(f"the database has no table {missing[0]}")
+            else:
+                self._add_columns()
         except BaseException:
             self.engine.dispose()
             raise
@@ -116,6 +124,28 @@ class Store:
                 self._metadata.create_all(connection)
                 first_rows(connection)
 
+    def _missing_columns(self, connection: Connection) -> list[tuple[str, Any]]:
+        found = []
+        for table in self._metadata.tables.values():
+            added = [column for column in table.columns if ADDED in column.info]
+            if added:
+                there = {column["name"] for column in inspect(connection).get_columns(table.name)}
+                found += [(table.name, column) for column in added if column.name not in there]
+        return found
+
+    def _add_columns(self) -> None:
+        """Add the columns that tables of an earlier release do not have."""
+        with named_errors(), self.engine.connect() as connection:
+            if not self._missing_columns(connection):
+                return
+        with self.writing() as connection:
+            # Two that add at once: one waits, and then finds everything.
+            if not self.is_sqlite:
+                connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
+            for table, column in self._missing_columns(connection):
+                described = CreateColumn(column).compile(dialect=self.engine.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {described}")
+
     def _create_file(self, first_rows: Callable[[Connection], None]) -> None:
         """Make a database under another name, and give it its own when it is whole.
 
@@ -123,9 +153,11 @@ class Store:
         one, so a new one is never empty.
         """
         path = Path(self.path)
+        # It holds messages, selectors and hashes of tokens. What SQLite makes beside it gets the same mode.
         new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
         engine = _engine(self.url.set(database=str(new)), True, creates=True)
         try:
+            os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             with named_errors(), engine.begin() as connection:
                 self._metadata.create_all(connection)
                 first_rows(connection)

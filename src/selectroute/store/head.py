@@ -101,11 +101,16 @@ class Head:
         """Make the file under another name, and give it its own when it is durable."""
         new = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}.new")
         try:
-            with new.open("xb") as file:
+            with open(new, "xb", opener=_owners_alone) as file:
                 file.write(_record(mark).ljust(2 * _SLOT, b"\0"))
             name_durably(new, self.path)
         finally:
             new.unlink(missing_ok=True)
+
+
+def _owners_alone(path: str, flags: int) -> int:
+    """Open a new file that only its owner reads, as the database beside it."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def lost(head: Head, what: str) -> DamagedError:

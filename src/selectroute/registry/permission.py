@@ -1,0 +1,118 @@
+"""What a caller may touch, decided in one place: on what is stored, in the transaction that stores it.
+
+Whatever a service lets a client write goes through `Permission.check_stored` with the specification that the
+registry is about to write down, and through `Permission.check_known` in that transaction. So a caller cannot
+send something that is checked as one thing and stored as another, or go on when his token is revoked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Final, Protocol
+
+from sqlalchemy import Connection, bindparam, select
+
+from selectroute.index.destination import KAFKA, NOWHERE, QUEUE
+from selectroute.registry.errors import AuthError, ForbiddenError
+from selectroute.registry.model import Destination
+from selectroute.registry.tables import token
+from selectroute.registry.tokens import Token
+from selectroute.topics.filter import TopicFilter
+
+_KNOWN: Final = select(token.c.id).where(token.c.id == bindparam("given_id"))
+
+
+class Stored(Protocol):
+    """What is written down: a specification, or a subscription."""
+
+    @property
+    def topic(self) -> str | None:
+        """The topic filter, None for every topic."""
+
+    @property
+    def destination(self) -> Destination:
+        """Where deliveries go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What a caller may touch. Without arguments: everything.
+
+    Args:
+        topics: the filters within which a subscription's topic filter must be; None for all.
+        queues: patterns of the queues that may be named and used; None for all.
+        kafka: patterns of the Kafka topics that may be named; None for all.
+        token: the id of the token that it holds for, as long as there is one; None for ever.
+    """
+
+    topics: tuple[TopicFilter, ...] | None = None
+    queues: tuple[str, ...] | None = None
+    kafka: tuple[str, ...] | None = None
+    token: str | None = None
+
+    @classmethod
+    def of(cls, token: Token) -> Permission:
+        """The permission of a token. One that is limited in any way may name no destination beyond its own
+        patterns; without patterns, none at all.
+        """
+        topics = tuple(map(_parsed, token.topics)) if token.topics else None
+        if topics is None and not token.queues and not token.kafka:
+            return cls(token=token.id)
+        return cls(topics, token.queues, token.kafka, token.id)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is anything that the caller may not touch."""
+        return not (self.topics is None and self.queues is None and self.kafka is None)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether every subscription exists for the caller."""
+        return self.topics is None
+
+    def sees(self, topic: str | None) -> bool:
+        """Whether a subscription with this topic filter exists for the caller: one of his filters takes every
+        topic of it. One without a filter takes every topic, so it is seen by those who may touch all.
+
+        Raises `InvalidTopicFilterError` for text that is not a topic filter.
+        """
+        if self.topics is None:
+            return True
+        return topic is not None and any(one.covers(_parsed(topic)) for one in self.topics)
+
+    def may_name(self, kind: str, name: str | None) -> bool:
+        """Whether the caller may let deliveries go to this destination, or use the queue of this name."""
+        if kind == NOWHERE or not self.is_limited:
+            return True
+        patterns = {QUEUE: self.queues, KAFKA: self.kafka}.get(kind, ())
+        return patterns is None or (name is not None and any(fnmatchcase(name, one) for one in patterns))
+
+    def check_stored(self, new: Stored) -> None:
+        """Check what is about to be written down. Raises `ForbiddenError`, `InvalidTopicFilterError`."""
+        if not self.sees(new.topic):
+            allowed = ", ".join(one.text for one in self.topics or ())
+            raise ForbiddenError("/topic", f"the token permits topic filters within {allowed}")
+        kind, name = new.destination.kind, new.destination.name
+        if not self.may_name(kind, name):
+            patterns = [f"queue:{one}" for one in self.queues or ()]
+            patterns += [f"kafka:{one}" for one in self.kafka or ()]
+            allowed = ", ".join(patterns) or "none"
+            raise ForbiddenError("/destination", f"the token permits as destinations: {allowed}")
+
+    def check_known(self, connection: Connection) -> None:
+        """Check that the token is not revoked. Raises `AuthError`."""
+        if self.token is None:
+            return
+        if connection.execute(_KNOWN, {"given_id": self.token}).scalar() is None:
+            raise AuthError("the token was revoked meanwhile")
+
+
+EVERYTHING: Final = Permission()
+"""What may be done by whoever has the database itself."""
+
+
+@lru_cache(maxsize=4_096)
+def _parsed(topic: str) -> TopicFilter:
+    return TopicFilter.parse(topic)
