@@ -14,7 +14,10 @@ and be sent the token.
 from __future__ import annotations
 
 import os
+import stat
+import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,8 +25,12 @@ import typer
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from selectroute.selector.sentences import printable
+
 MAX_CONFIG: Final = 1 << 20
 """Bytes in a configuration file; a larger one is none."""
+
+_OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Settings(BaseSettings):
@@ -108,6 +115,7 @@ def _configured() -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             text = file.read(MAX_CONFIG + 1)
+            mode = os.fstat(file.fileno()).st_mode
     except OSError as error:
         if not named and isinstance(error, FileNotFoundError | NotADirectoryError):
             return {}
@@ -115,7 +123,17 @@ def _configured() -> dict[str, Any]:
     if len(text) > MAX_CONFIG:
         raise typer.BadParameter(f"{path} is larger than {MAX_CONFIG:,} bytes")
     try:
-        return tomllib.loads(text.decode())
+        found = tomllib.loads(text.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         # The reason of a TOML error is a place and a rule; a line of the file could hold the token.
         raise typer.BadParameter(f"{path} is no TOML: {error}") from None
+    if "token" in found and mode & _OF_OTHERS:
+        _warn_of_readers(path)
+    return found
+
+
+@cache  # the file is read for each setting of a command that is asked for
+def _warn_of_readers(path: Path) -> None:
+    """Say that others can read the token."""
+    warning = f"warning: other users of this machine can read the token in {path}: chmod 600 {path}"
+    print(printable(warning, 10_000), file=sys.stderr)

@@ -45,6 +45,22 @@ def create(
             show_default="all subscriptions",
         ),
     ] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Only these queues as destinations and to put and get, such as CARS.*; once for each.",
+            show_default="all, with --topic none",
+        ),
+    ] = None,
+    kafka: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Only these Kafka topics as destinations, such as cars.*; once for each.",
+            show_default="all, with --topic none",
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="What it is for.", show_default="its id")] = None,
     registry: RegistryOption = None,
     output: OutputOption = Output.table,
@@ -55,10 +71,18 @@ def create(
 
     selectroute token create --role writer --topic 'cars/#' --name "the garage" -o json
 
-    A job (selectroute stream run) needs a writer's token without --topic.
+    selectroute token create --role writer --topic 'cars/#' --queue 'CARS.*' --kafka 'cars.*'
+
+    In a PATTERN, * is any number of characters and ? is one; all others are themselves, and the whole name is
+    compared. With --topic and without --queue and --kafka, subscriptions made with the token have no
+    destination, and it can use no queue. With --queue or --kafka alone, it still sees all subscriptions.
+
+    A job (selectroute stream run) needs a writer's token without any of the three.
     """
     with connected(registry, create=True) as opened:
-        token, secret = opened.add_token(role.value, topics=topic or (), name=name)
+        token, secret = opened.add_token(
+            role.value, topics=topic or (), queues=queue or (), kafka=kafka or (), name=name
+        )
     if output is not Output.table:
         print(json.dumps({**token.to_json(), "secret": secret}))
         return
@@ -79,11 +103,15 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
             for token in tokens:
                 add(json.dumps(token.to_json()))
         return
-    table = Table("id", "name", "role", "topics", "created", box=None)
+    table = Table("id", "name", "role", "topics", "destinations", "created", box=None)
     for token in tokens:
         topics = ", ".join(token.topics) or "all"
+        patterns = [f"queue:{one}" for one in token.queues] + [f"kafka:{one}" for one in token.kafka]
+        destinations = ", ".join(patterns) or ("none" if token.topics else "all")
         created = token.created.isoformat(timespec="seconds")
-        table.add_row(token.id, printable(token.name), token.role.value, printable(topics), created)
+        table.add_row(
+            token.id, printable(token.name), token.role.value, printable(topics), destinations, created
+        )
     plain().print(table)
 
 
@@ -92,7 +120,8 @@ def revoke(
     id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `token list` shows it.")],
     registry: RegistryOption = None,
 ) -> None:
-    """Make a token none, at once. A service that runs goes on to want tokens, also without the last one.
+    """Make a token none, at once. Tokens are still wanted, also when the last one is revoked: make another
+    one here, with the database.
 
     selectroute token revoke 01k7tq2x8m4ha6s0v3wznb5c9d
     """

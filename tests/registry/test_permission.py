@@ -1,0 +1,247 @@
+"""What a caller may write: decided on what is stored, whatever way it takes, until his token is revoked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from sqlalchemy import inspect, text
+
+from selectroute.registry.changes import Operation
+from selectroute.registry.errors import (
+    AuthError,
+    DamagedError,
+    ForbiddenError,
+    IdTakenError,
+    ImportLineError,
+    InvalidSpecError,
+    NotFoundError,
+    OperationError,
+)
+from selectroute.registry.model import Destination, SubscriptionSpec
+from selectroute.registry.permission import EVERYTHING, Permission
+from selectroute.registry.registry import Registry
+
+CARS = SubscriptionSpec(topic="cars/eu")
+
+
+def permission(registry, **filters):
+    token, secret = registry.add_token("writer", **filters)
+    return Permission.of(registry.authenticate(secret)), token
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("filters", "kind", "name", "may"),
+        [
+            ({}, "queue", "ANY", True),
+            ({}, "files", "any", True),
+            ({"topics": ["cars/#"]}, "none", None, True),
+            ({"topics": ["cars/#"]}, "queue", "CARS", False),
+            ({"topics": ["cars/#"]}, "kafka", "cars", False),
+            ({"topics": ["cars/#"]}, "files", "cars", False),
+            ({"topics": ["cars/#"], "queues": ["CARS.*"]}, "queue", "CARS.IN", True),
+            ({"topics": ["cars/#"], "queues": ["CARS.*"]}, "queue", "CARS.", True),
+            ({"topics": ["cars/#"], "queues": ["CARS.*"]}, "queue", "CARS", False),
+            ({"topics": ["cars/#"], "queues": ["CARS.*"]}, "queue", "OLDCARS.IN", False),
+            ({"topics": ["cars/#"], "queues": ["CARS.*"]}, "queue", "cars.in", False),
+            ({"topics": ["cars/#"], "queues": ["CARS.*"]}, "queue", None, False),
+            ({"topics": ["cars/#"], "queues": ["CARS.*"]}, "kafka", "CARS.IN", False),
+            ({"topics": ["cars/#"], "queues": ["CARS.*"]}, "files", "CARS.IN", False),
+            ({"topics": ["cars/#"], "queues": ["C?RS"]}, "queue", "CARS", True),
+            ({"topics": ["cars/#"], "queues": ["C?RS"]}, "queue", "CRS", False),
+            ({"topics": ["cars/#"], "queues": ["A", "B"]}, "queue", "B", True),
+            ({"topics": ["cars/#"], "kafka": ["cars.*"]}, "kafka", "cars.eu", True),
+            ({"topics": ["cars/#"], "kafka": ["cars.*"]}, "kafka", "carsXeu", False),
+            ({"queues": ["CARS.*"]}, "queue", "CARS.IN", True),
+            ({"queues": ["CARS.*"]}, "queue", "PAYROLL", False),
+            ({"queues": ["CARS.*"]}, "kafka", "any", False),
+        ],
+    )
+    def test_a_destination_is_permitted_by_its_whole_name(self, registry, filters, kind, name, may):
+        by, _ = permission(registry, **filters)
+        assert by.may_name(kind, name) is may
+
+    @pytest.mark.parametrize(
+        ("filters", "pointer"),
+        [
+            ({"queues": ["A", "[AB]"]}, "/queues/1"),
+            ({"queues": [""]}, "/queues/0"),
+            ({"queues": ["A" * 49]}, "/queues/0"),
+            ({"queues": ["A\n"]}, "/queues/0"),
+            ({"kafka": ["a/b"]}, "/kafka/0"),
+            ({"kafka": ["a!"]}, "/kafka/0"),
+        ],
+    )
+    def test_a_pattern_has_no_letters_but_those_of_names(self, registry, filters, pointer):
+        with pytest.raises(InvalidSpecError) as caught:
+            registry.add_token("writer", **filters)
+        assert caught.value.pointer == pointer
+        assert registry.tokens() == []
+
+
+WRITES = {
+    "register": lambda registry, by: registry.register(CARS, by=by),
+    "replace": lambda registry, by: registry.replace("seen", CARS, by=by),
+    "change": lambda registry, by: registry.change("seen", {"labels": {"a": "b"}}, by=by),
+    "remove": lambda registry, by: registry.remove("seen", by=by),
+    "pause": lambda registry, by: registry.pause("seen", by=by),
+    "resume": lambda registry, by: registry.resume("seen", by=by),
+    "apply": lambda registry, by: registry.apply([Operation("add", spec=CARS)], by=by),
+    "import": lambda registry, by: registry.import_(['{"topic": "cars/eu"}'], by=by),
+    "add_token": lambda registry, by: registry.add_token("reader", by=by),
+    "revoke_token": lambda registry, by: registry.revoke_token(registry.tokens()[-1].id, by=by),
+}
+
+
+@pytest.fixture
+def filled(registry):
+    registry.register(CARS, id="seen")
+    registry.register(SubscriptionSpec(topic="boats/eu"), id="hidden")
+    return registry
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_revoked_token_writes_nothing(filled, write):
+    by, token = permission(filled, topics=["cars/#"])
+    filled.add_token("reader", name="spare")
+    WRITES[write](filled, by)
+    filled.import_(['{"id": "seen", "topic": "cars/eu"}'], mode="replace")
+    filled.add_token("reader", name="another")
+    filled.revoke_token(token.id)
+    before, tokens = filled.revision, filled.tokens()
+    with pytest.raises(AuthError, match="revoked"):
+        WRITES[write](filled, by)
+    assert (filled.revision, filled.tokens()) == (before, tokens)
+
+
+def test_an_import_whose_token_is_revoked_while_it_is_sent_is_not_done(filled):
+    by, token = permission(filled, topics=["cars/#"])
+    before = filled.revision
+
+    def lines():
+        yield '{"topic": "cars/1"}'
+        filled.revoke_token(token.id)
+        yield '{"topic": "cars/2"}'
+
+    with pytest.raises(AuthError):
+        filled.import_(lines(), by=by)
+    assert (filled.revision, len(filled)) == (before, 2)
+
+
+OUTSIDE = [
+    (SubscriptionSpec(topic="boats/x"), "/topic"),
+    (SubscriptionSpec(), "/topic"),
+    (SubscriptionSpec(topic="cars/x", destination=Destination("queue", "PAYROLL")), "/destination"),
+    (SubscriptionSpec(topic="cars/x", destination=Destination("kafka", "payments")), "/destination"),
+]
+
+
+@pytest.mark.parametrize(("spec", "pointer"), OUTSIDE)
+def test_nothing_is_written_beyond_a_permission_in_any_way(filled, spec, pointer):
+    by, _ = permission(filled, topics=["cars/#"], queues=["CARS.*"], kafka=["cars.*"])
+    before = filled.revision
+    line = json.dumps({"id": "seen", **spec.to_json()})
+    patch = {"topic": spec.topic, "destination": spec.destination.to_json()}
+    for write in (
+        lambda: filled.register(spec, by=by),
+        lambda: filled.register(spec, id="new", by=by),
+        lambda: filled.replace("seen", spec, by=by),
+        lambda: filled.change("seen", patch, by=by),
+        lambda: filled.apply([Operation("add", spec=spec)], by=by),
+        lambda: filled.apply([Operation("replace", "seen", spec)], by=by),
+        lambda: filled.import_([json.dumps(spec.to_json())], by=by),
+        lambda: filled.import_([line], mode="replace", by=by),
+    ):
+        with pytest.raises((ForbiddenError, OperationError, ImportLineError)) as caught:
+            write()
+        error = getattr(caught.value, "cause", caught.value)
+        assert isinstance(error, ForbiddenError)
+        assert error.pointer == pointer
+    assert filled.revision == before
+
+
+def test_what_a_caller_does_not_see_is_not_there_and_its_id_is_taken(filled):
+    by, _ = permission(filled, topics=["cars/#"])
+    before = filled.revision
+    for write in (
+        lambda: filled.replace("hidden", CARS, by=by),
+        lambda: filled.change("hidden", {"topic": "cars/x"}, by=by),
+        lambda: filled.remove("hidden", by=by),
+        lambda: filled.pause("hidden", by=by),
+        lambda: filled.resume("hidden", by=by),
+    ):
+        with pytest.raises(NotFoundError):
+            write()
+    line = '{"id": "hidden", "topic": "cars/x"}'
+    for write in (
+        lambda: filled.register(CARS, id="hidden", by=by),
+        lambda: filled.import_([line], by=by).rows,
+        lambda: filled.import_([line], mode="replace", by=by).rows,
+    ):
+        with pytest.raises((IdTakenError, ImportLineError)) as caught:
+            write()
+        assert isinstance(getattr(caught.value, "cause", caught.value), IdTakenError)
+    assert filled.revision == before
+
+
+def test_a_destination_of_somebody_elses_is_kept_by_a_pause_alone(registry):
+    foreign = SubscriptionSpec(topic="cars/x", destination=Destination("queue", "PAYROLL"))
+    registry.register(foreign, id="a")
+    by, _ = permission(registry, topics=["cars/#"])
+    registry.pause("a", by=by)
+    assert registry.resume("a", by=by).subscription.destination == foreign.destination
+    with pytest.raises(ForbiddenError):
+        registry.change("a", {"selector": "a = 1"}, by=by)  # it would choose what goes there
+    with pytest.raises(ForbiddenError):
+        registry.replace("a", foreign, by=by)
+    assert registry.change("a", {"destination": None}, by=by).destination == Destination()
+
+
+def test_everything_may_be_done_with_the_database_itself(registry):
+    assert not EVERYTHING.is_limited
+    assert registry.register(SubscriptionSpec(destination=Destination("queue", "Q"))).topic is None
+
+
+def test_tokens_of_the_first_release_stay_and_may_name_no_destination(url):
+    with Registry.open(url) as registry:
+        limited, secret = registry.add_token("writer", topics=["cars/#"])
+        whole, other = registry.add_token("writer")
+        # As it was: these columns were added since.
+        with registry._store.writing() as connection:
+            connection.execute(text("ALTER TABLE token DROP COLUMN queues"))
+            connection.execute(text("ALTER TABLE token DROP COLUMN kafka"))
+            connection.execute(text("DELETE FROM setting WHERE name = 'had-tokens'"))
+    with Registry.open(url) as registry:
+        assert registry.tokens() == [limited, whole]
+        by = Permission.of(registry.authenticate(secret))
+        assert by.sees("cars/eu") and not by.may_name("queue", "CARS")
+        assert Permission.of(registry.authenticate(other)).may_name("queue", "CARS")
+        more, _ = registry.add_token("writer", topics=["cars/#"], queues=["CARS.*"])
+        assert registry.had_tokens()
+        for token in (limited, whole, more):
+            registry.revoke_token(token.id)
+        assert registry.had_tokens()
+        registry.verify()
+    with Registry.open(url) as registry, registry._store.reading() as connection:
+        assert {"queues", "kafka"} <= {one["name"] for one in inspect(connection).get_columns("token")}
+
+
+def test_a_registry_remembers_that_it_had_tokens(url):
+    with Registry.open(url) as registry:
+        assert not registry.had_tokens()
+        token, _ = registry.add_token("reader")
+        registry.revoke_token(token.id)
+    with Registry.open(url) as registry:
+        assert registry.tokens() == []
+        assert registry.had_tokens()
+        assert registry.add_token("admin")[0].role == "admin"
+
+
+@pytest.mark.parametrize("damage", ["queues = '[\"*\"]'", "queues = NULL, kafka = NULL", "kafka = NULL"])
+def test_patterns_that_were_altered_open_nothing(registry, damage):
+    _, secret = registry.add_token("reader", topics=["t"], queues=["A"])
+    with registry._store.writing() as connection:
+        connection.execute(text(f"UPDATE token SET {damage}"))
+    with pytest.raises(DamagedError, match="table token"):
+        registry.authenticate(secret)
