@@ -81,3 +81,14 @@ def test_the_token_is_told_by_the_environment_and_never_printed(run, tmp_path, m
             assert code == 0 and secret not in out + err
             code, out, err = run("subscription", "add", "a = 1")
             assert code == 1 and secret not in out + err
+
+
+@pytest.mark.parametrize(("mode", "warns"), [(0o600, False), (0o640, True), (0o604, True), (0o644, True)])
+@pytest.mark.parametrize("line", ['token = "srt_canary"', 'dialect = "jms"'])
+def test_a_token_that_others_can_read_is_warned_of(run, config, tmp_path, mode, warns, line):
+    path = config(f'registry = "sqlite:///{tmp_path}/r.db"\n{line}\n')
+    path.chmod(mode)
+    code, out, err = run("subscription", "add", "a = 1")
+    assert code == 0
+    assert (f"chmod 600 {path}" in err) is (warns and "token" in line)
+    assert "canary" not in out + err

@@ -91,3 +91,21 @@ def test_serve_refuses_other_hosts_without_a_token_in_one_sentence(run, url):
 )
 def test_serve_says_what_it_cannot_use(run, url, options):
     assert run("serve", "--registry", url, *options)[0] == 2
+
+
+def test_a_token_has_patterns_of_destinations(run, url, monkeypatch):
+    limits = ("--topic", "cars/#", "--queue", "CARS.*", "--queue", "IN", "--kafka", "cars.*")
+    code, out, _ = run("token", "create", "--role", "writer", *limits, "--registry", url)
+    assert code == 0
+    with Registry.open(url) as registry:
+        token = registry.authenticate(out.strip())
+        assert (token.queues, token.kafka) == (("CARS.*", "IN"), ("cars.*",))
+        _, secret = registry.add_token("admin")
+        with served(registry) as service:
+            given = (*limits, "--registry", service)
+            monkeypatch.setenv("SELECTROUTE_TOKEN", secret)
+            assert run("token", "create", "--role", "writer", *given)[0] == 0
+        assert registry.tokens()[-1].queues == token.queues
+    assert "queue:CARS.*" in run("token", "list", "--registry", url)[1]
+    code, _, err = run("token", "create", "--role", "writer", "--queue", "[A]", "--registry", url)
+    assert (code, "A-Z a-z" in err) == (1, True)

@@ -355,10 +355,10 @@ class TestImportedLines:
         before = filled.revision
         real, failures = json.loads, iter([RecursionError("too deep")])
 
-        def fails_once(*given, **options):
-            for error in failures:
+        def fails_once(given, **options):
+            for error in failures if "all" in str(given) else ():
                 raise error
-            return real(*given, **options)
+            return real(given, **options)
 
         monkeypatch.setattr(json, "loads", fails_once)
         answer = client.post(f"{PATH}:import", content=b'{"id": "all"}', headers=NDJSON)

@@ -5,10 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import re
+import time
 
+import anyio
+import anyio.to_thread
 import pytest
 
-from selectroute.registry.errors import DamagedError, ReadOnlyError
+from selectroute.queues.sql_queue import SqlQueue
+from selectroute.registry.errors import DamagedError, ReadOnlyError, UnavailableError
+from selectroute.service.app import create_app
+from selectroute.service.gate import KNOWN_SECONDS
 from selectroute.service.limits import ServiceLimits
 from tests.service.conftest import problem, service
 
@@ -173,3 +180,154 @@ def test_a_compressed_body_is_refused_as_one(client, path):
     problem(answer, 415, "unsupported-media-type")
     headers["Content-Encoding"] = "identity"
     assert client.post(path, content=b"{}", headers=headers).is_success
+
+
+class TestBodiesThatAreHeldBack:
+    """A token that is revoked while a body comes is no token when it is whole."""
+
+    @pytest.mark.parametrize(
+        ("method", "path", "body", "media_type"),
+        [
+            ("POST", "/v1/tokens", b'{"role": "admin"}', "application/json"),
+            ("POST", PATH, b'{"topic": "a"}', "application/json"),
+            ("PUT", f"{PATH}/a", b'{"topic": "a"}', "application/json"),
+            ("POST", f"{PATH}:import", b'{"id": "a"}\n', "application/x-ndjson"),
+            ("PUT", "/v1/queues/NEW", b"{}", "application/json"),
+            (
+                "POST",
+                "/ibmmq/rest/v3/messaging/qmgr/selectroute/queue/Q/message",
+                b"message",
+                "text/plain",
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("revoked", [False, True])
+    def test_no_call_is_done_with_them(self, registry, method, path, body, media_type, revoked):
+        with SqlQueue.create(registry.url, "Q") as queue:
+            token, secret = registry.add_token("admin")
+            with service(registry) as client:
+                headers = {**bearer(secret), "Content-Type": media_type, "Host": "localhost"}
+
+                def revoke():
+                    time.sleep(2 * KNOWN_SECONDS)
+                    if revoked:
+                        registry.revoke_token(token.id)
+
+                status = held_back(client.app, method, path, headers, body, revoke)
+                if not revoked:
+                    assert status in (200, 201)
+                    return
+                assert status == 401
+                assert (registry.revision, registry.tokens(), queue.depth) == (0, [], 0)
+                assert client.app.state.service.queues.names() == ["Q"]
+
+
+def held_back(app, method, path, headers, body, meanwhile):
+    """The status of a request whose last byte comes after something else was done."""
+    status = []
+    parts = iter([(body[:-1], True), (body[-1:], False)])
+
+    async def receive():
+        part, more = next(parts, (None, False))
+        if part is None:
+            await anyio.sleep_forever()
+        if not more:
+            await anyio.to_thread.run_sync(meanwhile)
+        return {"type": "http.request", "body": part, "more_body": more}
+
+    async def send(message):
+        if message["type"] == "http.response.start":
+            status.append(message["status"])
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+        "state": {},
+    }
+    anyio.run(app, scope, receive, send)
+    return status[0]
+
+
+class TestOrigins:
+    """Without tokens a browser would change things for whoever looks at some page."""
+
+    FOREIGN = (
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:3000"},
+        {"Origin": "http://localhost.evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://localhost", "Sec-Fetch-Site": "cross-site"},
+    )
+
+    @pytest.mark.parametrize("headers", FOREIGN, ids=str)
+    def test_a_page_of_another_site_changes_nothing(self, registry, headers):
+        registry.import_([b'{"id": "a"}'])
+        document = create_app(registry).openapi()["paths"]
+        with service(registry) as client:
+            for path, methods in document.items():
+                for method in methods:
+                    if method == "get":
+                        continue
+                    filled = re.sub(r"\{\w+\}", "a", path)
+                    problem(client.request(method, filled, headers=headers), 403, "forbidden")
+            assert registry.revision == 1
+            assert client.get(PATH, headers=headers).status_code == 200
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {},
+            {"Origin": "http://localhost"},
+            {"Origin": "http://LOCALHOST"},
+            {"Sec-Fetch-Site": "none"},
+            {"Sec-Fetch-Site": "same-origin", "Origin": "http://localhost"},
+        ],
+        ids=str,
+    )
+    def test_a_page_of_its_own_and_what_is_no_browser_do(self, registry, headers):
+        registry.import_([b'{"id": "a"}'])
+        with service(registry) as client:
+            answer = client.post(f"{PATH}/a:pause", headers=headers)
+            assert answer.json()["status"] == "paused"
+
+    def test_a_token_is_not_sent_by_a_browser_of_itself(self, registry):
+        registry.import_([b'{"id": "a"}'])
+        _, secret = registry.add_token("writer")
+        with service(registry, headers=bearer(secret)) as client:
+            headers = {"Origin": "https://evil.example"}
+            assert client.post(f"{PATH}/a:pause", headers=headers).status_code == 200
+
+
+def test_who_is_let_in_by_nothing_is_not_told_where_the_database_is(registry, monkeypatch, caplog):
+    def fails(*_):
+        raise UnavailableError('connection to server at "10.1.2.3", port 15999 failed')
+
+    monkeypatch.setattr(type(registry), "authenticate", fails)
+    monkeypatch.setattr(type(registry), "get", fails)
+    with service(registry) as client, caplog.at_level(logging.INFO, LOG):
+        for path, headers in ((PATH, bearer("srt_" + "x" * 43)), (f"{PATH}/a", {})):
+            found = problem(client.get(path, headers=headers), 503, "unavailable")
+            assert "10.1.2.3" not in str(found) and "15999" not in str(found)
+    assert caplog.text.count("10.1.2.3") == 2
+
+
+def test_when_all_tokens_are_revoked_the_next_start_still_wants_one(registry):
+    token, _ = registry.add_token("admin")
+    registry.revoke_token(token.id)
+    with service(registry) as client:
+        problem(client.post("/v1/tokens", json={"role": "admin"}), 401, "unauthorised")
+    _, secret = registry.add_token("admin")  # on the database itself, which is the way out
+    with service(registry) as client:
+        assert client.get("/v1/tokens", headers=bearer(secret)).status_code == 200

@@ -419,9 +419,23 @@ def test_a_token_that_is_revoked_while_it_waits_gets_no_message(registry):
 def test_a_page_of_another_site_cannot_put(client, queue):
     headers = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
     assert problem(client.post(PATH, content=b"x", headers=headers), 403, "forbidden")["mqrc"] == 2035
-    assert client.post(PATH, content=b"x", headers={**headers, "ibm-mq-rest-csrf-token": ""}).is_success
+    own = {"Origin": "http://localhost", "ibm-mq-rest-csrf-token": ""}
+    assert client.post(PATH, content=b"x", headers=own).is_success
     assert client.post(PATH, content=b"x").is_success
     assert queue.depth == 2
+
+
+@pytest.mark.parametrize("name", ["JMSXUserID", "Root.MQMD.UserIdentifier"])
+def test_who_put_a_message_is_said_by_the_service(registry, client, queue, name):
+    given = {"ibm-mq-usr": f"{name};the boss;string"}
+    problem(client.post(PATH, content=b"x", headers=given), 400, "invalid-request")
+    assert client.post(PATH, content=b"x").is_success
+    assert "JMSXUserID" not in queue.get().properties
+    _, secret = registry.add_token("writer", name="the garage")
+    with service(registry, headers={"Authorization": f"Bearer {secret}"}) as client:
+        problem(client.post(PATH, content=b"x", headers=given), 400, "invalid-request")
+        assert client.post(PATH, content=b"x", headers={"ibm-mq-usr": "a;1;integer"}).is_success
+    assert dict(queue.get(selector="JMSXUserID = 'the garage'").properties)["JMSXUserID"] == "the garage"
 
 
 def test_what_fails_before_the_answer_begins_loses_no_message(client, queue, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,7 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 from sqlalchemy import Column, Integer, MetaData, Table, bindparam, delete, insert, select
 
+from selectroute.registry.registry import Registry
 from selectroute.store import engine
 from selectroute.store.engine import Store
 from selectroute.store.errors import (
@@ -273,3 +275,26 @@ def test_the_name_of_a_file_may_be_anything(tmp_path):
     with closing(opened(path)) as store:
         store.single(insert(number).values(n=bindparam("n")), {"n": 1})
     assert path.exists()
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000])
+def test_a_new_database_is_its_owners_alone_with_all_that_stands_beside_it(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry:
+            registry.add_token("admin")
+            registry.import_([b'{"id": "a"}'])
+            found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("r.db*")}
+    finally:
+        os.umask(before)
+    assert {"r.db", "r.db-wal", "r.db-shm", "r.db.head"} <= set(found)
+    assert set(found.values()) == {0o600}
+
+
+def test_a_database_that_is_there_keeps_its_mode(tmp_path):
+    with Registry.open(f"sqlite:///{tmp_path}/r.db"):
+        pass
+    (tmp_path / "r.db").chmod(0o660)
+    with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry:
+        registry.import_([b'{"id": "a"}'])
+    assert stat.S_IMODE((tmp_path / "r.db").stat().st_mode) == 0o660

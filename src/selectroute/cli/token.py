@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from selectroute.cli.connect import RegistryOption, connected
 from selectroute.cli.output import Output, OutputOption, plain, records
@@ -103,11 +103,14 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
             for token in tokens:
                 add(json.dumps(token.to_json()))
         return
-    table = Table("id", "name", "role", "topics", "destinations", "created", box=None)
+    # An id is what `token revoke` wants: it is never cut, the rest goes on in the next line.
+    table = Table(Column("id", no_wrap=True, min_width=max([2, *(len(one.id) for one in tokens)])), box=None)
+    for name in ("name", "role", "topics", "destinations", "created"):
+        table.add_column(name, overflow="fold", min_width=len(name))
     for token in tokens:
         topics = ", ".join(token.topics) or "all"
         patterns = [f"queue:{one}" for one in token.queues] + [f"kafka:{one}" for one in token.kafka]
-        destinations = ", ".join(patterns) or ("none" if token.topics else "all")
+        destinations = "\n".join(patterns) or ("none" if token.topics else "all")
         created = token.created.isoformat(timespec="seconds")
         table.add_row(
             token.id, printable(token.name), token.role.value, printable(topics), destinations, created

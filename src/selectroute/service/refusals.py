@@ -15,6 +15,7 @@ from selectroute.selector.message import MessageError
 from selectroute.selector.names import PropertyNameError
 from selectroute.service.logs import log
 from selectroute.service.problems import MQRC_SUB_NAME_ERROR, Fault, ProblemError
+from selectroute.store.errors import ReplacedError
 from selectroute.topics.filter import InvalidTopicFilterError
 
 
@@ -62,7 +63,7 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
             place = within or None
             expected, found = error.expected, error.found
             return ProblemError("stale-revision", str(error), place=place, expected=expected, found=found)
-        case registry.BusyError():
+        case registry.BusyError() | ReplacedError():  # which name nothing of where the database is
             return ProblemError("unavailable", str(error), place=within or None)
         case queues.MQError():
             kind = _MQ_KINDS.get(error.reason, "invalid-request")
