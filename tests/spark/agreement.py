@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import selectroute as sr
 from selectroute.match import from_messages
 from selectroute.selector import DIALECTS
+from selectroute.selector.names import spelling
 from selectroute.topics import TopicFilter
 from tests.corpus_rows import rows
 from tests.strategies import checked_selectors, messages
@@ -94,10 +95,15 @@ def corpus():
 
 
 def disagreements(found):
-    """The rows of the corpus, a line each, whose selectors did not get just the messages they are true of."""
+    """The rows of the corpus, a line each, whose selectors did not get just the messages they are true of.
+
+    As columns of a frame, names that no selector can spell are no properties and break no rule: what `ibm-mq`
+    says of messages with such names is left out here.
+    """
     return [
         f"{name}: {row.selector!r} with {row.message}; {row}"
         for number, (row, ids) in enumerate(zip(rows(), found, strict=True))
         for name in DIALECTS
         if (f"{number}-{name}" in ids) is not (row.verdict[name] == "true")
+        and not (name == "ibm-mq" and any(map(spelling, row.message.get("properties", ()))))
     ]
