@@ -24,6 +24,7 @@ from selectroute.cli import (
     token,
 )
 from selectroute.cli.demo import demo
+from selectroute.cli.exit_codes import CONFLICT, FAILURE, INVALID_SELECTOR, NOT_FOUND, USAGE
 from selectroute.cli.inputs import InvalidFileError
 from selectroute.cli.queue_administration import create, delete, depth
 from selectroute.cli.serve import serve
@@ -55,10 +56,6 @@ app.add_typer(registry.app, name="registry")
 app.add_typer(token.app, name="token")
 app.add_typer(stream.app, name="stream")
 app.add_typer(dead_letter.app, name="dead-letter")
-
-FAILURE, USAGE, NOT_FOUND, CONFLICT, INVALID_SELECTOR = 1, 2, 3, 4, 5
-"""Exit codes; 2 is wrong usage."""
-
 
 _OF_REASONS: Final = {
     2085: NOT_FOUND,  # no such queue

@@ -25,8 +25,6 @@ app = typer.Typer(
 )
 
 
-EXTENDED: Final = "EXTENDED"
-
 _CHECKED: Final = 10_000
 _CHECK_SECONDS: Final = 1.0
 _WARNED: Final = 5
@@ -106,6 +104,7 @@ def build(
 def _warn(snapshot: Snapshot) -> None:
     """Say on standard error which selectors are probably mistaken, of those that are checked in time."""
     from selectroute.clauses.analysis import check
+    from selectroute.index.subscription import EXTENDED
     from selectroute.selector import SelectRouteError
 
     started, checked, found = time.perf_counter(), 0, []

@@ -8,17 +8,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Annotated, Any, Final, NamedTuple, NoReturn
 
 import typer
 
+from selectroute.cli.exit_codes import NOT_FOUND
+from selectroute.cli.output import Add, Output, records
 from selectroute.selector import Message, MessageError, SelectRouteError
 
 MAX_LINE: Final = 4 << 20
 """Characters in a line: a selector of the largest configurable size, escaped, and what stands beside it."""
 
-NOT_FOUND: Final = 3
-"""The exit code for a file that cannot be read."""
+MessagesArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MESSAGES",
+        help="A message as JSON, a file with one message or one a line, or - for standard input.",
+        show_default=False,
+    ),
+]
+SkipOption = Annotated[bool, typer.Option("--skip-bad", help="Report lines that are no message, and go on.")]
 
 
 @contextmanager
@@ -119,6 +128,14 @@ def opened_messages(source: str, skip_bad: bool = False) -> Iterator[Iterator[Gi
         return
     with opened(source) as lines:
         yield _messages(lines, shown_name(source), skip_bad)
+
+
+@contextmanager
+def answering(source: str, skip_bad: bool, output: Output) -> Iterator[tuple[Iterator[Given], Add]]:
+    """The messages of a source, and what prints the record of each; of one message it is no array."""
+    several = not source.lstrip().startswith("{")
+    with opened_messages(source, skip_bad) as found, records(output, several) as add:
+        yield found, add
 
 
 def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol
 import typer
 
 from selectroute.cli.connect import RegistryOption, connected
-from selectroute.cli.inputs import opened_messages
-from selectroute.cli.output import Output, OutputOption, progress, records
+from selectroute.cli.exit_codes import FAILURE
+from selectroute.cli.inputs import MessagesArgument, SkipOption, answering
+from selectroute.cli.output import Output, OutputOption, progress
 from selectroute.cli.subscription_explain import as_json_text, as_text
 from selectroute.selector import Message
 from selectroute.selector.sentences import printable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from selectroute.index.snapshot import Snapshot
     from selectroute.registry.registry import Registry
     from selectroute.registry.remote import RemoteRegistry
+    from selectroute.service.matching import Verdict
 
 app = typer.Typer(no_args_is_help=True, help="Ask which subscriptions get a message.")
 
@@ -63,11 +65,18 @@ class _OfSnapshot:
     def __init__(self, snapshot: Snapshot, revision: int | None) -> None:
         self._snapshot = snapshot
         self._revision = revision
+        self._judged: tuple[Message, Verdict] | None = None
 
-    def match(self, message: Message, limit: int) -> _Found:
+    def _verdict(self, message: Message) -> Verdict:
+        """Judge a message once, however many of its subscriptions are explained."""
         from selectroute.service.matching import judged
 
-        verdict = judged(self._snapshot, message)
+        if self._judged is None or self._judged[0] is not message:
+            self._judged = message, judged(self._snapshot, message)
+        return self._judged[1]
+
+    def match(self, message: Message, limit: int) -> _Found:
+        verdict = self._verdict(message)
         named, refused = (
             self._snapshot.ids.take(ordinals[:limit]).to_pylist()
             for ordinals in (verdict.matched, verdict.refused)
@@ -75,11 +84,11 @@ class _OfSnapshot:
         return _Found(self._revision, len(verdict.matched), named, refused)
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
-        from selectroute.service.matching import explained, judged
+        from selectroute.service.matching import explained
 
         ordinal = int(self._snapshot.find([id])[0])
-        verdict = judged(self._snapshot, message)
-        return {"revision": self._revision, **explained(self._snapshot, ordinal, message, verdict)}
+        found = explained(self._snapshot, ordinal, message, self._verdict(message))
+        return {"revision": self._revision, **found}
 
     def get(self, id: str) -> _Row:
         ordinal = int(self._snapshot.find([id])[0])
@@ -106,14 +115,7 @@ class _OfService:
 
 @app.command()
 def match(
-    messages: Annotated[
-        str,
-        typer.Argument(
-            metavar="MESSAGES",
-            help="A message as JSON, a file with one message or one a line, or - for standard input.",
-            show_default=False,
-        ),
-    ],
+    messages: MessagesArgument,
     snapshots: Annotated[
         Path | None,
         typer.Option(help="A snapshot folder in place of a registry.", metavar="FOLDER", show_default=False),
@@ -123,9 +125,7 @@ def match(
     ] = False,
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Name so many of a message at most.")] = 20,
     output: OutputOption = Output.table,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Report lines that are no message, and go on.")
-    ] = False,
+    skip_bad: SkipOption = False,
     registry: RegistryOption = None,
 ) -> None:
     """Print the subscriptions that get a message, judged by the matcher that delivers.
@@ -136,13 +136,8 @@ def match(
 
     Exit code 1 if no subscription gets any of them.
     """
-    several = not messages.lstrip().startswith("{")
     matched = False
-    with (
-        _opened(registry, snapshots) as source,
-        opened_messages(messages, skip_bad) as given,
-        records(output, several) as add,
-    ):
+    with _opened(registry, snapshots) as source, answering(messages, skip_bad, output) as (given, add):
         for one in given:
             found = source.match(one.message, limit)
             matched = matched or found.total > 0
@@ -151,7 +146,7 @@ def match(
             else:
                 add(_json(source, one.message, one.line, found, explain))
     if not matched:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILURE)
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -13,7 +11,8 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from selectroute.cli.inputs import Given, opened, opened_messages
+from selectroute.cli.exit_codes import FAILURE, INVALID_SELECTOR
+from selectroute.cli.inputs import Given, MessagesArgument, SkipOption, answering, opened
 from selectroute.cli.output import Add, Output, OutputOption, plain, records
 from selectroute.selector import DIALECTS, Explanation, InvalidSelectorError, Selector, Truth
 from selectroute.selector.dialect import UnknownDialectError
@@ -23,8 +22,6 @@ from selectroute.selector.sentences import printable
 app = typer.Typer(no_args_is_help=True, help="Check, explain and match selectors; compare the dialects.")
 
 _FILE_NAME: Final = re.compile(r"\S+\.(?:txt|sel|selector|selectors|sql|csv|jsonl?|ya?ml|toml)")
-NONE_MATCHED: Final = 1
-INVALID_SELECTOR: Final = 5
 
 
 class TableOutput(StrEnum):
@@ -53,15 +50,6 @@ DialectOption = Annotated[
 SelectorArgument = Annotated[
     str, typer.Argument(help="A selector; after -- if it begins with a dash.", show_default=False)
 ]
-MessagesArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MESSAGES",
-        help="A message as JSON, a file with one message or one a line, or - for standard input.",
-        show_default=False,
-    ),
-]
-SkipOption = Annotated[bool, typer.Option("--skip-bad", help="Report lines that are no message, and go on.")]
 
 
 @app.command()
@@ -143,7 +131,7 @@ def explain(
     selectroute selector explain "weight > 2500" '{"properties": {"weight": "3000"}}'
     """
     judged = Selector(selector, dialect)
-    with _given(messages, skip_bad, output) as (found, add):
+    with answering(messages, skip_bad, output) as (found, add):
         for one in found:
             explanation = judged.explain(one.message)
             if output is not Output.table:
@@ -179,7 +167,7 @@ def match(
     """
     judged = Selector(selector, dialect)
     matched = total = 0
-    with _given(messages, skip_bad, output) as (found, add):
+    with answering(messages, skip_bad, output) as (found, add):
         for one in found:
             total += 1
             if judged.matches(one.message):
@@ -188,7 +176,7 @@ def match(
         if output is Output.table:
             add(f"{matched:,} of {total:,} messages")
     if not matched:
-        raise typer.Exit(NONE_MATCHED)
+        raise typer.Exit(FAILURE)
 
 
 def _named(one: Given) -> str:
@@ -225,14 +213,6 @@ def dialects(
             cells = (cell.replace("`", "").replace("**", "") for cell in row.cells.values())
             table.add_row(row.title.replace("`", ""), *cells)
         plain().print(table)
-
-
-@contextmanager
-def _given(messages: str, skip_bad: bool, output: Output) -> Iterator[tuple[Iterator[Given], Add]]:
-    several = not messages.lstrip().startswith("{")
-    source: AbstractContextManager[Iterator[Given]] = opened_messages(messages, skip_bad)
-    with source as found, records(output, several) as add:
-        yield found, add
 
 
 def _indented(text: str) -> str:

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from selectroute.cli.connect import is_service
+from selectroute.cli.exit_codes import CONFLICT, FAILURE, NOT_FOUND, USAGE
 from selectroute.cli.stopping import Stop, stopping
 from selectroute.selector import SelectRouteError
 
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from selectroute.spark import BatchReport, Job, KafkaCluster, KafkaInput
     from selectroute.spark.metrics import StreamMetrics
     from selectroute.spark.session import Session
-
-FAILURE, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
-"""Exit codes, as those of every command."""
 
 _LONGEST_TRIGGER: Final = 86_400.0
 _LARGEST: Final = 2**31 - 1
@@ -334,34 +332,7 @@ def run(
     again to go on. Every option can be set in the environment, too: --max-files-per-trigger is
     SELECTROUTE_MAX_FILES_PER_TRIGGER.
     """
-    asked = _Asked(
-        input,
-        snapshots,
-        output,
-        checkpoint,
-        format,
-        max_files_per_trigger,
-        max_message_bytes,
-        unrouted,
-        tuple(unrouted_topic or os.environ.get("SELECTROUTE_UNROUTED_TOPIC", "").split("\n")),
-        queues,
-        registry,
-        _Kafka(
-            kafka_servers,
-            kafka_topics,
-            kafka_pattern,
-            kafka_config,
-            kafka_binding,
-            tuple(bind or ()),
-            topic_separator,
-            starting_offsets,
-            max_offsets_per_trigger,
-            min_partitions,
-        ),
-        cores,
-        _Speaker(log),
-    )
-    asked.check()
+    asked = _asked(locals())
 
     def work(stop: Stop) -> int:
         return _run(asked, stop, available_now, trigger_seconds, (metrics_host, metrics_port))
@@ -413,35 +384,44 @@ def rerun(
         raise typer.BadParameter(
             "the number of a batch, or the first and the last one: 0-99, or all", param_hint="BATCHES"
         )
+    asked = _asked(locals())
+    raise typer.Exit(_ended(asked, lambda stop: _rerun(asked, stop, batches, into)))
+
+
+def _asked(given: Mapping[str, Any]) -> _Asked:
+    """Return the job that the options which `run` and `rerun` have in common describe, by their names.
+
+    Raises BadParameter where they do not go together.
+    """
     asked = _Asked(
-        input,
-        snapshots,
-        output,
-        checkpoint,
-        format,
-        max_files_per_trigger,
-        max_message_bytes,
-        unrouted,
-        tuple(unrouted_topic or os.environ.get("SELECTROUTE_UNROUTED_TOPIC", "").split("\n")),
-        queues,
-        registry,
+        given["input"],
+        given["snapshots"],
+        given["output"],
+        given["checkpoint"],
+        given["format"],
+        given["max_files_per_trigger"],
+        given["max_message_bytes"],
+        given["unrouted"],
+        tuple(given["unrouted_topic"] or os.environ.get("SELECTROUTE_UNROUTED_TOPIC", "").split("\n")),
+        given["queues"],
+        given["registry"],
         _Kafka(
-            kafka_servers,
-            kafka_topics,
-            kafka_pattern,
-            kafka_config,
-            kafka_binding,
-            tuple(bind or ()),
-            topic_separator,
-            starting_offsets,
-            max_offsets_per_trigger,
-            min_partitions,
+            given["kafka_servers"],
+            given["kafka_topics"],
+            given["kafka_pattern"],
+            given["kafka_config"],
+            given["kafka_binding"],
+            tuple(given["bind"] or ()),
+            given["topic_separator"],
+            given["starting_offsets"],
+            given["max_offsets_per_trigger"],
+            given["min_partitions"],
         ),
-        cores,
-        _Speaker(log),
+        given["cores"],
+        _Speaker(given["log"]),
     )
     asked.check()
-    raise typer.Exit(_ended(asked, lambda stop: _rerun(asked, stop, batches, into)))
+    return asked
 
 
 class _Speaker:

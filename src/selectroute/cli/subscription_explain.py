@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from selectroute.cli.connect import Connection, RegistryOption, connected
-from selectroute.cli.inputs import opened_messages
-from selectroute.cli.output import Output, OutputOption, records
+from selectroute.cli.inputs import MessagesArgument, SkipOption, answering
+from selectroute.cli.output import Output, OutputOption
 from selectroute.cli.subscription import app
 from selectroute.selector import Message, Selector
 from selectroute.selector.limits import UNLIMITED
@@ -22,18 +22,9 @@ if TYPE_CHECKING:
 @app.command()
 def explain(
     id: Annotated[str, typer.Argument(metavar="ID", help="The subscription's id.", show_default=False)],
-    messages: Annotated[
-        str,
-        typer.Argument(
-            metavar="MESSAGES",
-            help="A message as JSON, a file with one message or one a line, or - for standard input.",
-            show_default=False,
-        ),
-    ],
+    messages: MessagesArgument,
     output: OutputOption = Output.table,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Report lines that are no message, and go on.")
-    ] = False,
+    skip_bad: SkipOption = False,
     registry: RegistryOption = None,
 ) -> None:
     """Say why a subscription gets messages or does not, by the matcher that delivers them.
@@ -42,12 +33,7 @@ def explain(
 
     The subscription is taken as it is now: what was delivered before is judged by the revision of its batch.
     """
-    several = not messages.lstrip().startswith("{")
-    with (
-        connected(registry) as connection,
-        opened_messages(messages, skip_bad) as found,
-        records(output, several) as add,
-    ):
+    with connected(registry) as connection, answering(messages, skip_bad, output) as (found, add):
         one = connection.get(id)
         for given in found:
             data = _explained(connection, one, given.message)

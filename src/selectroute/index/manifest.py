@@ -94,18 +94,12 @@ def write_manifest(folder: Path, revision: int, segments: list[dict[str, Any]]) 
     """Make a revision exist, durably, and return its digest. Raises `RevisionExistsError`, OSError."""
     manifest: dict[str, Any] = {"format": FORMAT, "revision": revision, "segments": segments}
     manifest["sha256"] = _self_digest(manifest)
-    temporary = folder / f".manifest-{revision}-{uuid.uuid4().hex[:8]}.tmp"
-    write_durably(temporary, _canonical(manifest))
     try:
-        # Unlike a rename, a link fails where the name exists: a published revision is never written over.
-        os.link(temporary, manifest_path(folder, revision))
+        link_durably(manifest_path(folder, revision), _canonical(manifest))
     except FileExistsError:
         raise RevisionExistsError(
             f"revision {revision} is already published in {folder}; publish this one under a higher revision"
         ) from None
-    finally:
-        temporary.unlink()
-    sync_folder(folder)
     digest: str = manifest["sha256"]
     return digest
 
@@ -153,6 +147,20 @@ def write_durably(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def link_durably(path: Path, data: bytes) -> None:
+    """Write a file that appears whole, under a name that nobody has. Raises FileExistsError, OSError.
+
+    Unlike a rename, a link fails where the name exists: what is there is never written over.
+    """
+    temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex[:8]}.tmp")
+    write_durably(temporary, data)
+    try:
+        os.link(temporary, path)
+    finally:
+        temporary.unlink()
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

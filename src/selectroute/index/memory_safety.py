@@ -28,7 +28,7 @@ _BY_CODE = (t.IS_KEY, t.IS_NOT_KEY, *_SETS)
 _BY_VALUE = (t.LOAD, *_PATTERNS)
 _FLAGS = (t.UNIFORM << 1) - 1
 
-ALONGSIDE = {
+_ALONGSIDE = {
     "tuple_above": "tuple_attributes",
     "group_attribute": "group_flags",
     "group_high": "group_flags",
@@ -44,7 +44,7 @@ ALONGSIDE = {
 }
 """Arrays that have an element for each one of another."""
 
-SLICES = {
+_SLICES = {
     "code_first": "code_leaf",
     "code_posting": "posting_attribute",
     "slot_first": "slot",
@@ -75,8 +75,7 @@ def check_memory_safety(segment: Segment) -> None:
         shape = t.SHAPES.get(name, (-1,))
         require(array.ndim == len(shape) and array.shape[1:] == shape[1:], f"{name} has its shape")
         require(array.flags.c_contiguous and array.flags.aligned, f"{name} lies as its type wants")
-    for name in ALONGSIDE:
-        other = ALONGSIDE[name]
+    for name, other in _ALONGSIDE.items():
         require(len(getattr(tables, name)) == len(getattr(tables, other)), f"{name} is as long as {other}")
     _check_slices(tables, attributes)
     _check_entries(segment)
@@ -88,7 +87,7 @@ def check_memory_safety(segment: Segment) -> None:
 
 def _check_slices(tables: t.Tables, attributes: int) -> None:
     """Each ``…_first`` begins at 0, never descends and ends with its array."""
-    for name, target in SLICES.items():
+    for name, target in _SLICES.items():
         firsts = getattr(tables, name)
         require(len(firsts) > 0 and firsts[0] == 0, f"{name} begins at 0")
         require(np.all(firsts[1:] >= firsts[:-1]), f"{name} never descends")

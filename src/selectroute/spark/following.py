@@ -15,10 +15,7 @@ restart from its checkpoint.
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from pyspark import TaskContext
@@ -27,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from selectroute.index.errors import SnapshotError
-from selectroute.index.manifest import latest_revision, locked, published_digest
+from selectroute.index.manifest import latest_revision, link_durably, locked, published_digest
 from selectroute.index.sealed import sealed
 from selectroute.match.mixed import BODY
 from selectroute.selector.names import INVALID_NAMES
@@ -109,17 +106,10 @@ def _pin(folder: Path, path: Path, query: str, batch: int) -> None:
         )
     lease(folder, query, revision if before is None else before["revision"])
     content = {"batch": batch, "revision": revision, "digest": published_digest(folder, revision)}
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    with open(temporary, "x", encoding="utf-8") as file:
-        file.write(sealed(content))
-        file.flush()
-        os.fsync(file.fileno())
     try:
-        with suppress(FileExistsError):  # another task of this micro-batch was first
-            os.link(temporary, path)
-    finally:
-        temporary.unlink()
-    durable.sync_folder(path.parent)
+        link_durably(path, sealed(content).encode())
+    except FileExistsError:  # another task of this micro-batch was first, and may not have flushed it yet
+        durable.sync_folder(path.parent)
     for number in range(batch - _KEPT, -1, -1):
         try:
             _path(path.parent, query, number).unlink()
