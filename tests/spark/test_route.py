@@ -287,6 +287,8 @@ def test_frames_that_cannot_be_bound_are_one_sentence(spark):
     with pytest.raises(BindingError, match="not the array<int>"):
         deliveries(df.withColumn("subscriptions", F.lit(1)), snapshot)
     with pytest.raises(BindingError, match="nothing else"):
+        Binding.from_dict({"columns": []})
+    with pytest.raises(BindingError, match="a binding has no field `column`: did you mean `columns`"):
         Binding.from_dict({"column": {}})
 
 
