@@ -116,19 +116,17 @@ def built(
 
 def _check_destinations(table: pa.Table) -> None:
     """Raise `BuildError` for the first to which nothing can be delivered. O(rows)."""
-    given = table["destination"]
+    texts = table["destination"].cast(pa.string())
     wrong: dict[str, DestinationError] = {}
-    for text in pc.unique(given.cast(pa.string())).drop_null().to_pylist():
+    for text in pc.unique(texts).drop_null().to_pylist():
         try:
             check_destination(text)
         except DestinationError as error:
             wrong[text] = error
     if wrong:
-        texts = given.cast(pa.string())
         found = pc.is_in(texts, value_set=pa.array(list(wrong), pa.string()))
         row = pc.index(found, True).as_py()
-        id = table["id"][row].as_py() if "id" in table.column_names else None
-        raise BuildError(row, wrong[texts[row].as_py()], id=id)
+        raise BuildError(row, wrong[texts[row].as_py()], id=table["id"][row].as_py())
 
 
 class Checked(NamedTuple):
