@@ -123,8 +123,8 @@ def revoke(
     id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `token list` shows it.")],
     registry: RegistryOption = None,
 ) -> None:
-    """Make a token none, at once. Tokens are still wanted, also when the last one is revoked: make another
-    one here, with the database.
+    """Revoke a token, at once. A registry still requires tokens after the last one is revoked: make
+    another one here, with the database.
 
     selectroute token revoke 01k7tq2x8m4ha6s0v3wznb5c9d
     """

@@ -79,7 +79,7 @@ class Administration(History):
             return token_rows.had_tokens(connection)
 
     def revoke_token(self, id: str, *, by: Permission = EVERYTHING) -> None:
-        """Make a token none. Raises `NotFoundError`, and `AuthError` if the token of `by` is revoked."""
+        """Revoke a token. Raises `NotFoundError`, and `AuthError` if the token of `by` is revoked."""
         with self._store.writing() as connection:
             by.check_known(connection)
             token_rows.revoke_token(connection, id)

@@ -173,7 +173,7 @@ class RemoteRegistry(RemoteReading):
         return self._read(answer, lambda data: [*map(Token.from_json, data["items"])])
 
     def revoke_token(self, id: str) -> None:
-        """Make a token none. Needs an admin's token. Raises `NotFoundError`."""
+        """Revoke a token. Needs an admin's token. Raises `NotFoundError`."""
         self._ask("DELETE", f"/v1/tokens/{quote(id, safe='')}")
 
 

@@ -57,7 +57,7 @@ def listed(service: The, by: By) -> Response:
 def revoke(
     service: The, by: By, token: Annotated[str, Path(max_length=128, description="A token's id.")]
 ) -> Response:
-    """Make a token none, at once. Tokens are still wanted, also when the last one is revoked."""
+    """Revoke a token, at once. The registry goes on to require tokens after the last one is revoked."""
     by.check_unlimited(_TOKENS)
     try:
         service.registry.revoke_token(token, by=by.permission)
