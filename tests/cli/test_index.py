@@ -13,6 +13,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.cli import main
+from selectroute.match import from_messages
 
 LINES = (
     '{"id": "heavy", "topic": "cars/+", "selector": "JMSType = \'car\' AND weight > 2500", "name": "h"}\n'
@@ -243,3 +244,23 @@ def test_selectors_that_are_probably_mistaken_are_told_of(run, tmp_path):
     assert code == 0 and out.startswith("revision 1: 8 subscriptions")
     assert err.startswith("warning: 7 selectors are probably mistaken:\n  s0: always-false: no message can")
     assert err.count("always-false") == 5 and "  and 2 more" in err
+
+
+def test_build_takes_larger_limits(run, tmp_path):
+    colors = ", ".join(f"'color-{i:05}'" for i in range(2_000))
+    long = json.dumps({"id": "long", "selector": f"color IN ({colors})"}) + "\n"
+    code, _, said = run("index", "build", "-", tmp_path / "a", stdin=long)
+    assert code != 0
+    assert "10,240" in said
+    code, _, said = run("index", "build", "-", tmp_path / "a", "--selector-length", "100000", stdin=long)
+    assert code == 0, said
+    message = sr.Message(properties={"color": "color-01999"})
+    snapshot = sr.Snapshot.open(tmp_path / "a")
+    assert snapshot.match(from_messages([message], snapshot.reads)).ids().to_pylist() == [["long"]]
+    assert run("index", "verify", tmp_path / "a")[0] == 0
+    assert run("index", "merge", tmp_path / "a")[0] == 0
+    deep = json.dumps({"id": "deep", "selector": "(" * 300 + "a = 1" + ")" * 300}) + "\n"
+    assert run("index", "build", "-", tmp_path / "b", stdin=deep)[0] != 0
+    assert run("index", "build", "-", tmp_path / "b", "--selector-nesting", "300", stdin=deep)[0] == 0
+    many = long.replace("color IN", "NOT color IN")
+    assert run("index", "build", "-", tmp_path / "c", "--selector-items", "1999", stdin=many)[0] != 0

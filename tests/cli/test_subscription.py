@@ -215,3 +215,20 @@ def test_the_help_of_serve_shows_examples_and_says_who_may_call(run):
     assert code == 0
     for part in ("selectroute serve --registry", "`limits`", "selectroute token create"):
         assert part in " ".join(out.split())
+
+
+def test_limits_of_the_settings_hold_for_commands_on_a_database(run, database, monkeypatch, tmp_path):
+    monkeypatch.setenv("SELECTROUTE_REGISTRY", database)
+    long = " OR ".join(f"a{i} = {i}" for i in range(1_500))
+    assert run("subscription", "add", long, "--id", "long")[0] == 5
+    monkeypatch.setenv("SELECTROUTE_LIMITS__SELECTOR_LENGTH", "50000")
+    assert run("subscription", "add", long, "--id", "long")[0] == 0
+    monkeypatch.delenv("SELECTROUTE_LIMITS__SELECTOR_LENGTH")
+    config = tmp_path / "config.toml"
+    config.write_text("[limits]\nselector_length = 60000\n")
+    monkeypatch.setenv("SELECTROUTE_CONFIG", str(config))
+    assert run("subscription", "replace", "long", f"{long} OR b = 1")[0] == 0
+    monkeypatch.delenv("SELECTROUTE_CONFIG")
+    found = json.loads(run("subscription", "get", "long", "-o", "json")[1])
+    assert found["selector"] == f"{long} OR b = 1"
+    assert run("subscription", "replace", "long", f"{long} OR b = 2")[0] == 5

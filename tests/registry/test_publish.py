@@ -167,6 +167,27 @@ def test_a_selector_beyond_the_usual_limits_is_published(url, folder):
         assert live(publisher.snapshot) == wanted(registry)
 
 
+def test_what_was_registered_under_larger_limits_is_published_under_the_usual_ones(url, folder, tmp_path):
+    long = " OR ".join(f"a{i} = {i}" for i in range(2_000))
+    with Registry.open(url, limits=sr.Limits(length=100_000)) as registry:
+        registry.import_(
+            [f'{{"id": "i{number}", "selector": "{long} OR b = {number}"}}' for number in range(30)]
+        )
+        registry.register(SubscriptionSpec("x" * 20_000, dialect="ibm-mq", seltype="EXTENDED"), id="extended")
+    with Registry.open(url) as registry:
+        with RegistryPublisher(registry, folder) as publisher:
+            check(registry, publisher)
+        registry.pause("i1")
+        registry.resume("i1")
+        registry.pause("extended")
+        registry.resume("extended")
+        with RegistryPublisher(registry, folder) as publisher:
+            check(registry, publisher)
+        registry.verify()
+        with pytest.raises(sr.InvalidSelectorError):
+            registry.register(SubscriptionSpec("x" * 20_000, dialect="ibm-mq", seltype="EXTENDED"))
+
+
 def test_following_publishes_each_change_as_it_comes(registry, folder):
     stop = threading.Event()
     with RegistryPublisher(registry, folder) as publisher:

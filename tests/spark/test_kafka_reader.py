@@ -79,6 +79,14 @@ def test_of_a_header_that_stands_several_times_the_last_counts():
     assert [messages[i]["a"] for i in range(6)] == [None, "0", "1", "2", None, "0"]
 
 
+def test_a_name_may_be_as_long_as_one_that_a_selector_reads():
+    name = "n" * 5_000
+    record = Record("t", 0, 7, headers=[(name, b"1"), (name + "n", b"2")])
+    assert message_of(record, BINDING, (name,)).properties[name] == "1"
+    assert name not in message_of(record, BINDING, ("weight",)).properties
+    assert one(record.headers, names=(name,)) == {name: "1"}
+
+
 def test_a_header_that_the_binding_gives_to_another_name_is_no_property_of_its_own():
     assert one([("type", b"car")], names=("kind", "type")) == {"kind": "car"}
 

@@ -56,6 +56,14 @@ def test_each_bad_line_is_a_dead_letter_with_its_line_number_and_the_rest_goes_o
     assert messages[0].columns.column("a").type == MIXED
 
 
+def test_a_name_may_be_as_long_as_one_that_a_selector_reads(tmp_path):
+    long, longer = "n" * 5_000, "n" * 5_001
+    given = [json.dumps({"properties": {name: 1}}).encode() for name in (long, longer)]
+    messages, dead = everything(lines(tmp_path, *given), (long,))
+    assert [one.reason for one in dead] == ["not-a-message"]
+    assert [row[long]["bits"] for row in messages[0].columns.to_pylist()] == [1]
+
+
 def test_a_byte_order_mark_at_the_start_is_no_part_of_the_message(tmp_path):
     messages, dead = everything(lines(tmp_path, b"\xef\xbb\xbf{}", b"{}"), ())
     assert not dead and messages[0].rows.tolist() == [0, 1]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from selectroute.cli.settings import Settings
     from selectroute.registry.registry import Registry
     from selectroute.registry.remote import RemoteRegistry
+    from selectroute.selector.limits import Limits
 
 Connection: TypeAlias = "Registry | RemoteRegistry"
 
@@ -74,7 +75,7 @@ def connected(registry: str | None, *, create: bool = False) -> Iterator[Connect
         with RemoteRegistry(url, token, timeout_seconds=found.timeout) as remote:
             yield remote
     else:
-        with Registry.open(url, create=create, verify=False) as opened:
+        with Registry.open(url, create=create, limits=selector_limits(), verify=False) as opened:
             yield opened
 
 
@@ -91,8 +92,21 @@ def opened_database(registry: str | None, what: str, *, create: bool = False) ->
         from selectroute.registry.registry import Registry
     except ModuleNotFoundError as error:
         raise missing(error) from error
-    with Registry.open(url, create=create, verify=False) as opened:
+    with Registry.open(url, create=create, limits=selector_limits(), verify=False) as opened:
         yield opened
+
+
+def selector_limits() -> Limits:
+    """The largest selector that a command registers in a database: `limits` of the settings, as `serve` has
+    them.
+    """
+    from selectroute.cli.settings import Settings, settings_of
+    from selectroute.service.limits import ServiceLimits
+
+    class Limited(Settings, env_nested_delimiter="__"):
+        limits: ServiceLimits = ServiceLimits()
+
+    return settings_of(Limited).limits.of_selectors
 
 
 def is_service(url: str) -> bool:

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from selectroute.cli.inputs import naming_lines, opened
 from selectroute.cli.output import plain, progress
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from selectroute.index.snapshot import Snapshot
@@ -68,6 +69,15 @@ def build(
         ),
     ] = None,
     output: OutputOption = Output.table,
+    selector_length: Annotated[
+        int, typer.Option(min=1, max=1 << 20, help="The most characters that a selector may have.")
+    ] = DEFAULT_LIMITS.length,
+    selector_nesting: Annotated[
+        int, typer.Option(min=1, max=10_000, help="How deep parentheses, NOTs and signs may nest.")
+    ] = DEFAULT_LIMITS.nesting,
+    selector_items: Annotated[
+        int, typer.Option(min=1, help="The most strings in a list of IN.")
+    ] = DEFAULT_LIMITS.items,
 ) -> None:
     """Read subscriptions, index them and publish a snapshot.
 
@@ -77,9 +87,10 @@ def build(
     from selectroute.index.file_format import publish
     from selectroute.index.registration import build_from_lines
 
+    limits = Limits(selector_length, selector_nesting, selector_items)
     started = time.perf_counter()
     with naming_lines(subscriptions), opened(subscriptions) as lines, progress("building") as advance:
-        snapshot = build_from_lines(lines, revision, advance)
+        snapshot = build_from_lines(lines, revision, advance, limits=limits)
     built = time.perf_counter()
     with progress("publishing"):
         published = publish(snapshot, folder)

@@ -71,7 +71,6 @@ def serve(
     try:
         from selectroute.cli.settings import Settings, settings_of
         from selectroute.registry.registry import Registry
-        from selectroute.selector.limits import Limits
         from selectroute.service.limits import ServiceLimits
         from selectroute.service.logs import LEVELS, configure
         from selectroute.service.server import serve as answer
@@ -98,10 +97,11 @@ def serve(
     if given.log_level not in LEVELS:
         raise typer.BadParameter(f"a log level is {', '.join(LEVELS)}")
     largest = given.limits
-    limits = Limits(largest.selector_length, largest.selector_nesting, largest.selector_items)
     configure(given.log_level)
     with progress("verifying") as advance:
-        opened = Registry.open(url, limits=limits, verify=verify, progress=lambda done, _: advance(done))
+        opened = Registry.open(
+            url, limits=largest.of_selectors, verify=verify, progress=lambda done, _: advance(done)
+        )
     with opened:
         answer(
             opened,

@@ -32,7 +32,6 @@ from selectroute.index.errors import (
 )
 from selectroute.index.filing import file_all
 from selectroute.index.group import Group, literals
-from selectroute.index.index import Index
 from selectroute.index.shapes import Shape, selector_shapes, topic_shapes
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, Subscription, literal_count, prepare
@@ -40,7 +39,7 @@ from selectroute.index.template import template_of
 from selectroute.selector.arguments import check_argument, described, wrong_kind
 from selectroute.selector.dialect import DEFAULT_DIALECT
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED
+from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from selectroute.selector.selector import Selector
 from selectroute.selector.suggestion import did_you_mean, shown, unknown_field
 from selectroute.topics.filter import MAX_LENGTH
@@ -63,6 +62,9 @@ Row: TypeAlias = (
 )
 """A subscription, as `build_snapshot` takes many."""
 
+Parsed: TypeAlias = dict[tuple[str, str], Selector]
+"""Selectors by their text and dialect, which were parsed within limits of their own."""
+
 _FORMS: Final = (
     "tuples (id, selector) or (id, selector, topic), dicts, or a pyarrow.Table with a column 'id' "
     "(pa.Table.from_pandas(df))"
@@ -73,14 +75,16 @@ def build_snapshot(
     subscriptions: pa.Table | Iterable[Row],
     revision: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Snapshot:
     """A snapshot of many subscriptions, in their order: what ``Index.add`` and ``freeze`` make, much faster.
 
     ``subscriptions`` are (id, selector) or (id, selector, topic), where a selector is a text in the default
     dialect or a `Selector` in its own; or dicts, or a table, with ``id`` and any of ``selector``, ``topic``,
     ``dialect``, ``seltype`` (EXTENDED, or left to the selector) and ``destination``, all strings.
-    ``progress`` is called with the number of subscriptions read so far. O(size of the selectors +
-    subscriptions × log subscriptions).
+    ``progress`` is called with the number of subscriptions read so far; ``limits`` are those of a selector's
+    text, and a `Selector` has met its own. O(size of the selectors + subscriptions × log subscriptions).
 
     Raises `BuildError` for the subscriptions that ``Index.add`` refuses, whose cause is that of the
     first, or to whose destination nothing can be delivered; `RegistrationError` for a column or field that
@@ -91,10 +95,13 @@ def build_snapshot(
     2
     """
     check_argument(revision, (int, NoneType), "revision", "a number, or None for the next one")
+    check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
     if isinstance(subscriptions, pa.RecordBatch):
         subscriptions = pa.Table.from_batches([subscriptions])
     if not isinstance(subscriptions, pa.Table):
-        subscriptions = _table_of(subscriptions)
+        subscriptions, parsed = _table_of(subscriptions)
+    else:
+        parsed = {}
     for name in subscriptions.column_names:
         if name not in COLUMNS:
             sentence = f"a table of subscriptions has no column `{shown(name)}`"
@@ -103,15 +110,21 @@ def build_snapshot(
         raise RegistrationError("a table of subscriptions has the column `id`, and this one does not")
     if "destination" in subscriptions.column_names:
         _check_destinations(subscriptions)
-    return built(subscriptions, revision, progress)
+    return built(subscriptions, revision, progress, limits, parsed)
 
 
 def built(
-    rows: pa.Table, revision: int | None = None, progress: Callable[[int], None] = lambda _: None
+    rows: pa.Table,
+    revision: int | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+    limits: Limits = DEFAULT_LIMITS,
+    parsed: Parsed | None = None,
 ) -> Snapshot:
-    """The same of a table, whatever its destinations and other columns: what is stored stays readable."""
+    """The same of a table, whatever its destinations and other columns: what is stored stays readable.
+    `parsed` are selectors among them that have met limits of their own.
+    """
     with paused_collector():
-        return _Build(_normal(rows), progress).snapshot(revision)
+        return _Build(_normal(rows), progress, limits, parsed).snapshot(revision)
 
 
 def _check_destinations(table: pa.Table) -> None:
@@ -138,33 +151,22 @@ class Checked(NamedTuple):
     literals: t.Array
 
 
-def check_subscriptions(subscriptions: pa.Table) -> Checked:
+def check_subscriptions(subscriptions: pa.Table, limits: Limits = DEFAULT_LIMITS) -> Checked:
     """Check what `build_snapshot` checks, and build nothing. Raises `BuildError` as that does."""
     with paused_collector():
-        return _Build(_normal(subscriptions), lambda _: None).checked()
+        return _Build(_normal(subscriptions), lambda _: None, limits).checked()
 
 
 def rebuilt(rows: pa.Table, revision: int | None = None) -> Snapshot:
     """A snapshot of subscriptions that were accepted before, under whatever limits; row i has ordinal i."""
-    try:
-        return built(rows, revision)
-    except BuildError:
-        # A selector that was registered with other limits than the usual ones, which allowed it then.
-        rows, index = _normal(rows), Index()
-        for one in rows.to_pylist():
-            id, text, topic, name = one["id"], one["selector"], one["topic"], one["dialect"]
-            if one["seltype"] == EXTENDED:
-                index.add(id, text, topic, dialect=name, extended=True)
-            else:
-                index.add(id, Selector(text, name, limits=UNLIMITED), topic)
-        made = index.freeze(revision)
-        # As it was given, destinations too; the types are those that the selectors turned out to have.
-        place = rows.schema.get_field_index("seltype")
-        return replace(made, subscriptions=rows.set_column(place, "seltype", made.subscriptions["seltype"]))
+    return built(rows, revision, limits=UNLIMITED)
 
 
-def _table_of(given: Iterable[Row]) -> pa.Table:
-    """Rows as a table. Raises TypeError or ValueError for the first that is no subscription."""
+def _table_of(given: Iterable[Row]) -> tuple[pa.Table, Parsed]:
+    """Rows as a table, and the selectors that are parsed already.
+
+    Raises TypeError or ValueError for the first that is no subscription.
+    """
     check_argument(given, Iterable, "subscriptions", _FORMS)
     if isinstance(given, str | bytes | Mapping) or hasattr(given, "iloc"):  # pandas would give its columns
         raise TypeError(wrong_kind(given, "subscriptions", _FORMS))
@@ -186,7 +188,7 @@ def _table_of(given: Iterable[Row]) -> pa.Table:
     return _table_of_columns(dict(zip(("id", "selector", "topic"), columns, strict=True)))
 
 
-def _table_of_dicts(rows: list[dict[str, Any]]) -> pa.Table:
+def _table_of_dicts(rows: list[dict[str, Any]]) -> tuple[pa.Table, Parsed]:
     names = set().union(*rows)
     if not names <= COLUMNS.keys() or any("id" not in row for row in rows):
         for number, row in enumerate(rows):
@@ -199,14 +201,16 @@ def _table_of_dicts(rows: list[dict[str, Any]]) -> pa.Table:
     return _table_of_columns({name: [row.get(name) for row in rows] for name in COLUMNS if name in names})
 
 
-def _table_of_columns(columns: dict[str, Sequence[Any]]) -> pa.Table:
+def _table_of_columns(columns: dict[str, Sequence[Any]]) -> tuple[pa.Table, Parsed]:
     selectors = columns.get("selector", ())
+    parsed: Parsed = {}
     if Selector in set(map(type, selectors)):
         dialects = columns.get("dialect") or [None] * len(selectors)
         columns["dialect"] = [
             one.dialect if isinstance(one, Selector) else name
             for one, name in zip(selectors, dialects, strict=True)
         ]
+        parsed = {(one.text, one.dialect): one for one in selectors if isinstance(one, Selector)}
         columns["selector"] = [one.text if isinstance(one, Selector) else one for one in selectors]
     for name, column in columns.items():
         if not set(map(type, column)) <= {str, NoneType}:
@@ -216,9 +220,10 @@ def _table_of_columns(columns: dict[str, Sequence[Any]]) -> pa.Table:
                 f"{described(column[number])}: give a text{'' if name == 'id' else ' or None'}"
             )
     try:
-        return pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
+        table = pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
     except UnicodeEncodeError:
         raise ValueError("a subscription has half of a surrogate pair, which is no character") from None
+    return table, parsed
 
 
 def _shown(row: object) -> str:
@@ -249,9 +254,19 @@ def _normal(given: pa.Table) -> pa.Table:
 class _Build:
     """One run: reading fills ``_groups`` and ``_single``, and then everything is filed."""
 
-    def __init__(self, subscriptions: pa.Table, progress: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        subscriptions: pa.Table,
+        progress: Callable[[int], None],
+        limits: Limits = DEFAULT_LIMITS,
+        parsed: Parsed | None = None,
+    ) -> None:
         self._table = subscriptions
         self._progress = progress
+        self._limits = limits
+        # The length of a shape's sample is not that of any selector; each of these is looked at.
+        self._of_shapes = replace(limits, length=UNLIMITED.length)
+        self._parsed = parsed or {}
         self._read = 0
         self._groups: list[Group] = []
         self._single: dict[int, Subscription] = {}
@@ -314,9 +329,10 @@ class _Build:
         table = self._table
         selectors, topics = table["selector"].chunk(0), table["topic"].chunk(0)
         extended = pc.fill_null(pc.equal(table["seltype"].chunk(0), EXTENDED), False)
-        # What lengths are refused is for the reader of single subscriptions to say.
+        # Which lengths are refused is for the reader of single subscriptions to say; very long selectors have
+        # no shape that many share.
         long = pc.or_(
-            pc.greater(pc.utf8_length(selectors), DEFAULT_LIMITS.length),
+            pc.greater(pc.utf8_length(selectors), min(self._limits.length, DEFAULT_LIMITS.length)),
             pc.greater(pc.fill_null(pc.utf8_length(topics), 0), MAX_LENGTH),
         )
         alone = pc.or_(extended, long).to_numpy(zero_copy_only=False)
@@ -350,7 +366,7 @@ class _Build:
         selector = Shape.of_marked(text)
         topic = None if on_topic == _NO_TOPIC else Shape.of_marked(on_topic)
         try:
-            template = template_of(selector, topic, dialect_name)
+            template = template_of(selector, topic, dialect_name, self._of_shapes)
         except SelectRouteError:
             return None
         if template is None:
@@ -395,7 +411,8 @@ class _Build:
         twin = self._known.get((selector, topic, name, is_extended))
         try:
             if twin is None:
-                twin = prepare(id_, selector, topic, name, is_extended)
+                known = None if is_extended else self._parsed.get((selector, name))
+                twin = prepare(id_, known or selector, topic, name, is_extended, self._limits)
                 self._known[selector, topic, name, is_extended] = twin
             self._single[row] = twin
             self._seltype[row] = twin.seltype

@@ -30,6 +30,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED
 from selectroute.index.tables import Array
 from selectroute.selector.arguments import check_argument, check_iterable
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
 
 
@@ -73,29 +74,35 @@ _MANY = 256
 """Changes from which on their selectors are read by their shapes."""
 
 
-def changed(snapshot: Snapshot, changes: Iterable[Change], revision: int | None = None) -> Snapshot:
+def changed(
+    snapshot: Snapshot,
+    changes: Iterable[Change],
+    revision: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Snapshot:
     """See `Snapshot.changed`."""
     wanted = "changes in a list: [sr.Add(id, selector), sr.Replace(id, selector), sr.Remove(id)]"
     check_iterable(changes, "changes", wanted)
     changes = list(changes)
     for change in changes:
         check_argument(change, (Add, Replace, Remove), "a change", wanted)
+    check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
     ids = [change.id for change in changes]
     places = _places(snapshot, ids)
     removed: list[int] = []
     if len(changes) >= _MANY and len(set(ids)) == len(ids) and not any(map(_is_parsed, changes)):
-        delta = _built(snapshot, changes, places, removed)
+        delta = _built(snapshot, changes, places, removed, limits)
     else:
-        delta = _indexed(snapshot, changes, places, removed)
+        delta = _indexed(snapshot, changes, places, removed, limits)
     [segment] = delta.segments
     return with_delta(snapshot, segment, delta.subscriptions, removed, revision)
 
 
 def _indexed(
-    snapshot: Snapshot, changes: list[Change], places: dict[str, int], removed: list[int]
+    snapshot: Snapshot, changes: list[Change], places: dict[str, int], removed: list[int], limits: Limits
 ) -> Snapshot:
     """The rows of a delta, one change after the other; what these take away is appended to `removed`."""
-    index = Index()
+    index = Index(limits=limits)
     destinations: dict[str, str | None] = {}
     with paused_collector():
         for change in changes:
@@ -123,7 +130,9 @@ def _indexed(
     return replace(frozen, subscriptions=rows.set_column(place, "destination", texts))
 
 
-def _built(snapshot: Snapshot, changes: list[Change], places: dict[str, int], removed: list[int]) -> Snapshot:
+def _built(
+    snapshot: Snapshot, changes: list[Change], places: dict[str, int], removed: list[int], limits: Limits
+) -> Snapshot:
     """As `_indexed`, for many changes of as many subscriptions."""
     rows: list[tuple[str | None, ...]] = []
     for change in changes:
@@ -142,7 +151,8 @@ def _built(snapshot: Snapshot, changes: list[Change], places: dict[str, int], re
     names = ("id", "selector", "topic", "dialect", "seltype", "destination")
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     try:
-        return built(pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)}))
+        table = pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
+        return built(table, limits=limits)
     except BuildError as error:
         raise error.cause from None
 

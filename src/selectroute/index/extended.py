@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.errors import Fault, InvalidSelectorError, SelectRouteError
-from selectroute.selector.limits import DEFAULT_LIMITS, check_length
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits, check_length
 from selectroute.selector.message import Message
 from selectroute.selector.tokens import check_characters
 
@@ -101,7 +101,7 @@ def usable_provider() -> ExtendedSelection | None:
     return found.provider
 
 
-def check_extended(selector: str, dialect: Dialect) -> None:
+def check_extended(selector: str, dialect: Dialect, limits: Limits = DEFAULT_LIMITS) -> None:
     """Check what can be checked of a selector that is not parsed: that its dialect leaves any to a provider.
 
     Raises `ExtendedSelectionError`, and InvalidSelectorError for a text that is too long or no text.
@@ -111,7 +111,7 @@ def check_extended(selector: str, dialect: Dialect) -> None:
     if not selector:
         raise ExtendedSelectionError("an EXTENDED selector is not empty")
     try:
-        check_length(selector, DEFAULT_LIMITS)
+        check_length(selector, limits)
         check_characters(selector)
     except Fault as fault:
         raise InvalidSelectorError(

@@ -17,7 +17,7 @@ from selectroute.index.extended import provider_matches
 from selectroute.index.plan import SCAN, Attributes, Plan, Statistics
 from selectroute.index.subscription import EXTENDED, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
-from selectroute.selector.limits import UNLIMITED
+from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
@@ -65,7 +65,8 @@ class Index:
 
     A clause of a selector is filed under the tuple of its equality constants, e.g. (JMSType, color) = ('car',
     'blue'). A message looks up one bucket for each tuple of attributes in use and judges only what it finds
-    there, besides the scan list of clauses without an equality. Not safe for concurrent change.
+    there, besides the scan list of clauses without an equality. Not safe for concurrent change. `limits` are
+    those of selectors that are given as texts.
 
     >>> index = Index()
     >>> index.add("sub-1", "JMSType = 'car' AND weight > 2500", topic="cars/+")
@@ -73,7 +74,9 @@ class Index:
     ['sub-1']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
+        check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
+        self._limits = limits
         self.last_match = Counters()
         """What the latest `match` cost."""
         self.statistics = Statistics()
@@ -126,7 +129,7 @@ class Index:
         check_argument(subscription, str, "subscription", "its id, such as 'heavy'")
         if subscription in self._subscriptions:
             raise DuplicateSubscriptionError(subscription)
-        self._file(prepare(subscription, selector, topic, dialect, extended))
+        self._file(prepare(subscription, selector, topic, dialect, extended, self._limits))
 
     def add_many(self, subscriptions: Iterable[tuple[str, Selector | str | None, str | None]]) -> None:
         """Register (id, selector, topic) triples as `add` does, about a quarter faster than one by one.
@@ -163,7 +166,7 @@ class Index:
         """
         old = self[subscription]
         kept = old.topic if isinstance(topic, _Keep) else topic
-        new = prepare(subscription, selector, kept, dialect, extended)
+        new = prepare(subscription, selector, kept, dialect, extended, self._limits)
         self._unfile(subscription)
         self._file(new)
 

@@ -27,7 +27,8 @@ from selectroute.index.index import Index
 from selectroute.index.manifest import revisions
 from selectroute.index.merge import Part, merge_due, merge_size, merged, merged_part, rolled_in
 from selectroute.index.snapshot import Snapshot
-from selectroute.selector.arguments import check_path
+from selectroute.selector.arguments import check_argument, check_path
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 
 AT_ONCE = 512
 """Subscriptions that a change may rewrite besides its own before it is published: some 40 ms."""
@@ -55,15 +56,20 @@ class Publisher:
             There is one publisher at a time: another one's revision is an error when it is noticed.
         own_revisions: revisions are numbered here, and a merge is published when it is done. Otherwise each
             change brings its revision, and a merge becomes part of the next change, or of `roll_in`.
+        limits: the largest selector that a change may bring as a text.
 
     Raises:
         SnapshotError: the folder cannot be read or written.
     """
 
-    def __init__(self, folder: str | Path, *, own_revisions: bool = True) -> None:
+    def __init__(
+        self, folder: str | Path, *, own_revisions: bool = True, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
         check_path(folder, "folder", "the path of a snapshot folder, or of one that shall become one")
         self.folder = Path(folder)
         self._own_revisions = own_revisions
+        self._limits = limits
         self._lock = threading.RLock()
         self._merge: _Merge | None = None
         self._failed = False
@@ -86,7 +92,7 @@ class Publisher:
         """
         with self._lock:
             done = self._rolled_in()
-            after = (done or self._snapshot).changed(changes)
+            after = (done or self._snapshot).changed(changes, limits=self._limits)
             due = merge_due(after, self._sealed(done))
             if due is not None and merge_size(after, due) <= AT_ONCE:
                 after = merged(after, due, merged_part(after, due))

@@ -35,6 +35,7 @@ from selectroute.index.errors import (
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, NONE, STANDARD
 from selectroute.selector.errors import InvalidSelectorError
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.source import SURROGATE
 from selectroute.selector.suggestion import unknown_field
 
@@ -111,9 +112,13 @@ def read_subscriptions(
 
 
 def build_from_lines(
-    lines: Iterable[str], revision: int | None = None, progress: Callable[[int], None] = lambda _: None
+    lines: Iterable[str],
+    revision: int | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Snapshot:
-    """A snapshot of the subscriptions that `read_subscriptions` reads.
+    """A snapshot of the subscriptions that `read_subscriptions` reads, whose selectors are within `limits`.
 
     Raises `InvalidLinesError` naming the lines that are no subscriptions, or cannot be built.
     """
@@ -123,7 +128,7 @@ def build_from_lines(
     found = reading.subscriptions()
     problems, count = reading.problems, reading.wrong
     try:
-        snapshot = build_snapshot(found.table, revision)
+        snapshot = build_snapshot(found.table, revision, limits=limits)
     except BuildError as error:
         for row, cause in error.causes.items():
             named = found.table["id"][row].as_py() if isinstance(cause, InvalidSelectorError) else None

@@ -25,6 +25,7 @@ from selectroute.index.tables import Array
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.fields import identifier_of
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.topics.levels import TOPIC
 
@@ -90,8 +91,11 @@ class Snapshot:
 
         return match(self, messages, missing)
 
-    def changed(self, changes: Iterable[Change], revision: int | None = None) -> Snapshot:
-        """A snapshot with these changes, in their order: `Add`, `Replace` and `Remove`.
+    def changed(
+        self, changes: Iterable[Change], revision: int | None = None, *, limits: Limits = DEFAULT_LIMITS
+    ) -> Snapshot:
+        """A snapshot with these changes, in their order: `Add`, `Replace` and `Remove`, whose selectors are
+        within the limits, or a `Selector` within its own.
 
         It shares all arrays of this one, and has a delta beside them: O(size of the changed selectors); the
         first change of a segment also hashes its ids. Raises what ``Index.add``, ``replace`` and ``remove``
@@ -99,7 +103,7 @@ class Snapshot:
         """
         from selectroute.index.delta import changed
 
-        return changed(self, changes, revision)
+        return changed(self, changes, revision, limits)
 
     def find(self, ids: Iterable[str]) -> Array:
         """The ordinal of each subscription, -1 for one that is not there, or not any more; int64[ids]. Costs

@@ -17,6 +17,7 @@ from selectroute.selector.arguments import check_argument
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
 from selectroute.topics.filter import TopicFilter
 
@@ -57,8 +58,11 @@ def prepare(
     topic: str | None,
     dialect_name: str,
     is_extended: bool,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Subscription:
-    """Check a subscription, or raise what `Index.add` raises. O(size of the selector)."""
+    """Check a subscription, or raise what `Index.add` raises; `limits` are those of a text, while a
+    Selector has met its own. O(size of the selector).
+    """
     check_argument(subscription, str, "subscription", "its id, such as 'heavy'")
     check_argument(
         selector, (str, Selector, NoneType), "selector", "a text, a Selector, or None for all messages"
@@ -71,11 +75,11 @@ def prepare(
     clauses: tuple[Clause, ...] | None = None
     text = selector.text if isinstance(selector, Selector) else selector or ""
     if is_extended:
-        check_extended(text, rules)
+        check_extended(text, rules, limits)
     elif isinstance(selector, Selector):
         clauses = clauses_of(selector.expression, rules)
     else:
-        clauses = _clauses(text, rules)
+        clauses = _clauses(text, rules, limits)
     seltype = EXTENDED if clauses is None else STANDARD if text else NONE
     if clauses is None:
         clauses = (Clause((), rules.name_rules),)
@@ -85,13 +89,13 @@ def prepare(
     return Subscription(subscription, text, name, topic, clauses, seltype)
 
 
-def _clauses(text: str, rules: Dialect) -> tuple[Clause, ...] | None:
+def _clauses(text: str, rules: Dialect, limits: Limits) -> tuple[Clause, ...] | None:
     """The clauses of a selector; None of one that is left to the extended selection provider."""
-    clauses = clauses_by_shape(text, rules.name)
+    clauses = clauses_by_shape(text, rules.name) if limits.include(DEFAULT_LIMITS) else None
     if clauses is not None:
         return clauses
     try:
-        return clauses_of(Selector(text, rules.name).expression, rules)
+        return clauses_of(Selector(text, rules.name, limits=limits).expression, rules)
     except InvalidSelectorError as error:
         if not rules.extended or error.kind in LIMIT_KINDS or provider_reads(text) is None:
             raise

@@ -13,7 +13,7 @@ from selectroute.index.shapes import MAX_SLOTS, Kind, Shape, selector_shape
 from selectroute.selector import ast
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import InvalidSelectorError
-from selectroute.selector.limits import DEFAULT_LIMITS
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
 from selectroute.selector.source import SURROGATE
 from selectroute.selector.values import Double, Long, Value
@@ -72,7 +72,9 @@ class Template:
                 return literal
 
 
-def template_of(selector: Shape, topic: Shape | None, dialect_name: str) -> Template | None:
+def template_of(
+    selector: Shape, topic: Shape | None, dialect_name: str, limits: Limits = DEFAULT_LIMITS
+) -> Template | None:
     """The template of a shape; None where a selector of it must be read by itself.
 
     That is so if its sample is no selector (then the text itself shows why), and where more than the shape
@@ -85,7 +87,7 @@ def template_of(selector: Shape, topic: Shape | None, dialect_name: str) -> Temp
     texts = [_spelled(kind, sample) for kind, sample in zip(kinds, samples, strict=True)]
     dialect = dialect_named(dialect_name)
     try:
-        checked = Selector(selector.filled(texts[: len(selector.kinds)]), dialect_name)
+        checked = Selector(selector.filled(texts[: len(selector.kinds)]), dialect_name, limits=limits)
         on_topic: tuple[Literal, ...] = ()
         if topic is not None:
             on_topic = TopicFilter.parse(topic.filled(texts[len(selector.kinds) :])).literals()

@@ -14,7 +14,7 @@ from selectroute.kafka.binding import ID, Bound, KafkaBinding, Path
 from selectroute.kafka.texts import NOT_UTF_8, TextError, value_of, value_of_json
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import id_to_text
-from selectroute.selector.message import HEADER_TYPES, MAX_NAME_LENGTH, MAX_PROPERTIES, Message, MessageError
+from selectroute.selector.message import HEADER_TYPES, MAX_PROPERTIES, Message, MessageError, longest_name
 from selectroute.selector.values import Int, Long, Value
 from selectroute.topics.levels import TOPIC
 
@@ -68,10 +68,11 @@ def message_of(record: Record, binding: KafkaBinding, reads: Collection[str] | N
     if len(record.headers) > MAX_PROPERTIES:
         raise too_many_headers(len(record.headers))
     headers = dict(record.headers)
+    name_length = longest_name(reads or ())
     sources = _Sources(record, headers)
     found: dict[str, Value | None] = {}
     for name, value in headers.items():
-        named = name and len(name) <= MAX_NAME_LENGTH
+        named = name and len(name) <= name_length
         if named and binding.is_property(name) and name not in binding.bound:
             found[name] = _unbound(name, value, binding.field(name), reads)
     for name, bound in binding.bound.items():
@@ -87,6 +88,7 @@ def message_of(record: Record, binding: KafkaBinding, reads: Collection[str] | N
             {name: value for name, value in found.items() if name not in HEADER_TYPES},
             topic_string,
             record.value,
+            name_length=max(name_length, *map(len, binding.bound), 0),
         )
     except MessageError as error:
         raise RecordError("judge", "not-a-message", str(error)) from None

@@ -39,8 +39,7 @@ from selectroute.registry.errors import PublishError
 from selectroute.registry.model import Status, Subscription
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED
-from selectroute.selector.selector import Selector
+from selectroute.selector.limits import UNLIMITED
 
 MANY: Final = 50_000
 """Changes from which on a snapshot is made of the whole table instead, if they are a quarter of it."""
@@ -175,7 +174,7 @@ class RegistryPublisher:
 
     def _opened(self) -> Publisher:
         if self._publisher is None:
-            self._publisher = Publisher(self.folder, own_revisions=False)
+            self._publisher = Publisher(self.folder, own_revisions=False, limits=UNLIMITED)
         return self._publisher
 
     def _delta(self, snapshot: Snapshot, last: dict[str, Subscription | None]) -> Iterable[Change]:
@@ -188,11 +187,8 @@ class RegistryPublisher:
                     yield Remove(id)
                 continue
             extended = one.seltype == EXTENDED
-            # It was accepted under the registry's limits, whatever the usual ones are.
-            large = not extended and len(one.selector) > min(DEFAULT_LIMITS.nesting, DEFAULT_LIMITS.length)
-            selector = Selector(one.selector, one.dialect, limits=UNLIMITED) if large else one.selector
             kind = Replace if is_there else Add
-            yield kind(id, selector, one.topic, one.dialect, extended, one.destination.text)
+            yield kind(id, one.selector, one.topic, one.dialect, extended, one.destination.text)
 
     def _publish_all(self, revision: int | None) -> None:
         """Publish the table as it is."""

@@ -16,7 +16,6 @@ from selectroute.registry.model import FIELDS, READ_ONLY, Subscription, Subscrip
 from selectroute.selector.dialect import UnknownDialectError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
-from selectroute.selector.selector import Selector
 from selectroute.topics.filter import TopicFilter
 
 MAX_LABELS: Final = 64
@@ -130,11 +129,8 @@ def prepared(spec: SubscriptionSpec, limits: Limits) -> Prepared:
     """The selector with its clauses, which is checked here, with the topic filter."""
     if spec.topic is not None:
         TopicFilter.parse(spec.topic)
-    selector: Selector | str = spec.selector
     try:
-        if spec.seltype != EXTENDED and limits != DEFAULT_LIMITS:
-            selector = Selector(spec.selector, spec.dialect, limits=limits)
-        return prepare("x", selector, spec.topic, spec.dialect, spec.seltype == EXTENDED)
+        return prepare("x", spec.selector, spec.topic, spec.dialect, spec.seltype == EXTENDED, limits)
     except UnknownDialectError as error:
         raise InvalidSpecError("/dialect", str(error)) from error
     except ExtendedSelectionError as error:

@@ -34,7 +34,7 @@ from selectroute.registry.revision import new_id
 from selectroute.registry.rows import body_of
 from selectroute.registry.specification import Budget, Checks, check_fields, check_id, wrong_seltype
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.limits import Limits
 from selectroute.store.errors import ReadOnlyError
 
 MAX_ROWS: Final = 1_000_000
@@ -185,8 +185,6 @@ def _read(number: int, line: str | bytes, by: Permission) -> _Line:
 
 def _seltypes(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
     """The types of the selectors of these lines, which are checked here."""
-    if limits != DEFAULT_LIMITS:  # the bulk way knows those only
-        return _checked_alone(lines, limits, budget)
     names = ("selector", "topic", "dialect", "seltype")
     try:
         columns = {
@@ -196,7 +194,7 @@ def _seltypes(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
         return _checked_alone(lines, limits, budget)
     try:
         found = check_subscriptions(
-            pa.table({"id": pa.array([line.id for line in lines], pa.string()), **columns})
+            pa.table({"id": pa.array([line.id for line in lines], pa.string()), **columns}), limits
         )
     except BuildError as error:
         line = lines[error.row]

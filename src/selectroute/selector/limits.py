@@ -27,6 +27,10 @@ class Limits:
     items: int = 10_000
     """Strings in one list of IN."""
 
+    def include(self, other: Limits) -> bool:
+        """Return whether every selector within `other` is within these, too."""
+        return self.length >= other.length and self.nesting >= other.nesting and self.items >= other.items
+
 
 _OPERANDS: Final = frozenset({NAME, NUMBER, STRING, BYTES, ")", "TRUE", "FALSE", "NULL"})
 

@@ -9,7 +9,8 @@ an error and no infinity.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ MAX_PROPERTIES = 1_000
 """The most properties that one message may have."""
 
 MAX_NAME_LENGTH = 4_095
-"""The longest name of a property, in characters."""
+"""The longest name of a property, in characters, unless a message is made with another limit."""
 
 HEADER_TYPES: Final[Mapping[str, type]] = MappingProxyType(
     {
@@ -73,6 +74,13 @@ _TYPED: Final = ("type", "value")
 _MEMBERS: Final = ("headers", "properties", "topic", "body")
 
 
+def longest_name(reads: Iterable[str]) -> int:
+    """Return how long the name of a property may be where selectors read these: what was registered under
+    larger limits is found in messages, too.
+    """
+    return max(MAX_NAME_LENGTH, *map(len, reads), 0)
+
+
 class MessageError(SelectRouteError):
     """Something that is no message. `place` names the part at fault, such as ``properties.weight``."""
 
@@ -92,7 +100,8 @@ class Message:
     the like give any other, ``bytes`` are a byte string. Headers take the type of their name. Raises
     MessageError for anything that is no message; with `validate` also PropertyNameError for property names
     that break a rule of seed 003, as MQSETMP does. Without it such a message can be made, and no selector of
-    a dialect that has these rules selects it.
+    a dialect that has these rules selects it. `name_length` is how many characters the name of a property
+    may have.
     """
 
     __slots__ = ("_invalid_names", "_values", "body", "headers", "properties", "topic")
@@ -110,9 +119,10 @@ class Message:
         body: bytes | str | None = None,
         *,
         validate: bool = False,
+        name_length: int = MAX_NAME_LENGTH,
     ) -> None:
         own_headers = checked_headers(headers)
-        own_properties = checked_properties(properties)
+        own_properties = checked_properties(properties, name_length)
         if topic is not None:
             _text("topic", topic)
         if body is not None and not isinstance(body, bytes):
@@ -148,8 +158,11 @@ class Message:
         return [name for name, value in self.properties.items() if value is not None]
 
     @classmethod
-    def from_json(cls, data: object) -> Message:
-        """Return the message that parsed JSON in the wire form describes. The inverse of `to_json`."""
+    def from_json(cls, data: object, *, name_length: int = MAX_NAME_LENGTH) -> Message:
+        """Return the message that parsed JSON in the wire form describes. The inverse of `to_json`.
+
+        Raises MessageError, also for a property whose name has more than `name_length` characters.
+        """
         if not isinstance(data, Mapping):
             raise MessageError("message", f"an object is wanted, not {_described(data)}")
         for member in data:
@@ -163,6 +176,7 @@ class Message:
             properties=_read("properties", data.get("properties")),
             topic=data.get("topic"),
             body=body,
+            name_length=name_length,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -194,10 +208,20 @@ class Message:
         return f"Message({', '.join(f'{name}={part!r}' for name, part in parts if part)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Message, self._parts()
+        return _restored, self._parts()
 
     def _parts(self) -> tuple[dict[str, Value | None], dict[str, Value | None], str | None, Any]:
         return dict(self.headers), dict(self.properties), self.topic, self.body
+
+
+def _restored(
+    headers: dict[str, Value | None],
+    properties: dict[str, Value | None],
+    topic: str | None,
+    body: bytes | str | None,
+) -> Message:
+    """Return a message that was one before, whatever limit it was made with."""
+    return Message(headers, properties, topic, body, name_length=sys.maxsize)
 
 
 def to_wire(value: Value | None) -> Any:
@@ -277,9 +301,15 @@ def checked_headers(given: Mapping[str, object] | None) -> dict[str, Value | Non
     return _checked("headers", given, _header)
 
 
-def checked_properties(given: Mapping[str, object] | None) -> dict[str, Value | None]:
-    """Return properties as typed values. Raises MessageError, also for more than `MAX_PROPERTIES`."""
+def checked_properties(
+    given: Mapping[str, object] | None, name_length: int = MAX_NAME_LENGTH
+) -> dict[str, Value | None]:
+    """Return properties as typed values. Raises MessageError, also for more than `MAX_PROPERTIES` and for a
+    name of more than `name_length` characters.
+    """
     found = _checked("properties", given, _property)
+    if any(len(name) > name_length for name in found):
+        raise MessageError("properties", f"a name is longer than {name_length:,} characters")
     if len(found) > MAX_PROPERTIES:
         raise MessageError("properties", f"more than {MAX_PROPERTIES:,} of them")
     return found
@@ -322,8 +352,6 @@ def _property(place: str, name: str, thing: object) -> Value | None:
     _text(place, name)
     if not name:
         raise MessageError(place, "a property has a name")
-    if len(name) > MAX_NAME_LENGTH:
-        raise MessageError(place, f"its name is longer than {MAX_NAME_LENGTH:,} characters")
     if name in HEADER_TYPES:
         raise MessageError(place, "this is a header, no property")
     return _coerced(place, thing)

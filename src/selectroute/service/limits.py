@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from selectroute.queues.settings import MAX_MESSAGE_LENGTH
-from selectroute.selector.limits import DEFAULT_LIMITS
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.message import MAX_NAME_LENGTH, MAX_PROPERTIES
 from selectroute.topics.filter import MAX_LENGTH, MAX_LEVELS
 
@@ -41,8 +41,8 @@ class ServiceLimits(BaseModel):
     message_properties: Annotated[int, Field(ge=1, le=MAX_PROPERTIES)] = MAX_PROPERTIES
     """Properties of a message."""
 
-    property_name_length: Annotated[int, Field(ge=1, le=MAX_NAME_LENGTH)] = MAX_NAME_LENGTH
-    """The name of a property."""
+    property_name_length: Annotated[int, Field(ge=1, le=1 << 20)] = MAX_NAME_LENGTH
+    """The name of a property of a message that is matched or explained; one on a queue has IBM MQ's limit."""
 
     body_bytes: Count = 1 << 20
     """The body of any request but an import and a message."""
@@ -116,3 +116,8 @@ class ServiceLimits(BaseModel):
 
     burst: Count = 100
     """Requests that a caller may send at once where `requests_per_second` is set."""
+
+    @property
+    def of_selectors(self) -> Limits:
+        """The largest selector that is registered."""
+        return Limits(self.selector_length, self.selector_nesting, self.selector_items)

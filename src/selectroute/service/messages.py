@@ -129,13 +129,9 @@ def _message(data: object, limits: ServiceLimits) -> Message:
     """The message, within the limits. Raises a problem, 422."""
     try:
         properties = data.get("properties") if isinstance(data, dict) else None
-        if isinstance(properties, dict):
-            if len(properties) > limits.message_properties:
-                raise MessageError("properties", f"more than {limits.message_properties:,} of them")
-            if any(len(name) > limits.property_name_length for name in properties):
-                longest = f"a name is longer than {limits.property_name_length:,} characters"
-                raise MessageError("properties", longest)
-        return Message.from_json(data)
+        if isinstance(properties, dict) and len(properties) > limits.message_properties:
+            raise MessageError("properties", f"more than {limits.message_properties:,} of them")
+        return Message.from_json(data, name_length=limits.property_name_length)
     except MessageError as error:
         raise refused(error, "/message") from error
 

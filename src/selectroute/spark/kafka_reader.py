@@ -29,7 +29,7 @@ from selectroute.kafka.record import (
     too_many_headers,
 )
 from selectroute.match.mixed import BODY
-from selectroute.selector.message import MAX_PROPERTIES
+from selectroute.selector.message import MAX_PROPERTIES, longest_name
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.readers import Dead, Messages, id_text
 from selectroute.spark.record_headers import Headers, Mask
@@ -144,7 +144,9 @@ class KafkaReader:
         ids = id_text(found[self._id]) if self._id in found else None
         if INVALID_NAMES in self._names:
             elsewhere = self._bound_elsewhere(batch, headers, found)
-            found[INVALID_NAMES] = pa.array(headers.break_rules(self._binding.is_property, elsewhere))
+            found[INVALID_NAMES] = pa.array(
+                headers.break_rules(self._binding.is_property, elsewhere, longest_name(self._names))
+            )
         if BODY in self._names:
             found[BODY] = batch.column("value")
         read = {name: column for name, column in found.items() if name in self._names}

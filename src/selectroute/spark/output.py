@@ -37,7 +37,6 @@ from selectroute.match.match import id_lists
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import UNLIMITED
-from selectroute.selector.selector import Selector
 from selectroute.spark.explode import TooManyMatchesError, list_array, list_offsets
 
 Output: TypeAlias = Literal["array", "packed", "auto", "ids"]
@@ -221,10 +220,8 @@ def _expected(snapshot: Snapshot) -> float:
     everything = 0
     for row in table.take(pa.array(rows)).to_pylist():
         extended = row["seltype"] == EXTENDED
-        selector = (
-            row["selector"] if extended else Selector(row["selector"], row["dialect"], limits=UNLIMITED)
-        )
-        clauses = prepare("any", selector, row["topic"], row["dialect"], extended).clauses
+        text, topic, name = row["selector"], row["topic"], row["dialect"]
+        clauses = prepare("any", text, topic, name, extended, UNLIMITED).clauses
         if any(not clause.literals for clause in clauses):
             everything += 1
             continue

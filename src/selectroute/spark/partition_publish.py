@@ -28,9 +28,7 @@ from selectroute.index.plan import Attributes, Statistics
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_path
-from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.limits import UNLIMITED
-from selectroute.selector.selector import Selector
 from selectroute.spark import durable
 from selectroute.spark.column_types import ReadTypes
 from selectroute.spark.partition import (
@@ -158,11 +156,7 @@ def _slices(table: pa.Table, ordinals: Ordinals) -> Iterator[list[tuple[int, Row
 def _subscription(ordinal: int, row: Row) -> Subscription:
     """Return a subscription with its clauses, as it was accepted, under whatever limits."""
     extended = row["seltype"] == EXTENDED
-    try:
-        return prepare(str(ordinal), row["selector"], row["topic"], row["dialect"], extended)
-    except InvalidSelectorError:
-        selector = Selector(row["selector"], row["dialect"], limits=UNLIMITED)
-        return prepare(str(ordinal), selector, row["topic"], row["dialect"], extended)
+    return prepare(str(ordinal), row["selector"], row["topic"], row["dialect"], extended, UNLIMITED)
 
 
 def _plan(table: pa.Table, living: Ordinals) -> CostPlan:

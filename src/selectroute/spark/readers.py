@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from selectroute.match.mixed import from_messages, is_mixed
-from selectroute.selector.message import Message, MessageError
+from selectroute.selector.message import Message, MessageError, longest_name
 from selectroute.spark.parquet_columns import Selection, select
 from selectroute.spark.plan import Split
 from selectroute.spark.whole import Columns, Parsed, Whole
@@ -275,6 +275,7 @@ _DECODE = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite).dec
 def _read_json(
     split: Split, names: Sequence[str], max_message_bytes: int, whole: bool
 ) -> Iterator[Messages | Dead]:
+    name_length = longest_name(names)
     messages: list[Message] = []
     rows: list[int] = []
     try:
@@ -297,7 +298,7 @@ def _read_json(
                     line = line.removeprefix(b"\xef\xbb\xbf")
                 if not line.strip():
                     continue
-                parsed = _parse(line, row)
+                parsed = _parse(line, row, name_length)
                 if isinstance(parsed, Dead):
                     yield parsed
                     continue
@@ -311,9 +312,9 @@ def _read_json(
     yield from _as_columns(messages, rows, names, whole)
 
 
-def _parse(line: bytes, row: int) -> Message | Dead:
+def _parse(line: bytes, row: int, name_length: int) -> Message | Dead:
     try:
-        return Message.from_json(_DECODE(line.decode("utf-8").strip()))
+        return Message.from_json(_DECODE(line.decode("utf-8").strip()), name_length=name_length)
     except UnicodeDecodeError as error:
         stage, reason, message = "read", "not-utf-8", f"byte {error.start} of the line is not UTF-8"
     except RecursionError:

@@ -96,17 +96,23 @@ class Headers:
         places = np.flatnonzero(self._codes == self.names[name])
         return np.asarray(pc.is_valid(self._last(places)))
 
-    def break_rules(self, is_property: Callable[[str], bool], more: Mapping[str, Mask]) -> Mask:
+    def break_rules(
+        self,
+        is_property: Callable[[str], bool],
+        more: Mapping[str, Mask],
+        name_length: int = MAX_NAME_LENGTH,
+    ) -> Mask:
         """Return which records have property names that break a rule of seed 003, bool[records].
 
         Args:
             is_property: says of a header's name whether it is a property's.
             more: the properties that come from elsewhere, and which records have them.
+            name_length: a longer name is no property's.
         """
         own = [
             name
             for name in self.names
-            if len(name) <= MAX_NAME_LENGTH and name not in HEADER_TYPES and is_property(name)
+            if len(name) <= name_length and name not in HEADER_TYPES and is_property(name)
         ]
         names = (*own, *(name for name in more if name not in HEADER_TYPES))
         if len(names) > _MANY_NAMES:
