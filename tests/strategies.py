@@ -309,12 +309,11 @@ def expressions(max_leaves: int = 8, dialect: str = "jms") -> st.SearchStrategy[
         )
 
     if dialect == "mqe":
-        one = st.builds(
-            Comparison,
-            st.just("="),
-            identifiers(dialect),
-            (strings | st.booleans() | longs | doubles).map(Literal),
-        ) | st.builds(IsNull, identifiers(dialect))
+        literals = (strings | st.booleans() | longs | doubles).map(Literal)
+        operands = identifiers(dialect) | literals
+        one = st.builds(Comparison, st.just("="), operands, operands) | st.builds(
+            IsNull, identifiers(dialect)
+        )
         return one | st.lists(one, min_size=2, max_size=3).map(lambda parts: And(tuple(parts)))
     return st.recursive(_predicates(dialect), nested, max_leaves=max_leaves)
 

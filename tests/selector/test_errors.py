@@ -150,11 +150,11 @@ def test_a_name_unlike_any_header_gets_the_general_hint():
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("weight != 5", "it has NAME = LITERAL and NAME IS NULL, joined by AND"),
-        ("color = NULL", "it has NAME = LITERAL and NAME IS NULL, joined by AND"),
-        ("color in ['a']", "it has NAME = LITERAL and NAME IS NULL, joined by AND"),
-        ("color LIKE red%", "it has NAME = LITERAL and NAME IS NULL, joined by AND"),
-        ("a = 1 || b = 2", "it has NAME = LITERAL and NAME IS NULL, joined by AND"),
+        ("weight != 5", "it has comparisons by = and NAME IS NULL, joined by AND"),
+        ("color = NULL", "it has comparisons by = and NAME IS NULL, joined by AND"),
+        ("color in ['a']", "it has comparisons by = and NAME IS NULL, joined by AND"),
+        ("color LIKE red%", "it has comparisons by = and NAME IS NULL, joined by AND"),
+        ("a = 1 || b = 2", "it has comparisons by = and NAME IS NULL, joined by AND"),
         ("a == 5", "write = to compare"),
         ("a = 1 && b = 2", "write AND"),
     ],
@@ -309,13 +309,11 @@ UNDERLINED = [
     ("a = NOT b", "jms", "misplaced-not", "NOT", ("a name", "a literal", "a sign", "'('")),
     ("'x' IS NULL", "jms", "not-a-name", "'x'", ("a name",)),
     ("a = 1 AND NULL", "jms", "null-literal", "NULL", ("a name", "a literal", "a sign", "'('", "NOT")),
-    ("5 = a", "mqe", "not-a-name", "5", ("a name",)),
-    ("a = b", "mqe", "not-a-literal", "b", ("a literal",)),
     ("a > 5", "mqe", "not-in-dialect", ">", ("'='", "IS")),
     ("a IS NOT NULL", "mqe", "not-in-dialect", "NOT", ("NULL",)),
     ("a = 1 OR b = 2", "mqe", "not-in-dialect", "OR", ("AND", "the end")),
-    ("NOT a = 1", "mqe", "not-in-dialect", "NOT", ("a name",)),
-    ("a = (1)", "mqe", "not-in-dialect", "(", ("a literal",)),
+    ("NOT a = 1", "mqe", "not-in-dialect", "NOT", ("a name", "a literal")),
+    ("a = (1)", "mqe", "not-in-dialect", "(", ("a name", "a literal")),
     ("a = 1 b", "mqe", "unexpected-token", "b", ("an operator", "AND", "the end")),
 ]
 

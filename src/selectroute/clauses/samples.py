@@ -85,7 +85,7 @@ def domain(name: str, dialect: Dialect) -> Domain:
     if field in HEADER_TYPES:
         return _of_header(field, converted=name in dialect.fields)
     if field in DERIVED and field not in SYNONYMS:
-        (source,) = DERIVED[field]
+        source = next(one for one in DERIVED[field] if one.names[0] in HEADER_TYPES)
         given = _of_header(source.names[0], converted=False).values or ()
         values = tuple(value for one in given if (value := source.convert(one)) is not None)
         return Domain(frozenset(map(type, values)), values, _listed(values))

@@ -73,7 +73,7 @@ def comparison(node: Comparison, dialect: Dialect) -> Comparison:
                 raise Fault(_NO_ORDER[known], operand.span, ("a number", "a name"))
     elif left != right and left and right and not (dialect.unlike_literals and _are_literals(node)):
         raise Fault("unlike-types", node.span)
-    return _typed(node, dialect) if dialect.literal_on_right else node
+    return _typed(node, dialect) if dialect.int_identifiers else node
 
 
 def _are_literals(node: Comparison) -> bool:
@@ -83,15 +83,12 @@ def _are_literals(node: Comparison) -> bool:
 
 
 def _typed(node: Comparison, dialect: Dialect) -> Comparison:
-    """Check ``identifier = literal``; an exact literal takes the type of the field (seed 001)."""
-    name, literal = node.left, node.right
-    if not isinstance(name, Identifier):
-        raise Fault("not-a-name", name.span, ("a name",))
-    if not isinstance(literal, Literal):
-        raise Fault("not-a-literal", literal.span, ("a literal",))
-    value = literal.value
-    if name.name in dialect.int_identifiers and isinstance(value, Long) and _fits_int(value.value):
-        return replace(node, right=replace(literal, value=Int(value.value)))
+    """Give an exact literal the type of the field that it is compared with (seed 001)."""
+    for name, side, literal in ((node.left, "right", node.right), (node.right, "left", node.left)):
+        if isinstance(name, Identifier) and name.name in dialect.int_identifiers:
+            value = literal.value if isinstance(literal, Literal) else None
+            if isinstance(value, Long) and _fits_int(value.value):
+                return replace(node, **{side: replace(literal, value=Int(value.value))})
     return node
 
 

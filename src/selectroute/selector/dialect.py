@@ -14,7 +14,14 @@ from typing import Literal
 
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.fields import CORRELATION_ID, DELIVERY_MODE_INT, MESSAGE_ID, PREFIX, SYNONYMS
+from selectroute.selector.fields import (
+    CORRELATION_ID,
+    DELIVERY_MODE_INT,
+    DELIVERY_MODE_OF_MQ,
+    MESSAGE_ID,
+    PREFIX,
+    SYNONYMS,
+)
 from selectroute.selector.truth import VOID, Truth, Void
 from selectroute.selector.values import Double, Float
 
@@ -89,9 +96,6 @@ class Dialect:
     unlike_literals: bool
     """Whether two literals of different types may be compared by ``=`` and ``<>``: then the whole selector is
     always false."""
-
-    literal_on_right: bool
-    """Whether every comparison is of an identifier, on the left, with a literal, on the right."""
 
     fields: Mapping[str, str]
     """Identifiers that read a derived field (see ``fields``): identifier to field."""
@@ -173,8 +177,6 @@ JMS = Dialect(
     # "JMS providers may also optionally provide some semantic checking at the time the selector is
     # presented."
     unlike_literals=False,
-    # "Conditional expressions are composed of themselves, comparison operations, …": of any expressions.
-    literal_on_right=False,
     # "Identifiers are either header field references or property references", each by its one name; ids are
     # strings, and the types of literals do not depend on what they are compared with.
     fields=MappingProxyType({}),
@@ -257,7 +259,11 @@ IBM_MQ = replace(
     # "The following restrictions apply to property names."
     name_rules=True,
     # "These synonyms allow an MQI application to access JMS properties in a similar fashion."
-    fields=MappingProxyType({name: PREFIX + name for name in SYNONYMS}),
+    # "IBM MQ maps the recognized JMS field and property names to … values. … selects on the
+    # Pri property found in the jms folder": JMSDeliveryMode is the int of jms.Dlv.
+    fields=MappingProxyType(
+        {name: PREFIX + name for name in SYNONYMS} | {"JMSDeliveryMode": f"{PREFIX}{DELIVERY_MODE_OF_MQ}"}
+    ),
     # The match of ids is one of "the IBM MQ classes for JMS" (seed 000).
     id_fields=MappingProxyType({}),
     # "Negative zero is treated the same as positive zero for mathematical operations."
@@ -293,9 +299,9 @@ MQE = replace(
     signs_touch=True,
     # Of conditions there are comparisons by '=' and IS NULL.
     bare_conditions=False,
-    # A comparison is of an identifier.
-    unlike_literals=False,
-    literal_on_right=True,
+    # "Only values of the same type can be compared. If there is an attempt to compare different types, the
+    # selector is always false": it is one. Of what stands on which side the document says nothing.
+    unlike_literals=True,
     # "a selector testing the JMSPriority or JMSDeliveryMode Header fields will interpret an exact numeric
     # literal as an int": the field is the int 1 or 2.
     fields=MappingProxyType({"JMSDeliveryMode": f"{PREFIX}{DELIVERY_MODE_INT}"}),

@@ -155,7 +155,6 @@ _FIELDS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("signs_touch", "a sign touches its number", _yes),
     ("bare_conditions", "a name or TRUE alone is a condition", _yes),
     ("unlike_literals", "`1 = '1'` is a selector, always false", _yes),
-    ("literal_on_right", "only a name compared with a literal", _yes),
     ("fields", "names read from other fields", _fields),
     ("id_fields", "24 bytes matched, not strings", _ids),
     ("int_identifiers", "an exact literal is an int for", _listed),

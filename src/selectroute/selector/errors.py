@@ -91,7 +91,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "not-in-dialect": Kind(
             "the dialect does not have this",
             "a = 1 OR b = 2",
-            "it has NAME = LITERAL and NAME IS NULL, joined by AND",
+            "it has comparisons by = and NAME IS NULL, joined by AND",
             dialect="mqe",
         ),
         "malformed-number": Kind(
@@ -167,12 +167,6 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         "not-a-name": Kind(
             "this operator wants a name on its left", "'abc' LIKE 'a%'", "write the name of a property first"
-        ),
-        "not-a-literal": Kind(
-            "this dialect compares a name with a literal only",
-            "a = b",
-            "write a string in single quotes, a number, TRUE or FALSE",
-            dialect="mqe",
         ),
         "not-a-string": Kind(
             "a string literal is wanted here",

@@ -247,6 +247,7 @@ SYNONYMS: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
         **_id("JMSCorrelationID", "Root.MQMD.CorrelId", correlation_id_from_text, alias="jms.Cid"),
         **_id("JMSXGroupID", "Root.MQMD.GroupId", id_from_any_text, alias="jms.Gid"),
         **_same(_int, "JMSXGroupSeq", "jms.Seq", "Root.MQMD.MsgSeqNumber"),
+        # Selectors read DELIVERY_MODE_OF_MQ; this is what snapshots of earlier releases have.
         "JMSDeliveryMode": _sources(
             ("jms.Dlv", _mapped(_MODE_OF_DLV)), ("Root.MQMD.Persistence", _mapped(_MODE_OF_PERSISTENCE))
         ),
@@ -287,16 +288,22 @@ SYNONYMS: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
 """Every name of a field that has several, with the others in the order in which they are asked."""
 
 DELIVERY_MODE_INT: Final = "JMSDeliveryMode:int"
+DELIVERY_MODE_OF_MQ: Final = "JMSDeliveryMode:Dlv"
 MESSAGE_ID: Final = "JMSMessageID:id"
 CORRELATION_ID: Final = "JMSCorrelationID:id"
-"""A header in another type: JMSDeliveryMode as the int 1 or 2, an id as its 24 bytes. No message has these
-names themselves.
+"""A header in another type: JMSDeliveryMode as the int 1 or 2 (in `ibm-mq` from its synonyms, too), an id as
+its 24 bytes. No message has these names themselves.
 """
 
 DERIVED: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
     {
         **SYNONYMS,
         DELIVERY_MODE_INT: _sources(("JMSDeliveryMode", _mapped(_DLV))),
+        DELIVERY_MODE_OF_MQ: _sources(
+            ("jms.Dlv", _mapped({dlv: dlv for dlv in _MODE_OF_DLV})),
+            ("JMSDeliveryMode", _mapped(_DLV)),
+            ("Root.MQMD.Persistence", _mapped(_DLV_OF_PERSISTENCE)),
+        ),
         MESSAGE_ID: _sources(("JMSMessageID", id_from_text)),
         CORRELATION_ID: _sources(("JMSCorrelationID", correlation_id_from_text)),
     }

@@ -33,7 +33,7 @@ def check_words(tokens: list[Token], dialect: Dialect) -> None:
     """
     before = None
     for (kind, _, start, end), (after, _, next_start, _) in pairwise(tokens):
-        signs = dialect.signs_touch and before == "=" and after is NUMBER and end == next_start
+        signs = dialect.signs_touch and before in (None, "AND", "=") and after is NUMBER and end == next_start
         if kind in dialect.lacks and not (signs and kind in ("+", "-")):
             raise Fault("not-in-dialect", Span(start, end), _instead(before))
         before = kind
@@ -44,8 +44,8 @@ def _instead(before: str | None) -> tuple[str, ...]:
     if before is NAME:
         return ("'='", "IS")
     if before == "IS" or before == "=":
-        return ("NULL",) if before == "IS" else ("a literal",)
-    return ("a name",) if before in (None, "AND") else ("AND", "the end")
+        return ("NULL",) if before == "IS" else ("a name", "a literal")
+    return ("a name", "a literal") if before in (None, "AND") else ("AND", "the end")
 
 
 def had(names: tuple[str, ...], dialect: Dialect) -> tuple[str, ...]:
