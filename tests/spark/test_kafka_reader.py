@@ -8,8 +8,10 @@ import pytest
 pytest.importorskip("pyspark")
 
 import selectroute as sr
+from selectroute.index import tables as t
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.record import Record, RecordError, message_id, message_of
+from selectroute.selector.values import UNSUPPORTED
 from selectroute.spark.kafka_reader import COLUMNS, KafkaReader
 from selectroute.spark.readers import Dead
 from selectroute.spark.worker import judge
@@ -91,30 +93,95 @@ def test_a_header_that_the_binding_gives_to_another_name_is_no_property_of_its_o
     assert one([("type", b"car")], names=("kind", "type")) == {"kind": "car"}
 
 
+UNLIKE = {"tag": t.UNSUPPORTED, "bits": 0, "text": None}
+
+
+def unlike(headers=(), names=("weight",), value=None):
+    """The columns of one record that has a value of an unlike type, and what is said of it."""
+    record = Record("t", 0, 7, 1_700_000_000_000, headers=headers, value=value)
+    reader = KafkaReader(names, BINDING, MOST)
+    messages, dead = all_of(reader, rows([record]))
+    assert not dead
+    ((name, found),) = reader.unlike.items()
+    assert found.records == 1
+    assert messages[7][name]["tag"] == t.UNSUPPORTED
+    assert message_of(record, BINDING, names).value(name) is UNSUPPORTED
+    return found.sentence(name, BINDING.field(name))
+
+
 @pytest.mark.parametrize(
-    ("headers", "name", "stage", "reason", "said"),
+    ("headers", "name", "said"),
     [
-        ([("weight", b"heavy")], "weight", "judge", "not-of-its-type", "header 'weight'): 'heavy' is no int"),
-        ([("weight", b"3000000000")], "weight", "judge", "not-of-its-type", "is no int"),
-        ([("weight", b"0x1F")], "weight", "judge", "not-of-its-type", "is no int"),
-        ([("weight", b"")], "weight", "judge", "not-of-its-type", "'' is no int"),
-        ([("d", b"1e999")], "d", "judge", "not-of-its-type", "is no double"),
-        ([("d", b"inf")], "d", "judge", "not-of-its-type", "is no double"),
-        ([("yes", b"1")], "yes", "judge", "not-of-its-type", "is no boolean"),
-        ([("color", b"\xff")], "color", "read", "not-utf-8", "byte 0 is not UTF-8"),
-        ([("weight", b"\xff")], "weight", "read", "not-utf-8", "byte 0 is not UTF-8"),
-        ([("JMSCorrelationID", b"short")], "JMSCorrelationID", "judge", "not-of-its-type", "24, not 5"),
-        ([("JMSPriority", b"10")], "JMSPriority", "judge", "not-of-its-type", "10 is no JMSPriority"),
-        ([("JMSDeliveryMode", b"2")], "JMSDeliveryMode", "judge", "not-of-its-type", "is no JMSDeliveryMode"),
-        ([("JMSRedelivered", b"no")], "JMSRedelivered", "judge", "not-of-its-type", "is no boolean"),
-        ([("a", b"")] * 1_001, "weight", "read", "too-many-headers", "1,001 headers"),
-        ([("a", b"." * MOST)], "weight", "read", "too-large", "1,048,577 bytes"),
+        ([("weight", b"heavy")], "weight", "as an int: 1 record has another value, the first"),
+        ([("weight", b"3000000000")], "weight", "is no int"),
+        ([("weight", b"0x1F")], "weight", "is no int"),
+        ([("weight", b"")], "weight", "'' is no int"),
+        ([("d", b"1e999")], "d", "is no double"),
+        ([("d", b"inf")], "d", "is no double"),
+        ([("yes", b"1")], "yes", "is no boolean"),
+        ([("color", b"\xff")], "color", "byte 0 is not UTF-8"),
+        ([("weight", b"\xff")], "weight", "byte 0 is not UTF-8"),
+        ([("JMSCorrelationID", b"short")], "JMSCorrelationID", "24, not 5"),
+        ([("JMSPriority", b"10")], "JMSPriority", "10 is no JMSPriority"),
+        ([("JMSDeliveryMode", b"2")], "JMSDeliveryMode", "is no JMSDeliveryMode"),
+        ([("JMSRedelivered", b"no")], "JMSRedelivered", "is no boolean"),
     ],
 )  # fmt: skip
-def test_what_can_not_be_read_is_a_dead_letter_that_says_why(headers, name, stage, reason, said):
-    dead = one(headers, names=(name,))
-    assert (dead.stage, dead.reason) == (stage, reason)
-    assert said in dead.message and "\n" not in dead.message
+def test_a_header_that_is_not_of_its_type_is_unlike_everything_and_no_dead_letter(headers, name, said):
+    sentence = unlike(headers, (name,))
+    assert said in sentence and "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason", "said"),
+    [
+        ([("a", b"")] * 1_001, "too-many-headers", "1,001 headers"),
+        ([("a", b"." * MOST)], "too-large", "1,048,577 bytes"),
+    ],
+)
+def test_what_can_not_be_read_is_a_dead_letter_that_says_why(headers, reason, said):
+    dead = one(headers)
+    assert (dead.stage, dead.reason) == ("read", reason)
+    assert said in dead.message
+
+
+def test_who_does_not_read_a_value_of_an_unlike_type_gets_the_message():
+    """As in a column: no other subscription loses a message, and IS NULL is false."""
+    texts = {
+        "above": "weight > 1",
+        "not": "NOT (weight > 1)",
+        "null": "weight IS NULL",
+        "there": "weight IS NOT NULL",
+        "text": "weight = 'heavy'",
+        "color": "color = 'red'",
+        "all": "",
+    }
+    index = sr.Index()
+    for id_, text in texts.items():
+        index.add(id_, text)
+    for id_, text in (("mq", "NOT (weight > 1)"), ("mq-or", "color = 'red' OR weight = 1")):
+        index.add(id_, text, dialect="ibm-mq")
+    snapshot = index.freeze()
+    for headers, wanted in (
+        ([("weight", b"heavy"), ("color", b"red")], {"not", "there", "color", "all"}),
+        ([("weight", b"5"), ("color", b"\xff")], {"above", "there", "all"}),
+    ):
+        records = [Record("t", 0, i, headers=headers if i % 2 else [("weight", b"7")]) for i in range(6)]
+        reader = KafkaReader(snapshot.reads, BINDING, MOST)
+        (found,) = reader.read(rows(records))
+        (part,) = found.parts
+        ((_, matches),) = judge(snapshot, part)
+        got = [set(ids) for ids in matches.ids().to_pylist()]
+        assert got == [wanted if i % 2 else {"above", "there", "all"} for i in range(6)]
+        assert got == [set(index.match(message_of(one, BINDING, snapshot.reads))) for one in records]
+        assert [one.records for one in reader.unlike.values()] == [3]
+
+
+def test_a_topic_that_is_no_text_is_no_topic():
+    binding = KafkaBinding.of(["@topic=mqtt-topic"])
+    headers = [("mqtt-topic", b"\xff")]
+    assert one(headers, binding, ("@topic",)) == {"@topic": None}
+    assert message_of(Record("t", 0, 0, headers=headers), binding, ("@topic",)).topic is None
 
 
 def test_what_no_selector_reads_may_be_anything():
@@ -162,21 +229,29 @@ def test_a_field_of_the_body_is_a_property(value, name, found):
         (b"[" * 200_000, "price", "parse", "too-deep"),
     ],
 )
-def test_a_body_that_does_not_hold_what_is_bound_is_a_dead_letter(value, name, stage, reason):
-    dead = one(names=(name,), value=value)
-    assert (dead.stage, dead.reason) == (stage, reason)
-    assert len(dead.message) < 200
+def test_a_body_that_does_not_hold_what_is_bound_has_a_value_of_an_unlike_type(value, name, stage, reason):
+    assert len(unlike(names=(name,), value=value)) < 300
+
+
+def test_a_body_that_is_not_json_has_unlike_values_of_every_field_that_is_read():
+    reader = KafkaReader(("price", "count", "weight"), BINDING, MOST)
+    messages, dead = all_of(reader, rows([Record("t", 0, 7, headers=[("weight", b"1")], value=b"{")]))
+    assert not dead
+    assert (messages[7]["price"], messages[7]["count"], messages[7]["weight"]) == (UNLIKE, UNLIKE, 1)
+    assert {name: one.records for name, one in reader.unlike.items()} == {"price": 1, "count": 1}
 
 
 def test_bodies_are_not_parsed_for_selectors_that_read_headers_only():
     assert one([("weight", b"1")], value=b"{") == {"weight": 1}
 
 
-def test_one_bad_record_among_many_is_one_dead_letter():
+def test_one_bad_record_among_many_is_one_value_of_an_unlike_type():
     records = [Record("t", 0, i, headers=[("weight", b"x" if i == 700 else b"%d" % i)]) for i in range(1_000)]
     messages, dead = all_of(KafkaReader(("weight",), BINDING, MOST), rows(records))
-    assert list(dead) == [700]
-    assert {i: messages[i]["weight"] for i in messages} == {i: i for i in range(1_000) if i != 700}
+    assert not dead
+    found = [messages[i]["weight"] for i in range(1_000)]
+    assert [one["bits"] for i, one in enumerate(found) if i != 700] == [i for i in range(1_000) if i != 700]
+    assert found[700] == UNLIKE and {one["tag"] for one in found} == {t.INT, t.UNSUPPORTED}
 
 
 def test_topics_are_levels_by_the_separator_or_by_a_header():

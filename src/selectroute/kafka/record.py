@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn
 
 from selectroute.kafka.binding import ID, Bound, KafkaBinding, Path
@@ -58,12 +59,15 @@ def message_of(record: Record, binding: KafkaBinding, reads: Collection[str] | N
     Args:
         record: of a header that stands several times, the last one counts, as in Kafka's own ``lastHeader``.
         binding: types and sources of properties.
-        reads: the identifiers whose values must be right. What is read by no one is left as the text, or
-            the bytes, that it is. None: all must be; only headers that are not bound may be any bytes.
+        reads: the identifiers that are read as what they are bound to. What is read by no one is left as the
+            text, or the bytes, that it is. None: all are; only headers that are not bound may be any bytes.
+
+    A value that is not of its type, or no text, or in a body that is not JSON, is of an unlike type to the
+    selectors that read it (``unlike`` of `Message`), and nothing to others; a property keeps its text, or
+    bytes. A topic string that is no text is NULL.
 
     Raises:
-        RecordError: a value is not of its type, or is no text, or the body is not JSON though it is bound; or
-            there are more headers than a message has properties.
+        RecordError: there are more headers, or properties, than a message may have.
     """
     if len(record.headers) > MAX_PROPERTIES:
         raise too_many_headers(len(record.headers))
@@ -71,17 +75,30 @@ def message_of(record: Record, binding: KafkaBinding, reads: Collection[str] | N
     name_length = longest_name(reads or ())
     sources = _Sources(record, headers)
     found: dict[str, Value | None] = {}
+    unlike: set[str] = set()
+
+    def take(name: str, value: Callable[[], Value | None], text: bytes | None) -> None:
+        try:
+            found[name] = value()
+        except RecordError:
+            unlike.add(name)
+            if name not in HEADER_TYPES and text is not None:
+                found[name] = _as_it_is(text)
+
     for name, value in headers.items():
         named = name and len(name) <= name_length
         if named and binding.is_property(name) and name not in binding.bound:
-            found[name] = _unbound(name, value, binding.field(name), reads)
+            take(name, partial(_unbound, name, value, binding.field(name), reads), value)
     for name, bound in binding.bound.items():
         if name not in (TOPIC, ID):
-            found[name] = sources.value(name, bound, reads)
+            take(name, partial(sources.value, name, bound, reads), sources.text(bound))
     topic = binding.bound.get(TOPIC)
     topic_string: Any = binding.topic(record.topic)
     if topic is not None and topic.source.kind != "topic":
-        topic_string = sources.value(TOPIC, topic, reads)
+        try:
+            topic_string = sources.value(TOPIC, topic, reads)
+        except RecordError:
+            topic_string = None
     try:
         return Message(
             {name: value for name, value in found.items() if name in HEADER_TYPES},
@@ -89,6 +106,7 @@ def message_of(record: Record, binding: KafkaBinding, reads: Collection[str] | N
             topic_string,
             record.value,
             name_length=max(name_length, *map(len, binding.bound), 0),
+            unlike=unlike,
         )
     except MessageError as error:
         raise RecordError("judge", "not-a-message", str(error)) from None
@@ -132,8 +150,15 @@ class _Sources:
             return record.topic
         return Int(record.partition) if source.kind == "partition" else Long(record.offset)
 
+    def text(self, bound: Bound) -> bytes | None:
+        """The bytes of a header or of the key, None of any other source."""
+        kind = bound.source.kind
+        if kind == "key":
+            return self._record.key
+        return self._headers.get(bound.source.name) if kind == "header" else None
+
     def _of_body(self, name: str, bound: Bound) -> Value | None:
-        if not self._parsed:
+        if not self._parsed:  # again for each field of one that is not JSON
             self._body = None if self._record.value is None else parsed(self._record.value)
             self._parsed = True
         try:

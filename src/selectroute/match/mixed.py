@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from selectroute.index import tables as t
+from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.values import Byte, Double, Float, Int, Number, Short, Unsupported, Value
@@ -82,6 +86,43 @@ def _mixed_row(value: Value | Unsupported | None) -> tuple[int, int, str | None]
         case _:
             assert isinstance(value, Number)
             return _MIXED_TAGS.get(type(value), t.LONG), int(value.value), None
+
+
+_TAGS_OF: Final = {
+    pa.bool_(): t.BOOLEAN,
+    pa.int8(): t.BYTE,
+    pa.int16(): t.SHORT,
+    pa.int32(): t.INT,
+    pa.int64(): t.LONG,
+    pa.float32(): t.FLOAT,
+    pa.float64(): t.DOUBLE,
+    pa.string(): t.STRING,
+}
+
+
+def with_unlike(values: pa.Array, rows: Sequence[int]) -> pa.StructArray:
+    """Return a column of a property as one of type `MIXED`, in which these rows have values of a type that no
+    property has. Ids may be 24 bytes, and become their text. O(rows of the column).
+    """
+    if pa.types.is_fixed_size_binary(values.type):
+        values = pa.array([id_to_text(value) for value in values.to_pylist()], pa.string())
+    if is_mixed(values.type):
+        given, bits, text = values.flatten()
+        tags = pc.fill_null(given, t.NULL).to_numpy(zero_copy_only=False).copy()
+    else:
+        tags = values.is_valid().to_numpy(zero_copy_only=False) * np.int8(_TAGS_OF[values.type])
+        if pa.types.is_string(values.type):
+            bits, text = pa.array(np.zeros(len(values), np.int64)), values
+        else:
+            text = pa.nulls(len(values), pa.string())
+            if pa.types.is_floating(values.type):
+                floats = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+                bits = pa.array(floats.view(np.int64))
+            else:
+                whole = values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
+                bits = pc.fill_null(whole.cast(pa.int64()), 0)
+    tags[list(rows)] = t.UNSUPPORTED
+    return pa.StructArray.from_arrays([pa.array(tags, pa.int8()), bits, text], fields=list(MIXED))
 
 
 def is_mixed(type_: pa.DataType) -> bool:

@@ -84,11 +84,15 @@ def _are_literals(node: Comparison) -> bool:
 
 def _typed(node: Comparison, dialect: Dialect) -> Comparison:
     """Give an exact literal the type of the field that it is compared with (seed 001)."""
-    for name, side, literal in ((node.left, "right", node.right), (node.right, "left", node.left)):
-        if isinstance(name, Identifier) and name.name in dialect.int_identifiers:
-            value = literal.value if isinstance(literal, Literal) else None
-            if isinstance(value, Long) and _fits_int(value.value):
-                return replace(node, **{side: replace(literal, value=Int(value.value))})
+    match node:
+        case Comparison(left=Identifier(name), right=Literal(Long(value)) as literal):
+            if name in dialect.int_identifiers and _fits_int(value):
+                return replace(node, right=replace(literal, value=Int(value)))
+        case Comparison(left=Literal(Long(value)) as literal, right=Identifier(name)):
+            if name in dialect.int_identifiers and _fits_int(value):
+                return replace(node, left=replace(literal, value=Int(value)))
+        case _:
+            pass
     return node
 
 

@@ -20,6 +20,7 @@ from selectroute.selector.names import INVALID_NAMES, check_property_names, mess
 from selectroute.selector.source import SURROGATE
 from selectroute.selector.suggestion import did_you_mean, nearest, unknown_field
 from selectroute.selector.values import (
+    UNSUPPORTED,
     Byte,
     Double,
     Float,
@@ -101,10 +102,11 @@ class Message:
     MessageError for anything that is no message; with `validate` also PropertyNameError for property names
     that break a rule of seed 003, as MQSETMP does. Without it such a message can be made, and no selector of
     a dialect that has these rules selects it. `name_length` is how many characters the name of a property
-    may have.
+    may have. `unlike` are names that have a value of a type that no property has: to selectors it is there,
+    and of an unlike type to everything.
     """
 
-    __slots__ = ("_invalid_names", "_values", "body", "headers", "properties", "topic")
+    __slots__ = ("_invalid_names", "_unlike", "_values", "body", "headers", "properties", "topic")
 
     headers: Mapping[str, Value | None]
     properties: Mapping[str, Value | None]
@@ -120,6 +122,7 @@ class Message:
         *,
         validate: bool = False,
         name_length: int = MAX_NAME_LENGTH,
+        unlike: Iterable[str] = (),
     ) -> None:
         own_headers = checked_headers(headers)
         own_properties = checked_properties(properties, name_length)
@@ -131,10 +134,14 @@ class Message:
         self.properties = MappingProxyType(own_properties)
         self.topic = topic
         self.body = body
-        self._values = own_properties | own_headers  # what selectors read
+        self._values: dict[str, Any] = own_properties | own_headers  # what selectors read
         for name in CORRELATION_IDS:
             if is_no_id(name, self._values.get(name)):  # `headers` and `properties` keep it as it was given
                 del self._values[name]
+        self._unlike = frozenset(unlike)
+        there: Any = UNSUPPORTED
+        for name in self._unlike:
+            self._values[name] = there
         self._invalid_names: bool | None = None  # looked at when a selector first wants to know
         if validate:
             check_property_names(self._set_properties())
@@ -155,7 +162,8 @@ class Message:
 
     def _set_properties(self) -> list[str]:
         """The names of the properties that the message has: one that is NULL is not there."""
-        return [name for name, value in self.properties.items() if value is not None]
+        own = {name: None for name, value in self.properties.items() if value is not None}
+        return list(own | {name: None for name in self._unlike if name not in HEADER_TYPES})
 
     @classmethod
     def from_json(cls, data: object, *, name_length: int = MAX_NAME_LENGTH) -> Message:
@@ -208,7 +216,7 @@ class Message:
         return f"Message({', '.join(f'{name}={part!r}' for name, part in parts if part)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, self._parts()
+        return _restored, (*self._parts(), self._unlike)
 
     def _parts(self) -> tuple[dict[str, Value | None], dict[str, Value | None], str | None, Any]:
         return dict(self.headers), dict(self.properties), self.topic, self.body
@@ -219,9 +227,10 @@ def _restored(
     properties: dict[str, Value | None],
     topic: str | None,
     body: bytes | str | None,
+    unlike: frozenset[str] = frozenset(),
 ) -> Message:
     """Return a message that was one before, whatever limit it was made with."""
-    return Message(headers, properties, topic, body, name_length=sys.maxsize)
+    return Message(headers, properties, topic, body, name_length=sys.maxsize, unlike=unlike)
 
 
 def to_wire(value: Value | None) -> Any:

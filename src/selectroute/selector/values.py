@@ -133,7 +133,7 @@ class Unsupported(Enum):
 
 UNSUPPORTED: Final = Unsupported.UNSUPPORTED
 """A value of a type that no property has, such as a timestamp in a column. It is there, so it is not NULL,
-and it is of an unlike type to every value, to another of its own type too. No `Message` can hold it."""
+and it is of an unlike type to every value, to another of its own type too."""
 
 Unlike = TypeVar("Unlike", bound=Truth | Void)
 """What a comparison of unlike types amounts to; the dialect says which."""

@@ -164,8 +164,9 @@ class Router:
 
     def _warn_of(self, unlike: Mapping[str, tuple[str, bool]], snapshot: SnapshotRef) -> None:
         for name, (sentence, binary) in unlike.items():
-            if sentence not in self._warned:
-                self._warned.add(sentence)
+            of = sentence.partition(": ")[0]  # how many there were differs from batch to batch
+            if of not in self._warned:
+                self._warned.add(of)
                 self._warn(unlike_sentence(sentence, open_once(snapshot), name, binary))
 
     def _commit(

@@ -12,28 +12,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from selectroute.index import tables as t
 from selectroute.kafka.binding import ID, Bound, KafkaBinding, Kind
 from selectroute.kafka.record import (
     RecordError,
     at_path,
-    not_of_type,
     parsed,
     too_large,
     too_many_headers,
 )
-from selectroute.match.mixed import BODY
+from selectroute.kafka.texts import TextError
+from selectroute.match.mixed import BODY, is_mixed, with_unlike
 from selectroute.selector.message import MAX_PROPERTIES, longest_name
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.readers import Dead, Messages, id_text
 from selectroute.spark.record_headers import Headers, Mask
 from selectroute.spark.record_values import ARROW_TYPES, Column, column_of_json, column_of_texts
+from selectroute.topics.levels import TOPIC
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """The columns that are read, of those that Spark's source has."""
@@ -41,6 +43,23 @@ COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "
 Integers = npt.NDArray[np.int64]
 Errors = dict[int, RecordError]
 """Why rows of a batch are no messages."""
+
+
+class Unlike(NamedTuple):
+    """How many values of an identifier are not of the type to which it is bound, and why the first is not."""
+
+    records: int
+    problem: str
+
+    def plus(self, other: Unlike) -> Unlike:
+        """Return both together."""
+        return self._replace(records=self.records + other.records)
+
+    def sentence(self, name: str, bound: Bound) -> str:
+        """Return what is said of them, beginning with what is the same in every batch."""
+        source = f"{bound.source}, which is bound to {name!r} as {_article(bound.type)}"
+        records = "record has" if self.records == 1 else "records have"
+        return f"{source}: {self.records:,} {records} another value, the first because {self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +103,14 @@ class KafkaReader:
                 by_header.setdefault(header, []).append(name)
         self._of_header = list(by_header.values())
         self._headers = pa.array(list(by_header), pa.string())
+        self.unlike: dict[str, Unlike] = {}
+        """What selectors read and was not of its type, so far."""
 
     def read(self, batch: pa.RecordBatch) -> Iterator[Records]:
         """Yield every row of a batch, a partition at a time."""
         errors = self._unreadable(batch)
         rows = _others(np.arange(batch.num_rows), errors)
-        columns, ids, more = self._columns(batch.take(pa.array(rows)) if errors else batch)
-        if more:
-            kept = _others(np.arange(len(rows)), more)
-            errors |= {int(rows[row]): error for row, error in more.items()}
-            rows, columns, ids = rows[kept], columns.take(pa.array(kept)), ids.take(pa.array(kept))
+        columns, ids = self._columns(batch.take(pa.array(rows)) if errors else batch)
         offsets: Integers = batch.column("offset").to_numpy(zero_copy_only=False)
         for start, stop in _partitions(batch, offsets):
             first, last = np.searchsorted(rows, (start, stop))
@@ -125,22 +142,21 @@ class KafkaReader:
                 errors[int(row)] = too_large(int(sizes[row]), self._most)
         return errors
 
-    def _columns(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Any, Errors]:
-        """What selectors read of these rows, their message ids, and the rows that are none after all."""
+    def _columns(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
+        """What selectors read of these rows, and their message ids."""
         found: dict[str, Any] = {}
-        errors: Errors = {}
         headers = Headers(batch.column("headers"))
         for position, texts in headers.find(self._headers):
             for name in self._of_header[position]:
-                found[name] = self._kept(name, column_of_texts(texts, self._fields[name].type, name), errors)
+                found[name] = self._kept(name, column_of_texts(texts, self._fields[name].type, name))
         for name in self._from("key"):
             column = column_of_texts(batch.column("key"), self._fields[name].type, name)
-            found[name] = self._kept(name, column, errors)
+            found[name] = self._kept(name, column)
         for name in self._from("timestamp", "topic", "partition", "offset"):
             found[name] = self._of_record(batch, self._fields[name])
         bodies = self._from("body")
         if bodies:
-            found |= self._of_bodies(batch.column("value"), bodies, errors)
+            found |= self._of_bodies(batch.column("value"), bodies)
         ids = id_text(found[self._id]) if self._id in found else None
         if INVALID_NAMES in self._names:
             elsewhere = self._bound_elsewhere(batch, headers, found)
@@ -152,15 +168,16 @@ class KafkaReader:
         read = {name: column for name, column in found.items() if name in self._names}
         # A batch without columns would not know how many rows it has.
         columns = pa.RecordBatch.from_pydict(read or {"@none": pa.nulls(batch.num_rows)})
-        return columns, pa.nulls(batch.num_rows, pa.string()) if ids is None else ids, errors
+        return columns, pa.nulls(batch.num_rows, pa.string()) if ids is None else ids
 
-    def _kept(self, name: str, column: Column, errors: Errors) -> Any:
-        """The column; what is wrong in it is the message's fault only if a selector reads it."""
+    def _kept(self, name: str, column: Column) -> Any:
+        """The column; where it is read, what is not of its type is of an unlike type to whoever reads it."""
         values, wrong = column
-        if name in self._names:
-            for row, error in wrong.items():
-                errors.setdefault(row, not_of_type(name, self._fields[name], error))
-        return values
+        if not wrong or name not in self._names:
+            return values
+        found = Unlike(len(wrong), str(next(iter(wrong.values()))))
+        self.unlike[name] = self.unlike[name].plus(found) if name in self.unlike else found
+        return values if name == TOPIC else with_unlike(values, list(wrong))
 
     def _of_record(self, batch: pa.RecordBatch, bound: Bound) -> Any:
         column = batch.column(bound.source.kind)
@@ -172,25 +189,24 @@ class KafkaReader:
         topics = [self._binding.topic(topic) for topic in encoded.dictionary.to_pylist()]
         return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(topics, pa.string()))
 
-    def _of_bodies(self, values: Any, names: Sequence[str], errors: Errors) -> dict[str, Any]:
+    def _of_bodies(self, values: Any, names: Sequence[str]) -> dict[str, Any]:
         paths = [self._fields[name].source.path for name in names]
         found: list[list[Any]] = [[] for _ in names]
-        own: Errors = {}
+        own: dict[int, TextError] = {}
         for row, value in enumerate(values.to_pylist()):
             body = None
             if value is not None:
                 try:
                     body = parsed(value)
                 except RecordError as error:
-                    own[row] = error
+                    own[row] = TextError(error.reason, error.problem)
             for column, path in zip(found, paths, strict=True):
                 column.append(at_path(body, path))
-        if not self._names.isdisjoint(names):
-            errors |= {row: error for row, error in own.items() if row not in errors}
-        return {
-            name: self._kept(name, column_of_json(column, self._fields[name].type, name), errors)
+        made = {
+            name: column_of_json(column, self._fields[name].type, name)
             for name, column in zip(names, found, strict=True)
         }
+        return {name: self._kept(name, (column, own | wrong)) for name, (column, wrong) in made.items()}
 
     def _bound_elsewhere(
         self, batch: pa.RecordBatch, headers: Headers, found: dict[str, Any]
@@ -210,6 +226,10 @@ class KafkaReader:
         return present
 
 
+def _article(type_: str) -> str:
+    return f"{'an' if type_ == 'int' else 'a'} {type_}"
+
+
 def _others(rows: Integers, errors: Errors) -> Integers:
     mask = np.ones(len(rows), np.bool_)
     mask[list(errors)] = False
@@ -217,8 +237,8 @@ def _others(rows: Integers, errors: Errors) -> Integers:
 
 
 def _present(column: Any) -> Mask:
-    if pa.types.is_struct(column.type):  # byte strings, which come as `MIXED`
-        column = pc.struct_field(column, "text")
+    if is_mixed(column.type):  # byte strings, and what has values of unlike types
+        return np.asarray(pc.greater(pc.struct_field(column, "tag"), t.NULL))
     return np.asarray(pc.is_valid(column))
 
 

@@ -20,7 +20,7 @@ from selectroute.spark.intake import Again, Outcome
 from selectroute.spark.kafka_admin import KafkaAdmin
 from selectroute.spark.kafka_input import KafkaInput
 from selectroute.spark.kafka_offsets import Range, as_offsets, batch_ranges, ranges_digest, ranges_of
-from selectroute.spark.kafka_reader import COLUMNS
+from selectroute.spark.kafka_reader import COLUMNS, Unlike
 from selectroute.spark.record_worker import route_records
 from selectroute.spark.sinks import Counts
 from selectroute.spark.sources import SourceNotFoundError
@@ -161,9 +161,13 @@ class KafkaIntake:
         counts = Counts()
         files: list[dict[str, Any]] = []
         came: Counter[tuple[str, int]] = Counter()
+        unlike: dict[str, Unlike] = {}
         for report in reports:
             counts.add(Counts(**report["counts"]))
             files += report["files"]
+            for name, of_task in report["unlike"].items():
+                found = Unlike(*of_task)
+                unlike[name] = unlike[name].plus(found) if name in unlike else found
             for topic, partition, rows, first, last in report["came"]:
                 came[topic, partition] += rows
                 self._check(batch, topic, partition, first, last)
@@ -180,7 +184,9 @@ class KafkaIntake:
         topics: Counter[str] = Counter()
         for (topic, _), rows in came.items():
             topics[topic] += rows
-        return Outcome(counts, files, {"gaps": gaps} if gaps else {}, topics)
+        binding = self._input.binding
+        said = {name: (one.sentence(name, binding.field(name)), False) for name, one in unlike.items()}
+        return Outcome(counts, files, {"gaps": gaps} if gaps else {}, topics, said)
 
     def _check(self, batch: int, topic: str, partition: int, first: int, last: int) -> None:
         """Make sure that records are of a range: none of another batch."""

@@ -50,6 +50,7 @@ def route_records(work: Work, binding: KafkaBinding) -> Batches:
                         settle(sinks, place, judged, limit, raw)
         files = sinks.close()
         report: dict[str, Any] = {"counts": asdict(sinks.counts), "files": files}
+        report["unlike"] = reader.unlike
         report["came"] = [[*place, *rows] for place, rows in came.items()]
         yield pa.RecordBatch.from_pylist([{"report": json.dumps(report)}])
 
