@@ -39,6 +39,30 @@ def test_deliveries_unrouted_and_dead_letters_account_for_every_message(world):
     assert lease["revision"] == 7
 
 
+def test_a_link_that_leads_out_of_the_input_folder_is_not_read(world, tmp_path):
+    """Who may put files there may not read what the job can."""
+    world.publish(1, red="color = 'red'")
+    secret = tmp_path / "secret.jsonl"
+    secret.write_text(json.dumps(RED) + "\nroot:x:0:0\n")
+    inside = world.drop_json("a.jsonl", RED)
+    links = [inside.with_name(name) for name in ("link.jsonl", "again.jsonl", "inner.jsonl", "far.parquet")]
+    for link, target in zip(links, (secret, secret, inside, tmp_path / "none"), strict=True):
+        link.symlink_to(target)
+    (inside.parent / "folder").symlink_to(tmp_path, target_is_directory=True)
+    links.append(inside.parent / "folder" / "secret.jsonl")
+    warnings = []
+    router = world.router()
+    router._warn = warnings.append
+    report = router.route(0, [inside, *links], "q")
+    assert report.counts.reasons == {"link-outside": 4}
+    assert (report.counts.messages, report.counts.routed) == (6, 2)
+    assert {source for source, *_ in world.deliveries()} == {"a.jsonl", "inner.jsonl"}
+    assert [row["raw"] for row in world.rows("dead-letters")] == [None] * 4
+    assert len(warnings) == 1 and "leads out of it" in warnings[0]
+    router.route(1, links, "q")
+    assert len(warnings) == 1
+
+
 def test_the_commit_has_size_and_digest_of_each_file(world):
     import hashlib
 

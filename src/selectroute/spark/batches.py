@@ -164,10 +164,14 @@ class Router:
 
     def _warn_of(self, unlike: Mapping[str, tuple[str, bool]], snapshot: SnapshotRef) -> None:
         for name, (sentence, binary) in unlike.items():
-            of = sentence.partition(": ")[0]  # how many there were differs from batch to batch
-            if of not in self._warned:
-                self._warned.add(of)
-                self._warn(unlike_sentence(sentence, open_once(snapshot), name, binary))
+            self._warn_once(sentence, unlike_sentence(sentence, open_once(snapshot), name, binary))
+
+    def _warn_once(self, of: str, sentence: str) -> None:
+        """Say something of which `of` begins alike in every batch, up to its colon."""
+        known = of.partition(": ")[0]
+        if known not in self._warned:
+            self._warned.add(known)
+            self._warn(sentence)
 
     def _commit(
         self, pinned: Pin, intake: Intake, clock: Clock, query: str, aside: Aside | None = None
@@ -187,8 +191,10 @@ class Router:
             None if aside is None or aside.recalled is None else str(staging / aside.recalled),
             self._only_folders,
         )
-        counts, written, found, topics, unlike = intake.route(batch, work)
+        counts, written, found, topics, unlike, warnings = intake.route(batch, work)
         self._warn_of(unlike, snapshot)
+        for sentence in warnings:
+            self._warn_once(sentence, sentence)
         clock.lap("match")
         if unwanted := counts.policies.get(FAIL):
             raise CommitError(

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from selectroute.spark.commits import CommitError, inputs_digest
 from selectroute.spark.intake import Again, Outcome
-from selectroute.spark.plan import Split, plan, source_name
+from selectroute.spark.plan import OUTSIDE, Split, plan, source_name
 from selectroute.spark.sinks import Counts, as_written
 from selectroute.spark.sources import SourceError, SourceNotFoundError, batch_files, stream_files
 from selectroute.spark.worker import Work
@@ -151,7 +151,13 @@ class FileIntake:
             written += report["files"]
             _check_rows(batch, splits, report["rows"])
             unlike |= {name: tuple(one) for name, one in report["unlike"].items()}
-        return Outcome(counts, written, {}, unlike=unlike)
+        links = [split.source for splits in tasks for split in splits if split.reason == OUTSIDE]
+        said = [
+            f"{self._folder} has a symbolic link that leads out of it: such a link is not read and is a dead "
+            f"letter ({one})"
+            for one in links[:1]
+        ]
+        return Outcome(counts, written, {}, unlike=unlike, warnings=said)
 
 
 def check_folder(folder: Path) -> None:

@@ -24,8 +24,8 @@ from selectroute.spark.worker import Work
 
 class Outcome(NamedTuple):
     """What became of an intake: counts, the files that were written as tasks report them, what the commit
-    is to say of the inputs besides their record, how many messages came of each topic of Kafka, and what
-    `ReadTypes.unlike` found.
+    is to say of the inputs besides their record, how many messages came of each topic of Kafka, what
+    `ReadTypes.unlike` found, and what else is to be said once.
     """
 
     counts: Counts
@@ -33,6 +33,7 @@ class Outcome(NamedTuple):
     found: dict[str, Any]
     topics: Mapping[str, int] = MappingProxyType({})
     unlike: Mapping[str, tuple[str, bool]] = MappingProxyType({})
+    warnings: Sequence[str] = ()
 
 
 class Intake(Protocol):

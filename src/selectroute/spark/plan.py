@@ -8,6 +8,7 @@ cut.
 from __future__ import annotations
 
 import heapq
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,11 @@ _SPLITS_A_TASK = 4
 _SMALLEST_SPLIT = 1 << 20
 _BLOCK = 1 << 22
 _READ_ERRORS = (pa.ArrowException, OSError)
+
+OUTSIDE = "link-outside"
+"""The reason of a dead letter that is a symbolic link: whoever may put files into the input folder could have
+any file read that the job may read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,8 @@ def _file(path: Path, folder: Path | None, file_format: str) -> Split:
         if not kind:
             known = ", ".join(sorted(PARQUET_SUFFIXES | JSON_SUFFIXES))
             return _unreadable(split, "unknown-format", f"its name ends in none of {known}")
+        if folder is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+            return _unreadable(split, OUTSIDE, "it is a symbolic link that leads out of the input folder")
         size = path.stat().st_size
         if kind == "json":
             return replace(split, stop=size, weight=max(1, size))
