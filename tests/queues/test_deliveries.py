@@ -6,12 +6,16 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from selectroute.queues.deliveries import Delivery, Progress, QueueDeliveries
+from sqlalchemy import delete, insert
+
+from selectroute.queues.deliveries import Delivery, Progress, QueueDeliveries, Room
 from selectroute.queues.errors import MQError
 from selectroute.queues.routed import routed_of
 from selectroute.queues.sql_queue import SqlQueue
+from selectroute.queues.tables import delivered, metadata, queue
 from selectroute.selector.message import Message
 from selectroute.selector.values import Long
+from selectroute.store.engine import Store
 from selectroute.store.errors import InvalidUrlError, StoreError
 from tests.components import POSTGRES
 
@@ -97,18 +101,56 @@ def test_indexes_of_a_queue_have_what_a_stream_puts(url, open_database, clock):
         assert queue.statistics.looked_at - before < 5
 
 
-def test_what_a_full_queue_has_no_room_for_is_left(url, open_database, clock):
+def test_what_a_full_queue_has_no_room_for_is_held_and_nothing_else(url, open_database, clock):
     database = open_database("A", max_depth=2)
     open_database("B")
-    first = database.put("q", Progress(0), [*to("A", 1, 2), *to("B", 3), *to("A", 4), *to("B", 5)])
-    assert first.done == 3
-    with pytest.raises(MQError) as full:
-        database.put("q", first, [*to("A", 4), *to("B", 5)])
-    assert (full.value.reason, full.value.detail) == (2053, "the queue A is full: it holds 2")
-    assert database.progress("q", 0) == first
-    assert bodies(url, "A", clock) == ["1", "2"]
-    assert database.put("q", first, [*to("A", 4), *to("B", 5)]).done == 5
-    assert (bodies(url, "A", clock), bodies(url, "B", clock)) == (["4"], ["3", "5"])
+    given = [*to("A", 0, 1), *to("B", 2), *to("A", 3), *to("B", 4), *to("A", 5, 6)]
+    first = database.put("q", Progress(0), given)
+    assert first == database.progress("q", 0) == Progress(0, 7, {}, {"A": 3})
+    # Also when there is room again, nothing overtakes what is held.
+    assert bodies(url, "A", clock) == ["0", "1"]
+    second = database.put("q", first, to("A", 7))
+    assert (second.done, second.held) == (8, {"A": 3})
+    assert database.rooms(["A", "B", "C"]) == {"A": Room(2, 2), "B": None}
+    numbered = [(number, one) for number, one in enumerate([*given, *to("A", 7)])]
+    third = database.put_held("q", second, numbered)
+    assert third == database.progress("q", 0) == Progress(0, 8, {}, {"A": 6})
+    assert database.rooms(["A"]) == {"A": Room(0, 2)}
+    assert (bodies(url, "A", clock), bodies(url, "B", clock)) == (["3", "5"], ["2", "4"])
+    assert database.put_held("q", third, numbered, ["A"]) == Progress(0, 8)
+    assert bodies(url, "A", clock) == ["6", "7"]
+
+
+def test_what_was_given_up_is_never_put(url, open_database, clock):
+    database = open_database("A", max_depth=1)
+    first = database.put("q", Progress(0), to("A", 0, 1, 2))
+    decided = database.give_up("q", first, ["A"])
+    assert decided == database.progress("q", 0) == Progress(0, 3, {}, {}, {"A": 1})
+    assert bodies(url, "A", clock) == ["0"]
+    assert database.put("q", decided, to("A", 3)).full == {"A": 1}
+    assert bodies(url, "A", clock) == []
+    with pytest.raises(StoreError, match="another process"):
+        database.give_up("q", first, ["A"])
+    assert database.put("q", Progress(1), to("A", 4)) == Progress(1, 1)
+
+
+def test_a_queue_that_goes_away_while_it_is_full_is_gone(url, open_database, clock):
+    database = open_database("A", max_depth=1)
+    given = to("A", 0, 1, 2)
+    first = database.put("q", Progress(0), given)
+    assert bodies(url, "A", clock) == ["0"]
+    with Store(url, metadata).writing() as connection:
+        connection.execute(delete(queue).where(queue.c.name == "A"))
+    after = database.put_held("q", first, list(enumerate(given)), ["A"])
+    assert after == Progress(0, 3, {"A": 1})
+
+
+def test_what_an_earlier_release_wrote_of_a_batch_is_read(url, open_database):
+    database = open_database("A")
+    with Store(url, metadata).writing() as connection:
+        row = {"job": "q", "backfill": False, "batch": 3, "done": 5, "gone": '{"A": 2}'}
+        connection.execute(insert(delivered), row)
+    assert database.progress("q", 3) == Progress(3, 5, {"A": 2})
 
 
 def test_a_queue_that_is_gone_is_gone_for_the_rest_of_the_batch(url, open_database, clock):

@@ -41,13 +41,19 @@ class Queues:
         # As a registry publishes what it has stored, also of an earlier release.
         sr.publish(built(read_subscriptions(lines).table, revision), self.world.snapshots)
 
-    def sender(self, pause: Callable[[], bool] = lambda: True) -> QueueSender:
-        return QueueSender(self.url, self.warnings.append, pause)
+    def sender(self, pause: Callable[[], bool] = lambda: True, wait: float = float("inf")) -> QueueSender:
+        return QueueSender(self.url, self.warnings.append, pause, wait)
 
-    def router(self, pause: Callable[[], bool] = lambda: True, tasks: int = 2, **options: Any) -> Router:
-        """A router as a start of the job makes it."""
+    def router(
+        self,
+        pause: Callable[[], bool] = lambda: True,
+        tasks: int = 2,
+        wait: float = float("inf"),
+        **options: Any,
+    ) -> Router:
+        """A router as a start of the job makes it; ``wait`` seconds for what is full."""
         job = self.world.job(**options)
-        router = Router(job, files_of(job, tasks), self.sender(pause))
+        router = Router(job, files_of(job, tasks), self.sender(pause, wait), warn=self.warnings.append)
         router.commits.prepare()
         return router
 

@@ -33,9 +33,9 @@ def flow(pipe, monkeypatch):
     pipe.go = threading.Event()
     pipe.real = KafkaSender._write
 
-    def waiting(self, records):
+    def waiting(self, *given):
         assert pipe.go.wait(600)
-        pipe.real(self, records)
+        pipe.real(self, *given)
 
     monkeypatch.setattr(KafkaSender, "_write", waiting)
     return pipe
@@ -74,9 +74,9 @@ def test_the_next_batch_is_committed_while_one_is_sent_and_both_are_published_in
 def test_only_what_has_more_behind_it_is_sent_beside_the_next_batch(flow, monkeypatch):
     threads = []
 
-    def seen(self, records):
+    def seen(self, *given):
         threads.append(threading.current_thread().name)
-        flow.real(self, records)
+        flow.real(self, *given)
 
     monkeypatch.setattr(KafkaSender, "_write", seen)
     flow.broker.produce(flow.name, cars(6, first=24))
@@ -91,7 +91,7 @@ def test_only_what_has_more_behind_it_is_sent_beside_the_next_batch(flow, monkey
 def test_what_cannot_be_sent_ends_a_stream_that_waits_for_input_and_the_next_start_sends_it(
     flow, monkeypatch
 ):
-    def refused(self, records):
+    def refused(self, *_):
         raise JobError("no more of this")
 
     with monkeypatch.context() as patch:
@@ -108,7 +108,7 @@ def test_what_cannot_be_sent_ends_a_stream_that_waits_for_input_and_the_next_sta
 def test_two_batches_that_are_committed_and_not_sent_are_sent_in_order_by_the_next_start(flow, monkeypatch):
     commits = Commits(flow.world.output)
 
-    def refused(self, records):
+    def refused(self, *_):
         until(lambda: commits.is_committed(1))
         raise JobError("no more of this")
 

@@ -27,6 +27,11 @@ from tests.streaming.conftest import World
 from tests.streaming.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.streaming.registry_log import Log, Run
 
+WAITS = (
+    "the queue A is full: it holds {}: what is for it waits, for as long as it takes, and so does the "
+    "stream; what is for others is delivered"
+)
+
 
 def test_a_repeated_batch_puts_nothing_again_though_a_consumer_took_it(queues):
     queues.create("A")
@@ -129,7 +134,8 @@ def crash_at(patch, at, after, only_puts=False):
     if not only_puts:
         for name in ("write_text", "append_line", "rename", "move", "make_folder", "sync_folder"):
             failing(durable, name)
-    failing(QueueDeliveries, "put")
+    for name in ("put", "put_held", "give_up"):
+        failing(QueueDeliveries, name)
     patch.setattr(queue_sender, "_CHUNK", 2)
     return lambda: steps
 
@@ -195,7 +201,7 @@ def test_a_full_queue_holds_the_batch_back_and_there_is_one_warning(queues):
     assert taken == delivery_ids("a.jsonl", "a", range(10))
     assert queues.ids("B") == delivery_ids("a.jsonl", "b", range(10))
     assert report.counts.queued == 20
-    assert {one for one in queues.warnings} == {"the queue A is full: it holds 3: the stream waits"}
+    assert queues.warnings == [WAITS.format(3), "the queue A takes messages again"]
 
 
 def test_told_to_stop_while_a_queue_is_full_the_next_start_goes_on(sqlite):
@@ -302,17 +308,20 @@ def test_damaged_staged_messages_are_not_put(sqlite):
         sqlite.router()
 
 
-def test_the_start_says_which_queues_are_not_there(sqlite):
+def test_a_start_that_is_to_fail_says_which_queues_are_not_there(sqlite):
     sqlite.publish(1, a=("", A), b=("", B), c=("", {"kind": "queue", "name": "C"}))
+    strict = {"missing_destinations": "fail"}
     with pytest.raises(JobError, match=r"delivered to queues \(A, B, C\): say .*--queues"):
-        check(sqlite.world.job())
+        check(sqlite.world.job(**strict))
     with pytest.raises(StoreError, match="there is no database"):
         check(sqlite.world.job(queues=sqlite.url))
     sqlite.create("A")
     with pytest.raises(JobError, match=r"not in sqlite:.*queues\.db: B, C; create them first"):
-        check(sqlite.world.job(queues=sqlite.url))
-    sqlite.create("B", "C")
+        check(sqlite.world.job(queues=sqlite.url, **strict))
     check(sqlite.world.job(queues=sqlite.url))
+    check(sqlite.world.job())
+    sqlite.create("B", "C")
+    check(sqlite.world.job(queues=sqlite.url, **strict))
     assert not sqlite.world.output.exists()
 
 
@@ -321,7 +330,7 @@ def test_a_stream_that_a_full_queue_holds_back_can_be_stopped_and_goes_on_where_
     sqlite.create("A", max_depth=2)
     sqlite.publish(1, all=("", A))
     sqlite.world.drop_json("a.jsonl", *numbered(5))
-    job = sqlite.world.job(queues=sqlite.url)
+    job = sqlite.world.job(queues=sqlite.url, destination_wait=float("inf"))
     full = threading.Event()
 
     def warned(sentence):
@@ -335,7 +344,7 @@ def test_a_stream_that_a_full_queue_holds_back_can_be_stopped_and_goes_on_where_
     assert not sqlite.world.deliveries()
     # Nobody took anything: the next start waits as well, and ends when it is told to.
     start_fanout(spark, job, on_warning=warned, should_stop=lambda: len(sqlite.warnings) == 2).wait()
-    assert sqlite.warnings == ["the queue A is full: it holds 2: the stream waits"] * 2
+    assert sqlite.warnings == [WAITS.format(2)] * 2
     taken, reports = Counter(), []
     fan = start_fanout(
         spark,

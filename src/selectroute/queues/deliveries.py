@@ -8,6 +8,15 @@
 Which batch a job is at, and how many of its deliveries are on the queues, stands in the same database as the
 queues. So whoever goes on after a crash knows what was put, also of messages that were got since. Batches
 come one after another: one row for a job's stream and one for its backfills are all that is ever kept.
+
+A queue that is full holds back what is for it, and nothing else. The row says from which delivery on, and so
+its messages keep their order::
+
+    put ── no room ──→ held, from number n on ── put_held, n moves on ──→ nothing is left of the batch
+    put ── gone ──→ gone, from n on                └──── give_up ──→ full: what comes from n on is never put
+
+`give_up` decides, in a transaction of its own: what was put before it stays put, and from then on all that is
+left is the caller's to keep elsewhere, whatever crashes and however much room there is later.
 """
 
 from __future__ import annotations
@@ -17,12 +26,11 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, bindparam, insert, select, update
 
-from selectroute.queues.errors import MQRC_Q_FULL, failed
 from selectroute.queues.message import NO_ID
 from selectroute.queues.places import place_of
 from selectroute.queues.properties import properties_of
@@ -52,6 +60,10 @@ _QUEUES: Final = (
     .with_for_update()
 )
 _LENGTHS: Final = select(queue.c.name, queue.c.max_message_length)
+_DEPTHS: Final = select(queue.c.id, queue.c.name, queue.c.max_depth).where(
+    queue.c.name.in_(bindparam("names", expanding=True))
+)
+_HELD, _FULL = "held", "full"
 
 
 class Delivery(NamedTuple):
@@ -68,12 +80,28 @@ class Progress(NamedTuple):
     """How far a batch is delivered: so many of its deliveries are done.
 
     ``gone`` are queues that were not there any more, or had become others, when one of their messages came,
-    and from which delivery on: none of these is put, not even if the queue comes back.
+    and from which delivery on: none of these is put, not even if the queue comes back. ``full`` are queues
+    that had no room for so long that the rest was given up, likewise. Of a queue that is ``held`` what comes
+    from that delivery on is still to be put, whatever ``done`` says.
     """
 
     batch: int
     done: int = 0
     gone: Mapping[str, int] = {}
+    held: Mapping[str, int] = {}
+    full: Mapping[str, int] = {}
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether nothing of the batch was ever put, or decided."""
+        return self == Progress(self.batch)
+
+
+class Room(NamedTuple):
+    """What fits into a queue that has a greatest depth."""
+
+    left: int
+    max_depth: int
 
 
 class QueueDeliveries:
@@ -116,22 +144,83 @@ class QueueDeliveries:
     def put(self, job: str, progress: Progress, deliveries: Sequence[Delivery]) -> Progress:
         """Put the next deliveries of a batch, in one transaction; return how far the batch is then.
 
-        As many of them as there is room for, in their order, and at least one; of a queue that is gone none.
+        Those of each queue in their order, up to the first that it has no room for: from that one on they are
+        held. Of a queue that is gone, held or full none.
 
-        Raises MQError 2053 if the first one's queue is full; StoreError if somebody else has gone on with
-        the batch.
+        Raises StoreError if somebody else has gone on with the batch.
         """
+        numbered = list(enumerate(deliveries, progress.done))
+        states = dict(progress.gone), dict(progress.held), dict(progress.full)
         with self._store.writing() as connection:
-            known = connection.execute(_LOCK, _of(job, progress.batch)).one_or_none()
-            if _progress(known, progress.batch) != progress:
-                raise StoreError(f"another process delivers batch {progress.batch} of job {job} to queues")
+            is_new = self._lock(connection, job, progress)
             queues = self._queues(connection, deliveries)
-            gone = dict(progress.gone)
-            fitting = self._fitting(connection, queues, deliveries, gone, progress.done)
-            after = Progress(progress.batch, progress.done + fitting, gone)
-            self._insert(connection, queues, [one for one in deliveries[:fitting] if one.queue not in gone])
-            self._write(connection, job, after, is_new=known is None)
+            fitting = self._fitting(connection, queues, numbered, *states)
+            after = Progress(progress.batch, progress.done + len(deliveries), *states)
+            self._insert(connection, queues, fitting)
+            self._write(connection, job, after, is_new)
         return after
+
+    def put_held(
+        self,
+        job: str,
+        progress: Progress,
+        deliveries: Sequence[tuple[int, Delivery]],
+        finished: Collection[str] = (),
+    ) -> Progress:
+        """Put deliveries that were held, in one transaction; return how far the batch is then.
+
+        Args:
+            job: whose batch it is.
+            progress: how far it is.
+            deliveries: with their numbers in the batch: of any queues that are held all from where they are
+                held, up to some number. Those of others are left alone.
+            finished: queues that are held and of which the batch has nothing more behind these.
+
+        Raises StoreError if somebody else has gone on with the batch.
+        """
+        gone, held = dict(progress.gone), dict(progress.held)
+        mine = [(number, one) for number, one in deliveries if number >= held.get(one.queue, number + 1)]
+        with self._store.writing() as connection:
+            self._lock(connection, job, progress)
+            queues = self._queues(connection, [one for _, one in mine])
+            still: dict[str, int] = {}
+            fitting = self._fitting(connection, queues, mine, gone, still, progress.full)
+            for number, one in mine:
+                held[one.queue] = number + 1
+            for name in (*gone, *finished):
+                held.pop(name, None)
+            after = progress._replace(gone=gone, held=held | still)
+            self._insert(connection, queues, fitting)
+            self._write(connection, job, after, is_new=False)
+        return after
+
+    def give_up(self, job: str, progress: Progress, names: Collection[str]) -> Progress:
+        """Decide that what is left for these queues, which are held, is never put; return the progress then.
+
+        Raises StoreError if somebody else has gone on with the batch.
+        """
+        held, full = dict(progress.held), dict(progress.full)
+        for name in names:
+            full[name] = held.pop(name)
+        after = progress._replace(held=held, full=full)
+        with self._store.writing() as connection:
+            self._lock(connection, job, progress)
+            self._write(connection, job, after, is_new=False)
+        return after
+
+    def rooms(self, names: Collection[str]) -> dict[str, Room | None]:
+        """Return how much fits into these queues; None for one without a greatest depth, nothing of one that
+        is not there.
+        """
+        with self._store.reading() as connection:
+            rows = connection.execute(_DEPTHS, {"names": sorted(names)}).all()
+            now = int(self._clock() * 1000)
+            return {
+                row.name: None
+                if row.max_depth is None
+                else Room(row.max_depth - self._depth(connection, row.id, now), row.max_depth)
+                for row in rows
+            }
 
     def close(self) -> None:
         """Give the database back."""
@@ -148,34 +237,48 @@ class QueueDeliveries:
         self,
         connection: Connection,
         queues: Mapping[str, Row[Any]],
-        deliveries: Sequence[Delivery],
+        deliveries: Sequence[tuple[int, Delivery]],
         gone: dict[str, int],
-        done: int,
-    ) -> int:
-        """How many of the deliveries there is room for; those of queues that are gone take none."""
+        held: dict[str, int],
+        full: Mapping[str, int],
+    ) -> list[Delivery]:
+        """The deliveries that there is room for. Notes which queues are gone or have no more, from which one
+        on.
+        """
         now = int(self._clock() * 1000)
         room = {
-            name: row.max_depth - connection.execute(HELD, {"in_queue": row.id, "now_ms": now}).scalar_one()
+            name: row.max_depth - self._depth(connection, row.id, now)
             for name, row in queues.items()
             if row.max_depth is not None
         }
-        for number, one in enumerate(deliveries):
-            if one.queue in gone:
+        fitting: list[Delivery] = []
+        for number, one in deliveries:
+            if one.queue in gone or one.queue in held or one.queue in full:
                 continue
             row = queues.get(one.queue)
             if row is None or row.max_message_length < len(one.message.body):
-                gone[one.queue] = done + number
+                gone[one.queue] = number
                 continue
             left = room.get(one.queue)
             if left is not None:
                 if left <= 0:
-                    if number == 0:
-                        raise failed(
-                            MQRC_Q_FULL, f"the queue {one.queue} is full: it holds {row.max_depth:,}"
-                        )
-                    return number
+                    held[one.queue] = number
+                    continue
                 room[one.queue] = left - 1
-        return len(deliveries)
+            fitting.append(one)
+        return fitting
+
+    @staticmethod
+    def _depth(connection: Connection, queue_id: int, now_ms: int) -> int:
+        found: int = connection.execute(HELD, {"in_queue": queue_id, "now_ms": now_ms}).scalar_one()
+        return found
+
+    def _lock(self, connection: Connection, job: str, progress: Progress) -> bool:
+        """Hold the row of the batch; return whether there is none yet. Raises StoreError if it is another."""
+        known = connection.execute(_LOCK, _of(job, progress.batch)).one_or_none()
+        if _progress(known, progress.batch) != progress:
+            raise StoreError(f"another process delivers batch {progress.batch} of job {job} to queues")
+        return known is None
 
     def _insert(
         self, connection: Connection, queues: Mapping[str, Row[Any]], deliveries: Sequence[Delivery]
@@ -227,7 +330,10 @@ class QueueDeliveries:
         }
 
     def _write(self, connection: Connection, job: str, after: Progress, is_new: bool) -> None:
-        gone = json.dumps(dict(after.gone))
+        states: dict[str, int | list[str | int]] = dict(after.gone)
+        for state in (_HELD, _FULL):
+            states |= {name: [state, number] for name, number in getattr(after, state).items()}
+        gone = json.dumps(states)
         if is_new:
             row = {"job": job, "backfill": after.batch < 0, "batch": after.batch, "done": after.done}
             connection.execute(insert(delivered), row | {"gone": gone})
@@ -243,7 +349,17 @@ def _of(job: str, batch: int) -> dict[str, Any]:
 def _progress(known: Any, batch: int) -> Progress | None:
     if known is None or abs(known.batch) < abs(batch):
         return Progress(batch)
-    return Progress(batch, known.done, json.loads(known.gone)) if known.batch == batch else None
+    if known.batch != batch:
+        return None
+    gone: dict[str, int] = {}
+    states: dict[str, dict[str, int]] = {_HELD: {}, _FULL: {}}
+    for name, given in json.loads(known.gone).items():
+        if isinstance(given, int):
+            gone[name] = given
+        else:
+            state, number = given
+            states[state][name] = number
+    return Progress(batch, known.done, gone, states[_HELD], states[_FULL])
 
 
 def _record(row: Mapping[str, Any]) -> Record:

@@ -143,6 +143,7 @@ delivered: Final = Table(
     Column("backfill", Boolean, primary_key=True),
     Column("batch", _NUMBER, nullable=False),
     Column("done", _NUMBER, nullable=False),
-    # Queues that were gone, and from which delivery of the batch on, as JSON: {"ORDERS": 17}.
+    # Queues that were gone, and from which delivery of the batch on, as JSON: {"ORDERS": 17}; of those that
+    # have no room {"ORDERS": ["held", 17]}, or ["full", 17] when that was given up.
     Column("gone", Text, nullable=False),
 )

@@ -26,12 +26,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from selectroute.index.destination import KAFKA, QUEUE
+from selectroute.index.snapshot import Snapshot
 from selectroute.spark.column_types import unlike_sentence
 from selectroute.spark.commits import CommitError, Commits, kind_of
-from selectroute.spark.destinations import destinations
 from selectroute.spark.intake import Intake, Source
 from selectroute.spark.job import Job
-from selectroute.spark.kafka_sender import KafkaSender
+from selectroute.spark.kafka_sender import KafkaSender, topics_of
+from selectroute.spark.missing import MissingDestinations
 from selectroute.spark.pins import Pin, pin, reference
 from selectroute.spark.queue_sender import QueueSender
 from selectroute.spark.sinks import Counts
@@ -117,6 +118,17 @@ class Router:
         self._queues = queues
         self._kafka = kafka
         self._only_folders = only_folders
+        self._missing = MissingDestinations(job.output, warn)
+
+    def look(self) -> None:
+        """Warn of destinations of the newest snapshot that are not there.
+
+        Raises what opening it raises; StoreError, SourceError: queues or topics are out of reach.
+        """
+        snapshot = Snapshot.open(self.job.snapshots)
+        queues = None if self._queues is None else self._queues.known()
+        topics = None if self._kafka is None else self._kafka.known(topics_of(snapshot))
+        self._missing.look(snapshot, queues, topics)
 
     def route(
         self, batch: int, inputs: Sequence[Any], query: str, frame: DataFrame | None = None
@@ -181,17 +193,23 @@ class Router:
         staging = self.commits.stage(batch)
         snapshot = reference(pinned, self.job.snapshots) if aside is None else aside.prepare(staging)
         clock.lap("plan")
+        queues = None if self._queues is None else self._queues.begin(query, batch)
+        # A replay mostly comes when something was mended: it looks anew.
+        opened = open_once(snapshot)
+        topics = None if self._kafka is None else self._kafka.topics(topics_of(opened), aside is not None)
+        if not self._only_folders:
+            self._missing.look(opened, queues, topics)
         work = Work(
             snapshot,
             str(staging / "attempts"),
             self.job.policy if aside is None else aside.unrouted,
             self.job.max_message_bytes,
-            None if self._queues is None else self._queues.begin(query, batch),
-            None if self._kafka is None else self._kafka.topics(_topics(snapshot)),
+            queues,
+            topics,
             None if aside is None or aside.recalled is None else str(staging / aside.recalled),
             self._only_folders,
         )
-        counts, written, found, topics, unlike, warnings = intake.route(batch, work)
+        counts, written, found, of_topics, unlike, warnings = intake.route(batch, work)
         self._warn_of(unlike, snapshot)
         for sentence in warnings:
             self._warn_once(sentence, sentence)
@@ -218,7 +236,7 @@ class Router:
             commit[aside.kind] = aside.record
         self.commits.commit(commit)
         clock.lap("commit")
-        return partial(self._publish, commit, clock, dict(topics))
+        return partial(self._publish, commit, clock, dict(of_topics))
 
     def _publish(self, commit: dict[str, Any], clock: Clock, topics: dict[str, int]) -> BatchReport:
         self.commits.publish(commit)
@@ -240,12 +258,6 @@ class Router:
                 f"{self.job.checkpoint} is older than the output folder {self.job.output}; put the newest "
                 "one back, or choose a new output folder"
             )
-
-
-def _topics(ref: SnapshotRef) -> frozenset[str]:
-    """Return the topics of Kafka to which a snapshot's subscriptions are delivered."""
-    to = destinations(open_once(ref), KAFKA)
-    return frozenset() if to is None else frozenset(to.names)
 
 
 class Clock:

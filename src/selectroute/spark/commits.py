@@ -28,6 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark import durable
 from selectroute.spark.outgoing import PREFIX
@@ -205,6 +206,7 @@ class Commits:
         if durable.read_json(late) is not None:
             return
         files: list[dict[str, Any]] = []
+        of_kinds: dict[str, int] = {}
         for kind, outgoing in commit.get("outgoing", {}).items():
             sender = self._senders.get(kind)
             if sender is None:
@@ -212,10 +214,12 @@ class Commits:
                     f"batch {commit['batch']} was committed, and what it has for destinations of the kind "
                     f"{kind} is not all handed on: start the job with these once more (--{kind}s)"
                 )
-            files += sender.send(commit["batch"], commit["revision"], outgoing, staging)
+            found = sender.send(commit["batch"], commit["revision"], outgoing, staging)
+            of_kinds[kind] = sum(file["rows"] for file in found)
+            files += found
         if files:
-            refused = sum(file["rows"] for file in files)
-            durable.write_json(late, {"batch": commit["batch"], "refused": refused, "files": files})
+            refused = {"refused": sum(of_kinds.values()), "kinds": of_kinds}
+            durable.write_json(late, {"batch": commit["batch"], **refused, "files": files})
 
     def _late(self, batch: int) -> Path:
         return self._commits / f"{batch}.late.json"
@@ -242,8 +246,13 @@ class Commits:
         counts: dict[str, Any] = {"refused": 0, "queued": 0, "sent": 0} | commit["counts"]
         late = durable.read_json(self._late(commit["batch"]))
         if late is not None:
-            refused = late["refused"]
-            counts |= {"refused": counts["refused"] + refused, "queued": counts["queued"] - refused}
+            # Of earlier releases all were for queues.
+            kinds = late.get("kinds", {QUEUE: late["refused"]})
+            counts |= {
+                "refused": counts["refused"] + late["refused"],
+                "queued": counts["queued"] - kinds.get(QUEUE, 0),
+                "sent": counts["sent"] - kinds.get(KAFKA, 0),
+            }
         return counts
 
     def files(self, commit: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -23,6 +23,9 @@ from selectroute.spark.unrouted import KEEP, PolicyError, Unrouted
 from selectroute.topics.filter import InvalidTopicFilterError
 
 _FORMAT = 1
+DEAD_LETTER_MISSING, FAIL_MISSING = MISSING = ("dead-letter", "fail")
+"""What a job may do about destinations that are not there when it starts."""
+
 MAX_MESSAGE_BYTES = 4 << 20
 """The longest JSON line that is read: IBM MQ's own limit for a message."""
 
@@ -58,6 +61,11 @@ class Job:
         kafka: the cluster of the topics to which subscriptions are delivered, if any are; that of the input
             unless given.
         queues: URL of the database of the queues to which subscriptions are delivered, if any are.
+        missing_destinations: what becomes of deliveries to queues and topics that are not there, or to which
+            nothing may go: ``dead-letter``, or ``fail``, which starts no job as long as there are any. Where
+            one is named while the job runs, its deliveries are dead letters in either case.
+        destination_wait: seconds for which a queue or topic that is there, and takes nothing, may hold the
+            stream back before its deliveries become dead letters; ``inf`` for as long as it takes.
     """
 
     input: Path | KafkaInput
@@ -71,6 +79,8 @@ class Job:
     max_message_bytes: int = MAX_MESSAGE_BYTES
     kafka: KafkaCluster | None = None
     queues: str | None = field(default=None, repr=False)  # it may have a password
+    missing_destinations: str = DEAD_LETTER_MISSING
+    destination_wait: float = 30.0
 
     @classmethod
     def of(
@@ -99,6 +109,11 @@ class Job:
             _ = job.policy
         except (PolicyError, InvalidTopicFilterError) as error:
             raise JobError(str(error)) from error
+        if job.missing_destinations not in MISSING:
+            known = ", ".join(MISSING)
+            raise JobError(f"missing destinations are one of {known}, not {job.missing_destinations!r}")
+        if not job.destination_wait >= 0:  # NaN is not
+            raise JobError("a destination is waited for 0 seconds or more, or inf")
         if job.max_files < 1 or job.max_message_bytes < 1:
             raise JobError("a batch takes at least one file, a message at least one byte")
         if isinstance(own, Path) and job.output.is_relative_to(own):

@@ -16,6 +16,8 @@ from selectroute.spark.connector import require_connector
 from selectroute.spark.kafka_input import KafkaCluster
 from selectroute.spark.sources import SourceError
 
+_OF_ONE_TOPIC = ("UnknownTopicOrPartitionException", "TopicAuthorizationException", "InvalidTopicException")
+
 SECONDS = 20
 """How long a cluster has to answer."""
 
@@ -98,25 +100,38 @@ class KafkaAdmin:
         return int(config.getInt("max.request.size")), int(config.getLong("buffer.memory"))
 
     def longest(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many bytes a record of each topic may have."""
+        """Return how many bytes a record of each topic may have, as far as this client may know."""
         config = self._package.common.config
         kind = config.ConfigResource.Type.valueOf("TOPIC")
         wanted = self._jvm.java.util.ArrayList()
         for topic in topics:
             wanted.add(config.ConfigResource(kind, topic))
-        found = self._called(lambda: self._admin.describeConfigs(wanted).all().get())
-        return {
-            str(one.getKey().name()): int(one.getValue().get("max.message.bytes").value())
-            for one in found.entrySet()
-        }
+        found = self._called(lambda: self._each(self._admin.describeConfigs(wanted).values()))
+        return {str(key.name()): int(one.get("max.message.bytes").value()) for key, one in found}
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many partitions each topic has."""
+        """Return how many partitions each topic has; without those that are gone, or not for this client."""
         wanted = self._jvm.java.util.ArrayList()
         for topic in topics:
             wanted.add(topic)
-        found = self._called(lambda: self._admin.describeTopics(wanted).allTopicNames().get())
-        return {str(one.getKey()): len(one.getValue().partitions()) for one in found.entrySet()}
+        found = self._called(lambda: self._each(self._admin.describeTopics(wanted).topicNameValues()))
+        return {str(key): len(one.partitions()) for key, one in found}
+
+    @staticmethod
+    def _each(futures: Any) -> list[tuple[Any, Any]]:
+        """The answers to several questions, but for those that concern one of them alone: a topic that is
+        gone, or that this client may not see, is nobody else's matter.
+        """
+        found = []
+        for one in futures.entrySet():
+            try:
+                found.append((one.getKey(), one.getValue().get()))
+            except Py4JJavaError as error:
+                cause = error.java_exception.getCause()
+                name = "" if cause is None else cause.getClass().getSimpleName()
+                if name not in _OF_ONE_TOPIC:
+                    raise
+        return found
 
     def _called(self, call: Callable[[], _Answer]) -> _Answer:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,10 @@ from selectroute.spark.kafka_partitions import key_hashes
 from selectroute.spark.outgoing import Codes, Contents, Ints, Mask
 from selectroute.spark.readers import Messages
 from selectroute.spark.whole_records import WholeRecords
+
+UNKNOWN_TOPIC: Final = "unknown-topic"
+INPUT_TOPIC: Final = "input-topic"
+"""The reasons of deliveries to a topic that is not there, and to one that the job reads."""
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _COLUMNS = pa.schema([("key", pa.binary()), ("value", pa.large_binary()), ("headers", HEADERS)])
@@ -114,10 +118,10 @@ class KafkaMessages:
         limits, is_input = self._longest[codes], self._is_input[codes]
         too_large = (limits >= 0) & ~is_input & (_sizes(contents.columns)[rows] > limits)
         for code in np.unique(codes[limits < 0]).tolist():
-            yield codes == code, "unknown-topic", self._unknown(code)
+            yield codes == code, UNKNOWN_TOPIC, self._unknown(code)
         for code in np.unique(codes[is_input]).tolist():
             text = f"the job reads the topic {self._names[code]}: the delivery would come in again, for ever"
-            yield codes == code, "input-topic", text
+            yield codes == code, INPUT_TOPIC, text
         for code in np.unique(codes[too_large]).tolist():
             text = f"the topic {self._names[code]} takes records of {self._longest[code]:,} bytes at most"
             yield too_large & (codes == code), "too-large", text

@@ -3,15 +3,29 @@
 Spark's sink has no transactions: a batch that was interrupted while it was sent is sent once more, all of it.
 Each record says in its headers which delivery it is, the same each time, and goes to the same partition, so
 that who reads can leave repeats out: `selectroute.kafka.deduplicate`.
+
+::
+
+    commit ─→ all in one write ─ok──────────────────────────────────────────→ sent-kafka.json ─→ publish
+                  └ fails ─→ is the cluster there? ─no→ wait, and try again         ↑
+                                 └yes→ which topics take nothing? ─→ the others are written; these
+                                       wait, no longer than they may ─→ refused ────┘
+
+``sent-kafka.json`` in the batch's staging folder decides: it says that all is sent but what is for the topics
+that it names, and the dead letters of these are made of it. A crash before it sends once more, to all topics,
+and after it nothing is sent any more. A topic that takes nothing may have taken some of a batch before it did
+not: such a delivery is there and is a dead letter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -21,12 +35,29 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.headers import BATCH, DELIVERY_ID, REVISION, SUBSCRIPTION
 from selectroute.spark import durable
 from selectroute.spark.destinations import destinations
-from selectroute.spark.job import DestinationNotFoundError, Job, JobError
+from selectroute.spark.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
 from selectroute.spark.kafka_admin import KafkaAdmin
 from selectroute.spark.kafka_input import KafkaCluster, KafkaInput
-from selectroute.spark.kafka_messages import Topic
-from selectroute.spark.sender import patient, staged_file
+from selectroute.spark.kafka_messages import UNKNOWN_TOPIC, Topic
+from selectroute.spark.late import LateDelivery, bury_late
+from selectroute.spark.readers import Place
+from selectroute.spark.sender import StoppingError, patient, staged_file
 from selectroute.spark.sources import SourceError
+from selectroute.spark.waiting import Waiting
+
+_LOOK_SECONDS: Final = 10.0
+"""Topics that were not there are asked for so often at most."""
+
+REFUSED: Final = "destination-refused"
+"""The reason of a delivery to a topic that took nothing for too long."""
+
+_ATTEMPT_SECONDS: Final = 15.0
+"""How long one write may take that is to tell which topic takes nothing."""
+
+_OF_CLUSTER: Final = ("ClusterAuthorization", "Authentication", "SecurityDisabled", "UnsupportedVersion")
+"""In the names of errors that are no topic's."""
+
+_BATCH_ROWS: Final = 4_096
 
 _STAGED: Final = (
     "source string, partition int, offset bigint, key binary, value binary, "
@@ -80,6 +111,7 @@ class KafkaSender:
         cluster: where the topics are.
         warn: called with a sentence when something holds the stream back.
         pause: waits some time; returns whether the job is to stop.
+        wait_seconds: how long a topic that takes nothing may hold the stream back; see `Waiting`.
         input: what the job reads of Kafka, if it does.
     """
 
@@ -89,6 +121,7 @@ class KafkaSender:
         cluster: KafkaCluster,
         warn: Callable[[str], None] = lambda _: None,
         pause: Callable[[], bool] = lambda: True,
+        wait_seconds: float = float("inf"),
         input: KafkaInput | None = None,
     ) -> None:
         self._spark = spark
@@ -98,6 +131,9 @@ class KafkaSender:
         self._input = input
         self._id: str | None = None
         self._known: dict[str, Topic] = {}
+        self._absent: frozenset[str] = frozenset()
+        self._looked = -_LOOK_SECONDS
+        self.waiting = Waiting("the topic", wait_seconds, warn)
 
     @property
     def servers(self) -> str:
@@ -112,21 +148,27 @@ class KafkaSender:
                 self._id = admin.cluster_id()
         return self._id
 
-    def known(self, topics: frozenset[str]) -> dict[str, Topic]:
+    def known(self, topics: frozenset[str], anew: bool = True) -> dict[str, Topic]:
         """Return those of these topics that there are.
 
-        Those that were there once are not asked for again. Raises SourceError.
+        Those that were there once are not asked for again, and without ``anew`` those that were not are only
+        now and then: a topic that nobody makes would cost each batch a question. Raises SourceError.
         """
         wanted = topics - self._known.keys()
-        if wanted:
+        is_due = anew or time.monotonic() - self._looked >= _LOOK_SECONDS
+        if wanted and (is_due or not wanted <= self._absent):
             with KafkaAdmin(self._spark, self._cluster) as admin:
                 there = sorted(wanted & admin.topics())
                 longest, partitions = admin.longest(there), admin.partitions(there)
                 most = min(admin.check_producer())
             own = self._inputs(there)
             self._known |= {
-                topic: Topic(min(longest[topic], most), partitions[topic], topic in own) for topic in there
+                topic: Topic(min(longest.get(topic, most), most), partitions[topic], topic in own)
+                for topic in there
+                if topic in partitions
             }
+            self._absent = wanted - self._known.keys()
+            self._looked = time.monotonic()
         return {topic: self._known[topic] for topic in topics & self._known.keys()}
 
     def _inputs(self, topics: Iterable[str]) -> set[str]:
@@ -143,9 +185,9 @@ class KafkaSender:
         jvm: Any = self._spark.sparkContext._jvm
         return {one for one in topics if jvm.java.util.regex.Pattern.matches(input.pattern, one)}
 
-    def topics(self, topics: frozenset[str]) -> dict[str, Topic]:
+    def topics(self, topics: frozenset[str], anew: bool = True) -> dict[str, Topic]:
         """Return the same, when the cluster can be reached."""
-        return self._patient(lambda: self.known(topics))
+        return self._patient(lambda: self.known(topics, anew))
 
     def outgoing(self, job: str, deliveries: int) -> dict[str, Any]:
         """Return what a commit says of what it has for Kafka, besides the files."""
@@ -160,8 +202,24 @@ class KafkaSender:
     ) -> list[dict[str, Any]]:
         """Write what a batch has staged, all of it at least once. See `Sender.send`."""
         sent = staging / "sent-kafka.json"
-        if durable.read_json(sent) is not None:
+        done = durable.read_json(sent)
+        if done is None:
+            refused = self._send(batch, revision, outgoing, staging)
+            done = {"batch": batch, "deliveries": outgoing["deliveries"], "refused": refused}
+            durable.write_json(sent, done)
+        refused = done.get("refused", {})  # of earlier releases there are none
+        if not refused:
             return []
+        return bury_late(KAFKA, batch, revision, staging, partial(_late, outgoing, staging, refused))
+
+    # ---- inside
+
+    def _send(
+        self, batch: int, revision: int, outgoing: Mapping[str, Any], staging: Path
+    ) -> dict[str, list[str]]:
+        """Write what a batch has staged; return the topics that did not take theirs, each with the reason of
+        its dead letters and a sentence.
+        """
         cluster = self._patient(lambda: self.name)
         if outgoing["cluster"] != cluster:
             raise JobError(
@@ -170,34 +228,225 @@ class KafkaSender:
             )
         paths = [str(staged_file(staging, file)) for file in outgoing["files"]]
         records = _records(self._staged.parquet(*paths), outgoing, batch, revision)
-        self._patient(lambda: self._write(records))
-        durable.write_json(sent, {"batch": batch, "deliveries": outgoing["deliveries"]})
-        return []
+        refused: dict[str, list[str]] = {}
+        todo: frozenset[str] | None = None  # all
+        if tripped := self.waiting.tripped:
+            todo = _topics_in(records)
+            refused = self._try_tripped(records, todo & tripped)
+            todo -= tripped
+        if todo is None or todo:
+            failure = self._failure(records if todo is None else _only(records, todo))
+            if failure is not None:
+                refused |= self._apart(records, _topics_in(records) if todo is None else todo, failure)
+        return refused
+
+    def _try_tripped(self, records: DataFrame, topics: Collection[str]) -> dict[str, list[str]]:
+        """Write what is for topics that were not waited for any more, once, if they have the seconds that it
+        may take; return which did not take theirs.
+        """
+        refused = {}
+        for topic in sorted(topics):
+            why = "it took nothing before"
+            if self.waiting.budget(topic) >= min(self._attempt_seconds, self.waiting.seconds):
+                started = time.monotonic()
+                failure = self._failure(_only(records, [topic]), is_quick=True)
+                self.waiting.waited([topic], time.monotonic() - started)
+                if failure is None:
+                    self.waiting.took(topic)
+                    continue
+                why = failure.why
+            refused[topic] = [REFUSED, _refusal(topic, why)]
+        return refused
+
+    def _apart(self, records: DataFrame, topics: Collection[str], failure: _Failure) -> dict[str, list[str]]:
+        """Write what is for topics of which some take nothing, until each has taken it, or may be waited for
+        no longer; return which these are.
+        """
+        refused: dict[str, list[str]] = {}
+        todo = frozenset(topics)
+        while todo:
+            started = time.monotonic()
+            there = self._patient(lambda todo=todo: self._look_again(todo))  # type: ignore[misc]
+            for topic in todo - there:
+                text = f"the topic {topic} was deleted after the batch was committed"
+                refused[topic] = [UNKNOWN_TOPIC, text]
+            failures = self._failures(records, sorted(todo & there), failure)
+            if not self._is_there():
+                continue  # what failed may have failed with the cluster
+            for topic in (todo & there) - failures.keys():
+                self.waiting.took(topic)
+            todo = frozenset(failures)
+            self.waiting.waited(todo, time.monotonic() - started)
+            for topic, one in failures.items():
+                why = f"the topic {topic} takes no records ({one.why})"
+                if self.waiting.left(topic) > 0:
+                    self.waiting.begin(topic, why)
+                    failure = one
+                else:
+                    self.waiting.trip(topic, why)
+                    refused[topic] = [REFUSED, _refusal(topic, one.why)]
+                    todo -= {topic}
+            if todo and self._pause():
+                raise StoppingError(f"the job stopped while it waited: {failure.why}")
+        return refused
+
+    def _failures(self, records: DataFrame, topics: list[str], failure: _Failure) -> dict[str, _Failure]:
+        """Write what is for these topics, of which some made a write fail; return those that did it again."""
+        if not topics:
+            return {}
+        suspects = [topic for topic in topics if topic in failure.text]
+        if not suspects or len(suspects) == len(topics):
+            suspects = topics[: len(topics) // 2]
+        parts = [suspects, [topic for topic in topics if topic not in set(suspects)]]
+        found: dict[str, _Failure] = {}
+        for part in filter(None, parts):
+            again = self._failure(_only(records, part), is_quick=True)
+            if again is not None:
+                found |= {part[0]: again} if len(part) == 1 else self._failures(records, part, again)
+        return found
+
+    def _look_again(self, topics: frozenset[str]) -> frozenset[str]:
+        """Return those of these topics that there are by now. Raises SourceError."""
+        for topic in topics:
+            self._known.pop(topic, None)
+        return frozenset(self.known(topics))
+
+    def _is_there(self) -> bool:
+        """Whether the cluster answers."""
+        try:
+            with KafkaAdmin(self._spark, self._cluster) as admin:
+                admin.cluster_id()
+        except SourceError:
+            return False
+        return True
+
+    def _failure(self, records: DataFrame, is_quick: bool = False) -> _Failure | None:
+        """Write records; return why a topic does not take them, None if all did. Waits for the rest of the
+        world: a cluster out of reach, or a failure that is none of Kafka's.
+        """
+
+        def write() -> _Failure | None:
+            try:
+                self._write(records, is_quick)
+            except (PySparkException, Py4JError) as error:
+                failure = _failure_of(error)
+                if failure is None or not self._is_there():
+                    raise
+                return failure
+            return None
+
+        return self._patient(write)
+
+    @property
+    def _attempt_seconds(self) -> float:
+        return min(_ATTEMPT_SECONDS, max(2.0, self.waiting.seconds))
 
     @cached_property
     def _staged(self) -> DataFrameReader:
         return self._spark.read.schema(_STAGED)
 
-    def _write(self, records: DataFrame) -> None:
+    def _write(self, records: DataFrame, is_quick: bool = False) -> None:
         options = self._cluster.for_sink()
+        options |= _patience(options, self._attempt_seconds if is_quick else None)
         records.write.format("kafka").options(**options).option("includeHeaders", True).save()
 
     def _patient(self, call: Callable[[], _Result]) -> _Result:
-        """Call until the cluster can be reached and takes everything. Raises `StoppingError`."""
+        """Call until the cluster can be reached. Raises `StoppingError`."""
         return patient(call, _why, self._warn, self._pause)
 
 
+class _Failure(NamedTuple):
+    """Why Kafka did not take records: as it is said, and all that Spark tells."""
+
+    why: str
+    text: str
+
+
+def _failure_of(error: Exception) -> _Failure | None:
+    """Return what a topic may be to blame for; None for what concerns the cluster, or no Kafka at all."""
+    text = str(error)
+    named = _named(text)
+    if not named or any(one in named[-1] for one in _OF_CLUSTER):
+        return None
+    return _Failure(
+        named[-1].removeprefix("Caused by: ").removeprefix("org.apache.kafka.common.errors."), text
+    )
+
+
+def _patience(options: Mapping[str, str], seconds: float | None) -> dict[str, str]:
+    """Return for how long Kafka's client tries, in its own settings: so long, or unless it is given less long
+    than by itself, so that a topic that takes nothing is known sooner.
+    """
+    try:
+        request, linger = (
+            int(options.get(f"kafka.{name}", default))
+            for name, default in (("request.timeout.ms", "30000"), ("linger.ms", "0"))
+        )
+    except ValueError:
+        return {}  # which Kafka's client says better
+    block, request = (30_000, request) if seconds is None else (int(seconds * 1000), int(seconds * 1000))
+    # Less than this sum is refused; a second more, for a setting that has another default some day.
+    delivery = request + linger + 1_000 if seconds is not None else max(60_000, request + linger + 1_000)
+    found = {
+        "kafka.max.block.ms": str(block),
+        "kafka.request.timeout.ms": str(request),
+        "kafka.delivery.timeout.ms": str(delivery),
+    }
+    return (
+        found if seconds is not None else {name: text for name, text in found.items() if name not in options}
+    )
+
+
+def _topics_in(records: DataFrame) -> frozenset[str]:
+    """Return the topics to which records go. Reads them."""
+    return frozenset(row.topic for row in records.select("topic").distinct().collect())
+
+
+def _only(records: DataFrame, topics: Collection[str]) -> DataFrame:
+    return records.where(f"topic IN ({', '.join(_literal(topic) for topic in sorted(topics))})")
+
+
+def _refusal(topic: str, why: str) -> str:
+    return f"the topic {topic} took no records after the batch was committed: {why}"
+
+
+def _late(
+    outgoing: Mapping[str, Any], staging: Path, refused: Mapping[str, Sequence[str]]
+) -> Iterator[LateDelivery]:
+    """Yield the deliveries to topics that did not take them."""
+    columns = ["source", "partition", "offset", "deliveries"]
+    for file in outgoing["files"]:
+        with pq.ParquetFile(staged_file(staging, file)) as parquet:
+            for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
+                for source, partition, offset, deliveries in zip(
+                    *(batch.column(name).to_pylist() for name in columns), strict=True
+                ):
+                    for one in deliveries:
+                        if one["destination"] in refused:
+                            reason, text = refused[one["destination"]]
+                            place = Place(source, partition)
+                            yield LateDelivery(place, offset, one["subscription"], reason, text)
+
+
+def topics_of(snapshot: Snapshot) -> frozenset[str]:
+    """Return the topics of Kafka to which a snapshot's subscriptions are delivered."""
+    to = destinations(snapshot, KAFKA)
+    return frozenset() if to is None else frozenset(to.names)
+
+
 def check_topics(job: Job, sender: KafkaSender) -> None:
-    """Make sure that the topics to which the newest snapshot's subscriptions are delivered are there.
+    """Make sure that the cluster answers and, where the job is to fail otherwise, that the topics to which
+    the newest snapshot's subscriptions are delivered are there.
 
     Raises:
         DestinationNotFoundError: they are not.
         JobError: the job reads one of them.
         SourceError: the cluster does not answer.
     """
-    to = destinations(Snapshot.open(job.snapshots), KAFKA)
-    topics = frozenset() if to is None else frozenset(to.names)
+    topics = topics_of(Snapshot.open(job.snapshots))
     known = sender.known(topics)
+    if job.missing_destinations != FAIL_MISSING:
+        return
     missing = sorted(topics - known.keys())
     if missing:
         shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3:,} more" if len(missing) > 3 else "")
@@ -214,7 +463,11 @@ def check_topics(job: Job, sender: KafkaSender) -> None:
 
 
 def check_cluster(job: Job) -> None:
-    """Make sure that a job whose subscriptions are delivered to Kafka writes to one. Raises JobError."""
+    """Make sure that a job whose subscriptions are delivered to Kafka writes to one, where it is to fail
+    otherwise. Raises JobError.
+    """
+    if job.missing_destinations != FAIL_MISSING:
+        return
     to = None if job.kafka is not None else destinations(Snapshot.open(job.snapshots), KAFKA)
     if to is not None:
         raise JobError(
@@ -241,6 +494,12 @@ def _why(error: Exception) -> str | None:
         return str(error)
     if not isinstance(error, PySparkException | Py4JError):
         return None
-    lines = [line.strip() for line in str(error).splitlines()]
-    named = [line for line in lines if line.startswith(("org.apache.kafka.", "Caused by: org.apache.kafka."))]
-    return "Kafka takes no records: " + (named[-1] if named else next(iter(filter(None, lines)), repr(error)))
+    text = str(error)
+    first = next(filter(None, (line.strip() for line in text.splitlines())), repr(error))
+    return "Kafka takes no records: " + (_named(text) or [first])[-1]
+
+
+def _named(text: str) -> list[str]:
+    """Return the lines of an error that name errors of Kafka's, the cause of all last."""
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line.startswith(("org.apache.kafka.", "Caused by: org.apache.kafka."))]

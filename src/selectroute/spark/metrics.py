@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -74,6 +75,9 @@ class StreamMetrics:
         self._publishing = gauge(
             "publishing", "Whether a committed batch is being handed on and published: 1 or 0."
         )
+        self._waiting = gauge(
+            "destinations_waiting", "Destinations that take nothing now: full, or refusing.", "kind"
+        )
         self._behind = gauge(
             "source_behind_messages", "Messages of the slowest partition not yet read.", "topic"
         )
@@ -103,8 +107,10 @@ class StreamMetrics:
             self._dead.labels(reason).inc(count)
 
     def watch(self, fan: FanOut) -> None:
-        """Say from now on whether this job has a committed batch to hand on."""
+        """Say from now on whether this job has a committed batch to hand on, and what takes nothing."""
         self._publishing.set_function(lambda: float(fan.publishing))
+        for kind in fan.waiting:
+            self._waiting.labels(kind).set_function(partial(_waiting, fan, kind))
 
     def listener(self) -> StreamingQueryListener:
         """Return what to give to ``spark.streams.addListener``."""
@@ -155,6 +161,10 @@ class StreamMetrics:
             if _BEHIND in metrics:
                 topics = sorted(source.get("endOffset") or {})
                 self._behind.labels(",".join(topics)).set(float(metrics[_BEHIND]))
+
+
+def _waiting(fan: FanOut, kind: str) -> float:
+    return float(fan.waiting[kind])
 
 
 class _Listener(StreamingQueryListener):

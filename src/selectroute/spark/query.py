@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.errors import SnapshotNotFoundError
 from selectroute.index.file_format import latest_revision
 from selectroute.selector.arguments import check_argument
@@ -60,11 +61,10 @@ class FanOut:
         self._folder = OutputFolder(job)
         self._should_stop = should_stop or (lambda: False)
         self._stopping = threading.Event()
-        self._queues = None if job.queues is None else QueueSender(job.queues, self._on_warning, self._pause)
+        given = self._on_warning, self._pause, job.destination_wait
+        self._queues = None if job.queues is None else QueueSender(job.queues, *given)
         read = job.input if isinstance(job.input, KafkaInput) else None
-        self._kafka = (
-            None if job.kafka is None else KafkaSender(spark, job.kafka, self._on_warning, self._pause, read)
-        )
+        self._kafka = None if job.kafka is None else KafkaSender(spark, job.kafka, *given, read)
         self._source = source_of(spark, job)
         # To put is a part of the batch's own turn: the queues tell by it whether the batch came before.
         self._behind = Behind(self._fail) if self._kafka is not None and self._queues is None else None
@@ -90,6 +90,7 @@ class FanOut:
             self._folder.belong(self._source.connect())
             if self._kafka is not None:
                 check_topics(self.job, self._kafka)
+            self._router.look()
             self._router.commits.prepare()
             writer = (
                 self._source.stream()
@@ -120,6 +121,12 @@ class FanOut:
     def publishing(self) -> bool:
         """Whether a batch that was committed is being handed on while the stream goes on."""
         return self._behind is not None and self._behind.busy
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many destinations take nothing now, by their kind: they hold the stream back, or no more."""
+        senders = {QUEUE: self._queues, KAFKA: self._kafka}
+        return {kind: 0 if one is None else one.waiting.count for kind, one in senders.items()}
 
     def wait(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Wait until the query ends: because all input is read, ``should_stop`` said so, or it failed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,9 @@ from selectroute.queues.errors import REASONS, MQError
 from selectroute.queues.routed import Routed, routed_of
 from selectroute.spark.outgoing import Codes, Contents, Ints, Mask
 from selectroute.spark.readers import Messages
+
+UNKNOWN_QUEUE: Final = "unknown-queue"
+"""The reason of a delivery to a queue that is not there."""
 
 _COLUMNS = pa.schema(
     [
@@ -85,7 +89,7 @@ class QueueMessages:
         sizes = pc.binary_length(contents.columns.column("body")).to_numpy(zero_copy_only=False)[rows]
         too_large = (limits >= 0) & (sizes > limits)
         for code in np.unique(codes[limits < 0]).tolist():
-            yield codes == code, "unknown-queue", self._unknown(code)
+            yield codes == code, UNKNOWN_QUEUE, self._unknown(code)
         for code in np.unique(codes[too_large]).tolist():
             text = f"the queue {self._names[code]} holds messages of {self._lengths[code]:,} bytes at most"
             yield too_large & (codes == code), "too-large", text

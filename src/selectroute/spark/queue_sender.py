@@ -2,41 +2,44 @@
 
 ::
 
-    commit ─→ how far is the batch? ─→ the next chunk, put in one transaction ─→ … ─→ all put ─→ publish
-                                              └ a queue is full: wait, and try again
+    commit ─→ how far is the batch? ─→ chunk by chunk, put in one transaction each ─→ all put ─→ publish
+                                            └ a queue is full: the rest goes on, and what is for it waits
+                                                 └ no longer than it may: given up ─→ dead letters
 
-A chunk that was put stays put, and one that was not is put at the next start; so a crash, a full queue or a
-database out of reach holds the stream back, and changes nothing else.
+A chunk that was put stays put, and one that was not is put at the next start. That the rest of a queue is
+given up is decided by `QueueDeliveries.give_up`, in a transaction: the dead letters are made of what that
+says, at the next start the same. A database out of reach holds the stream back, and changes nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from selectroute.index.destination import QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.headers import delivery_id
-from selectroute.queues.errors import MQRC_Q_FULL, MQError
 from selectroute.queues.routed import Routed
-from selectroute.spark import durable
 from selectroute.spark.destinations import destinations
-from selectroute.spark.job import DestinationNotFoundError, Job, JobError
-from selectroute.spark.readers import Dead, Place
-from selectroute.spark.sender import patient, staged_file
-from selectroute.spark.sinks import DEAD_LETTERS, Sinks
-from selectroute.spark.unrouted import Unrouted
+from selectroute.spark.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
+from selectroute.spark.late import LateDelivery, bury_late
+from selectroute.spark.queue_messages import UNKNOWN_QUEUE
+from selectroute.spark.readers import Place
+from selectroute.spark.sender import StoppingError, patient, staged_file
+from selectroute.spark.waiting import Waiting
 from selectroute.store.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from selectroute.queues.deliveries import Delivery, Progress, QueueDeliveries
+    from selectroute.queues.deliveries import Delivery, Progress, QueueDeliveries, Room
+
+FULL: Final = "destination-full"
+"""The reason of a delivery to a queue that had no room for too long."""
 
 _CHUNK = 2_000
 """Deliveries of a transaction: others who put wait for it a tenth of a second at most."""
@@ -54,6 +57,7 @@ class QueueSender:
         url: of the database of queues.
         warn: called with a sentence when something holds the stream back.
         pause: waits some time; returns whether the job is to stop.
+        wait_seconds: how long a queue that is full may hold the stream back; see `Waiting`.
     """
 
     def __init__(
@@ -61,11 +65,13 @@ class QueueSender:
         url: str,
         warn: Callable[[str], None] = lambda _: None,
         pause: Callable[[], bool] = lambda: True,
+        wait_seconds: float = float("inf"),
     ) -> None:
         self._url = url
         self._warn = warn
         self._pause = pause
         self._opened: QueueDeliveries | None = None
+        self.waiting = Waiting("the queue", wait_seconds, warn)
 
     @property
     def name(self) -> str:
@@ -82,7 +88,8 @@ class QueueSender:
         Raises:
             JobError: the queues have got something of this batch: it was committed before, and forgotten.
         """
-        if self._patient(partial(self._progress, job, batch)) != (batch, 0, {}):
+        progress = self._patient(partial(self._progress, job, batch))
+        if progress is None or not progress.is_fresh:
             raise JobError(
                 f"batch {batch} is not committed, and the queues in {self.name} have got messages of it, or "
                 "of a later one: the output folder is older than they are; put the newest one back, or "
@@ -107,11 +114,13 @@ class QueueSender:
         progress = self._patient(partial(self._progress, outgoing["job"], batch))
         if progress is None:
             return []
-        if progress.done < outgoing["puts"]:
-            progress = self._put(progress, revision, outgoing, staging)
-        if not progress.gone:
+        done = progress.done >= outgoing["puts"] and not progress.held
+        if done and not progress.gone and not progress.full:
             return []
-        return _bury(batch, revision, outgoing, staging, progress)
+        staged = _Staged(outgoing, staging, revision)
+        if not done:
+            progress = self._put(outgoing["job"], progress, outgoing["puts"], staged)
+        return bury_late(QUEUE, batch, revision, staging, partial(_late, staged, progress))
 
     def close(self) -> None:
         """Give the database back."""
@@ -131,45 +140,90 @@ class QueueSender:
     def _progress(self, job: str, batch: int) -> Progress | None:
         return self._queues().progress(job, batch)
 
-    def _put(self, progress: Progress, revision: int, outgoing: Mapping[str, Any], staging: Path) -> Progress:
-        """Put what is not yet put, chunk by chunk."""
-        job = outgoing["job"]
-        chunk: list[Delivery] = []
-        size = 0
-        for delivery in islice(_deliveries(outgoing, staging, revision), progress.done, None):
-            chunk.append(delivery)
-            size += len(delivery.message.body)
-            if len(chunk) >= _CHUNK or size >= _CHUNK_BYTES:
-                progress = self._put_chunk(job, progress, chunk)
-                chunk, size = [], 0
-        progress = self._put_chunk(job, progress, chunk)
-        assert progress.done == outgoing["puts"], "every delivery that was counted is in the files"
+    def _put(self, job: str, progress: Progress, puts: int, staged: _Staged) -> Progress:
+        """Put what is not yet put: first whatever there is room for, then what full queues have held back,
+        until there is room or the queue may be waited for no longer.
+        """
+        named: set[str] = set()
+        for chunk in _chunks(staged.numbered(progress.done)):
+            named.update(one.queue for _, one in chunk)
+            deliveries = [one for _, one in chunk]
+            progress = self._patient(partial(self._put_some, job, progress, deliveries))
+        assert progress.done == puts, "every delivery that was counted is in the files"
+        while progress.held:
+            progress = self._put_held(job, progress, staged)
+        for name in named - progress.gone.keys() - progress.full.keys():
+            self.waiting.took(name)
         return progress
 
-    def _put_chunk(self, job: str, progress: Progress, chunk: list[Delivery]) -> Progress:
-        """Put a chunk, in as many transactions as it takes until there is room for all of it."""
-        while chunk:
-            after = self._patient(partial(self._put_some, job, progress, chunk))
-            chunk, progress = chunk[after.done - progress.done :], after
+    def _put_held(self, job: str, progress: Progress, staged: _Staged) -> Progress:
+        """Put what there is room for now of what is held, or wait, or give up."""
+        started = time.monotonic()
+        names = set(progress.held)
+        rooms = self._patient(partial(self._rooms, names))
+        going = {name for name in names if (room := rooms.get(name)) is None or room.left > 0}
+        if going:
+            progress = self._put_pass(job, progress, staged, going)
+        still = progress.held.keys() & names
+        given_up = [name for name in still if self.waiting.left(name) <= 0]
+        if given_up:
+            progress = self._patient(partial(self._give_up, job, progress, given_up))
+            for name in given_up:
+                self.waiting.trip(name, _is_full(name, rooms.get(name)))
+        elif still and not going:
+            for name in sorted(still):
+                self.waiting.begin(name, _is_full(name, rooms.get(name)))
+            if self._pause():
+                why = _is_full(min(still), rooms.get(min(still)))
+                raise StoppingError(f"the job stopped while it waited: {why}")
+        self.waiting.waited(still, time.monotonic() - started)
         return progress
+
+    def _put_pass(self, job: str, progress: Progress, staged: _Staged, going: set[str]) -> Progress:
+        """Put what these queues have held back, each as far as there is room."""
+        first = min(progress.held[name] for name in going)
+        held = ((number, one) for number, one in staged.numbered(first) if one.queue in going)
+        for chunk in _chunks(held):
+            # One that has no room any more puts nothing that comes later, so that its order stays.
+            mine = [(number, one) for number, one in chunk if one.queue in going]
+            progress = self._patient(partial(self._put_some_held, job, progress, mine))
+            behind = {one.queue: number + 1 for number, one in mine}
+            going -= {name for name, number in behind.items() if progress.held.get(name) != number}
+        return self._patient(partial(self._put_some_held, job, progress, [], going)) if going else progress
+
+    # Whatever is called more than once gets the newest client: `patient` may come back much later.
 
     def _put_some(self, job: str, progress: Progress, chunk: list[Delivery]) -> Progress:
         return self._queues().put(job, progress, chunk)
 
+    def _put_some_held(
+        self, job: str, progress: Progress, chunk: list[tuple[int, Delivery]], finished: Collection[str] = ()
+    ) -> Progress:
+        return self._queues().put_held(job, progress, chunk, finished)
+
+    def _give_up(self, job: str, progress: Progress, names: Collection[str]) -> Progress:
+        return self._queues().give_up(job, progress, names)
+
+    def _rooms(self, names: Collection[str]) -> dict[str, Room | None]:
+        return self._queues().rooms(names)
+
     def _patient(self, call: Callable[[], _Result]) -> _Result:
-        """Call until the database can be reached and no queue is full. Raises `StoppingError`."""
+        """Call until the database can be reached. Raises `StoppingError`."""
         return patient(call, _why, self._warn, self._pause)
 
 
 def _why(error: Exception) -> str | None:
     """Return why the stream waits, None for what no waiting mends."""
-    if isinstance(error, MQError):
-        return (error.detail or "") if error.reason == MQRC_Q_FULL else None
     return str(error) if isinstance(error, UnavailableError) else None
 
 
+def _is_full(name: str, room: Room | None) -> str:
+    return f"the queue {name} is full" + ("" if room is None else f": it holds {room.max_depth:,}")
+
+
 def check_queues(job: Job) -> None:
-    """Make sure that the queues to which the newest snapshot's subscriptions are delivered are there.
+    """Make sure that the database of queues is there and, where the job is to fail otherwise, the queues to
+    which the newest snapshot's subscriptions are delivered.
 
     Raises:
         DestinationNotFoundError: they are not.
@@ -177,7 +231,7 @@ def check_queues(job: Job) -> None:
         StoreError: there is no database, or none of queues, or it can't be reached.
     """
     to = destinations(Snapshot.open(job.snapshots), QUEUE)
-    names = () if to is None else to.names
+    names = () if to is None or job.missing_destinations != FAIL_MISSING else to.names
     if job.queues is None:
         if names:
             raise JobError(
@@ -202,46 +256,81 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(sorted(names)[:3]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _deliveries(outgoing: Mapping[str, Any], staging: Path, revision: int) -> Iterator[Delivery]:
-    """All deliveries that a batch has for queues, always in the same order."""
-    from selectroute.queues.deliveries import Delivery
+class _Staged:
+    """All deliveries that a batch has staged for queues, numbered from 0, always in the same order.
 
-    for file in outgoing["files"]:
-        for batch in pq.ParquetFile(staged_file(staging, file)).iter_batches(_BATCH_ROWS, use_threads=False):
-            columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-            messages = map(Routed, *(columns[name] for name in Routed._fields))
-            places = zip(columns["source"], columns["partition"], columns["offset"], strict=True)
-            for message, place, deliveries in zip(messages, places, columns["deliveries"], strict=True):
-                source, partition, offset = place
-                for one in deliveries:
-                    subscription = one["subscription"]
-                    id = delivery_id(source, partition, offset, subscription)
-                    yield Delivery(one["destination"], subscription, id, revision, message)
+    Raises DamagedFileError if a file is not what was committed.
+    """
+
+    def __init__(self, outgoing: Mapping[str, Any], staging: Path, revision: int) -> None:
+        self._revision = revision
+        self._files: list[tuple[Path, int, Any]] = []
+        before = 0
+        for file in outgoing["files"]:
+            path = staged_file(staging, file)
+            parquet = pq.ParquetFile(path)
+            rows = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
+            firsts = parquet.read(["first"]).column(0).to_numpy()
+            last = parquet.read_row_group(len(rows) - 1, ["deliveries"]).column(0)
+            self._files.append((path, before, firsts[np.cumsum([0, *rows[:-1]])]))
+            before += int(firsts[-1]) + len(last[-1])
+
+    def numbered(self, start: int = 0) -> Iterator[tuple[int, Delivery]]:
+        """Yield the deliveries from one on, with their numbers. Reads nothing of the row groups before it."""
+        from selectroute.queues.deliveries import Delivery
+
+        ends = [before for _, before, _ in self._files[1:]]
+        for (path, before, firsts), end in zip(self._files, [*ends, float("inf")], strict=True):
+            if end <= start:
+                continue
+            group = max(0, int(np.searchsorted(firsts, start - before, "right")) - 1)
+            number = before + int(firsts[group])
+            groups = range(group, len(firsts))
+            for batch in pq.ParquetFile(path).iter_batches(_BATCH_ROWS, groups, use_threads=False):
+                columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+                messages = map(Routed, *(columns[name] for name in Routed._fields))
+                places = zip(columns["source"], columns["partition"], columns["offset"], strict=True)
+                for message, place, deliveries in zip(messages, places, columns["deliveries"], strict=True):
+                    for one in deliveries:
+                        if number >= start:
+                            subscription = one["subscription"]
+                            id = delivery_id(*place, subscription)
+                            yield (
+                                number,
+                                Delivery(one["destination"], subscription, id, self._revision, message),
+                            )
+                        number += 1
 
 
-def _bury(
-    batch: int, revision: int, outgoing: Mapping[str, Any], staging: Path, progress: Progress
-) -> list[dict[str, Any]]:
-    """Add dead letters for the deliveries to queues that went away after the commit; return their file."""
-    found: dict[tuple[Place, str], list[tuple[int, str]]] = {}
-    for number, one in enumerate(_deliveries(outgoing, staging, revision)):
-        if number >= progress.gone.get(one.queue, number + 1):
-            source, partition, offset = one.delivery_id.removesuffix(f"/{one.subscription}").rsplit("/", 2)
-            place = Place(source, int(partition))
-            found.setdefault((place, one.queue), []).append((int(offset), one.subscription))
-    ids = sorted({subscription for rows in found.values() for _, subscription in rows})
-    ordinals = {subscription: ordinal for ordinal, subscription in enumerate(ids)}
-    folder = staging / "publish" / DEAD_LETTERS / f"batch={batch}"
-    durable.make_folder(folder)
-    sinks = Sinks(staging, pa.array(ids, pa.string()), revision, Unrouted())
-    for (place, queue), rows in found.items():
-        text = (
-            f"the queue {queue} was deleted, or made anew for shorter messages, after the batch was committed"
-        )
-        dead = Dead("deliver", "unknown-queue", text, np.array([offset for offset, _ in rows], np.int64))
-        sinks.refuse(place, dead, np.array([ordinals[one] for _, one in rows], np.int32))
-    (file,) = sinks.close()
-    # Under one name, so that doing it again after a crash leaves one file.
-    name = f"part-late-{staging.name[-8:]}.parquet"
-    durable.rename(staging / file.pop("path"), folder / name)
-    return [{"path": f"{file.pop('sink')}/{folder.name}/{name}", **file}]
+def _chunks(deliveries: Iterator[tuple[int, Delivery]]) -> Iterator[list[tuple[int, Delivery]]]:
+    """Yield them in lists of as many as a transaction takes."""
+    chunk: list[tuple[int, Delivery]] = []
+    size = 0
+    for number, delivery in deliveries:
+        chunk.append((number, delivery))
+        size += len(delivery.message.body)
+        if len(chunk) >= _CHUNK or size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _late(staged: _Staged, progress: Progress) -> Iterator[LateDelivery]:
+    """Yield the deliveries to queues that went away after the commit, or had no room for too long."""
+    without = {**progress.gone, **progress.full}
+    if not without:
+        return
+    for number, one in staged.numbered(min(without.values())):
+        if number < without.get(one.queue, number + 1):
+            continue
+        source, partition, offset = one.delivery_id.removesuffix(f"/{one.subscription}").rsplit("/", 2)
+        if one.queue in progress.full:
+            reason, text = FULL, f"the queue {one.queue} was full, and stayed so for too long"
+        else:
+            reason = UNKNOWN_QUEUE
+            text = (
+                f"the queue {one.queue} was deleted, or made anew for shorter messages, after the batch was "
+                "committed"
+            )
+        yield LateDelivery(Place(source, int(partition)), int(offset), one.subscription, reason, text)
