@@ -2,8 +2,10 @@
 
 ``python -m tests.crash.delivering --kills 100``. The job routes batch by batch as in Spark, but without it.
 Each kill (SIGKILL, at a random instant) ends it with whatever it was doing, and the next start goes on. One
-queue is so short that the job waits for its consumer most of the time. When all files are routed, each
-delivery must have been got exactly once, and be recorded exactly once.
+queue is so short that the job waits for its consumer most of the time: in every other run for as long as it
+takes, in the others for an instant only, so that what the queue has no room for becomes dead letters. When
+all files are routed, each delivery must have been got exactly once, or be a dead letter exactly once and not
+have been got, and be recorded exactly once.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -42,7 +45,7 @@ CHUNK = 25
 _fork = multiprocessing.get_context("fork")  # a child that need not import everything first
 
 
-def deliver(queues: Queues, done: Any, resumed: Any) -> None:
+def deliver(queues: Queues, done: Any, resumed: Any, wait: float) -> None:
     """Route what is there, from wherever the last process left it."""
     queue_sender._CHUNK = CHUNK
     output = queues.world.output
@@ -54,7 +57,7 @@ def deliver(queues: Queues, done: Any, resumed: Any) -> None:
         time.sleep(0.005)
         return False
 
-    router = queues.router(pause)
+    router = queues.router(pause, wait=wait)
     for batch in range(FILES):
         router.route(batch, [queues.world.input / f"{batch:02}.jsonl"], "q")
     done.set()
@@ -93,8 +96,8 @@ def prepare(home: Path, url: str, chance: random.Random) -> Queues:
     return queues
 
 
-def check(queues: Queues, journals: list[Path]) -> int:
-    """Everything that must hold when all is routed and got; returns how many deliveries there were."""
+def check(queues: Queues, journals: list[Path]) -> Counter[str]:
+    """Assert what must hold when all is routed and got; return the deliveries and dead letters counted."""
     got: Counter[str] = Counter()
     for journal in journals:
         got.update(json.loads(line)["delivery_id"] for line in journal.read_bytes().splitlines())
@@ -106,22 +109,32 @@ def check(queues: Queues, journals: list[Path]) -> int:
     )
     twice = [one for one, count in got.items() if count > 1]
     assert not twice, f"{len(twice)} got twice: {twice[:5]}"
+    dead = Counter(
+        f"{row['source']}/0/{row['offset']}/{row['subscription']}" for row in world.rows("dead-letters")
+    )
+    assert {row["reason"] for row in world.rows("dead-letters")} <= {queue_sender.FULL}
+    both = got & dead
+    assert not both, f"got, and dead letters: {list(both)[:5]}"
+    got += dead
     assert got == recorded, f"lost: {list(recorded - got)[:5]}, never recorded: {list(got - recorded)[:5]}"
     lines = world.accounting()
     assert [line["batch"] for line in lines] == list(range(FILES))
-    assert sum(line["queued"] for line in lines) == got.total()
+    assert sum(line["refused"] for line in lines) == dead.total()
+    assert sum(line["queued"] for line in lines) == got.total() - dead.total()
     assert not list((world.output / "_staging").iterdir())
-    return got.total()
+    return Counter({"deliveries": got.total() - dead.total(), "dead letters of a full queue": dead.total()})
 
 
-def until_done(queues: Queues, chance: random.Random, kills: int, longest: float) -> Counter[str]:
+def until_done(
+    queues: Queues, chance: random.Random, kills: int, longest: float, wait: float
+) -> Counter[str]:
     """Start the job and kill it, so many times at most, until it is done; returns how often it was killed,
     and how often that was between the commit of a batch and the end of its puts.
     """
     killed = 0
     done, resumed = _fork.Event(), _fork.Value("i")
     while True:
-        job = _fork.Process(target=deliver, args=(queues, done, resumed))
+        job = _fork.Process(target=deliver, args=(queues, done, resumed, wait))
         job.start()
         if killed < kills:
             job.join(chance.random() * longest)
@@ -136,7 +149,14 @@ def until_done(queues: Queues, chance: random.Random, kills: int, longest: float
             return Counter({"kills": killed, "of batches that were being put": resumed.value})
 
 
-def run(kills: int, seed: int, root: Path, made: Callable[[Path], str], longest: float = 0.5) -> Counter[str]:
+def run(
+    kills: int,
+    seed: int,
+    root: Path,
+    made: Callable[[Path], str],
+    longest: float = 0.5,
+    waits: tuple[float, ...] = (math.inf, 0.02),
+) -> Counter[str]:
     """At least so many kills; returns what was counted. Raises AssertionError if a check failed."""
     chance = random.Random(seed)
     counts: Counter[str] = Counter()
@@ -154,12 +174,13 @@ def run(kills: int, seed: int, root: Path, made: Callable[[Path], str], longest:
         ]
         for consumer in consumers:
             consumer.start()
-        counts += until_done(queues, chance, kills - counts["kills"], longest)
+        wait = waits[number % len(waits)]
+        counts += until_done(queues, chance, kills - counts["kills"], longest, wait)
         ending.set()
         for consumer in consumers:
             consumer.join()
             assert consumer.exitcode == 0, "a consumer failed: see above"
-        counts["deliveries"] += check(queues, journals)
+        counts += check(queues, journals)
     raise AssertionError
 
 

@@ -22,6 +22,12 @@ def test_a_stream_to_queues_that_is_killed_delivers_each_message_once(tmp_path):
     assert counts["deliveries"] > 2_000
 
 
+def test_what_a_full_queue_does_not_take_is_got_or_a_dead_letter_and_never_both(tmp_path):
+    counts = delivering.run(6, seed=2, root=tmp_path, made=delivering.in_sqlite, waits=(0.02,))
+    assert counts["kills"] == 6
+    assert counts["deliveries"] > 500 and counts["dead letters of a full queue"] > 100
+
+
 @pytest.mark.parametrize("fault", ["twice", "lost"])
 def test_a_fault_is_found(tmp_path, monkeypatch, fault):
     monkeypatch.setattr(delivering, "FILES", 1)
@@ -35,7 +41,7 @@ def test_a_fault_is_found(tmp_path, monkeypatch, fault):
         journal.write_text("".join(json.dumps({"delivery_id": one}) + "\n" for one in ids))
         return [journal]
 
-    assert delivering.check(queues, written(got)) == 30
+    assert delivering.check(queues, written(got))["deliveries"] == 30
     with pytest.raises(AssertionError, match=fault):
         delivering.check(queues, written([*got, got[0]] if fault == "twice" else got[1:]))
     assert set(Counter(got).values()) == {1}

@@ -105,12 +105,17 @@ def test_what_spark_says_of_a_trigger_is_shown():
 
 
 def test_whether_a_batch_is_being_published_is_asked_of_the_job():
-    metrics, fan = StreamMetrics(), SimpleNamespace(publishing=True)
+    metrics, fan = StreamMetrics(), SimpleNamespace(publishing=True, waiting={"queue": 2, "kafka": 0})
     assert shown(metrics)["publishing",] == 0
     metrics.watch(fan)
     assert shown(metrics)["publishing",] == 1
-    fan.publishing = False
+    assert shown(metrics)["destinations_waiting", "queue"] == 2
+    fan.publishing, fan.waiting = False, {"queue": 0, "kafka": 1}
     assert shown(metrics)["publishing",] == 0
+    assert (
+        shown(metrics)["destinations_waiting", "queue"],
+        shown(metrics)["destinations_waiting", "kafka"],
+    ) == (0, 1)
 
 
 def test_an_address_that_is_taken_is_one_sentence():

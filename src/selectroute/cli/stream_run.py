@@ -51,6 +51,13 @@ class Unrouted(StrEnum):
     fail = "fail"
 
 
+class Missing(StrEnum):
+    """What a job does about destinations that do not exist."""
+
+    dead_letter = "dead-letter"
+    fail = "fail"
+
+
 class Log(StrEnum):
     """How a job says what it does."""
 
@@ -60,6 +67,12 @@ class Log(StrEnum):
 
 def _finite(seconds: float) -> float:
     if not math.isfinite(seconds):
+        raise typer.BadParameter("not a number of seconds")
+    return seconds
+
+
+def _number(seconds: float) -> float:
+    if math.isnan(seconds):
         raise typer.BadParameter("not a number of seconds")
     return seconds
 
@@ -233,6 +246,26 @@ QueuesOption = Annotated[
         show_default=False,
     ),
 ]
+MissingOption = Annotated[
+    Missing,
+    _option(
+        "missing-destinations",
+        "Deliveries to queues and topics that do not exist become dead letters, or no job starts.",
+        _OUTPUT,
+    ),
+]
+WaitOption = Annotated[
+    float,
+    _option(
+        "destination-wait",
+        "A full queue or refusing topic is waited for so long; what it should get then becomes dead letters. "
+        "inf: as long as it takes.",
+        _OUTPUT,
+        "S",
+        min=0,
+        callback=_number,
+    ),
+]
 CoresOption = Annotated[
     int,
     _option(
@@ -301,6 +334,8 @@ def run(
     unrouted: UnroutedOption = Unrouted.keep,
     unrouted_topic: UnroutedTopicOption = None,
     queues: QueuesOption = "",
+    missing_destinations: MissingOption = Missing.dead_letter,
+    destination_wait: WaitOption = 30.0,
     trigger_seconds: TriggerOption = 1.0,
     available_now: AvailableOption = False,
     cores: CoresOption = 0,
@@ -404,6 +439,8 @@ def _asked(given: Mapping[str, Any]) -> _Asked:
         given["unrouted"],
         tuple(given["unrouted_topic"] or os.environ.get("SELECTROUTE_UNROUTED_TOPIC", "").split("\n")),
         given["queues"],
+        given.get("missing_destinations", Missing.dead_letter),  # a rerun delivers to none
+        given.get("destination_wait", 0.0),
         given["registry"],
         _Kafka(
             given["kafka_servers"],
@@ -510,6 +547,8 @@ class _Asked:
     unrouted: Unrouted
     unrouted_topics: tuple[str, ...]
     queues: str
+    missing_destinations: Missing
+    destination_wait: float
     registry: str
     kafka: _Kafka
     cores: int
@@ -563,6 +602,8 @@ class _Asked:
             max_message_bytes=self.max_message_bytes,
             queues=self.queues or None,
             kafka=cluster,
+            missing_destinations=self.missing_destinations.value,
+            destination_wait=self.destination_wait,
         )
 
     def session(self, job: Job) -> Session:
