@@ -351,7 +351,7 @@ def test_a_stream_that_a_full_queue_holds_back_can_be_stopped_and_goes_on_where_
         job,
         available_now=True,
         on_batch=reports.append,
-        on_warning=lambda _: taken.update(sqlite.ids("A")),
+        should_stop=lambda: bool(taken.update(sqlite.ids("A"))),  # a consumer, asked while the job waits
     )
     fan.wait()
     assert all(report.skipped for report in reports)
