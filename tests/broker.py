@@ -193,6 +193,21 @@ class Broker:
         admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(60)
         self._wait_for(topic, partitions)
 
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Change one setting of a topic, and wait until the broker goes by it."""
+        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin = self._admin()
+        for answer in admin.incremental_alter_configs([resource]).values():
+            answer.result(60)
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        deadline = time.monotonic() + 60
+        while admin.describe_configs([asked])[asked].result(60)[name].value != value:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
     def records(self, topic: str) -> list[Any]:
         """Return all records of a topic as they are now, each partition's in order."""
         from confluent_kafka import Consumer, TopicPartition

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 
 import pytest
 
@@ -11,11 +12,12 @@ from selectroute.spark import JobError, durable
 from selectroute.spark import kafka_admin as admin_module
 from selectroute.spark.audit import audit
 from selectroute.spark.kafka_input import KafkaCluster
+from selectroute.spark.kafka_sender import KafkaSender
 from selectroute.spark.query import StreamError
 from selectroute.spark.sources import SourceError
 from tests.broker import CLUSTER
 from tests.components import KAFKA
-from tests.streaming.kafka_world import cars
+from tests.streaming.kafka_world import cars, headers_of
 
 pytestmark = [pytest.mark.spark, *KAFKA]
 
@@ -45,15 +47,57 @@ def test_a_topic_that_is_not_there_is_named_before_the_stream_starts(pipe):
 def test_topics_to_which_nothing_can_be_delivered_are_named_before_the_stream_starts(pipe):
     pipe.publish(1, all=("", "no-such-topic"), more=("", pipe.name))
     with pytest.raises(JobError, match="no-such-topic") as error:
-        pipe.run()
+        pipe.run(missing_destinations="fail")
     one_sentence(error)
+
+
+def test_topics_to_which_nothing_can_be_delivered_cost_their_own_deliveries_only(pipe):
+    out = pipe.broker.create(pipe.name + "-out")
+    pipe.publish(1, gone=("", "no-such-topic"), own=("weight < 2", pipe.name), good=("", out))
+    pipe.broker.produce(pipe.name, cars(6))
+    warnings = []
+    (report,) = pipe.run(on_warning=warnings.append)
+    assert (report.counts.sent, report.counts.refused, report.counts.dead_lettered) == (6, 8, 0)
+    assert len(pipe.broker.records(out)) == 6
+    reasons = Counter((row["reason"], row["subscription"]) for row in pipe.world.rows("dead-letters"))
+    assert reasons == {("unknown-topic", "gone"): 6, ("input-topic", "own"): 2}
+    assert len(warnings) == 2 and audit(pipe.world.output).findings == []
+    assert any(one.startswith("1 subscription delivers to kafka:no-such-topic") for one in warnings)
+    assert any("the job reads this topic" in one for one in warnings)
+
+
+def test_a_topic_that_takes_less_after_the_commit_costs_its_own_deliveries_only(pipe, monkeypatch):
+    out, short = (pipe.broker.create(f"{pipe.name}-{one}") for one in ("out", "short"))
+    pipe.publish(1, good=("", out), short=("", short))
+    pipe.broker.produce(pipe.name, cars(6))
+    write = KafkaSender._write
+
+    def changed(self, *given):  # between the commit and the first record
+        pipe.broker.configure(short, "max.message.bytes", "60")
+        monkeypatch.setattr(KafkaSender, "_write", write)
+        write(self, *given)
+
+    monkeypatch.setattr(KafkaSender, "_write", changed)
+    warnings = []
+    (report,) = pipe.run(destination_wait=0.0, on_warning=warnings.append)
+    assert (report.counts.sent, report.counts.refused) == (6, 6)
+    assert len({headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(out)}) == 6
+    assert pipe.broker.records(short) == []
+    rows = pipe.world.rows("dead-letters")
+    assert Counter((row["reason"], row["subscription"]) for row in rows) == {
+        ("destination-refused", "short"): 6
+    }
+    assert audit(pipe.world.output).findings == []
+    (warning,) = warnings
+    assert short in warning and "becomes dead letters" in warning
 
 
 @pytest.mark.parametrize("by_pattern", [False, True])
 def test_a_topic_that_is_read_and_delivered_to_is_refused_before_the_stream_starts(pipe, by_pattern):
     pipe.publish(1, all=("", pipe.name))
     with pytest.raises(JobError, match=f"{pipe.name}, which the job reads") as error:
-        pipe.run(**({"pattern": f"{pipe.name[:-2]}.*"} if by_pattern else {}))
+        more = {"pattern": f"{pipe.name[:-2]}.*"} if by_pattern else {}
+        pipe.run(missing_destinations="fail", **more)
     one_sentence(error)
 
 
