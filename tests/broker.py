@@ -195,14 +195,15 @@ class Broker:
 
     def configure(self, topic: str, name: str, value: str) -> None:
         """Change one setting of a topic, and wait until the broker goes by it."""
-        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+        import confluent_kafka.admin
 
-        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        kafka: Any = confluent_kafka.admin
+        entry = kafka.ConfigEntry(name, value, incremental_operation=kafka.AlterConfigOpType.SET)
+        resource = kafka.ConfigResource(kafka.ResourceType.TOPIC, topic, incremental_configs=[entry])
         admin = self._admin()
         for answer in admin.incremental_alter_configs([resource]).values():
             answer.result(60)
-        asked = ConfigResource(ResourceType.TOPIC, topic)
+        asked = kafka.ConfigResource(kafka.ResourceType.TOPIC, topic)
         deadline = time.monotonic() + 60
         while admin.describe_configs([asked])[asked].result(60)[name].value != value:
             assert time.monotonic() < deadline
