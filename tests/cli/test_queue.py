@@ -218,7 +218,7 @@ def test_queues_are_where_the_registry_is_unless_it_is_said(run, database, tmp_p
     monkeypatch.setenv("SELECTROUTE_REGISTRY", database)
     assert run("queue", "create", "A")[0] == 0
     monkeypatch.setenv("SELECTROUTE_QUEUES", f"sqlite:///{tmp_path}/other.db")
-    assert run("queue", "list") == (0, "", "")
+    assert run("queue", "list") == (0, "", "no queues\n")
     assert run("queue", "list", "--queues", database) == (0, "A\n", "")
 
 

@@ -221,12 +221,23 @@ def test_the_differences_between_the_dialects_are_shown(run):
     code, out, _ = run("selector", "dialects", "-o", "json")
     table = {row["field"]: row["cells"] for row in json.loads(out)}
     assert code == 0 and all(list(cells) == list(DIALECTS) for cells in table.values())
-    assert table["seed"] == {"jms": "004", "ibm-jms": "000", "ibm-mq": "002", "mqe": "001"}
+    assert table["seed"]["jms"] == "JMS specification, chapter 3.8"
     assert table["unlike_types"]["ibm-mq"] == "**the whole selector is false**"
     code, out, _ = run("selector", "dialects", "-o", "markdown")
     assert code == 0 and out.startswith("|  | `jms` | `ibm-jms` | `ibm-mq` | `mqe` |\n| --- |")
     code, out, _ = run("selector", "dialects")
     assert code == 0 and "unlike types" in out and "`" not in out and "**" not in out
+
+
+def test_two_dialects_are_compared_by_what_differs(run):
+    code, out, _ = run("selector", "dialects", "--only", "jms,mqe", "--differences", "-o", "json")
+    table = {row["field"]: row["cells"] for row in json.loads(out)}
+    assert code == 0 and all(list(cells) == ["jms", "mqe"] for cells in table.values())
+    assert "dotted_names" not in table and "lacks" in table
+    code, out, _ = run("selector", "dialects", "--only", "mqe")
+    assert code == 0 and ", *, +" in out, "the sign of multiplication is no Markdown"
+    code, _, err = run("selector", "dialects", "--only", "ibm")
+    assert code == 2 and "ibm-mq" in err
 
 
 @pytest.mark.parametrize("verb", ["check", "explain", "match", "dialects"])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 
 import pytest
 
+from selectroute.cli.serve import serve
+from selectroute.cli.settings import OF_SERVICE
 from selectroute.registry.registry import Registry
 from tests.serving import served
 
@@ -92,3 +96,19 @@ def test_a_token_that_others_can_read_is_warned_of(run, config, tmp_path, mode, 
     assert code == 0
     assert (f"chmod 600 {path}" in err) is (warns and "token" in line)
     assert "canary" not in out + err
+
+
+def test_a_key_that_is_no_setting_is_named_with_the_one_that_was_meant(run, config, tmp_path):
+    path = config(
+        f'registri = "x"\nregistry = "sqlite:///{tmp_path}/r.db"\nport = 9000\n[limits]\npage = 9\n'
+    )
+    code, _, err = run("subscription", "add", "a = 1")
+    assert code == 0
+    assert f"{path} has no setting `registri`: did you mean `registry`?" in err
+    assert "port" not in err and "limits" not in err
+
+
+def test_all_settings_of_a_service_may_stand_in_the_file():
+    source = inspect.getsource(serve)
+    fields = set(re.findall(r"^        (\w+): .* = ", source, re.M))
+    assert fields and fields <= OF_SERVICE

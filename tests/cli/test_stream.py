@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +13,9 @@ import selectroute as sr
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
-from selectroute.spark import durable
+from selectroute.spark import durable, job
 from selectroute.spark.batches import Router
+from selectroute.spark.dead_letters import REASONS
 from selectroute.spark.file_intake import FileSource
 from selectroute.spark.job import Job, OutputFolder
 from selectroute.spark.worker import route_splits
@@ -82,7 +85,7 @@ def test_an_audit_that_finds_something_is_1_and_says_what(run, output):
 def test_what_is_no_job_is_one_sentence(run, tmp_path):
     for verb in ("status", "audit"):
         code, out, err = run("stream", verb, tmp_path)
-        assert (code, out) == (1, "")
+        assert (code, out) == (3, "")
         assert "no _job.json" in err
 
 
@@ -97,8 +100,26 @@ def test_dead_letters_are_listed_with_their_bytes(run, output):
     assert json.loads(out) == {"stage": "parse", "reason": "not-json", "count": 1}
 
 
+@pytest.mark.parametrize("verb", ["list", "replay"])
+def test_a_reason_or_stage_that_there_is_not_is_wrong_usage(run, output, verb):
+    code, out, err = run("dead-letter", verb, output, "--reason", "notjson")
+    assert (code, out) == (2, "") and "not-json" in " ".join(err.split())
+    code, out, err = run("dead-letter", verb, output, "--stage", "reed")
+    assert (code, out) == (2, "") and "read" in err
+
+
+def test_the_reasons_that_can_be_asked_for_are_those_of_the_page_and_of_the_code():
+    page = Path(__file__).parents[2].joinpath("streaming/README.md").read_text()
+    rows = re.findall(r"^  \| (read|parse|judge|deliver) \| ([^|]*) \|", page, re.M)
+    told = {(stage, reason) for stage, cell in rows for reason in re.findall("`([^`]+)`", cell)}
+    known = {(stage, reason) for stage, reasons in REASONS.items() for reason in reasons}
+    assert told <= known and known - told <= {("judge", "not-of-its-type")}  # of earlier releases
+    source = "".join(path.read_text() for path in Path(job.__file__).parent.rglob("*.py"))
+    assert set(re.findall(r'Dead\("(\w+)", "([\w-]+)"', source)) <= known
+
+
 def test_dead_letters_are_chosen_by_batch_stage_and_reason(run, output):
-    for chosen in (["--batch", 1], ["--stage", "judge"], ["--reason", "x"], ["--subscription", "red"]):
+    for chosen in (["--batch", 1], ["--stage", "judge"], ["--reason", "too-deep"], ["--subscription", "red"]):
         code, out, err = run("dead-letter", "list", output, *chosen)
         assert (code, out, err) == (1, "", "no dead letters\n")
     code, _, _ = run("dead-letter", "list", output, "--batch", 0, "--stage", "parse", "--reason", "not-json")
@@ -150,7 +171,7 @@ def test_a_dry_run_counts_what_is_left_and_asks_for_nothing(run, output):
     code, out, err = run("dead-letter", "replay", output, "--dry-run")
     assert (code, err) == (0, "") and out.split() == ["1", "parse", "not-json"]
     assert replay_all(output) == []
-    code, out, err = run("dead-letter", "replay", output, "--dry-run", "--reason", "other", "-o", "json")
+    code, out, err = run("dead-letter", "replay", output, "--dry-run", "--reason", "too-deep", "-o", "json")
     assert (code, out, err) == (1, "", "no dead letters to replay\n")
 
 
@@ -185,7 +206,7 @@ def test_who_waits_is_told_what_came_of_it(run, output, monkeypatch):
 
 def test_what_is_no_job_is_not_asked(run, tmp_path):
     code, out, err = run("dead-letter", "replay", tmp_path)
-    assert (code, out) == (1, "") and "no _job.json" in err
+    assert (code, out) == (3, "") and "no _job.json" in err
     assert list(tmp_path.iterdir()) == []
 
 

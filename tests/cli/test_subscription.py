@@ -189,7 +189,7 @@ def test_a_long_selector_comes_by_standard_input(sub):
 
 def test_a_registry_that_is_not_there_is_only_made_by_what_adds(run, database):
     code, _, err = run("subscription", "list", "--registry", database)
-    assert code == 1 and "there is no database" in err
+    assert code == 3 and "there is no database" in err
     assert run("subscription", "add", "a = 1", "--registry", database)[0] == 0
     assert run("subscription", "list", "--registry", database)[0] == 0
 
@@ -232,3 +232,17 @@ def test_limits_of_the_settings_hold_for_commands_on_a_database(run, database, m
     found = json.loads(run("subscription", "get", "long", "-o", "json")[1])
     assert found["selector"] == f"{long} OR b = 1"
     assert run("subscription", "replace", "long", f"{long} OR b = 2")[0] == 5
+
+
+def test_an_explanation_says_that_the_message_is_got_once(run, tmp_path):
+    url = f"sqlite:///{tmp_path}/r.db"
+    run("subscription", "add", "a = 1", "--id", "one", "--registry", url)
+    _, out, _ = run("subscription", "explain", "one", '{"properties": {"a": 1}}', "--registry", url)
+    assert out.splitlines()[0] == "one gets the message, at revision 1"
+
+
+def test_what_is_replaced_and_not_there_is_named_also_through_a_service(run, tmp_path):
+    with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry, served(registry) as service:
+        for verb in (["replace", "rde", "a = 1"], ["get", "rde"], ["remove", "rde"], ["pause", "rde"]):
+            code, _, err = run("subscription", *verb, "--registry", service)
+            assert code == 3 and "caller" not in err and "rde" in err, err

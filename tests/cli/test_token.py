@@ -109,3 +109,14 @@ def test_a_token_has_patterns_of_destinations(run, url, monkeypatch):
     assert "queue:CARS.*" in run("token", "list", "--registry", url)[1]
     code, _, err = run("token", "create", "--role", "writer", "--queue", "[A]", "--registry", url)
     assert (code, "A-Z a-z" in err) == (1, True)
+
+
+def test_the_first_token_says_what_it_changes_and_over_http_it_is_an_admins(run, url):
+    with Registry.open(url) as registry, served(registry) as service:
+        code, _, err = run("token", "create", "--role", "writer", "--registry", service)
+        assert code == 1 and "must be an admin's" in err
+        assert registry.tokens() == []
+    code, _, err = run("token", "create", "--role", "writer", "--registry", url)
+    assert code == 0 and "every caller of a service needs one" in err and "--role admin" in err
+    _, _, err = run("token", "create", "--role", "admin", "--registry", url)
+    assert "first token" not in err

@@ -8,7 +8,7 @@ import io
 import os
 import sys
 from contextlib import suppress
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -24,7 +24,8 @@ from selectroute.cli import (
     token,
 )
 from selectroute.cli.demo import demo
-from selectroute.cli.exit_codes import CONFLICT, FAILURE, INVALID_SELECTOR, NOT_FOUND, USAGE
+from selectroute.cli.exit_codes import CONFLICT, EPILOG, FAILURE, INVALID_SELECTOR, NOT_FOUND, USAGE
+from selectroute.cli.help import readable
 from selectroute.cli.inputs import InvalidFileError
 from selectroute.cli.queue_administration import create, delete, depth
 from selectroute.cli.serve import serve
@@ -35,7 +36,7 @@ from selectroute.cli.subscription_files import export, import_
 from selectroute.cli.warm import warm
 from selectroute.selector import InvalidSelectorError, SelectRouteError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
 app.command()(demo)
 app.command()(serve)
 app.command()(warm)
@@ -56,6 +57,8 @@ app.add_typer(registry.app, name="registry")
 app.add_typer(token.app, name="token")
 app.add_typer(stream.app, name="stream")
 app.add_typer(dead_letter.app, name="dead-letter")
+
+readable(app)
 
 _OF_REASONS: Final = {
     2085: NOT_FOUND,  # no such queue
@@ -79,8 +82,21 @@ _MQ_SENTENCES: Final = {
 """Of errors that give no sentence of their own."""
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"selectroute {version('selectroute')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
     """Route messages to every subscription whose topic filter and selector they satisfy."""
 
 
@@ -133,6 +149,7 @@ def _exit_code(error: SelectRouteError) -> int:
     from selectroute.queues.errors import MQError
     from selectroute.queues.rest_ids import RestError
     from selectroute.registry import errors as registry_errors
+    from selectroute.store.errors import NoDatabaseError
 
     while isinstance(
         error, InvalidFileError | registry_errors.ImportLineError | registry_errors.OperationError
@@ -143,8 +160,12 @@ def _exit_code(error: SelectRouteError) -> int:
     codes: dict[tuple[type[SelectRouteError], ...], int] = {
         (InvalidSelectorError,): INVALID_SELECTOR,
         (RestError,): USAGE,
-        (SnapshotNotFoundError, registry_errors.NotFoundError): NOT_FOUND,
+        (SnapshotNotFoundError, registry_errors.NotFoundError, NoDatabaseError): NOT_FOUND,
         (RevisionExistsError, registry_errors.NameTakenError, registry_errors.IdTakenError): CONFLICT,
         (registry_errors.StaleRevisionError, registry_errors.IdempotencyConflictError): CONFLICT,
     }
+    if "selectroute.spark.job" in sys.modules:  # no error is a job's where nothing of jobs was loaded
+        from selectroute.spark.job import JobNotFoundError
+
+        codes[JobNotFoundError,] = NOT_FOUND
     return next((code for kinds, code in codes.items() if isinstance(error, kinds)), FAILURE)

@@ -21,8 +21,7 @@ RegistryOption = Annotated[
     typer.Option(
         "--registry",
         metavar="URL",
-        help="A database (sqlite:///PATH, postgresql+psycopg://…) or a service (http://HOST:PORT, with the "
-        "token in SELECTROUTE_TOKEN). Or SELECTROUTE_REGISTRY, or `registry` in the configuration file.",
+        help="A database or a service; see `selectroute --help`.",
         show_default=False,
     ),
 ]

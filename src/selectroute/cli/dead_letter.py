@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from dataclasses import asdict
+from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,10 +31,45 @@ _SHOWN_BYTES = 200
 _POLL_SECONDS = 0.5
 
 BatchOption = Annotated[list[int] | None, typer.Option("--batch", help="Only of this batch.")]
-StageOption = Annotated[
-    list[str] | None, typer.Option("--stage", help="Only of this stage: read, parse, judge, deliver.")
+
+
+class Stage(StrEnum):
+    """Where a message or a delivery came to an end."""
+
+    read = "read"
+    parse = "parse"
+    judge = "judge"
+    deliver = "deliver"
+
+
+def _known_reasons(given: list[str] | None) -> list[str] | None:
+    from selectroute.selector.suggestion import did_you_mean
+    from selectroute.spark.dead_letters import REASONS
+
+    known = sorted(set().union(*REASONS.values()))
+    for one in given or ():
+        if one not in known:
+            raise typer.BadParameter(f"there is no reason {one!r}: {did_you_mean(one, known)}")
+    return given
+
+
+def _reasons_for(incomplete: str) -> list[str]:
+    from selectroute.spark.dead_letters import REASONS
+
+    return sorted(one for one in set().union(*REASONS.values()) if one.startswith(incomplete))
+
+
+StageOption = Annotated[list[Stage] | None, typer.Option("--stage", help="Only of this stage.")]
+ReasonOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reason",
+        metavar="REASON",
+        help="Only for this reason, such as not-json.",
+        callback=_known_reasons,
+        autocompletion=_reasons_for,
+    ),
 ]
-ReasonOption = Annotated[list[str] | None, typer.Option("--reason", help="Only for this reason.")]
 SubscriptionOption = Annotated[
     list[str] | None, typer.Option("--subscription", help="Only deliveries to this one that were refused.")
 ]
@@ -60,7 +96,7 @@ def list_(
     found = dead_letters(
         output,
         batches=batch or (),
-        stages=stage or (),
+        stages=[one.value for one in stage or ()],
         reasons=reason or (),
         subscriptions=subscription or (),
     )
@@ -99,7 +135,12 @@ def replay(
     from selectroute.spark.replay_history import count_left
     from selectroute.spark.replay_request import Wanted, make_request
 
-    wanted = Wanted(tuple(batch or ()), tuple(stage or ()), tuple(reason or ()), tuple(subscription or ()))
+    wanted = Wanted(
+        tuple(batch or ()),
+        tuple(one.value for one in stage or ()),
+        tuple(reason or ()),
+        tuple(subscription or ()),
+    )
     left = count_left(output, wanted)
     if not left:
         typer.echo("no dead letters to replay", err=True)

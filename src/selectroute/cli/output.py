@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated
@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 Add = Callable[[str], None]
 """Prints one record."""
@@ -36,6 +37,28 @@ OutputOption = Annotated[
 def plain() -> Console:
     """Standard output for what is printed as it is: nothing of a user's text is markup, or an emoji."""
     return Console(highlight=False, markup=False, emoji=False)
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return how many there are, with the noun in its number: ``1 subscription``, ``2,000 subscriptions``."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def print_table(columns: Mapping[str, Sequence[str]], uncut: Collection[str]) -> None:
+    """Print columns of texts under their names. Texts wrap within their columns.
+
+    Those of ``uncut`` never do, however narrow the terminal is: they are ids, which other commands want.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, texts in columns.items():
+        widest = max([len(name), *map(len, texts)])
+        if name in uncut:
+            table.add_column(name, no_wrap=True, min_width=widest)
+        else:
+            table.add_column(name, overflow="fold", min_width=min(widest, 16))
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*row)
+    plain().print(table)
 
 
 @contextmanager

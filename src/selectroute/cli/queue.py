@@ -29,7 +29,7 @@ from selectroute.cli.queue_options import (
     opened,
     properties_of,
 )
-from selectroute.cli.queue_text import HEADING, as_data, row, write_body
+from selectroute.cli.queue_text import as_data, print_messages, write_body
 from selectroute.selector.errors import SelectRouteError
 
 if TYPE_CHECKING:
@@ -71,14 +71,20 @@ def list_(
     lookup = lookup_of(message_id, correlation_id, group_id, None, None, None, selector, dialect)
     with opened(queues, manager) as connection, records(output, several=True) as add_record:
         if queue is None:
-            for name in connection.names():
+            names = list(connection.names())
+            for name in names:
                 add_record(name if output is Output.table else json.dumps({"name": name}))
+            if not names and output is Output.table:
+                typer.echo("no queues", err=True)
             return
         found = connection.listed(queue, lookup, limit)
         if output is Output.table:
-            add_record(HEADING)
+            print_messages(found)
+            if not found:
+                typer.echo("no messages", err=True)
+            return
         for message in found:
-            add_record(row(message) if output is Output.table else json.dumps(as_data(message, body=False)))
+            add_record(json.dumps(as_data(message, body=False)))
 
 
 @app.command()
@@ -86,7 +92,9 @@ def put(
     queue: NameArgument,
     body: Annotated[
         str,
-        typer.Argument(metavar="[BODY]", help="The body; - reads it from standard input.", show_default=""),
+        typer.Argument(
+            metavar="BODY", help="The body; - reads it from standard input.", show_default="empty"
+        ),
     ] = "",
     message_id: MessageIdOption = None,
     correlation_id: CorrelationIdOption = None,

@@ -57,7 +57,8 @@ def create(
             )
         except (ValueError, SelectRouteError) as error:
             raise typer.BadParameter(str(error)) from None
-        connection.create(queue, settings)
+        if not connection.create(queue, settings):
+            typer.echo(f"{queue} is there already, with these settings", err=True)
         found = connection.describe(queue)
         print(paragraph(found) if output is Output.table else json.dumps(found.to_json()))
 

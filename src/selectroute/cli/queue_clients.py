@@ -36,7 +36,7 @@ MAX_WAIT_SECONDS: Final = 30.0
 """How long a service lets one request wait for a message; for longer it is asked again."""
 
 _PATH: Final = "/v1/queues"
-_NONE, _REFUSED, _INVALID = 204, 300, 422
+_CREATED, _NONE, _REFUSED, _INVALID = 201, 204, 300, 422
 _SPARE_SECONDS: Final = 5.0
 _T = TypeVar("_T")
 
@@ -61,8 +61,8 @@ class Queues(Protocol):
     def names(self) -> list[str]:
         """The names of all queues, in order."""
 
-    def create(self, name: str, settings: QueueSettings) -> None:
-        """Make a queue; one that is there with these settings is as it should be."""
+    def create(self, name: str, settings: QueueSettings) -> bool:
+        """Make a queue; return whether it is new. One that is there with these settings stays as it is."""
 
     def describe(self, name: str) -> Described:
         """A queue as it is."""
@@ -93,13 +93,15 @@ class DatabaseQueues:
         """See `Queues.names`."""
         return self._queues.names()
 
-    def create(self, name: str, settings: QueueSettings) -> None:
+    def create(self, name: str, settings: QueueSettings) -> bool:
         """See `Queues.create`."""
         try:
             self._queues.create(name, settings)
         except MQError as error:
             if error.reason != MQRC_OBJECT_ALREADY_EXISTS or self._queues.settings(name) != settings:
                 raise
+            return False
+        return True
 
     def describe(self, name: str) -> Described:
         """See `Queues.describe`."""
@@ -144,9 +146,11 @@ class ServiceQueues:
         answer = self._checked(self._exchange.ask("GET", _PATH))
         return self._read(lambda: [str(one["name"]) for one in json.loads(answer.body)["items"]])
 
-    def create(self, name: str, settings: QueueSettings) -> None:
+    def create(self, name: str, settings: QueueSettings) -> bool:
         """See `Queues.create`."""
-        self._checked(self._exchange.ask("PUT", _path_of(name), body=asdict(settings)))
+        answer = self._exchange.ask("PUT", _path_of(name), body=asdict(settings))
+        self._checked(answer)
+        return answer.status == _CREATED
 
     def describe(self, name: str) -> Described:
         """See `Queues.describe`."""

@@ -24,9 +24,7 @@ QueuesOption = Annotated[
     typer.Option(
         "--queues",
         metavar="URL",
-        help="A database (sqlite:///PATH, postgresql+psycopg://…) or a service (http://HOST:PORT, with the "
-        "token in SELECTROUTE_TOKEN). Or SELECTROUTE_QUEUES, or `queues` in the configuration file; without "
-        "any, where the registry is.",
+        help="A database or a service, as a registry is; or SELECTROUTE_QUEUES. By default the registry's.",
         show_default=False,
     ),
 ]

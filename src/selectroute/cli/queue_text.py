@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from selectroute.cli.output import counted, plain
 from selectroute.selector.sentences import printable
 
 if TYPE_CHECKING:
     from selectroute.cli.queue_clients import Described
     from selectroute.queues.message import Message
 
-ROW: Final = "{:<51}  {:<24}  {:>3}  {:<23}  {}"
+_ROW: Final = "{:<51}  {:<24}  {:>3}  {:<23}  {}"
 """A line of a list: message id, correlation id, priority, when it was put, properties."""
 
-HEADING: Final = ROW.format("message id", "correlation id", "pri", "put (UTC)", "properties")
+_HEADING: Final = _ROW.format("message id", "correlation id", "pri", "put (UTC)", "properties")
 
 _SHOWN: Final = 200
+
+_WIDE: Final = 120
+"""Columns of a terminal in which a message has a line."""
 
 
 def paragraph(one: Described) -> str:
@@ -24,7 +29,7 @@ def paragraph(one: Described) -> str:
     settings = one.settings
     return "\n".join(
         (
-            f"{one.name}: {one.depth:,} messages",
+            f"{one.name}: {counted(one.depth, 'message')}",
             f"  order         {settings.order}",
             f"  priority      {settings.default_priority}, of messages without one",
             f"  persistent    {'yes' if settings.default_persistence else 'no'}, of messages that do not say",
@@ -35,8 +40,27 @@ def paragraph(one: Described) -> str:
     )
 
 
-def row(message: Message) -> str:
-    """A message on a line."""
+def print_messages(messages: Sequence[Message]) -> None:
+    """Print messages below each other: each on a line, or as a paragraph where a terminal is too narrow."""
+    if not messages:
+        return
+    narrow = sys.stdout is not None and sys.stdout.isatty() and plain().width < _WIDE
+    if not narrow:
+        print(_HEADING)
+    for message in messages:
+        msg_id, correl_id, priority, put, properties = _cells(message)
+        if not narrow:
+            print(_ROW.format(msg_id, printable(correl_id, 24), priority, put, properties).rstrip())
+            continue
+        print(msg_id)
+        print(f"  put {put} UTC, priority {priority}")
+        for name, text in (("correlation id", correl_id), ("properties", properties)):
+            if text:
+                print(f"  {name} {text}")
+
+
+def _cells(message: Message) -> tuple[str, str, int, str, str]:
+    """Message id, correlation id, priority, when it was put, properties."""
     from selectroute.queues.message import NO_ID
     from selectroute.selector.fields import id_to_text
 
@@ -46,13 +70,13 @@ def row(message: Message) -> str:
         text = "" if descriptor.correl_id == NO_ID else (id_to_text(descriptor.correl_id) or "")
     shown = ", ".join(f"{name}={_value(value)}" for name, value in properties.items())
     put = f"{descriptor.put_time:%Y-%m-%d %H:%M:%S.%f}"[:-3]
-    return ROW.format(
+    return (
         id_to_text(descriptor.msg_id) or "",
-        printable(text, 24),
+        printable(text),
         descriptor.priority,
         put,
         printable(shown, _SHOWN),
-    ).rstrip()
+    )
 
 
 def as_data(message: Message, *, body: bool) -> dict[str, Any]:

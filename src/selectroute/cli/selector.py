@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from selectroute.cli.exit_codes import FAILURE, INVALID_SELECTOR
 from selectroute.cli.inputs import Given, MessagesArgument, SkipOption, answering, opened
@@ -196,23 +196,43 @@ def dialects(
         TableOutput,
         typer.Option("-o", "--output", help="For people, as JSON, or as a table of Markdown."),
     ] = TableOutput.table,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="DIALECT,…", help="Only these dialects.", show_default="all"),
+    ] = None,
+    differences: Annotated[
+        bool, typer.Option("--differences", help="Only what is not the same in all that are shown.")
+    ] = False,
 ) -> None:
-    """Show every difference between the dialects, each with the document that specifies it.
+    """Compare the dialects, each with the document that specifies it.
 
-    selectroute selector dialects -o markdown
+    selectroute selector dialects --only ibm-mq,jms --differences
     """
     from selectroute.selector.dialect_table import rows, to_markdown
 
+    names = list(DIALECTS) if only is None else [_known(name.strip()) for name in only.split(",")]
+    shown = rows(names, differences=differences)
     if output is TableOutput.json:
-        print(json.dumps([row._asdict() for row in rows()]))
+        print(json.dumps([row._asdict() for row in shown]))
     elif output is TableOutput.markdown:
-        print(to_markdown())
+        print(to_markdown(shown))
     else:
-        table = Table("", *DIALECTS, box=None, show_lines=True, padding=(0, 2, 1, 0))
-        for row in rows():
-            cells = (cell.replace("`", "").replace("**", "") for cell in row.cells.values())
-            table.add_row(row.title.replace("`", ""), *cells)
+        table = Table(
+            Column("", overflow="fold"),
+            *(Column(name, overflow="fold") for name in names),
+            box=None,
+            show_lines=True,
+            padding=(0, 1, 1, 0),
+        )
+        for row in shown:
+            cells = (_unmarked(cell) for cell in row.cells.values())
+            table.add_row(_unmarked(row.title), *cells)
         plain().print(table)
+
+
+def _unmarked(cell: str) -> str:
+    """Return a cell of the table without Markdown."""
+    return re.sub(r"\*\*|(?<!`)\*(?!`)", "", cell).replace("`", "")
 
 
 def _indented(text: str) -> str:

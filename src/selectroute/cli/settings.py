@@ -3,9 +3,18 @@
 An option goes before the environment, the environment before the file, the file before the default::
 
     # ~/.config/selectroute/config.toml, or the file that SELECTROUTE_CONFIG names
-    registry = "https://selectroute.example.com"
-    token = "…"
-    dialect = "ibm-mq"
+    registry = "https://selectroute.example.com"   # or sqlite:///…, postgresql+psycopg://…
+    token = "…"                                    # then chmod 600
+    dialect = "ibm-mq"                             # of selectors that are given without one
+    queues = "sqlite:///queues.db"                 # unless they are where the registry is
+    queue_manager = "selectroute"
+    timeout = 30.0                                 # seconds for an answer of a service
+    snapshots = "/srv/snapshots"                   # where registry publish and serve publish
+    host = "127.0.0.1"                             # of serve, as the three that follow
+    port = 8080
+    log_level = "info"
+    [limits]
+    page = 1000
 
 The file is never looked for in the working folder: whoever can write there could name a registry of his own
 and be sent the token.
@@ -26,9 +35,13 @@ from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from selectroute.selector.sentences import printable
+from selectroute.selector.suggestion import did_you_mean, shown
 
 MAX_CONFIG: Final = 1 << 20
 """Bytes in a configuration file; a larger one is none."""
+
+OF_SERVICE: Final = frozenset({"host", "port", "log_level", "limits"})
+"""The settings of `selectroute serve` alone, which may stand in the file too."""
 
 _OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
@@ -129,7 +142,17 @@ def _configured() -> dict[str, Any]:
         raise typer.BadParameter(f"{path} is no TOML: {error}") from None
     if "token" in found and mode & _OF_OTHERS:
         _warn_of_readers(path)
+    for name in found.keys() - Settings.model_fields.keys() - OF_SERVICE:
+        _warn_of_unknown(path, name)
     return found
+
+
+@cache
+def _warn_of_unknown(path: Path, name: str) -> None:
+    """Say that a key of the file is no setting."""
+    known = sorted({*Settings.model_fields, *OF_SERVICE})
+    warning = f"warning: {path} has no setting `{shown(name)}`: {did_you_mean(name, known)}"
+    print(printable(warning, 10_000), file=sys.stderr)
 
 
 @cache  # the file is read for each setting of a command that is asked for

@@ -28,10 +28,12 @@ from selectroute.cli.subscription_options import (
     WaitOption,
     chosen,
     destination_of,
+    dialects_for,
+    known_dialect,
     labels_of,
     selector_text,
 )
-from selectroute.cli.subscription_text import ROW, as_data, as_line, paragraph, row
+from selectroute.cli.subscription_text import as_data, as_line, paragraph, print_rows
 
 if TYPE_CHECKING:
     from selectroute.registry.changes import EffectiveFrom
@@ -46,6 +48,13 @@ _PAGE: Final = 1_000
 _LOOK_SECONDS: Final = 0.2
 
 
+class State(StrEnum):
+    """Whether a subscription gets messages."""
+
+    active = "active"
+    paused = "paused"
+
+
 class Start(StrEnum):
     """From where on a resumed subscription gets messages."""
 
@@ -56,7 +65,7 @@ class Start(StrEnum):
 @app.command()
 def add(
     selector: Annotated[
-        str, typer.Argument(metavar="[SELECTOR]", help=SELECTOR_HELP, show_default="every message")
+        str, typer.Argument(metavar="SELECTOR", help=SELECTOR_HELP, show_default="every message")
     ] = "",
     topic: TopicOption = None,
     dialect: DialectOption = None,
@@ -121,11 +130,16 @@ def list_(
     topic: Annotated[
         str | None, typer.Option(metavar="FILTER", help="With this topic filter.", show_default=False)
     ] = None,
-    status: Annotated[
-        str | None, typer.Option(metavar="STATUS", help="active or paused.", show_default=False)
-    ] = None,
+    status: Annotated[State | None, typer.Option(help="In this state.", show_default=False)] = None,
     dialect: Annotated[
-        str | None, typer.Option(metavar="DIALECT", help="Of this dialect.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="DIALECT",
+            help="Of this dialect.",
+            show_default=False,
+            callback=known_dialect,
+            autocompletion=dialects_for,
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of this name.", show_default=False)
@@ -148,24 +162,31 @@ def list_(
     Where there are more, standard error says with which --cursor the list goes on.
     """
     left: int | None = None if all_ else limit
+    if label is not None:
+        labels_of([label])
     with connected(registry) as connection, records(output, several=True) as add_record:
-        if output is Output.table:
-            add_record(ROW.format("id", "status", "revision", "topic", "selector"))
+        any_ = False
         while left is None or left > 0:
             page = connection.list(
                 limit=_PAGE if left is None else min(left, _PAGE),
                 cursor=cursor,
                 topic=topic,
-                status=status,
+                status=None if status is None else status.value,
                 dialect=dialect,
                 name=name,
                 label=label,
             )
-            for one in page.items:
-                add_record(row(one) if output is Output.table else as_line(one))
+            if output is not Output.table:
+                for one in page.items:
+                    add_record(as_line(one))
+            elif page.items:
+                print_rows(page.items, with_heading=not any_)
+            any_ = any_ or bool(page.items)
             left = None if left is None else left - len(page.items)
             cursor = page.next_cursor
             if cursor is None:
+                if not any_ and output is Output.table:
+                    print("no subscriptions", file=sys.stderr)
                 return
         print(f"there are more: --cursor {cursor}", file=sys.stderr)
 
@@ -174,14 +195,22 @@ def list_(
 def replace(
     id: IdArgument = None,
     selector: Annotated[
-        str | None, typer.Argument(metavar="[SELECTOR]", help=SELECTOR_HELP, show_default="as it is")
+        str | None, typer.Argument(metavar="SELECTOR", help=SELECTOR_HELP, show_default="as it is")
     ] = None,
     by_name: ByNameOption = None,
     topic: Annotated[
         str | None,
         typer.Option(metavar="FILTER", help="Other topics; '' for every topic.", show_default="as it is"),
     ] = None,
-    dialect: Annotated[str | None, typer.Option(help="Another dialect.", show_default="as it is")] = None,
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            help="Another dialect.",
+            show_default="as it is",
+            callback=known_dialect,
+            autocompletion=dialects_for,
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Another name.", show_default="as it is")] = None,
     label: Annotated[
         list[str] | None,

@@ -78,7 +78,7 @@ def as_text(one: Subscription, message: Message, data: dict[str, Any], line: int
     verdict = "gets" if data["matched"] else "does not get"
     which = "the message" if line is None else f"line {line:,}"
     head = f"{one.id} {verdict} {which}, at revision {data['revision']}"
-    lines = [f"{head}: {printable(data['reason'], 2_000)}"]
+    lines = [head if data["matched"] else f"{head}: {printable(data['reason'], 2_000)}"]
     topic = data.get("topic")
     if topic:
         fits = "matches" if topic["matches"] else "does not match"

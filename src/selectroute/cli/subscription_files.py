@@ -12,7 +12,7 @@ import typer
 
 from selectroute.cli.connect import RegistryOption, connected
 from selectroute.cli.inputs import naming_lines, opened, up_to_first
-from selectroute.cli.output import Advance, Output, OutputOption, progress
+from selectroute.cli.output import Advance, Output, OutputOption, counted, progress
 from selectroute.selector import SelectRouteError
 
 
@@ -62,10 +62,12 @@ def import_(
             )
         with connected(registry, create=True) as connection, progress("importing") as advance:
             done = connection.import_(
-                chain(first, lines), mode=mode.value, progress=lambda rows, _: advance(rows)
+                _then(chain(first, lines), advance),
+                mode=mode.value,
+                progress=lambda rows, _: advance(rows),
             )
     if output is Output.table:
-        print(f"revision {done.revision}: {done.rows:,} subscriptions")
+        print(f"revision {done.revision}: {counted(done.rows, 'subscription')}")
     else:
         print(json.dumps({"rows": done.rows, "revision": done.revision}))
 
@@ -86,6 +88,15 @@ def export(
     with connected(registry) as connection, progress("exporting", while_printing=True) as advance:
         for line in _counted(connection.export(revision=revision), advance):
             print(line)
+
+
+def _then(lines: Iterable[str], advance: Advance) -> Iterator[str]:
+    """Yield lines; when all were taken, say that the registry works on them."""
+    count = 0
+    for line in lines:
+        count += 1
+        yield line
+    advance(f"read {counted(count, 'line')}, waiting for the registry")
 
 
 def _counted(lines: Iterable[str], advance: Advance) -> Iterator[str]:

@@ -6,14 +6,48 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from selectroute.cli.connect import Connection
+from selectroute.cli.connect import Connection, opened_database
 from selectroute.cli.inputs import MAX_LINE, opened
 
 if TYPE_CHECKING:
     from selectroute.registry.model import Destination
 
+_COMPLETED: Final = 1_000
+"""Subscriptions among which an id is looked for to complete it: a key press must not read a million."""
+
+
+def known_dialect(name: str | None) -> str | None:
+    """Return the name of a dialect. One that is unknown is wrong usage."""
+    from selectroute.selector.dialect import UnknownDialectError, dialect
+
+    try:
+        return None if name is None else dialect(name).name
+    except UnknownDialectError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def dialects_for(incomplete: str) -> list[str]:
+    """Return the dialects whose names begin so, for a shell that completes one."""
+    from selectroute.selector import DIALECTS
+
+    return [name for name in DIALECTS if name.startswith(incomplete)]
+
+
+def ids_for(incomplete: str) -> list[str]:
+    """Return ids that begin so, for a shell that completes one: of a registry that the settings name and
+    that is a database, so that no key press asks a service.
+    """
+    try:
+        with opened_database(None, "completion") as registry:
+            found = [one.id for one in registry.list(limit=_COMPLETED).items]
+    except Exception:  # whatever is wrong, a shell that completes shows no error
+        return []
+    return [id for id in found if id.startswith(incomplete)]
+
+
 IdArgument = Annotated[
-    str | None, typer.Argument(metavar="ID", help="The subscription's id.", show_default=False)
+    str | None,
+    typer.Argument(metavar="ID", help="The subscription's id.", show_default=False, autocompletion=ids_for),
 ]
 ByNameOption = Annotated[
     str | None, typer.Option("--by-name", metavar="NAME", help="The one of this name.", show_default=False)
@@ -26,7 +60,13 @@ TopicOption = Annotated[
     typer.Option(metavar="FILTER", help="Topics such as a/+/c or a/#.", show_default="every topic"),
 ]
 DialectOption = Annotated[
-    str | None, typer.Option(help="The selector's dialect; see `selector dialects`.", show_default="jms")
+    str | None,
+    typer.Option(
+        help="The selector's dialect; see `selector dialects`.",
+        show_default="jms",
+        callback=known_dialect,
+        autocompletion=dialects_for,
+    ),
 ]
 ExtendedOption = Annotated[
     bool, typer.Option("--extended", help="Leave the selector to an extended selection provider (ibm-mq).")

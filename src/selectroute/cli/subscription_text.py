@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from selectroute.cli.output import print_table
 from selectroute.selector.sentences import printable
 
 if TYPE_CHECKING:
@@ -15,8 +17,10 @@ if TYPE_CHECKING:
 _SHOWN: Final = 2_000
 """Characters of a selector that a table shows; -o json has all of it."""
 
-ROW: Final = "{:<26}  {:<6}  {:>8}  {:<24}  {}"
-"""A line of a list: id, status, revision, topic filter, selector."""
+_ROW: Final = "{:<26}  {:<6}  {:>8}  {:<24}  {}"
+"""A line of a list where no terminal is: id, status, revision, topic filter, selector."""
+
+_HEADING: Final = ("id", "status", "revision", "topic", "selector")
 
 
 def as_data(one: Subscription, batches: Iterable[EffectiveFrom] | None) -> dict[str, Any]:
@@ -50,10 +54,26 @@ def paragraph(one: Subscription, batches: Iterable[EffectiveFrom] | None, past: 
     return "\n".join(lines)
 
 
-def row(one: Subscription) -> str:
-    """A subscription on a line; its selector comes last, however long it is."""
-    topic = "" if one.topic is None else printable(one.topic, _SHOWN)
-    return ROW.format(one.id, one.status.value, one.revision, topic, printable(one.selector, _SHOWN)).rstrip()
+def print_rows(page: Sequence[Subscription], with_heading: bool) -> None:
+    """Print subscriptions below each other: on a terminal as a table as wide as that, into a file or a pipe
+    each on a line.
+    """
+    rows = [
+        (
+            one.id,
+            one.status.value,
+            str(one.revision),
+            "" if one.topic is None else printable(one.topic, _SHOWN),
+            printable(one.selector, _SHOWN),
+        )
+        for one in page
+    ]
+    if sys.stdout is not None and sys.stdout.isatty():
+        columns = dict(zip(_HEADING, zip(*rows, strict=True), strict=True))
+        print_table(columns, uncut=("id", "status", "revision"))
+        return
+    for row in [_HEADING, *rows] if with_heading else rows:
+        print(_ROW.format(*row).rstrip())
 
 
 def as_line(one: Subscription) -> str:

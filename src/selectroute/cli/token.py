@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Column, Table
 
 from selectroute.cli.connect import RegistryOption, connected
-from selectroute.cli.output import Output, OutputOption, plain, records
+from selectroute.cli.output import Output, OutputOption, print_table, records
 from selectroute.selector.sentences import printable
 
 app = typer.Typer(
@@ -80,14 +79,33 @@ def create(
     A job (selectroute stream run) needs a writer's token without any of the three.
     """
     with connected(registry, create=True) as opened:
+        from selectroute.registry.remote import RemoteRegistry
+
+        is_first = not isinstance(opened, RemoteRegistry) and not opened.had_tokens()
         token, secret = opened.add_token(
             role.value, topics=topic or (), queues=queue or (), kafka=kafka or (), name=name
         )
+    if is_first:
+        typer.echo(_first(role), err=True)
     if output is not Output.table:
         print(json.dumps({**token.to_json(), "secret": secret}))
         return
     Console(stderr=True, highlight=False).print(f"token {token.id} ({token.role}); its secret, once:")
     print(secret)
+
+
+def _first(role: Role) -> str:
+    """Return what the first token of a registry changes."""
+    now = (
+        "this is the registry's first token: from now on every caller of a service needs one "
+        "(SELECTROUTE_TOKEN)"
+    )
+    if role is Role.admin:
+        return now
+    return (
+        f"{now}. It cannot make other tokens: make an admin's here, with the database, "
+        "`selectroute token create --role admin`"
+    )
 
 
 @app.command("list")
@@ -103,19 +121,20 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
             for token in tokens:
                 add(json.dumps(token.to_json()))
         return
-    # An id is what `token revoke` wants: it is never cut, the rest goes on in the next line.
-    table = Table(Column("id", no_wrap=True, min_width=max([2, *(len(one.id) for one in tokens)])), box=None)
-    for name in ("name", "role", "topics", "destinations", "created"):
-        table.add_column(name, overflow="fold", min_width=len(name))
+    if not tokens:
+        typer.echo("no tokens", err=True)
+        return
+    rows = []
     for token in tokens:
         topics = ", ".join(token.topics) or "all"
         patterns = [f"queue:{one}" for one in token.queues] + [f"kafka:{one}" for one in token.kafka]
         destinations = "\n".join(patterns) or ("none" if token.topics else "all")
-        created = token.created.isoformat(timespec="seconds")
-        table.add_row(
-            token.id, printable(token.name), token.role.value, printable(topics), destinations, created
+        created = f"{token.created:%Y-%m-%d %H:%M}"
+        rows.append(
+            (token.id, printable(token.name), token.role.value, printable(topics), destinations, created)
         )
-    plain().print(table)
+    names = ("id", "name", "role", "topics", "destinations", "created (UTC)")
+    print_table(dict(zip(names, zip(*rows, strict=True), strict=True)), uncut=("id", "role"))
 
 
 @app.command()

@@ -77,6 +77,8 @@ def refusal(
     if problem is None:
         return RegistryError(f"{url} answers with code {answer.status}, and not as a registry does")
     kind = str(problem.get("type", "")).removeprefix(_TYPE)
+    if kind == "subscription-not-found" and id:
+        return NotFoundError(f"there is no subscription {id!r}")
     detail = _shown(problem.get("detail") or problem.get("title") or kind)
     faults = problem.get("errors")
     fault = faults[0] if isinstance(faults, list) and faults and isinstance(faults[0], dict) else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from selectroute.selector.dialect import DIALECTS, Dialect, NumberSyntax
@@ -26,15 +26,22 @@ class Row(NamedTuple):
     cells: dict[str, str]
 
 
-def rows() -> list[Row]:
-    """Return every field of `Dialect`, in words; what is long is told by its difference from the first."""
-    first, *others = DIALECTS.values()
+def rows(names: Sequence[str] = tuple(DIALECTS), *, differences: bool = False) -> list[Row]:
+    """Return every field of `Dialect`, in words; what is long is told by its difference from the first.
+
+    Args:
+        names: the dialects to compare.
+        differences: leave out what is the same in all of them.
+    """
+    first, *others = (DIALECTS[name] for name in names)
     found = []
     for field, title, describe in _FIELDS:
         cells = {first.name: describe(getattr(first, field))}
         for other in others:
             cells[other.name] = _cell(field, describe, first, other)
-        found.append(Row(field, title, cells))
+        is_same = all(getattr(first, field) == getattr(other, field) for other in others)
+        if not (differences and is_same):
+            found.append(Row(field, title, cells))
     return found
 
 
@@ -52,17 +59,26 @@ def _cell(field: str, describe: Callable[[Any], str], first: Dialect, other: Dia
     return text
 
 
-def to_markdown() -> str:
-    """Return the table for a page."""
-    names = list(DIALECTS)
+def to_markdown(shown: Sequence[Row] | None = None) -> str:
+    """Return the table for a page: of these rows, or of all."""
+    shown = rows() if shown is None else shown
+    names = list(shown[0].cells) if shown else list(DIALECTS)
     lines = [["", *(f"`{name}`" for name in names)]]
-    lines += [[row.title, *(row.cells[name] for name in names)] for row in rows()]
+    lines += [[row.title, *(row.cells[name] for name in names)] for row in shown]
     cells = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
     return "\n".join(f"| {line} |" for line in (cells[0], " | ".join("---" for _ in lines[0]), *cells[1:]))
 
 
-def _text(value: str) -> str:
-    return value
+_DOCUMENTS: Final = {
+    "000": "IBM MQ, *Message selectors in JMS*",
+    "001": "WebSphere MQ Everyplace, *Message selectors*",
+    "002": "IBM MQ, *Message selector syntax*",
+    "004": "JMS specification, chapter 3.8",
+}
+
+
+def _document(seed: str) -> str:
+    return _DOCUMENTS[seed]
 
 
 def _yes(value: bool) -> str:
@@ -111,7 +127,7 @@ def _listed(names: Iterable[str]) -> str:
 def _fields(fields: Any) -> str:
     """Identifiers that read a derived field, in full only if they are few."""
     if len(fields) > 4:
-        return f"the {len(fields)} names of seed 003, each as any other of its row"
+        return f"{len(fields)} synonyms of header fields (*Property name restrictions*)"
     return "; ".join(f"`{name}` as {_field(field)}" for name, field in fields.items()) or NONE
 
 
@@ -141,7 +157,7 @@ def _between(outcome: Truth | None) -> str:
 
 
 _FIELDS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
-    ("seed", "specified by seed", _text),
+    ("seed", "source", _document),
     ("whitespace", "white space", _whitespace),
     ("numbers", "numbers", _numbers),
     ("byte_strings", 'byte strings `"0x2F1C"`', _yes),
@@ -150,7 +166,7 @@ _FIELDS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("headers", "header fields", _listed),
     ("reserved_prefix", "names reserved for headers begin with", lambda prefix: f"`{prefix}`"),
     ("property_prefixes", "but for properties that begin with", _listed),
-    ("name_rules", "rules on property names (seed 003)", _yes),
+    ("name_rules", "rules on property names (IBM MQ, *Property name restrictions*)", _yes),
     ("lacks", "not in the grammar", _listed),
     ("signs_touch", "a sign touches its number", _yes),
     ("bare_conditions", "a name or TRUE alone is a condition", _yes),

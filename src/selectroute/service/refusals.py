@@ -78,8 +78,8 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
             return ProblemError(kind, detail, place=within or None)
 
 
-NO_SUBSCRIPTION = "there is no subscription of this id that the caller may see"
-"""Also said of one that is there and hidden: an id is no secret's oracle."""
+NO_SUBSCRIPTION = "there is no subscription of this id"
+"""Also the answer for one that exists and is hidden from the caller: nobody learns of it by asking."""
 
 INTERNAL = "the request could not be done; the service's log says why, under this instance"
 

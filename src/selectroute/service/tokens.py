@@ -35,6 +35,12 @@ router = APIRouter(route_class=Call, tags=["tokens"])
 def create(service: The, by: By, body: TokenBody) -> Response:
     """Make a token. Its secret is in this answer, and stored nowhere. With the first, everybody needs one."""
     by.check_unlimited(_TOKENS)
+    if body.role != "admin" and not service.registry.had_tokens():
+        sentence = (
+            "the first token of a registry must be an admin's: from then on everybody needs a token, and no "
+            "other role could make one"
+        )
+        raise ProblemError("invalid-request", sentence, place="/role")
     token, secret = service.registry.add_token(
         body.role,
         topics=body.topics,

@@ -24,12 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark import durable
 from selectroute.spark.audit_report import Audit, some
 from selectroute.spark.audit_source import check_source
 from selectroute.spark.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.file_intake import file_size
-from selectroute.spark.job import JobError
+from selectroute.spark.job import job_record
 from selectroute.spark.plan import plan
 from selectroute.spark.readers import Dead, read
 from selectroute.spark.sinks import DEAD_LETTERS, DELIVERIES, SINKS, UNROUTED, Counts
@@ -58,9 +57,7 @@ def audit(
     Raises:
         JobError: the folder is no job's. What is damaged inside is a finding.
     """
-    record = durable.read_json(output / "_job.json")
-    if record is None:
-        raise JobError(f"{output} is no job's output folder: it has no _job.json")
+    record = job_record(output)
     found = Audit()
     commits = Commits(output)
     read_commits = list(_read_commits(commits, found))

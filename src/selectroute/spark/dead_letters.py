@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from selectroute.spark import durable
-from selectroute.spark.job import JobError
+from selectroute.spark.job import JobError, job_record
 from selectroute.spark.sinks import DEAD_LETTERS
 
 _FOLDER = re.compile(r"batch=(-?\d+)")
 _BATCH_ROWS = 4_096
+
+
+REASONS: Final[Mapping[str, frozenset[str]]] = {
+    "read": frozenset(
+        {
+            "unreadable-file",
+            "unknown-format",
+            "link-outside",
+            "corrupt-row-group",
+            "not-utf-8",
+            "too-large",
+            "too-many-headers",
+        }
+    ),
+    "parse": frozenset({"not-json", "too-deep", "not-a-message"}),
+    "judge": frozenset({"not-of-its-type", "column-type", "ambiguous-column", "selection-not-available"}),
+    "deliver": frozenset(
+        {
+            "unknown-topic",
+            "input-topic",
+            "unknown-queue",
+            "destination-full",
+            "destination-refused",
+            "too-large",
+            "not-for-queues",
+            "not-for-kafka",
+        }
+    ),
+}
+"""The reasons of dead letters by their stages, those of earlier releases included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +91,7 @@ def dead_letters(
     Raises:
         JobError: the folder is no job's, or a file in it can't be read.
     """
-    if durable.read_json(output / "_job.json") is None:
-        raise JobError(f"{output} is no job's output folder: it has no _job.json")
+    job_record(output)
     found = []
     for folder in (output / DEAD_LETTERS).glob("batch=*"):
         named = _FOLDER.fullmatch(folder.name)

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from selectroute.spark import durable
 from selectroute.spark.commits import Commits
 from selectroute.spark.file_intake import file_size
-from selectroute.spark.job import JobError
+from selectroute.spark.job import job_record
 from selectroute.spark.kafka_input import PREFIX
 from selectroute.spark.plan import PARQUET_SUFFIXES
 from selectroute.spark.sinks import DELIVERIES
@@ -50,9 +49,7 @@ def deliveries_of(output: Path, subscription: str, limit: int, since: int | None
     Raises:
         JobError: the folder is no job's.
     """
-    record = durable.read_json(output / "_job.json")
-    if record is None:
-        raise JobError(f"{output} is no job's output folder: it has no _job.json")
+    record = job_record(output)
     commits = Commits(output)
     numbers = [*commits.batches(), *(() if since is not None else commits.asides())]
     found = [commits.read(number) for number in numbers if since is None or number >= since]

@@ -34,12 +34,24 @@ class JobError(SelectRouteError):
     """The folders of a job do not belong together, or an option is out of range. Nothing was touched."""
 
 
+class JobNotFoundError(JobError):
+    """A folder is not the output folder of any job."""
+
+
 class OtherJobError(JobError):
     """The output folder, or the checkpoint, is another job's, or another process has it in its hands."""
 
 
 class DestinationNotFoundError(JobError):
     """Queues or topics to which subscriptions are delivered are not there."""
+
+
+def job_record(output: Path) -> dict[str, Any]:
+    """Return what the output folder of a job says of it. Raises JobNotFoundError, DamagedFileError."""
+    record = durable.read_json(output / "_job.json")
+    if record is None:
+        raise JobNotFoundError(f"{output} is not the output folder of a job: it has no _job.json")
+    return record
 
 
 @dataclass(frozen=True, slots=True)

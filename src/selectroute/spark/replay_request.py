@@ -28,7 +28,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.suggestion import unknown_field
 from selectroute.spark import durable
 from selectroute.spark.commits import Commits
-from selectroute.spark.job import JobError
+from selectroute.spark.job import job_record
 
 _FOLDER = "_requests"
 _NAME = re.compile(r"\d{8}T\d{12}-[0-9a-f]{8}\.json")
@@ -124,8 +124,7 @@ def make_request(output: Path, wanted: Wanted) -> Request:
 
 def as_of_now(output: Path, wanted: Wanted) -> Request:
     """Return the request that would be made now. Raises JobError."""
-    if durable.read_json(output / "_job.json") is None:
-        raise JobError(f"{output} is no job's output folder: it has no _job.json")
+    job_record(output)
     commits = Commits(output)
     newest, lowest = max(commits.batches(), default=-1), min(commits.asides(), default=0)
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")

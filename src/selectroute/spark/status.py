@@ -10,9 +10,8 @@ from typing import Any
 
 from selectroute.index.errors import SnapshotError
 from selectroute.index.file_format import latest_revision
-from selectroute.spark import durable
 from selectroute.spark.commits import BACKFILL, REPLAY, Commits, kind_of
-from selectroute.spark.job import JobError
+from selectroute.spark.job import job_record
 from selectroute.spark.sinks import Counts
 from selectroute.spark.sources import planned_batches
 
@@ -56,9 +55,7 @@ def status(output: Path) -> Status:
         JobError: the folder is no job's.
         DamagedFileError: a commit is not what was written.
     """
-    record = durable.read_json(output / "_job.json")
-    if record is None:
-        raise JobError(f"{output} is no job's output folder: it has no _job.json")
+    record = job_record(output)
     commits = Commits(output)
     batches = commits.batches()
     counts = Counts()

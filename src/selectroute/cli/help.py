@@ -1,0 +1,65 @@
+"""Help texts that fit 80 columns: an option stands with what it takes, and its text fills the line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class Command(TyperCommand):
+    """A command whose help has two columns, in place of four with types such as ``<str>``."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See the base class."""
+        _prepare(self, ctx)
+        super().format_help(ctx, formatter)
+
+
+class Group(TyperGroup):
+    """A group of commands, likewise."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See the base class."""
+        _prepare(self, ctx)
+        super().format_help(ctx, formatter)
+
+
+def readable(app: typer.Typer) -> None:
+    """Give all commands of an application, and those of its groups, help texts of this kind."""
+    app.info.cls = Group
+    for command in app.registered_commands:
+        command.cls = Command
+    for group in app.registered_groups:
+        group.cls = Group
+        if group.typer_instance is not None:
+            readable(group.typer_instance)
+
+
+def _prepare(command: Any, ctx: Any) -> None:
+    """Change a command for its help text, after which the process ends."""
+    command.help = _wrapped(command.help)
+    for one in getattr(command, "commands", {}).values():
+        one.help = _wrapped(one.help)
+    for parameter in command.get_params(ctx):
+        _shorten(parameter)
+
+
+def _wrapped(text: str | None) -> str | None:
+    """Return a text whose paragraphs are a line each: as they stand in a docstring, lines end anywhere."""
+    return None if text is None else "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _shorten(parameter: Any) -> None:
+    """Put all names of an option into one, with what it takes; list choices in its text; leave out types."""
+    kind = getattr(parameter, "type_descriptor", None) or getattr(parameter, "type", None)
+    if (choices := getattr(kind, "choices", None)) and not parameter.metavar:
+        named = ", ".join(str(getattr(one, "value", one)) for one in choices)
+        parameter.help = f"{parameter.help or ''} ({named})".strip()
+    if parameter.param_type_name == "option":
+        names = [*parameter.opts, *parameter.secondary_opts]
+        parameter.opts = [" ".join(filter(None, (", ".join(names), parameter.metavar)))]
+        parameter.secondary_opts = []
+    parameter.display_type_rich = lambda ctx: None
+    parameter._get_number_range_help_str = lambda: ""
