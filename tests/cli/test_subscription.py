@@ -246,3 +246,25 @@ def test_what_is_replaced_and_not_there_is_named_also_through_a_service(run, tmp
         for verb in (["replace", "rde", "a = 1"], ["get", "rde"], ["remove", "rde"], ["pause", "rde"]):
             code, _, err = run("subscription", *verb, "--registry", service)
             assert code == 3 and "caller" not in err and "rde" in err, err
+
+
+def test_what_is_registered_is_checked_as_by_selector_check(sub):
+    sentence = "this compares two properties; for a text write color = 'red'"
+    code, out, err = sub("add", "JMSType = 'car' AND color = red", "--id", "one", "-o", "json")
+    assert (code, err) == (0, f"warning: compares-properties: {sentence}\n")
+    assert json.loads(out)["id"] == "one"
+    assert sub("replace", "one", CAR)[2] == ""
+    assert sub("replace", "one", "JMSType = 'bus' AND color = red")[2].startswith("warning: compares-prop")
+    assert sub("replace", "one", "--topic", "cars/+")[2] == ""
+
+
+def test_an_import_says_how_many_selectors_are_probably_mistaken(sub):
+    good = json.dumps({"id": "good", "selector": CAR})
+    bad = [json.dumps({"selector": f"JMSType = 'x{n}' AND color = red"}) for n in range(7)]
+    code, out, err = sub("import", "-", stdin="\n".join([good, *bad]))
+    assert (code, out) == (0, "revision 1: 8 subscriptions\n")
+    lines = [line for line in err.splitlines() if "importing" not in line]
+    assert lines[0] == "warning: 7 selectors are probably mistaken:"
+    assert lines[1].startswith("  line 2: compares-properties: this compares two properties")
+    assert len(lines) == 7 and lines[-1] == "  and 2 more; see `selectroute selector check`"
+    assert "warning" not in sub("import", "-", "--mode", "replace", stdin=good)[2]

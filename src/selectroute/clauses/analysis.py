@@ -6,6 +6,7 @@ this is advice. A warning is only given where it is certain: see `outcomes`.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.outcomes import Leaf, Outcomes, outcomes_by_name, satisfiable, truths
 from selectroute.clauses.predicate import Clause, Condition, Missing, OneOf, Test
 from selectroute.clauses.samples import domain
-from selectroute.selector.ast import And, Expr, postorder
+from selectroute.selector.ast import And, Arithmetic, Comparison, Expr, Identifier, Literal, postorder
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.fields import identifier_of
@@ -34,6 +35,12 @@ ALWAYS_TRUE: Final = "always-true"
 CONTRADICTORY: Final = "contradictory-equalities"
 IMPOSSIBLE: Final = "impossible-comparison"
 NOT_INDEXABLE: Final = "not-indexable"
+COMPARES_PROPERTIES: Final = "compares-properties"
+SUBTRACTS_PROPERTIES: Final = "subtracts-properties"
+DATE_ARITHMETIC: Final = "date-arithmetic"
+
+_DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?|\d{4}/\d\d?/\d\d?|\d\d?-\d\d?-\d{4}|\d\d?/\d\d?/\d{4}")
+"""Arithmetic that is written as a date is: without a space, a year of four digits first or last."""
 
 SHOWN: Final = 1_000
 """How many characters of a canonical text people are shown; data has it whole."""
@@ -156,7 +163,7 @@ def analyse(selector: Selector) -> Analysis:
     possible = satisfiable((one for one in clauses if equalities(one).satisfiable), known, dialect)
     warnings: tuple[SelectorWarning, ...] = ()
     if selector.expression is not None:
-        warnings = tuple(_warnings(selector.expression, len(selector.text), possible, known, dialect))
+        warnings = tuple(_warnings(selector.expression, selector.text, possible, known, dialect))
     if any(warning.kind == ALWAYS_FALSE for warning in warnings):
         possible = []
     return Analysis(
@@ -182,9 +189,9 @@ def _access(clauses: list[Clause]) -> tuple[Access, ...]:
 
 
 def _warnings(
-    expr: Expr, length: int, possible: list[Clause], known: Mapping[str, Outcomes], dialect: Dialect
+    expr: Expr, text: str, possible: list[Clause], known: Mapping[str, Outcomes], dialect: Dialect
 ) -> Iterator[SelectorWarning]:
-    whole = Span(0, length)
+    whole = Span(0, len(text))
     verdicts = truths(expr, known, dialect) if possible else frozenset[Truth]()
     never = not possible or (verdicts is not None and Truth.TRUE not in verdicts)
     always = verdicts == frozenset({Truth.TRUE})
@@ -199,6 +206,7 @@ def _warnings(
     parts = [
         *islice(_contradictions(expr, known), MAX_WARNINGS),
         *islice(_impossible(known, dialect), MAX_WARNINGS),
+        *islice(_unquoted(expr, text), MAX_WARNINGS),
     ]
     yield from sorted(parts, key=lambda warning: warning.span)[:MAX_WARNINGS]
     if not never and not always:
@@ -227,6 +235,37 @@ def _impossible(known: Mapping[str, Outcomes], dialect: Dialect) -> Iterator[Sel
         for number, leaf in enumerate(outcomes.leaves):
             if not outcomes.true_rows(number):
                 yield SelectorWarning(IMPOSSIBLE, f"{never} this true", leaf.node.span)
+
+
+def _unquoted(expr: Expr, text: str) -> Iterator[SelectorWarning]:
+    """Texts, names and dates that were written without quotes, and are properties and arithmetic so."""
+    for node in postorder(expr):
+        match node:
+            case Comparison(op="=" | "<>" as op, left=Identifier(name=left), right=Identifier(name=right)):
+                quoted = f"{printable(left, 40)} {op} '{printable(right, 40)}'"
+                sentence = f"this compares two properties; for a text write {quoted}"
+                yield SelectorWarning(COMPARES_PROPERTIES, sentence, node.span)
+            case Comparison(op="=" | "<>", left=Arithmetic() as minus, right=Literal(value=value)):
+                if getattr(value, "value", value) != 0:  # whether two properties differ is plausible
+                    yield from _hyphenated(minus, text)
+            case Arithmetic(op="-" | "/"):
+                written = text[slice(*node.span)].strip("()")
+                if _DATE.fullmatch(written):
+                    sentence = f"{written} is arithmetic on three numbers; for a text write '{written}'"
+                    yield SelectorWarning(DATE_ARITHMETIC, sentence, node.span)
+
+
+def _hyphenated(node: Arithmetic, text: str) -> Iterator[SelectorWarning]:
+    """A difference of two properties that is written like one name, as in ``order-id = 5``."""
+    if node.op == "-" and isinstance(node.left, Identifier) and isinstance(node.right, Identifier):
+        written = f"{node.left.name}-{node.right.name}"
+        if text[slice(*node.span)].strip("()") == written:
+            left, right = printable(node.left.name, 40), printable(node.right.name, 40)
+            sentence = (
+                f"`{left}-{right}` is `{left}` minus `{right}`, because no name has a hyphen; "
+                f"for one property write {left}_{right}, and with spaces for the difference"
+            )
+            yield SelectorWarning(SUBTRACTS_PROPERTIES, sentence, node.span)
 
 
 def _contradictions(expr: Expr, known: Mapping[str, Outcomes]) -> Iterator[SelectorWarning]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,19 +15,16 @@ from rich.table import Table
 
 from selectroute.cli.inputs import naming_lines, opened
 from selectroute.cli.output import plain, progress
+from selectroute.cli.selector_warnings import CHECKED, warn_of_selectors
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
-    from selectroute.index.snapshot import Snapshot
+    pass
 
 app = typer.Typer(
     no_args_is_help=True, help="Build, inspect, verify, merge and clear up snapshots of subscriptions."
 )
 
-
-_CHECKED: Final = 10_000
-_CHECK_SECONDS: Final = 1.0
-_WARNED: Final = 5
 
 MAX_REVISION = 2**63 - 1
 """A revision is a 64-bit integer."""
@@ -95,7 +91,7 @@ def build(
     with progress("publishing"):
         published = publish(snapshot, folder)
     done = time.perf_counter()
-    _warn(snapshot)
+    warn_of_selectors(snapshot.subscriptions.slice(0, CHECKED).to_pylist(), len(snapshot))
     result = {
         "revision": published,
         "subscriptions": len(snapshot),
@@ -110,33 +106,6 @@ def build(
     size, seconds = f"{snapshot.nbytes:,} bytes", f"{done - started:.1f} s"
     console.print(f"revision {published}: {len(snapshot):,} subscriptions, {size}, {seconds}", soft_wrap=True)
     _print_scanned(console, dict(snapshot.scanned))
-
-
-def _warn(snapshot: Snapshot) -> None:
-    """Say on standard error which selectors are probably mistaken, of those that are checked in time."""
-    from selectroute.clauses.analysis import check
-    from selectroute.index.subscription import EXTENDED
-    from selectroute.selector import SelectRouteError
-
-    started, checked, found = time.perf_counter(), 0, []
-    for row in snapshot.subscriptions.slice(0, _CHECKED).to_pylist():
-        if time.perf_counter() - started > _CHECK_SECONDS:
-            break
-        checked += 1
-        if row["selector"] and row["seltype"] != EXTENDED:
-            try:
-                warnings = check(row["selector"], row["dialect"]).warnings
-            except SelectRouteError:
-                continue  # beyond the limits of a check
-            if warnings:
-                found.append(f"  {row['id']}: {warnings[0]}")
-    if found:
-        of = "" if checked == len(snapshot) else f" of the first {checked:,}"
-        noun = "selector is" if len(found) == 1 else "selectors are"
-        shown = found[:_WARNED]
-        if len(found) > len(shown):
-            shown.append(f"  and {len(found) - len(shown):,} more; see `selectroute selector check`")
-        print("\n".join([f"warning: {len(found):,} {noun} probably mistaken{of}:", *shown]), file=sys.stderr)
 
 
 @app.command()

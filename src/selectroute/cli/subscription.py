@@ -14,6 +14,7 @@ import typer
 
 from selectroute.cli.connect import Connection, RegistryOption, connected, told
 from selectroute.cli.output import Output, OutputOption, records
+from selectroute.cli.selector_warnings import warn_of_selector
 from selectroute.cli.subscription_options import (
     SELECTOR_HELP,
     ByNameOption,
@@ -101,7 +102,9 @@ def add(
             destination_of(destination),
             labels_of(label),
         )
-        _changed(connection, connection.register(spec, id=id), wait, output)
+        registered = connection.register(spec, id=id)
+        warn_of_selector(as_data(registered, None))
+        _changed(connection, registered, wait, output)
 
 
 @app.command()
@@ -252,6 +255,8 @@ def replace(
         raise typer.BadParameter("say what is to change: a selector, --topic, --label, …")
     with connected(registry) as connection:
         one = connection.change(chosen(connection, id, by_name), patch, expected=if_revision)
+        if "selector" in patch or "dialect" in patch:
+            warn_of_selector(as_data(one, None))
         _changed(connection, one, wait, output)
 
 

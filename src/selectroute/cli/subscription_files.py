@@ -13,6 +13,7 @@ import typer
 from selectroute.cli.connect import RegistryOption, connected
 from selectroute.cli.inputs import naming_lines, opened, up_to_first
 from selectroute.cli.output import Advance, Output, OutputOption, counted, progress
+from selectroute.cli.selector_warnings import FirstLines, warn_of_selectors
 from selectroute.selector import SelectRouteError
 
 
@@ -61,11 +62,11 @@ def import_(
                 f"{name} has no subscriptions: nothing is changed; --allow-empty accepts that"
             )
         with connected(registry, create=True) as connection, progress("importing") as advance:
+            given = FirstLines(chain(first, lines))
             done = connection.import_(
-                _then(chain(first, lines), advance),
-                mode=mode.value,
-                progress=lambda rows, _: advance(rows),
+                _then(given, advance), mode=mode.value, progress=lambda rows, _: advance(rows)
             )
+    warn_of_selectors(given.rows(), done.rows)
     if output is Output.table:
         print(f"revision {done.revision}: {counted(done.rows, 'subscription')}")
     else:

@@ -1,0 +1,85 @@
+"""What `selector check` would warn of, said on standard error when subscriptions are registered."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from selectroute.selector import SelectRouteError
+
+if TYPE_CHECKING:
+    from selectroute.clauses.analysis import SelectorWarning
+
+CHECKED: Final = 10_000
+"""The most selectors of one command that are checked."""
+
+_SECONDS: Final = 1.0
+_SHOWN: Final = 5
+_KEPT_BYTES: Final = 16 << 20
+
+
+def warnings_of(row: Mapping[str, Any]) -> tuple[SelectorWarning, ...]:
+    """Return the warnings of a subscription's selector; none if it is extended or too large for a check."""
+    from selectroute.clauses.analysis import check
+
+    text, seltype = row.get("selector"), row.get("seltype")
+    if not isinstance(text, str) or not text or (isinstance(seltype, str) and seltype.upper() == "EXTENDED"):
+        return ()
+    try:
+        return check(text, row.get("dialect") or "jms").warnings
+    except SelectRouteError:
+        return ()
+
+
+def warn_of_selector(row: Mapping[str, Any]) -> None:
+    """Print the warnings of one subscription's selector on standard error."""
+    found = warnings_of(row)
+    for warning in found[:_SHOWN]:
+        print(f"warning: {warning}", file=sys.stderr)
+    if len(found) > _SHOWN:
+        print(f"  and {len(found) - _SHOWN:,} more; see `selectroute selector check`", file=sys.stderr)
+
+
+def warn_of_selectors(rows: Iterable[Mapping[str, Any]], total: int) -> None:
+    """Print how many selectors are probably mistaken, and the first few, of those checked in time."""
+    started, checked, found = time.perf_counter(), 0, []
+    for row in rows:
+        if time.perf_counter() - started > _SECONDS:
+            break
+        checked += 1
+        warnings = warnings_of(row)
+        if warnings:
+            found.append(f"  {row['id']}: {warnings[0]}")
+    if found:
+        of = "" if checked == total else f" of the first {checked:,}"
+        noun = "selector is" if len(found) == 1 else "selectors are"
+        shown = found[:_SHOWN]
+        if len(found) > len(shown):
+            shown.append(f"  and {len(found) - len(shown):,} more; see `selectroute selector check`")
+        print("\n".join([f"warning: {len(found):,} {noun} probably mistaken{of}:", *shown]), file=sys.stderr)
+
+
+class FirstLines:
+    """The first lines of an input that is read by somebody else, as long as they are few and short."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = lines
+        self._kept: list[str] = []
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            if len(self._kept) < CHECKED and self._bytes + len(line) <= _KEPT_BYTES:
+                self._kept.append(line)
+                self._bytes += len(line)
+            yield line
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """The subscriptions of the lines that were kept; those without an id are named by their lines."""
+        for number, line in enumerate(self._kept, start=1):
+            if line.strip():
+                row = json.loads(line)
+                yield {**row, "id": row.get("id") or f"line {number:,}"}
