@@ -200,7 +200,7 @@ def test_merge_makes_one_segment_of_several(run, built):
     assert sorted(sr.Snapshot.open(built).ids.to_pylist()) == ["heavy", "like", "new"]
     code, out, _ = run("index", "merge", built)
     assert code == 0
-    assert "revision 3: 3 subscriptions, 1 segments are 1" in out
+    assert "revision 3: 3 subscriptions, 1 segment merged into 1" in out
 
 
 def test_collect_removes_what_nobody_needs(run, built):

@@ -143,7 +143,7 @@ def test_match_exits_with_1_when_there_is_none(run):
     assert run("selector", "match", "weight > 9999", "-", "-o", "json", stdin=LINES)[:2] == (1, "[]\n")
     assert run("selector", "match", "weight = 5", json.dumps(LIGHT))[:2] == (
         0,
-        "the message\n1 of 1 messages\n",
+        "the message\n1 of 1 message\n",
     )
     assert run("selector", "match", "", "-", stdin="")[0] == 1
 

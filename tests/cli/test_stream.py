@@ -55,7 +55,7 @@ def test_status_says_how_far_a_job_is(run, output):
     code, out, err = run("stream", "status", output)
     assert (code, err) == (0, "")
     assert "batch 0, revision 3" in out
-    assert "3 = 1 routed + 1 unrouted + 1 dead letters" in out
+    assert "3 = 1 routed + 1 unrouted + 1 dead letter" in out
     code, out, _ = run("stream", "status", output, "-o", "json")
     found = json.loads(out)
     assert (found["batch"], found["published"], found["counts"]["deliveries"]) == (0, 3, 1)
@@ -184,7 +184,7 @@ def test_a_replay_that_is_asked_for_is_done_by_the_job_and_leaves_its_trace(run,
     assert report.kind == "replay"
     assert durable.read_json(output / "_commits" / "-1.json")["replay"]["request"] == line["request"]
     code, out, _ = run("stream", "status", output)
-    assert "0 backfills, 1 replays" in out
+    assert "0 backfills, 1 replay" in out
     assert run("stream", "audit", output)[0] == 0
     code, out, err = run("dead-letter", "replay", output, "--batch", 0)
     assert (code, err) == (1, "no dead letters to replay\n")
@@ -197,7 +197,7 @@ def test_who_waits_is_told_what_came_of_it(run, output, monkeypatch):
     monkeypatch.setattr(dead_letter, "time", SimpleNamespace(sleep=lambda _: replay_all(output)))
     code, out, err = run("dead-letter", "replay", output, "--wait")
     assert code == 0
-    assert "replay -1  revision 3  1 dead letters  1 messages: 0 routed, 0 unrouted, 1 dead letters" in out
+    assert "replay -1  revision 3  1 dead letter  1 message: 0 routed, 0 unrouted, 1 dead letter" in out
     assert "1 dead letters\nthe job does not run: it replays them when it is started next\n" in err
     code, out, _ = run("dead-letter", "replay", output, "--wait", "-o", "json")
     (line,) = json.loads(out)

@@ -88,5 +88,5 @@ def test_it_routes_what_arrives_until_it_is_told_to_stop(spark, world):
     finally:
         process.kill()
     assert process.returncode == 0, err
-    assert out == "" and "1 messages: 1 routed" in err and "Traceback" not in err
+    assert out == "" and "1 message: 1 routed" in err and "Traceback" not in err
     assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1)])

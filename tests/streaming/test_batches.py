@@ -165,7 +165,7 @@ def test_unrouted_messages_can_be_dropped_or_stop_the_job(world):
     path = world.drop_json("a.jsonl", BLUE)
     assert world.router(unrouted="drop").route(0, [path], "q").counts.unrouted == 1
     assert not world.rows("unrouted")
-    with pytest.raises(CommitError, match="1 messages that nobody wants"):
+    with pytest.raises(CommitError, match="1 message that nobody wants"):
         world.router(unrouted="fail").route(1, [path], "q")
     assert world.router().commits.batches() == [0]
 

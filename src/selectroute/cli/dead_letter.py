@@ -15,6 +15,7 @@ import typer
 
 from selectroute.cli.output import Output, OutputOption, plain, records
 from selectroute.cli.stream import JobFolder
+from selectroute.selector.sentences import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -185,9 +186,10 @@ def _replayed(output: Path, request: str) -> Iterable[dict[str, Any]]:
 
 def _text_of_replay(line: dict[str, Any]) -> str:
     found = (
-        f"replay {line['batch']}  revision {line['revision']}  {line['letters']:,} dead letters  "
-        f"{line['messages']:,} messages: {line['routed']:,} routed, {line['unrouted']:,} unrouted, "
-        f"{line['dead_lettered']:,} dead letters; {line['deliveries']:,} deliveries, "
+        f"replay {line['batch']}  revision {line['revision']}  {counted(line['letters'], 'dead letter')}  "
+        f"{counted(line['messages'], 'message')}: {line['routed']:,} routed, {line['unrouted']:,} unrouted, "
+        f"{counted(line['dead_lettered'], 'dead letter')}; "
+        f"{counted(line['deliveries'], 'delivery', 'deliveries')}, "
         f"{line['refused']:,} refused"
     )
     return "\n    missing: ".join([found, *line["missing"]])

@@ -17,6 +17,7 @@ from selectroute.cli.inputs import naming_lines, opened
 from selectroute.cli.output import plain, progress
 from selectroute.cli.selector_warnings import CHECKED, warn_of_selectors
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.sentences import counted
 
 if TYPE_CHECKING:
     pass
@@ -104,7 +105,9 @@ def build(
         return
     console = plain()
     size, seconds = f"{snapshot.nbytes:,} bytes", f"{done - started:.1f} s"
-    console.print(f"revision {published}: {len(snapshot):,} subscriptions, {size}, {seconds}", soft_wrap=True)
+    console.print(
+        f"revision {published}: {counted(len(snapshot), 'subscription')}, {size}, {seconds}", soft_wrap=True
+    )
     _print_scanned(console, dict(snapshot.scanned))
 
 
@@ -120,8 +123,10 @@ def stats(folder: Folder, revision: RevisionOption = None, output: OutputOption 
         return
     console = plain()
     console.print(
-        f"revision {found.revision}: {found.subscriptions:,} subscriptions, {found.entries:,} entries, "
-        f"{found.programs:,} programs, {found.bytes:,} bytes ({found.bytes_per_subscription:.1f} each)",
+        f"revision {found.revision}: {counted(found.subscriptions, 'subscription')}, "
+        f"{counted(found.entries, 'entry', 'entries')}, "
+        f"{counted(found.programs, 'program')}, {found.bytes:,} bytes "
+        f"({found.bytes_per_subscription:.1f} each)",
         soft_wrap=True,
     )
     console.print(f"reads {', '.join(found.reads) or 'no column'}", soft_wrap=True)
@@ -144,7 +149,7 @@ def verify(folder: Folder, revision: RevisionOption = None) -> None:
     with progress("verifying"):
         snapshot = Snapshot.open(folder, revision)
         verify_snapshot(snapshot)
-    plain().print(f"revision {snapshot.revision}: {len(snapshot):,} subscriptions, sound")
+    plain().print(f"revision {snapshot.revision}: {counted(len(snapshot), 'subscription')}, sound")
 
 
 @app.command()
@@ -172,9 +177,10 @@ def merge(folder: Folder, output: OutputOption = Output.table) -> None:
     if output is Output.json:
         print(json.dumps(result))
         return
-    merged = f"{len(before.segments):,} segments are {len(after.segments):,}"
+    merged = f"{counted(len(before.segments), 'segment')} merged into {len(after.segments):,}"
     plain().print(
-        f"revision {revision}: {len(after):,} subscriptions, {merged}, {after.nbytes:,} bytes", soft_wrap=True
+        f"revision {revision}: {counted(len(after), 'subscription')}, {merged}, {after.nbytes:,} bytes",
+        soft_wrap=True,
     )
 
 
@@ -197,9 +203,15 @@ def collect(
     if output is Output.json:
         print(json.dumps(asdict(gone)))
         return
-    plain().print(f"{len(gone.revisions):,} revisions and {gone.files:,} files removed, {gone.bytes:,} bytes")
+    plain().print(
+        f"{counted(len(gone.revisions), 'revision')} and {counted(gone.files, 'file')} removed, "
+        f"{gone.bytes:,} bytes"
+    )
 
 
 def _print_scanned(console: Console, scanned: dict[str, int]) -> None:
     for reason, count in scanned.items():
-        console.print(f"{count:,} clauses are scanned for every message: {reason}", soft_wrap=True)
+        console.print(
+            f"{counted(count, 'clause')} {'is' if count == 1 else 'are'} scanned for every message: {reason}",
+            soft_wrap=True,
+        )

@@ -39,11 +39,6 @@ def plain() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return how many there are, with the noun in its number: ``1 subscription``, ``2,000 subscriptions``."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
 def print_table(columns: Mapping[str, Sequence[str]], uncut: Collection[str]) -> None:
     """Print columns of texts under their names. Texts wrap within their columns.
 

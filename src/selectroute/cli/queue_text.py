@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from selectroute.cli.output import counted, plain
-from selectroute.selector.sentences import printable
+from selectroute.cli.output import plain
+from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
     from selectroute.cli.queue_clients import Described

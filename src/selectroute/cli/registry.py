@@ -14,7 +14,7 @@ import typer
 from selectroute.cli.connect import RegistryOption, connected, opened_database, told
 from selectroute.cli.output import Output, OutputOption, progress
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.sentences import printable
+from selectroute.selector.sentences import counted, printable
 
 app = typer.Typer(
     no_args_is_help=True, help="Publish a registry's revisions for streams; verify it; see what it holds."
@@ -58,7 +58,7 @@ def publish(
                 revision = publisher.catch_up()
             count, place = len(publisher.snapshot), str(publisher.folder)
             if output is Output.table:
-                print(f"revision {revision}: {count:,} active subscriptions in {place}", flush=True)
+                print(f"revision {revision}: {counted(count, 'active subscription')} in {place}", flush=True)
             else:
                 data = {"revision": revision, "subscriptions": count, "folder": place}
                 print(json.dumps(data), flush=True)
@@ -78,7 +78,7 @@ def verify(output: OutputOption = Output.table, registry: RegistryOption = None)
     with opened_database(registry, "verify") as opened, progress("verifying") as advance:
         found = opened.verify(lambda done, _: advance(done))
     if output is Output.table:
-        counts = f"{found.changes:,} changes, {found.subscriptions:,} subscriptions"
+        counts = f"{counted(found.changes, 'change')}, {counted(found.subscriptions, 'subscription')}"
         print(f"revision {found.revision}: {counts}, sound\ndigest {found.digest}")
     else:
         data = {"revision": found.revision, "changes": found.changes, "subscriptions": found.subscriptions}

@@ -17,7 +17,7 @@ from selectroute.cli.output import Add, Output, OutputOption, plain, records
 from selectroute.selector import DIALECTS, Explanation, InvalidSelectorError, Selector, Truth
 from selectroute.selector.dialect import UnknownDialectError
 from selectroute.selector.dialect import dialect as dialect_named
-from selectroute.selector.sentences import printable
+from selectroute.selector.sentences import counted, printable
 
 app = typer.Typer(no_args_is_help=True, help="Check, explain and match selectors; compare the dialects.")
 
@@ -174,7 +174,7 @@ def match(
                 matched += 1
                 add(_named(one) if output is Output.table else one.text)
         if output is Output.table:
-            add(f"{matched:,} of {total:,} messages")
+            add(f"{matched:,} of {counted(total, 'message')}")
     if not matched:
         raise typer.Exit(FAILURE)
 

@@ -13,10 +13,12 @@ from selectroute.cli.index import Output, OutputOption
 from selectroute.cli.output import Output as Records
 from selectroute.cli.output import OutputOption as RecordsOption
 from selectroute.cli.output import plain, progress, records
-from selectroute.selector.sentences import printable
+from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
+    from selectroute.spark.audit_report import Audit
     from selectroute.spark.sinks import Counts
+    from selectroute.spark.status import Status
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,7 +43,7 @@ def status(output: JobFolder, as_: OutputOption = Output.table) -> None:
     rows = {
         "job": f"{'running' if found.running else 'not running'}, query {found.query or 'not begun'}",
         "input": found.input,
-        "batches": f"{found.batches:,} committed, {found.backfills:,} backfills, {found.replays:,} replays",
+        "batches": f"{found.batches:,} committed, {_side(found)}",
         "newest": "none yet"
         if found.batch is None
         else f"batch {found.batch}, revision {found.revision}, {found.committed}",
@@ -83,12 +85,12 @@ def audit(
     else:
         console = plain()
         for name, text in {
-            "batches": f"{found.batches:,}, {found.backfills:,} backfills, {found.replays:,} replays",
+            "batches": f"{found.batches:,}, {_side(found)}",
             "inputs": f"{found.inputs:,}" + (f", batches recounted: {found.recounted:,}" if recount else ""),
             "messages": _accounted(found.counts),
             "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
             "files": f"{found.files:,} as written, {found.bytes:,} bytes",
-            "moved away": f"{len(found.absent):,} folders",
+            "moved away": counted(len(found.absent), "folder"),
             "to come": ", ".join(f"batch {batch}" for batch in found.pending) or "nothing is half done",
         }.items():
             console.print(f"{name:<12}{text}", soft_wrap=True)
@@ -138,8 +140,12 @@ def deliveries(
         raise typer.Exit(1)
 
 
+def _side(found: Status | Audit) -> str:
+    return f"{counted(found.backfills, 'backfill')}, {counted(found.replays, 'replay')}"
+
+
 def _accounted(counts: Counts) -> str:
     return (
         f"{counts.messages:,} = {counts.routed:,} routed + {counts.unrouted:,} unrouted "
-        f"+ {counts.dead_lettered:,} dead letters"
+        f"+ {counted(counts.dead_lettered, 'dead letter')}"
     )

@@ -23,6 +23,7 @@ from selectroute.cli.connect import is_service
 from selectroute.cli.exit_codes import CONFLICT, FAILURE, NOT_FOUND, USAGE
 from selectroute.cli.stopping import Stop, stopping
 from selectroute.selector import SelectRouteError
+from selectroute.selector.sentences import counted
 
 if TYPE_CHECKING:
     from selectroute.registry.registry import Registry
@@ -491,9 +492,10 @@ class _Speaker:
         done = "skipped, it was committed before" if batch.skipped else f"{seconds:.2f} s"
         kind = "batch" if batch.kind == "stream" else batch.kind
         text = (
-            f"{kind} {batch.batch}  revision {batch.revision}  {batch.inputs} inputs  "
-            f"{counts.messages} messages: {counts.routed} routed, {counts.unrouted} unrouted, "
-            f"{counts.dead_lettered} dead letters; {counts.deliveries} deliveries, "
+            f"{kind} {batch.batch}  revision {batch.revision}  {counted(batch.inputs, 'input')}  "
+            f"{counted(counts.messages, 'message')}: {counts.routed} routed, {counts.unrouted} unrouted, "
+            f"{counted(counts.dead_lettered, 'dead letter')}; "
+            f"{counted(counts.deliveries, 'delivery', 'deliveries')}, "
             f"{counts.queued} of them to queues, {counts.sent} to Kafka, {counts.refused} refused  ({done})"
         )
         self.event("batch", text, **asdict(batch))

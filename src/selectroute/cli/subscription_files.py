@@ -12,9 +12,10 @@ import typer
 
 from selectroute.cli.connect import RegistryOption, connected
 from selectroute.cli.inputs import naming_lines, opened, up_to_first
-from selectroute.cli.output import Advance, Output, OutputOption, counted, progress
+from selectroute.cli.output import Advance, Output, OutputOption, progress
 from selectroute.cli.selector_warnings import FirstLines, warn_of_selectors
 from selectroute.selector import SelectRouteError
+from selectroute.selector.sentences import counted
 
 
 class Mode(Enum):

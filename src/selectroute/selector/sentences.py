@@ -326,3 +326,8 @@ def _kind(result: Result) -> str:
 def _article(result: Result) -> str:
     name = type_name(result)
     return f"an {name}" if name[0] == "i" else f"a {name}"
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """Return how many there are, with the noun in its number: ``1 subscription``, ``2,000 subscriptions``."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

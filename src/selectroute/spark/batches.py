@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
+from selectroute.selector.sentences import counted
 from selectroute.spark.column_types import unlike_sentence
 from selectroute.spark.commits import CommitError, Commits, kind_of
 from selectroute.spark.intake import Intake, Source
@@ -216,7 +217,8 @@ class Router:
         clock.lap("match")
         if unwanted := counts.policies.get(FAIL):
             raise CommitError(
-                f"batch {batch} has {unwanted} messages that nobody wants; nothing of it was published"
+                f"batch {batch} has {counted(unwanted, 'message')} that nobody wants; "
+                "nothing of it was published"
             )
         files, outgoing = self.commits.collect(batch, staging, written)
         commit = {
