@@ -52,6 +52,11 @@ def status(output: JobFolder, as_: OutputOption = Output.table) -> None:
         "messages": _accounted(found.counts),
         "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
     }
+    if found.changed:
+        more = len(found.changed) - 3
+        named = ", ".join(map(printable, found.changed[:3])) + (f" and {more:,} more" if more > 0 else "")
+        files = counted(len(found.changed), "input file")
+        rows["changed"] = f"{files} changed after being read, and will not be read again: {named}"
     for name, text in rows.items():
         console.print(f"{name:<12}{text}", soft_wrap=True)
 

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.audit_report import Audit, some
 from selectroute.spark.audit_source import check_source
+from selectroute.spark.changed_inputs import changed_files
 from selectroute.spark.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.file_intake import file_size
 from selectroute.spark.job import job_record
@@ -69,6 +70,7 @@ def audit(
             _recount(Path(record["input"]), commit, file_format, found)
         advance(done + 1)
     _check_strays(output, read_commits, found)
+    _check_inputs(commits, Path(record["input"]), found)
     check_source(record, read_commits, found)
     _check_accounting(output, read_commits, found)
     return found
@@ -95,6 +97,15 @@ def _read_commits(commits: Commits, found: Audit) -> Iterator[dict[str, Any]]:
         counted = {BACKFILL: found.backfilled, REPLAY: found.replayed}.get(kind, found.counts)
         counted.add(Counts(**commits.counts(commit)))
         yield commit
+
+
+def _check_inputs(commits: Commits, folder: Path, found: Audit) -> None:
+    """Find the files that changed after they were read: what they have now is in no batch."""
+    try:
+        for one in changed_files(commits, folder):
+            found.find(one.batch, one.sentence)
+    except SelectRouteError:  # a damaged commit, which is a finding by itself
+        return
 
 
 def _counts(commit: Mapping[str, Any]) -> Counts:

@@ -22,6 +22,7 @@ from selectroute.index.file_format import latest_revision
 from selectroute.selector.arguments import check_argument
 from selectroute.spark.batches import BatchReport, Router
 from selectroute.spark.behind import Behind
+from selectroute.spark.changed_inputs import ChangeWatch
 from selectroute.spark.checkpoint import flush_plan
 from selectroute.spark.file_intake import check_folder
 from selectroute.spark.follower import Follower, Link, Turns, admitted
@@ -71,6 +72,11 @@ class FanOut:
         settle = (lambda: None) if self._behind is None else self._behind.settle
         self._router = Router(
             job, self._source, self._queues, self._kafka, settle=settle, warn=self._on_warning
+        )
+        self._changes = (
+            ChangeWatch(self._router.commits, job.input, self._on_warning)
+            if isinstance(job.input, Path)
+            else None
         )
         self._failure: BaseException | None = None
         self._idle = threading.Event()
@@ -139,6 +145,10 @@ class FanOut:
             while query is not None and not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 if should_stop():
                     self.stop(None)  # a batch that is torn down is an error, and is all to be done again
+                elif self._changes is not None:
+                    self._changes.look()
+            if self._changes is not None:
+                self._changes.look(at_once=True)
             ended = True
         except (PySparkException, Py4JError, OSError) as error:  # the last two: the JVM is gone
             if not isinstance(self._failure, StoppingError):

@@ -10,6 +10,7 @@ from typing import Any
 
 from selectroute.index.errors import SnapshotError
 from selectroute.index.file_format import latest_revision
+from selectroute.spark.changed_inputs import LOOKED_AT, changed_files
 from selectroute.spark.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.job import job_record
 from selectroute.spark.sinks import Counts
@@ -30,6 +31,8 @@ class Status:
         published: the newest revision in the snapshot folder, None if there is none.
         planned: batches that Spark has planned and nobody has committed: one that runs, or was interrupted.
         counts: of all batches of the stream.
+        changed: input files that changed after they were read, of the newest 2,000, as paths below the input
+            folder: what they have now is not read.
     """
 
     query: str | None
@@ -46,6 +49,7 @@ class Status:
     published: int | None
     planned: tuple[int, ...]
     counts: Counts
+    changed: tuple[str, ...] = ()
 
 
 def status(output: Path) -> Status:
@@ -83,6 +87,7 @@ def status(output: Path) -> Status:
         published=_published(Path(record["snapshots"])),
         planned=tuple(batch for batch in planned if batch > (-1 if last is None else last)),
         counts=counts,
+        changed=tuple(one.source for one in changed_files(commits, Path(record["input"]), LOOKED_AT)),
     )
 
 
