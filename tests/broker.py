@@ -194,7 +194,7 @@ class Broker:
         self._wait_for(topic, partitions)
 
     def configure(self, topic: str, name: str, value: str) -> None:
-        """Change one setting of a topic, and wait until the broker goes by it."""
+        """Change one setting of a topic, and wait until the broker tells of it."""
         import confluent_kafka.admin
 
         kafka: Any = confluent_kafka.admin
@@ -208,6 +208,21 @@ class Broker:
         while admin.describe_configs([asked])[asked].result(60)[name].value != value:
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+    def refuse_longer(self, topic: str, size: int) -> None:
+        """Have a topic take no records of more than this many bytes, and wait until it does. It may have some
+        records without key and headers afterwards: the broker tells of a setting before it goes by it.
+        """
+        from confluent_kafka import KafkaError, Producer
+
+        self.configure(topic, "max.message.bytes", str(size))
+        producer = Producer({"bootstrap.servers": self.address})
+        codes: list[int | None] = [None]
+        while codes[-1] != KafkaError.MSG_SIZE_TOO_LARGE:
+            producer.produce(
+                topic, b"." * size, on_delivery=lambda error, _: codes.append(error and error.code())
+            )
+            assert producer.flush(60) == 0
 
     def records(self, topic: str) -> list[Any]:
         """Return all records of a topic as they are now, each partition's in order."""

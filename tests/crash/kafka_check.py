@@ -4,7 +4,8 @@
 - Its deliveries in the output folder are those of the reference evaluator under this revision, once each.
 - What consumers got from the queue, and what `deduplicate` lets through of each topic, are the deliveries
   whose subscription had that destination at that revision, once each.
-- Records with a weight that is no number are dead letters, once each, with their bytes.
+- Records with more headers than a message has properties are dead letters, once each, with their bytes.
+  Of those whose weight is no number, deliveries are lost to nobody who does not read the weight.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ import pyarrow.parquet as pq
 
 import selectroute as sr
 from selectroute.kafka import deduplicate
+from selectroute.selector.message import MAX_PROPERTIES
 from selectroute.spark.audit import audit
 from tests.broker import Broker, Header
 
 KINDS = 300
 """Different records: each selector is judged by the reference on each of them once."""
 
-_BAD = 40
-"""One kind of so many is a dead letter."""
+_EACH = 40
+"""One kind of so many is a dead letter, and one has a weight that is no number."""
 
 QUEUE = "A"
 """The name of the queue, where there is one."""
@@ -64,15 +66,21 @@ class Kinds:
 
     def is_bad(self, kind: int) -> bool:
         """Whether it is a dead letter."""
-        return kind % _BAD == 0
+        return kind % _EACH == 0
+
+    def is_unlike(self, kind: int) -> bool:
+        """Whether its weight is no number."""
+        return kind % _EACH == 1
 
     def record(self, kind: int) -> tuple[bytes | None, bytes, list[Header]]:
         """Return key, value and headers: of some the key is NULL, of some a header stands twice."""
-        weight = b"heavy" if self.is_bad(kind) else str(self._weights[kind]).encode()
+        weight = b"heavy" if self.is_unlike(kind) else str(self._weights[kind]).encode()
         headers: list[Header] = [("kind", str(kind).encode()), ("weight", weight)]
         if kind % 7 == 0:
             headers.append(("color", b"none"))
         headers.append(("color", self._colors[kind].encode()))
+        if self.is_bad(kind):
+            headers += [(f"h{nth}", None) for nth in range(MAX_PROPERTIES)]
         return None if kind % 3 else f"k{kind % 11}".encode(), f"body {kind}".encode(), headers
 
     def selector(self, chance: Random) -> str:
@@ -88,12 +96,12 @@ class Kinds:
         )
 
     def _matches(self, kind: int, selector: str) -> bool:
-        properties = {
-            "kind": str(kind),
-            "weight": sr.Int(self._weights[kind]),
-            "color": self._colors[kind],
-        }
-        return not self.is_bad(kind) and sr.Selector(selector).matches(sr.Message({}, properties))
+        properties = {"kind": str(kind), "color": self._colors[kind]}
+        if self.is_unlike(kind):
+            message = sr.Message({}, properties, unlike=["weight"])
+        else:
+            message = sr.Message({}, properties | {"weight": sr.Int(self._weights[kind])})
+        return not self.is_bad(kind) and sr.Selector(selector).matches(message)
 
 
 class Run(Protocol):

@@ -54,8 +54,8 @@ class Flow:
         self.topic = broker.create(f"{name}-in", PARTITIONS)
         self.topics = [broker.create(f"{name}-four", 4), broker.create(f"{name}-one", 1)]
         self._destinations: list[tuple[str, str] | None] = [None, *(("kafka", one) for one in self.topics)]
-        # There is always one that reads the weight, so that a weight that is none is always found; and one of
-        # each kind of destination, so that each step is taken in each batch.
+        # There is always one of each kind of destination, so that each step is taken in each batch, and one
+        # that reads the weight, so that a weight that is no number is met.
         self._constant = {"weight": Subscription("weight > 900", None)}
         self._constant["topic"] = Subscription("weight < 200", ("kafka", self.topics[0]))
         if has_queue:

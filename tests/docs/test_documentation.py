@@ -158,7 +158,7 @@ def test_a_selector_changes_while_its_stream_runs_as_the_readme_shows(tmp_path):
     lines = [line for line in shown.splitlines() if line.startswith('{"batch"')]
     counts = [(row["messages"], row["routed"], row["unrouted"]) for row in map(json.loads, lines)]
     assert counts == [(1, 1, 0), (1, 0, 1)]
-    explained = shown[shown.index("heavy does not get") : shown.index('{"batch"')]
+    [explained] = re.findall(r"heavy does not get.*\n(?:  .*\n)+", shown)
     assert f"```\n{explained}```" in README.read_text(encoding="utf-8")
 
 

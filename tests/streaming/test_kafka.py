@@ -80,7 +80,7 @@ def test_deliveries_that_a_topic_does_not_take_are_dead_letters_of_their_own(pip
     there = pipe.broker.create(pipe.name + "-there", 1)
     pipe.publish(1, small=("weight >= 0", small), gone=("weight = 1", there), other="weight >= 0")
     pipe.broker.produce(pipe.name, [*cars(3), (0, b"large", b"x" * 4000, [("weight", b"1")])])
-    job = pipe.job()
+    job = pipe.job(missing_destinations="fail")
     fan = pipe.start(lambda _: None, job=job)
     fan.wait()
     pipe.publish(2, small=("weight >= 0", small), gone=("weight = 1", "no-such-topic"))

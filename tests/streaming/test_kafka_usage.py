@@ -99,7 +99,8 @@ def test_a_broker_that_does_not_answer_and_topics_that_are_not_there(pipe, refus
     said = refused(pipe.world, NOT_FOUND, servers=servers, topics=f"{pipe.name},no-such-topic")
     assert "has no topic no-such-topic" in said
     pipe.publish(2, all=("", "nor-this"))
-    said = refused(pipe.world, NOT_FOUND, servers=servers, topics=pipe.name)
+    fail = ("--missing-destinations", "fail")
+    said = refused(pipe.world, NOT_FOUND, *fail, servers=servers, topics=pipe.name)
     assert "delivered to topics that Kafka has not" in said and "nor-this" in said
 
 
