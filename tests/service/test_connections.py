@@ -134,4 +134,5 @@ def test_a_request_with_two_lengths_is_the_last_of_its_connection(registry):
         started = time.monotonic()
         answer = rest(connection)
         assert answer.startswith(b"HTTP/1.1 201")
+        assert answer.lower().count(b"connection: close") == 1
         assert time.monotonic() - started < 4  # five seconds is how long it is kept otherwise

@@ -331,3 +331,59 @@ def test_when_all_tokens_are_revoked_the_next_start_still_wants_one(registry):
     _, secret = registry.add_token("admin")  # on the database itself, which is the way out
     with service(registry) as client:
         assert client.get("/v1/tokens", headers=bearer(secret)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", [PATH, f"{PATH}/a", "/healthz", "/metrics", "/openapi.json", f"{PATH}:export"]
+)
+def test_head_is_answered_as_get_without_the_body(client, caplog, path):
+    client.put(f"{PATH}/a", json={})
+    with caplog.at_level(logging.INFO, LOG):
+        head = client.head(path)
+    got = client.get(path)
+    assert (head.status_code, head.content) == (got.status_code, b"")
+    assert head.headers["content-type"] == got.headers["content-type"]
+    assert head.headers.get("etag") == got.headers.get("etag")
+    (line,) = [json.loads(record.message) for record in caplog.records if record.name == LOG]
+    # The framework's own route of the document has no name in the log.
+    assert (line["method"], line["status"]) == ("any" if path == "/openapi.json" else "HEAD", 200)
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE"])
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        (PATH, "GET, HEAD, OPTIONS, POST"),
+        (f"{PATH}/a", "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"),
+        (f"{PATH}:import", "OPTIONS, POST"),
+        ("/v1/queues/a%2Fb", "DELETE, GET, HEAD, OPTIONS, PUT"),
+        ("/ibmmq/rest/v3/messaging/qmgr/selectroute/queue/Q/message", "DELETE, GET, HEAD, OPTIONS, POST"),
+        ("/openapi.json", "GET, HEAD, OPTIONS"),
+    ],
+)
+def test_allow_names_all_methods_of_a_path(client, method, path, methods):
+    answer = client.request(method, path)
+    assert answer.headers["allow"] == methods
+    assert not any(name.startswith("access-control") for name in answer.headers)
+    if method == "OPTIONS":
+        assert (answer.status_code, answer.content) == (204, b"")
+    else:
+        problem(answer, 405, "method-not-allowed")
+
+
+def test_methods_of_a_path_that_is_also_a_general_one_are_its_own(client):
+    assert client.delete("/v1/subscriptions:import").headers["allow"] == "OPTIONS, POST"
+    assert client.options(f"{PATH}/a:pause").headers["allow"] == "OPTIONS, POST"
+
+
+def test_options_of_nothing_is_not_there(client):
+    problem(client.options("/v2"), 404, "not-found")
+
+
+@pytest.mark.parametrize("path", ["/v1/queues/%0Aa", "/v1/queues/a%0A", f"{PATH}/a%0A", "/healthz%0A"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_a_path_has_no_line_feed(client, method, path):
+    """`a%0A` made the queue `a`, and `%0Aa` was a path that the document does not know."""
+    found = problem(client.request(method, path), 400, "invalid-request")
+    assert found["errors"][0]["pointer"] == "path"
+    assert client.get("/v1/queues").json() == {"items": []}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ from anyio import CapacityLimiter
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from selectroute.queues.sql_queues import SqlQueues
 from selectroute.registry.registry import Registry
@@ -47,6 +50,8 @@ QUEUE_MANAGER: Final = "selectroute"
 
 _WRITERS: Final = 16
 """A database has one writer at a time: of the pool's 40 threads no more than these wait for it."""
+
+_PARAMETER: Final = re.compile(r"\{[^}]*\}")
 
 _PARSED: Final = 2
 """Large bodies that are parsed at the same time: Python does one thing at a time, others want their turn."""
@@ -138,13 +143,34 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
-    """What the framework itself refuses: no such path, no such method on it."""
+    """What the framework itself refuses: no such path, no such method on it. OPTIONS asks for the methods."""
     assert isinstance(error, HTTPException)
+    headers = error.headers
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {"Allow": ", ".join(_allowed(request))}
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=headers)
     kinds = {row.status: kind for kind, row in reversed(tuple(PROBLEMS.items()))}
     kind = kinds.get(error.status_code, "invalid-request")
     detail = {"not-found": "there is no such path", "method-not-allowed": "the path has other methods"}
-    problem = ProblemError(kind, detail.get(kind, PROBLEMS[kind].title), headers=error.headers)
+    problem = ProblemError(kind, detail.get(kind, PROBLEMS[kind].title), headers=headers)
     return problem.response(request.state.request_id)
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods of a path. A route has one of them, and a path may fit several templates, of which the one
+    with the most text of its own is meant (``/{id}:pause``, not ``/{id}``).
+    """
+    calls = [route for router in _ROUTERS for route in router.routes]
+    there = [
+        (len(_PARAMETER.sub("", route.path)), method)
+        for route in (*calls, *request.app.routes)
+        if isinstance(route, Route) and route.path_regex.match(request.scope["path"])
+        for method in route.methods or ()
+    ]
+    longest = max((length for length, _ in there), default=0)
+    methods = {method for length, method in there if length == longest}
+    return sorted({*methods, "OPTIONS", *({"HEAD"} if "GET" in methods else ())})
 
 
 def _documented(app: FastAPI) -> Any:

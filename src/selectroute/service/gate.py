@@ -53,7 +53,10 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        passing = _Passing(scope, send)
+        method = scope["method"]
+        if method == "HEAD":  # what GET answers; the server itself sends no body to a HEAD
+            scope = {**scope, "method": "GET"}
+        passing = _Passing(scope, send, method)
         try:
             caller = await self._admit(scope)
             scope["state"]["caller"] = passing.caller = caller
@@ -72,6 +75,8 @@ class Gate:
     async def _admit(self, scope: Scope) -> Caller:
         """Who sends the request. Raises a problem for a caller who is not let in, or asks too often."""
         service, headers = self._service, Headers(scope=scope)
+        if "\n" in scope["path"]:  # the router would take a path that ends in one for the path without it
+            raise ProblemError("invalid-request", "a path has no line feed", place="path")
         if scope["path"] in FREE:
             return ANYBODY
         for name in _ONCE:
@@ -133,11 +138,12 @@ class Gate:
 class _Passing:
     """One request on its way: what is sent, and what is noted of it."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, method: str) -> None:
         self.id = str(uuid.uuid4())
         self.caller: Caller | None = None
         self._scope = scope
         self._send = send
+        self._method = method
         self._status: int | None = None
         self._started = time.perf_counter()
         scope.setdefault("state", {})["request_id"] = self.id
@@ -163,7 +169,7 @@ class _Passing:
     def done(self, service: Service) -> None:
         """Note the answer. The route's pattern stands for the path, which the caller made."""
         route = getattr(self._scope.get("route"), "path", "none")
-        method = self._scope["method"] if route != "none" else "any"
+        method = self._method if route != "none" else "any"
         if method not in METHODS:
             method = "any"
         seconds = time.perf_counter() - self._started

@@ -45,8 +45,10 @@ class Protocol(H11Protocol):
         cycle = cast(RequestResponseCycle | None, self.cycle)  # none before the first request
         if cycle is not None and not cycle.response_complete:
             self._stop_waiting()
-            if {name for name, _ in self.headers} >= _FRAMED_TWICE:
-                cycle.keep_alive = False  # somebody between may have read another length (RFC 9112, 6.3)
+            if {name for name, _ in self.headers} >= _FRAMED_TWICE and _CLOSE not in self.headers:
+                # Somebody between may have read another length (RFC 9112, 6.3).
+                cycle.keep_alive = False
+                self.headers.append(_CLOSE)  # then the answer says so, too
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""
@@ -89,6 +91,7 @@ class Protocol(H11Protocol):
 
 
 _FRAMED_TWICE = {b"content-length", b"transfer-encoding"}
+_CLOSE = (b"connection", b"close")
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 503: b"Service Unavailable"}
 
 
