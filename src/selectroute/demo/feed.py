@@ -80,6 +80,14 @@ class Watch:
             "batches": len(self.reports),
         }
 
+    def warm_rate(self) -> int | None:
+        """Messages per second of all batches but the first, in which workers start and load the kernel; None
+        if there was one batch only.
+        """
+        warm = self.reports[1:]
+        seconds = sum(sum(report.seconds.values()) for report in warm)
+        return round(sum(report.counts.messages for report in warm) / seconds) if seconds else None
+
     def step_seconds(self) -> dict[str, float]:
         """Seconds that all batches together spent in each of their steps."""
         seconds: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, plain lines elsewhere."""
+"""Progress on standard error: a bar or a spinner on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.progress import Progress as Bars
 
+from selectroute.selector.sentences import counted
 from selectroute.spark import BatchReport
 
 
@@ -26,11 +35,23 @@ class Progress:
         self._console.print(text, soft_wrap=True, markup=False)
 
     @contextmanager
-    def stage(self, doing: str) -> Iterator[None]:
-        """A stage: its line appears, with its seconds, when it is done."""
+    def stage(self, done: str, meanwhile: str | None = None) -> Iterator[None]:
+        """A stage: its line appears, with its seconds, when it is done.
+
+        `meanwhile` is for a long one: it is shown while the stage lasts, with a spinner on a terminal, and as
+        a line of its own elsewhere.
+        """
         started = time.perf_counter()
-        yield
-        self.say(f"{time.perf_counter() - started:6.1f} s  {doing}")
+        if meanwhile is None:
+            yield
+        elif self._console.is_terminal:
+            with self._live(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as live:
+                live.add_task(meanwhile, total=None)
+                yield
+        else:
+            self.say(f"{meanwhile} …")
+            yield
+        self.say(f"{time.perf_counter() - started:6.1f} s  {done}")
 
     @contextmanager
     def stream(self, messages: int) -> Iterator[None]:
@@ -39,22 +60,25 @@ class Progress:
             yield
             return
         columns = TextColumn("routing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        # Standard output is not ours to move: it may be a file while standard error is a terminal.
-        with Bars(
-            *columns, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
-        ) as self._bars:
+        with self._live(*columns) as self._bars:
             self._task = self._bars.add_task("routing", total=messages)
             try:
                 yield
             finally:
                 self._bars = None
 
+    def _live(self, *columns: ProgressColumn) -> Bars:
+        # Standard output is not ours to move: it may be a file while standard error is a terminal.
+        return Bars(
+            *columns, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""
         counts = report.counts
         self.say(
             f"{sum(report.seconds.values()):6.1f} s  batch {report.batch} at revision {report.revision}: "
-            f"{counts.messages:,} messages, {counts.deliveries:,} deliveries"
+            f"{counted(counts.messages, 'message')}, {counts.deliveries:,} deliveries"
         )
         if self._bars is not None and self._task is not None:
             self._bars.advance(self._task, counts.messages)

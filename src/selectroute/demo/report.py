@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
 from rich.console import Console
 from rich.table import Table
 
@@ -9,6 +16,11 @@ import selectroute as sr
 from selectroute.demo.run import Outcome
 
 _DIFFERENCES_SHOWN = 20
+_MESSAGE: Final = {
+    "topic": "flights/JFK/LAX",
+    "properties": {"origin": "JFK", "dest": "LAX", "dep_delay": 20},
+}
+"""A message that the subscription which was changed gets now, and did not get before."""
 
 
 def show(outcome: Outcome, console: Console) -> None:
@@ -22,9 +34,11 @@ def show(outcome: Outcome, console: Console) -> None:
         "dead_lettered",
         "deliveries",
         "batches",
-        "messages_per_second",
     ):
         counts.add_row(name.replace("_", " "), f"{summary[name]:,}")
+    counts.add_row("messages per second, the first batch included", f"{summary['messages_per_second']:,}")
+    if (warm := summary["messages_per_second_warm"]) is not None:
+        counts.add_row("messages per second of warm batches", f"{warm:,}")
     console.print(counts)
     times = _table("Where the time went", ("stage", "seconds"))
     for name, seconds in summary["seconds"].items():
@@ -45,7 +59,27 @@ def show(outcome: Outcome, console: Console) -> None:
     )
     _why(outcome, console)
     _verdict(outcome, console)
-    console.print(f"Everything is in {outcome.folder}", soft_wrap=True, markup=False)
+    console.print(f"Everything is in {outcome.folder}\n", soft_wrap=True, markup=False)
+    console.print("Now try:")
+    for command in next_commands(outcome):
+        console.print(f"  {command}", soft_wrap=True, markup=False)
+
+
+def next_commands(outcome: Outcome) -> list[str]:
+    """Return commands that work on what the demo left behind, as a shell takes them here."""
+    # The README starts the demo by its path, before the environment is activated.
+    called = "selectroute" if shutil.which("selectroute") else shlex.quote(sys.argv[0])
+    here, folder = Path.cwd(), outcome.folder
+    if folder.is_relative_to(here):
+        folder = folder.relative_to(here)
+    output, snapshots = shlex.quote(str(folder / "output")), shlex.quote(str(folder / "snapshots"))
+    commands = [f"{called} stream status {output}"]
+    if outcome.busiest:
+        id = shlex.quote(outcome.busiest[0][0].id)
+        commands.append(f"{called} stream deliveries {output} --subscription {id} --limit 3")
+    message = shlex.quote(json.dumps(_MESSAGE))
+    commands.append(f"{called} message match {message} --snapshots {snapshots} --explain --limit 3")
+    return commands
 
 
 def _why(outcome: Outcome, console: Console) -> None:

@@ -22,6 +22,7 @@ from selectroute.demo.folder import fresh_folder
 from selectroute.demo.progress import Progress
 from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED, DemoSubscription
 from selectroute.demo.verify import Check, Judge, busiest
+from selectroute.selector.sentences import counted
 from selectroute.spark import Job, local_session, start_fanout
 
 FILES: Final = 12
@@ -60,9 +61,9 @@ class _Stages:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def stage(self, name: str, doing: str) -> Iterator[None]:
+    def stage(self, name: str, done: str, meanwhile: str | None = None) -> Iterator[None]:
         started = time.perf_counter()
-        with self.progress.stage(doing):
+        with self.progress.stage(done, meanwhile):
             yield
         self.seconds[name] = round(time.perf_counter() - started, 3)
 
@@ -98,7 +99,11 @@ def run(options: Options, progress: Progress) -> Outcome:
     with stages.stage("snapshot", "snapshot published"):
         first = sr.publish(snapshot, folder / "snapshots")
     subscriptions.write_jsonl(folder / "subscriptions.jsonl", ((one, first, None) for one in wanted))
-    with stages.stage("spark", "waited for Spark, which started meanwhile"):
+    with stages.stage(
+        "spark",
+        "waited for Spark and the kernel, which started meanwhile",
+        "waiting for Spark to start, and for the matching kernel, which is compiled once on a machine",
+    ):
         spark = session.result()
         kernel.wait()
     feed = Feed(waiting, folder / "messages")
@@ -120,7 +125,12 @@ def run(options: Options, progress: Progress) -> Outcome:
     watch.account(options.messages)
     changed_from = watch.first_batch_of(second)
     progress.say(f"{WATCHED.id} was changed while the stream ran: it holds from batch {changed_from} on")
-    with stages.stage("verify", f"{options.verify} messages judged against every subscription"):
+    judged = counted(options.verify, "message")
+    with stages.stage(
+        "verify",
+        f"{judged} judged against every subscription",
+        f"judging {judged} against every subscription, one by one",
+    ):
         check = Judge(folder).check(options.verify, options.seed)
     stages.seconds["total"] = round(time.perf_counter() - started, 3)
     summary = {
@@ -131,6 +141,7 @@ def run(options: Options, progress: Progress) -> Outcome:
         },
         **watch.totals(),
         "messages_per_second": round(options.messages / stages.seconds["stream"]),
+        "messages_per_second_warm": watch.warm_rate(),
         "seconds": stages.seconds,
         "batch_seconds": watch.step_seconds(),
         "change": {
