@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
+import threading
 import time
 
 import pytest
 
+from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.specification import PLAIN_LITERALS
-from selectroute.service import models
+from selectroute.service import calls, gate, messages, models
 from selectroute.service.calls import MOST_FAULTS, SMALL_BODY
+from selectroute.service.changes import LOOKED_AT
 from selectroute.service.limits import ServiceLimits
 from tests.service.conftest import problem, service
 
@@ -123,3 +126,98 @@ def test_selectors_that_multiply_out_are_published_in_seconds(registry):
             assert time.process_time() - started < 40
             time.sleep(0.5)
         assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < 500
+
+
+def test_a_page_over_hidden_changes_looks_at_some_and_goes_on(registry, monkeypatch):
+    lines = [json.dumps({"id": f"s{number:04}", "topic": "hidden"}) for number in range(LOOKED_AT + 50)]
+    registry.import_(lines)
+    registry.register(SubscriptionSpec("a = 1", "mine/a"), id="seen")
+    _, secret = registry.add_token("reader", topics=["mine/#"])
+    looked, real = [], registry.as_of
+    monkeypatch.setattr(registry, "as_of", lambda *given: looked.append(given) or real(*given))
+    with service(registry, headers={"Authorization": f"Bearer {secret}"}) as client:
+        first = client.get("/v1/changes").json()
+        assert (first["changes"], first["complete"]) == ([], 0)
+        assert len(looked) == LOOKED_AT
+        second = client.get("/v1/changes", params={"cursor": first["next_cursor"]}).json()
+        assert len(looked) == LOOKED_AT + 50
+        assert [one["id"] for one in second["changes"]] == ["seen"]
+        assert (second["next_cursor"], second["complete"]) == (None, 2)
+
+
+def test_explaining_ends_when_its_time_is_over(registry):
+    ids = [f"s{number}" for number in range(20)]
+    registry.import_([json.dumps({"id": id, "selector": "a = 1"}) for id in ids])
+    with service(registry, limits=ServiceLimits(explain_seconds=1e-6)) as client:
+        body = {"message": {"properties": {"a": 1}}, "subscriptions": ids[:1]}
+        assert len(client.post("/v1/messages:explain", json=body).json()["explanations"]) == 1
+        found = problem(
+            client.post("/v1/messages:explain", json={**body, "subscriptions": ids}), 413, "too-large"
+        )
+        assert found["detail"].startswith("1 of 20 explanations took more than 1e-06 seconds")
+
+
+def test_so_many_explain_at_once_and_others_wait_without_a_thread(registry, monkeypatch):
+    registry.import_([b'{"id": "a"}'])
+    inside, most, lock = [0], [0], threading.Lock()
+    real = messages.explained
+
+    def slow(*given):
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        time.sleep(0.05)
+        with lock:
+            inside[0] -= 1
+        return real(*given)
+
+    monkeypatch.setattr(messages, "explained", slow)
+    with service(registry) as client:
+        body = {"message": {}, "subscriptions": ["a"]}
+        codes = []
+        asking = [
+            threading.Thread(target=lambda: codes.append(client.post("/v1/messages:explain", json=body)))
+            for _ in range(12)
+        ]
+        for one in asking:
+            one.start()
+        for one in asking:
+            one.join()
+        assert [one.status_code for one in codes] == [200] * 12
+        assert most[0] <= client.app.state.service.explaining.total_tokens == 4
+
+
+@pytest.mark.parametrize("path", ["/v1/changes", "/v1/subscriptions"])
+def test_a_large_page_is_written_item_by_item(client, registry, monkeypatch, path):
+    """The encoder would keep the interpreter from all others for all the 8 MB that a page may have."""
+    selector = "a = '" + "x" * 5_000 + "'"
+    registry.import_([json.dumps({"id": f"s{number}", "selector": selector}) for number in range(100)])
+    sizes, real = [], calls.as_json
+    monkeypatch.setattr(calls, "as_json", lambda data: sizes.append(len(found := real(data))) or found)
+    answer = client.get(path, params={"limit": 100})
+    assert len(answer.content) > 500_000 > 10_000 > max(sizes)
+    items = answer.json()["items" if "items" in answer.json() else "changes"]
+    assert len(items) == 100
+    assert answer.content == real(answer.json())
+
+
+def test_answers_401_come_later_for_an_address_that_gets_many(registry, monkeypatch):
+    _, secret = registry.add_token("reader")
+    monkeypatch.setattr(gate, "REFUSED_BURST", 3)
+    monkeypatch.setattr(gate, "REFUSED_PER_SECOND", 0.001)
+    monkeypatch.setattr(gate, "HELD_BACK_SECONDS", 0.5)
+    with service(registry) as client:
+
+        def seconds(headers, status):
+            started = time.monotonic()
+            answer = client.get("/v1/subscriptions", headers=headers)
+            assert answer.status_code == status
+            return time.monotonic() - started
+
+        wrong = {"Authorization": "Bearer srt_" + "x" * 43}
+        for headers in ({}, wrong, {}):
+            assert seconds(headers, 401) < 0.4
+        for headers in ({}, wrong):
+            assert seconds(headers, 401) >= 0.5
+        assert seconds({"Authorization": f"Bearer {secret}"}, 200) < 0.4
+        assert client.get("/healthz").is_success

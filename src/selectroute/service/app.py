@@ -56,6 +56,9 @@ _PARAMETER: Final = re.compile(r"\{[^}]*\}")
 _PARSED: Final = 2
 """Large bodies that are parsed at the same time: Python does one thing at a time, others want their turn."""
 
+_EXPLAINED: Final = 4
+"""Requests that explain at the same time: heavy selectors take seconds, and of threads there are 40."""
+
 
 def create_app(
     registry: Registry,
@@ -93,6 +96,7 @@ def create_app(
         exporting=CapacityLimiter(limits.exports),
         writing=CapacityLimiter(_WRITERS),
         parsing=CapacityLimiter(_PARSED),
+        explaining=CapacityLimiter(_EXPLAINED),
         queues=SqlQueues((lambda: registry.url) if queues is None else queues),
         queue_manager=queue_manager,
         queue_waiting=waiting,

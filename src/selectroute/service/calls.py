@@ -190,8 +190,19 @@ class JsonAnswer(JSONResponse):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """The bytes of plain data."""
-        return as_json(content)
+        """The bytes of plain data. A list may have megabytes: each item is written by itself, because the
+        encoder lets no other thread have its turn before it is done.
+        """
+        if not isinstance(content, dict):
+            return as_json(content)
+        members = (as_json(name) + b":" + _by_items(value) for name, value in content.items())
+        return b"{" + b",".join(members) + b"}"
+
+
+def _by_items(value: Any) -> bytes:
+    if isinstance(value, list):
+        return b"[" + b",".join(map(as_json, value)) + b"]"
+    return as_json(value)
 
 
 def invalid(error: RequestValidationError, method: str) -> ProblemError:

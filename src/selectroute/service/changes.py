@@ -19,6 +19,11 @@ from selectroute.service.problems import ProblemError
 
 PATH: Final = "/v1/changes"
 
+LOOKED_AT: Final = 200
+"""Changes that one answer looks at for a caller who may not see all: each that is hidden is a query of its
+own, and a page of a thousand of them would take a second.
+"""
+
 _AGAIN_SECONDS: Final = 1
 # Without every change a job would miss what was resumed, and tell of what it cannot know.
 _JOB: Final = "a job needs a writer's token"
@@ -137,8 +142,8 @@ def _behind(service: Service, by: Caller, asked: _Asked) -> _Found:
     """The changes that the caller may see of a page of the log."""
     after, limit, cursor, ops = asked
     # To a caller who may not see all, a replacement can be a removal: then it is not for the log to choose.
-    wanted = (ops or None) if by.sees_all else None
-    page = service.registry.changes(after, limit=limit, cursor=cursor, ops=wanted)
+    wanted, most = (ops or None, limit) if by.sees_all else (None, min(limit, LOOKED_AT))
+    page = service.registry.changes(after, limit=most, cursor=cursor, ops=wanted)
     if by.sees_all:
         return _Found([one.to_json() for one in page], page)
     seen = (_seen(service, by, one) for one in page)

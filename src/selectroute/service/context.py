@@ -40,6 +40,8 @@ class Service:
     """Who may hold a thread while he waits for his turn to write; all others need theirs to read."""
     parsing: CapacityLimiter
     """Large bodies that are read at the same time, each in a thread: more would only slow all others down."""
+    explaining: CapacityLimiter
+    """Requests that explain at the same time."""
     queues: SqlQueues
     queue_manager: str
     """The name under which all queues are found."""

@@ -20,6 +20,7 @@ from selectroute.service.callers import ANYBODY, Caller, is_loopback
 from selectroute.service.context import Service
 from selectroute.service.logs import log
 from selectroute.service.problems import ProblemError
+from selectroute.service.rates import Rates
 from selectroute.service.refusals import INTERNAL, noted
 
 IMPORT: Final = "/v1/subscriptions:import"
@@ -37,6 +38,14 @@ SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 KNOWN_SECONDS: Final = 0.05
 """How long a body may take until the caller's token is looked at again behind its end."""
 
+REFUSED_PER_SECOND: Final = 20.0
+REFUSED_BURST: Final = 100
+"""Answers 401 that one address gets at once. Each further one comes `HELD_BACK_SECONDS` later: a flood of
+requests without a token would otherwise take this process from everybody else.
+"""
+
+HELD_BACK_SECONDS: Final = 1.0
+
 _ONCE: Final = ("Authorization", "Content-Type", "Idempotency-Key")
 """Headers that say nothing if they say two things."""
 
@@ -47,6 +56,7 @@ class Gate:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
+        self._refused = Rates(REFUSED_PER_SECOND, REFUSED_BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or refuse it."""
@@ -63,7 +73,10 @@ class Gate:
             limited = self._limited(scope, receive)
             await self._app(scope, limited, passing.send)
         except SelectRouteError as error:
-            await passing.refuse(noted(error, passing.id), receive)
+            problem = noted(error, passing.id)
+            if problem.status == HTTPStatus.UNAUTHORIZED and self._refused.wait_seconds(_address(scope)):
+                await anyio.sleep(HELD_BACK_SECONDS)
+            await passing.refuse(problem, receive)
         except ClientDisconnect:
             pass  # in the midst of its own request: nobody is left who could be answered
         except Exception:
@@ -184,6 +197,12 @@ class _Passing:
             milliseconds=round(seconds * 1000, 3),
             caller=None if self.caller is None else self.caller.subject,
         )
+
+
+def _address(scope: Scope) -> str:
+    """The address that the connection comes from."""
+    client = scope.get("client")
+    return "" if client is None else str(client[0])
 
 
 def _check_origin(headers: Headers) -> None:

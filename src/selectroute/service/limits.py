@@ -108,6 +108,9 @@ class ServiceLimits(BaseModel):
     explanation_bytes: Count = 16 << 20
     """What one request has explained, in all; each part of a selector shows the value that it saw."""
 
+    explain_seconds: Annotated[float, Field(gt=0, le=3_600)] = 5.0
+    """How long one request may explain; what it then has begun is completed, and more is refused."""
+
     matches: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Ids that one answer to a match holds."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Final
 
 from fastapi import APIRouter, Response
+from starlette.concurrency import run_in_threadpool
 
 from selectroute.clauses.analysis import analyse
 from selectroute.index.snapshot import Snapshot
@@ -15,9 +17,9 @@ from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.explain import Explanation
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.selector import Selector
-from selectroute.service.callers import Role
+from selectroute.service.callers import Caller, Role
 from selectroute.service.calls import Call, JsonAnswer, call
-from selectroute.service.context import By, The
+from selectroute.service.context import By, Service, The
 from selectroute.service.current import visible
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.matching import explained, ids, judged
@@ -84,21 +86,32 @@ def match(service: The, by: By, body: MatchBody) -> Response:
     "subscription-not-found",
     response_model=ExplainAnswer,
 )
-def explain(service: The, by: By, body: ExplainBody) -> Response:
+async def explain(service: The, by: By, body: ExplainBody) -> Response:
     """Why subscriptions get a message or do not: each part of the selector with its truth, and the values and
     types that it saw.
     """
     if len(body.subscriptions) > service.limits.explained:
         raise TooLargeError(f"at most {service.limits.explained:,} subscriptions are explained at once")
+    async with service.explaining:  # each computes: more at once would only slow all others down
+        return await run_in_threadpool(_explained, service, by, body)
+
+
+def _explained(service: Service, by: Caller, body: ExplainBody) -> Response:
     message = _message(body.message, service.limits)
     there = [visible(service, by, id) for id in body.subscriptions]
     snapshot = _snapshot(service)
     verdict = judged(snapshot, message)
     ordinals = snapshot.find([one.id for one in there]).tolist()
     parts: list[bytes] = []
+    until = time.monotonic() + service.limits.explain_seconds
     room = service.limits.explanation_bytes
     topics = snapshot.subscriptions["topic"]
     for one, ordinal in zip(there, ordinals, strict=True):
+        if parts and time.monotonic() > until:
+            raise TooLargeError(
+                f"{len(parts):,} of {len(there):,} explanations took more than "
+                f"{service.limits.explain_seconds:g} seconds: ask for fewer subscriptions"
+            )
         # As it is published it may still be one that the caller does not see.
         if ordinal >= 0 and by.sees(topics[ordinal].as_py()):
             why = explained(snapshot, ordinal, message, verdict)
