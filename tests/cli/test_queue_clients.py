@@ -9,6 +9,7 @@ import pytest
 
 import selectroute as sr
 from selectroute.cli.queue_clients import ServiceQueues
+from selectroute.queues.rest_headers import descriptor_headers
 from selectroute.queues.rest_lookup import Lookup
 from selectroute.queues.settings import QueueSettings
 from selectroute.registry.errors import AuthError, RegistryError
@@ -128,3 +129,15 @@ def test_an_id_that_is_none_is_refused_before_anybody_is_asked():
 
     with pytest.raises(sr.SelectRouteError, match="message id"):
         over(answer).browse("Q", Lookup(message_id="x"), None)
+
+
+def test_properties_that_an_answer_leaves_out_are_warned_of(capsys):
+    descriptor = sr.MemoryQueue().put(b"x")
+    headers = {**descriptor_headers(descriptor), "ibm-mq-usr": "a;1;integer"}
+    got = []
+    over(lambda _: httpx.Response(200, headers=headers, content=b"x")).get("Q", Lookup(), None, got.append)
+    assert capsys.readouterr().err == ""
+    headers["ibm-mq-usr-omitted"] = "2"
+    over(lambda _: httpx.Response(200, headers=headers, content=b"x")).get("Q", Lookup(), None, got.append)
+    assert "left out, which did not fit into the answer: 2" in capsys.readouterr().err
+    assert [dict(one.properties) for one in got] == [{"a": sr.Int(1)}] * 2

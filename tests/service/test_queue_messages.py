@@ -300,13 +300,36 @@ def test_a_list_is_no_longer_than_a_page(registry):
         assert len(client.get(LIST, params={"limit": 2**31 - 1}).json()["messages"]) == 3
 
 
-def test_a_message_that_no_header_can_carry_stays_on_its_queue(registry):
+def test_a_message_that_no_header_can_carry_keeps_nobody_from_the_next(registry):
+    """Whoever put it, in a job or by Python: over HTTP it is refused."""
     with service(registry, limits=ServiceLimits(message_header_bytes=4_096)) as client:
         queue = opened(client)
-        queue.put(b"x", properties={"long": "y" * 5_000})
+        properties = {"first": 1, "long": "y" * 5_000, "JMSCorrelationID": "z" * 5_000, "last": "é"}
+        queue.put(b"x", properties=properties)
+        queue.put(b"next")
+        (listed,) = client.get(LIST, params={"limit": 1}).json()["messages"]
+        assert listed["properties"]["long"] == "y" * 5_000
         for method in ("GET", "DELETE"):
-            problem(client.request(method, PATH), 501, "unsupported-message")
-        assert queue.get().properties["long"] == "y" * 5_000
+            answer = client.request(method, PATH)
+            assert (answer.status_code, answer.content) == (200, b"x")
+            assert answer.headers["ibm-mq-usr-omitted"] == "2"
+            assert answer.headers["ibm-mq-usr"] == 'first;1;long, last;"\\u00e9";string'
+            assert answer.headers["ibm-mq-md-messageId"] == listed["messageId"]
+            assert sum(len(name) + len(value) + 4 for name, value in answer.headers.items()) < 4_096
+        answer = client.delete(PATH)
+        assert (answer.content, "ibm-mq-usr-omitted" in answer.headers) == (b"next", False)
+
+
+def test_of_many_properties_those_that_fit_are_told(registry):
+    with service(registry, limits=ServiceLimits(message_header_bytes=4_096)) as client:
+        queue = opened(client)
+        queue.put(b"x", properties={f"property{number:03}": "y" * 20 for number in range(200)})
+        answer = client.delete(PATH)
+        told = answer.headers["ibm-mq-usr"].split(", ")
+        assert len(told) + int(answer.headers["ibm-mq-usr-omitted"]) == 200
+        assert len(told) > 30
+        assert told[0] == f'property000;"{"y" * 20}";string'
+        assert len(answer.headers["ibm-mq-usr"]) < 4_096
 
 
 @pytest.mark.parametrize("text", ["é" * 6_000, "y" * 31_300])

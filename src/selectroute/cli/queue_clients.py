@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from selectroute.queues.errors import (
     failed,
 )
 from selectroute.queues.message import Descriptor, Message
-from selectroute.queues.rest_headers import descriptor_of, message_of, put_headers
+from selectroute.queues.rest_headers import OMITTED, descriptor_of, message_of, put_headers
 from selectroute.queues.rest_items import message_of_item
 from selectroute.queues.rest_lookup import Lookup
 from selectroute.queues.settings import QueueSettings
@@ -31,6 +32,7 @@ from selectroute.registry.exchange import Answer, Exchange
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.problems import refusal
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.sentences import printable
 
 MAX_WAIT_SECONDS: Final = 30.0
 """How long a service lets one request wait for a message; for longer it is asked again."""
@@ -207,6 +209,9 @@ class ServiceQueues:
         self._checked(answer, name, lookup)
         if answer.status == _NONE:
             return None
+        if omitted := answer.headers.get(OMITTED):
+            sentence = f"properties of the message left out, which did not fit into the answer: {omitted}"
+            print(f"warning: {printable(sentence, 200)}", file=sys.stderr)
         return self._read(lambda: message_of(answer.headers, answer.body))
 
     def _messages(self, name: str) -> str:

@@ -46,6 +46,9 @@ EXPIRATION: Final = "ibm-mq-md-expiration"
 BACKOUT_COUNT: Final = "ibm-mq-md-backoutCount"
 TOKEN: Final = "ibm-mq-md-msgToken"
 
+OMITTED: Final = "ibm-mq-usr-omitted"
+"""Of an answer: how many properties are not in it, because they do not fit into its headers."""
+
 SETTABLE: Final = (
     MESSAGE_ID,
     CORRELATION_ID,

@@ -51,7 +51,7 @@ class ServiceLimits(BaseModel):
     """The body of a message that is put; a queue may have a lower limit."""
 
     message_header_bytes: Annotated[int, Field(ge=4_096, le=1 << 20)] = 1 << 15
-    """The headers of an answer that is a message; one with more properties stays on its queue."""
+    """The headers of an answer that is a message; properties beyond them are left out, and counted."""
 
     import_bytes: Count = 4 << 30
     """The body of an import."""

@@ -76,7 +76,6 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
         "header-too-large": Row(431, "The header fields are too large"),
         "internal": Row(500, "Something is wrong with the service"),
         "damaged": Row(500, "The store is damaged"),
-        "unsupported-message": Row(501, "The message is none that HTTP can carry"),
         "read-only": Row(503, "Nothing can be written at present"),
         "unavailable": Row(503, "The service is not ready"),
     }

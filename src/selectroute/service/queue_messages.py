@@ -26,6 +26,7 @@ from selectroute.queues.errors import (
 )
 from selectroute.queues.message import Message
 from selectroute.queues.rest_headers import (
+    OMITTED,
     SETTABLE,
     decoded,
     descriptor_headers,
@@ -62,6 +63,13 @@ _MEDIA_TYPES: Final = ("text/plain", "application/json", "application/octet-stre
 _FOUND: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "The message: its body, and all else as headers ibm-mq-….",
+        "headers": {
+            OMITTED: {
+                "description": "How many properties are left out, because they do not fit into the headers "
+                "of an answer. As long as the message is on its queue, `messagelist` has all of them.",
+                "schema": {"type": "integer"},
+            }
+        },
         "content": {"text/plain": _BODY, "application/octet-stream": _BODY},
     },
     204: {"description": "There is none (2033)."},
@@ -127,7 +135,6 @@ async def put(
     Role.reader,
     *_LOOKUP,
     "forbidden",
-    "unsupported-message",
     response_class=Response,
     responses=_FOUND,
 )
@@ -158,7 +165,6 @@ async def browse(
     f"{_QUEUE}/message",
     Role.writer,
     *_LOOKUP,
-    "unsupported-message",
     "read-only",
     response_class=Response,
     responses=_FOUND,
