@@ -68,6 +68,27 @@ def test_why_they_get_it(match):
     assert all(one["matched"] for one in found["explanations"])
 
 
+def test_who_misses_it_by_one_condition(match):
+    code, out, err = match(CAR, "--near")
+    assert (code, err) == (0, "")
+    rows = [" ".join(row.split()) for row in out.splitlines()[3:]]
+    assert rows == [
+        "1 other misses it by one condition",
+        "red every topic color = 'red'",
+        "color = 'red' is UNKNOWN; color is NULL",
+    ]
+    message = '{"topic": "cars/eu", "properties": {"weight": 3, "color": "red"}}'
+    found = json.loads(match(message, "--near", "-o", "json")[1])
+    (one,) = found["near"]
+    assert (one["id"], one["topic"], found["near_complete"]) == ("heavy", "cars/+", True)
+    assert one["conditions"] == [{"text": "weight > 2500", "truth": "false", "saw": ["weight is long 3"]}]
+    assert "near" not in json.loads(match(CAR, "-o", "json")[1])
+    code, out, _ = match('{"topic": "x", "properties": {"color": "red"}}', "--near")
+    assert out.splitlines()[-1] == "no others miss it by one condition"
+    _, out, _ = match('{"topic": "cars/eu"}', "--near", "--limit", 1)
+    assert out.splitlines()[-1] == "  there may be more; --limit lists more of them"
+
+
 def test_a_misspelt_field_of_a_message_is_refused(match):
     code, out, err = match('{"propertys": {}}')
     assert (code, out) == (1, "") and "did you mean `properties`?" in err

@@ -33,6 +33,17 @@ def test_a_message_reaches_those_whose_filter_and_selector_it_satisfies(client, 
     assert len(client.post(MATCH, json={"message": CAR, "limit": 1}).json()["ids"]) == 1
 
 
+def test_those_that_miss_it_by_one_condition_are_named_where_the_caller_sees_them(client, add):
+    add("JMSType = 'car' AND weight > 2500")
+    near = add("JMSType = 'car' AND weight > 5000", topic="cars/#")
+    add("JMSType = 'bus' AND weight > 5000")
+    found = client.post(MATCH, json={"message": CAR, "near": True}).json()
+    (one,) = found["near"]
+    assert (one["id"], one["topic"], found["near_complete"]) == (near["id"], "cars/#", True)
+    assert one["conditions"] == [{"text": "weight > 5000", "truth": "false", "saw": ["weight is int 3000"]}]
+    assert "near" not in client.post(MATCH, json={"message": CAR}).json()
+
+
 def test_what_is_registered_is_asked_for_at_once(client, add):
     for n in range(20):
         made = add(f"n = {n}")

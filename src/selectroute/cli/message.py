@@ -16,7 +16,7 @@ from selectroute.cli.inputs import MessagesArgument, SkipOption, answering
 from selectroute.cli.output import Output, OutputOption, progress
 from selectroute.cli.subscription_explain import as_json_text, as_text
 from selectroute.selector import Message
-from selectroute.selector.sentences import printable
+from selectroute.selector.sentences import counted, printable
 
 if TYPE_CHECKING:
     from selectroute.index.snapshot import Snapshot
@@ -28,21 +28,31 @@ app = typer.Typer(no_args_is_help=True, help="Ask which subscriptions get a mess
 
 _ROW: Final = "  {:<26}  {:<24}  {}"
 _SHOWN: Final = 2_000
+_TRUTHS: Final = {"void": "of unlike types, which makes the whole selector false"}
 
 
 class _Found(NamedTuple):
-    """What a message reaches: all of it counted, the first ids named; `refused` could not be judged."""
+    """What a message reaches: all of it counted, the first ids named; `refused` could not be judged.
+
+    `near` are those that one condition keeps from it, if they were asked for.
+    """
 
     revision: int | None
     total: int
     ids: list[str]
     refused: list[str]
+    near: list[dict[str, Any]] | None
+    near_complete: bool | None
+
+    def to_dict(self) -> dict[str, Any]:
+        data = self._asdict()
+        return data if self.near is not None else {name: data[name] for name in self._fields[:4]}
 
 
 class _Source(Protocol):
     """Subscriptions that messages are matched against."""
 
-    def match(self, message: Message, limit: int) -> _Found: ...
+    def match(self, message: Message, limit: int, near: bool) -> _Found: ...
 
     def explain(self, id: str, message: Message) -> dict[str, Any]: ...
 
@@ -75,13 +85,18 @@ class _OfSnapshot:
             self._judged = message, judged(self._snapshot, message)
         return self._judged[1]
 
-    def match(self, message: Message, limit: int) -> _Found:
+    def match(self, message: Message, limit: int, near: bool) -> _Found:
+        from selectroute.service.callers import ANYBODY
+        from selectroute.service.matching import nearby
+
         verdict = self._verdict(message)
         named, refused = (
             self._snapshot.ids.take(ordinals[:limit]).to_pylist()
             for ordinals in (verdict.matched, verdict.refused)
         )
-        return _Found(self._revision, len(verdict.matched), named, refused)
+        more = nearby(self._snapshot, message, verdict, limit, ANYBODY) if near else {}
+        close, complete = more.get("near"), more.get("near_complete")
+        return _Found(self._revision, len(verdict.matched), named, refused, close, complete)
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
         from selectroute.service.matching import explained
@@ -102,9 +117,10 @@ class _OfService:
     def __init__(self, remote: RemoteRegistry) -> None:
         self._remote = remote
 
-    def match(self, message: Message, limit: int) -> _Found:
-        data = self._remote.match(message, limit)
-        return _Found(data["revision"], data["total"], data["ids"], data["refused"])
+    def match(self, message: Message, limit: int, near: bool) -> _Found:
+        data = self._remote.match(message, limit, near)
+        known: dict[str, Any] = {name: data.get(name) for name in _Found._fields}
+        return _Found(**known)
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
         return self._remote.explain(id, message)
@@ -123,7 +139,13 @@ def match(
     explain: Annotated[
         bool, typer.Option("--explain", help="Also say why each of them gets it, with the values seen.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Name so many of a message at most.")] = 20,
+    near: Annotated[
+        bool,
+        typer.Option("--near", help="Also list those that miss it by one condition, with what it saw."),
+    ] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Name so many of a message at most, and so many near it.")
+    ] = 20,
     output: OutputOption = Output.table,
     skip_bad: SkipOption = False,
     registry: RegistryOption = None,
@@ -134,12 +156,16 @@ def match(
 
     selectroute message match messages.jsonl --snapshots subscriptions.db.snapshots -o ndjson
 
+    A subscription is near a message if its topic filter matches and its selector would, had one of its
+    conditions another truth. First come those of which more conditions hold; at most 10,000 are judged for a
+    message, a second or two, and of a million subscriptions ruling out the others takes as long.
+
     Exit code 1 if no subscription gets any of them.
     """
     matched = False
     with _opened(registry, snapshots) as source, answering(messages, skip_bad, output) as (given, add):
         for one in given:
-            found = source.match(one.message, limit)
+            found = source.match(one.message, limit, near)
             matched = matched or found.total > 0
             if output is Output.table:
                 add(_text(source, one.message, one.line, found, explain))
@@ -191,11 +217,30 @@ def _text(source: _Source, message: Message, line: int | None, found: _Found, ex
     if found.total > len(found.ids):
         lines.append(f"  and {found.total - len(found.ids):,} more; --limit names more of them")
     lines += [f"  {id}: no extended selection provider could judge its selector" for id in found.refused]
+    if found.near is not None:
+        lines += _near(found.near, bool(found.near_complete))
     return "\n".join(lines)
 
 
+def _near(found: list[dict[str, Any]], complete: bool) -> list[str]:
+    """Each subscription, and beneath it the conditions that keep the message from it."""
+    if not found:
+        return [f"no others miss it by one condition{'' if complete else ', among those that were judged'}"]
+    lines = [f"{counted(len(found), 'other misses', 'others miss')} it by one condition"]
+    for one in found:
+        topic = "every topic" if one["topic"] is None else printable(one["topic"], _SHOWN)
+        lines.append(_ROW.format(one["id"], topic, printable(one["selector"], _SHOWN)))
+        for condition in one["conditions"]:
+            truth = _TRUTHS.get(condition["truth"], condition["truth"].upper())
+            saw = "".join(f"; {printable(value, _SHOWN)}" for value in condition["saw"])
+            lines.append(f"    {printable(condition['text'], _SHOWN)} is {truth}{saw}")
+    if not complete:
+        lines.append("  there may be more; --limit lists more of them")
+    return lines
+
+
 def _json(source: _Source, message: Message, line: int | None, found: _Found, explain: bool) -> str:
-    data = ({} if line is None else {"line": line}) | found._asdict()
+    data = ({} if line is None else {"line": line}) | found.to_dict()
     if not explain:
         return json.dumps(data)
     # A tree may be too deep for json.dumps.

@@ -83,8 +83,8 @@ def template_of(
     kinds = (*selector.kinds, *(topic.kinds if topic is not None else ()))
     if len(kinds) > MAX_SLOTS:
         return None
-    samples = [_sample(kind, number) for number, kind in enumerate(kinds)]
-    texts = [_spelled(kind, sample) for kind, sample in zip(kinds, samples, strict=True)]
+    samples = [sample_of(kind, number) for number, kind in enumerate(kinds)]
+    texts = [spelled(kind, sample) for kind, sample in zip(kinds, samples, strict=True)]
     dialect = dialect_named(dialect_name)
     try:
         checked = Selector(selector.filled(texts[: len(selector.kinds)]), dialect_name, limits=limits)
@@ -160,7 +160,8 @@ def _value(text: str) -> Value:
     return Double(float(text)) if "." in text else Long(int(text))
 
 
-def _sample(kind: Kind, number: int) -> str | Long | Double:
+def sample_of(kind: Kind, number: int) -> str | Long | Double:
+    """The literal that stands for a slot when a shape is parsed; each number of a slot has its own."""
     match kind:
         case Kind.INTEGER:
             return Long(_FIRST_INTEGER + number)
@@ -170,7 +171,8 @@ def _sample(kind: Kind, number: int) -> str | Long | Double:
             return f"?{number}"
 
 
-def _spelled(kind: Kind, sample: str | Long | Double) -> str:
+def spelled(kind: Kind, sample: str | Long | Double) -> str:
+    """A sample as it is written in a text."""
     if isinstance(sample, Long | Double):
         return str(sample.value)
     return f"'{sample}'" if kind is Kind.STRING else sample

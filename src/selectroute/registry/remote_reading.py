@@ -176,11 +176,11 @@ class RemoteReading:
         answer = self._ask("POST", "/v1/messages:explain", body=body, id=id)
         return self._read(answer, lambda data: {"revision": data["revision"], **data["explanations"][0]})
 
-    def match(self, message: Message, limit: int) -> dict[str, Any]:
-        """The subscriptions that get a message, at most so many of them by name: the answer of
-        ``/v1/messages:match``.
+    def match(self, message: Message, limit: int, near: bool = False) -> dict[str, Any]:
+        """The subscriptions that get a message, at most so many of them by name, and with ``near`` those that
+        one condition keeps from it: the answer of ``/v1/messages:match``.
         """
-        body = {"message": message.to_json(), "limit": limit}
+        body = {"message": message.to_json(), "limit": limit, **({"near": True} if near else {})}
         return self._read(self._ask("POST", "/v1/messages:match", body=body), dict)
 
     # ---- inside

@@ -9,6 +9,7 @@ import numpy as np
 
 from selectroute.index.explain import AccessStep
 from selectroute.index.index import Index
+from selectroute.index.near import near
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED
 from selectroute.match import from_messages
@@ -45,6 +46,14 @@ def ids(snapshot: Snapshot, ordinals: Any, by: Caller, limit: int) -> tuple[int,
         ordinals = ordinals[np.array([by.sees(topic) for topic in topics], np.bool_)]
     found: list[str] = snapshot.ids.take(ordinals[:limit]).to_pylist()
     return len(ordinals), found
+
+
+def nearby(snapshot: Snapshot, message: Message, verdict: Verdict, limit: int, by: Caller) -> dict[str, Any]:
+    """The subscriptions that one condition keeps from a message, and whether these are all; see
+    ``index.near``.
+    """
+    found = near(snapshot, message, limit, verdict.matched, by.sees)
+    return {"near": [one.to_dict() for one in found.found], "near_complete": found.complete}
 
 
 def explained(snapshot: Snapshot, ordinal: int, message: Message, verdict: Verdict) -> dict[str, Any]:

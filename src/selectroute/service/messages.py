@@ -22,7 +22,7 @@ from selectroute.service.calls import Call, JsonAnswer, call
 from selectroute.service.context import By, Service, The
 from selectroute.service.current import visible
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.matching import explained, ids, judged
+from selectroute.service.matching import explained, ids, judged, nearby
 from selectroute.service.models import (
     CheckAnswer,
     CheckBody,
@@ -74,7 +74,9 @@ def match(service: The, by: By, body: MatchBody) -> Response:
     limit = min(body.limit or service.limits.matches, service.limits.matches)
     total, found = ids(snapshot, verdict.matched, by, limit)
     _, unjudged = ids(snapshot, verdict.refused, by, limit)
-    return JsonAnswer({"revision": snapshot.revision, "total": total, "ids": found, "refused": unjudged})
+    near = nearby(snapshot, message, verdict, limit, by) if body.near else {}
+    data = {"revision": snapshot.revision, "total": total, "ids": found, "refused": unjudged}
+    return JsonAnswer(data | near)
 
 
 @call(

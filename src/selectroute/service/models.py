@@ -143,10 +143,11 @@ class CheckBody(Strict):
 
 
 class MatchBody(Strict):
-    """A message in the wire form."""
+    """A message in the wire form; `near` asks for the subscriptions that one condition keeps from it, too."""
 
     message: dict[str, Any]
     limit: Annotated[StrictInt, Field(ge=1)] | None = None
+    near: StrictBool = False
 
 
 class ExplainBody(Strict):
@@ -300,13 +301,38 @@ class CheckAnswer(BaseModel):
     warnings: list[dict[str, Any]] | None = None
 
 
+class ConditionAnswer(BaseModel):
+    """A condition of a selector as it stands there, its truth, and the values that it saw. `void` makes the
+    whole selector false.
+    """
+
+    text: str
+    truth: Literal["true", "false", "unknown", "void"]
+    saw: list[str]
+
+
+class NearAnswer(BaseModel):
+    """A subscription that does not get the message; had one of these conditions another truth, it would."""
+
+    id: str
+    topic: str | None
+    selector: str
+    conditions: list[ConditionAnswer]
+
+
 class MatchAnswer(BaseModel):
-    """The subscriptions that a message reaches at a revision, `total` of them; `refused` were not judged."""
+    """The subscriptions that a message reaches at a revision, `total` of them; `refused` were not judged.
+
+    `near` and `near_complete` are there if they were asked for: the subscriptions that one condition keeps
+    from the message, and whether these are all.
+    """
 
     revision: int
     total: int
     ids: list[str]
     refused: list[str]
+    near: list[NearAnswer] | None = None
+    near_complete: bool | None = None
 
 
 class ExplainedAnswer(BaseModel):
