@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 
 import pytest
 
@@ -169,6 +171,36 @@ def test_waiting_tells_the_first_batch_that_used_a_change(sub, database):
     sub("pause", "heavy")
     out = sub("resume", "heavy", "--from", "last-processed")[1]
     assert out.endswith("  backfill      query stream delivers what it missed\n")
+
+
+def test_a_service_waits_for_a_batch_itself(run, database, monkeypatch):
+    """Five requests a second would be a line of its log each."""
+    with Registry.open(database) as opened, served(opened) as url:
+        monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
+        opened.import_([b'{"id": "heavy"}'])
+        asked, real = [], opened.effective_from
+        monkeypatch.setattr(opened, "effective_from", lambda revision: asked.append(1) or real(revision))
+        later = threading.Timer(2, lambda: opened.note_batch("stream", 7, 1))
+        later.start()
+        code, out, _ = run("subscription", "get", "heavy", "--wait", "60")
+        later.join()
+        assert code == 0 and "  effective from batch 7 of query stream\n" in out
+        assert len(asked) == 3  # it is read, then waited for: that request looks twice
+        assert run("subscription", "get", "heavy", "--wait", "0")[0] == 0
+        assert run("subscription", "replace", "heavy", "a = 1", "--wait", "0.2")[0] == 1
+
+
+def test_who_waits_for_what_is_changed_meanwhile_is_told_at_once(run, database, monkeypatch):
+    with Registry.open(database) as opened, served(opened) as url:
+        monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
+        opened.import_([b'{"id": "heavy"}'])
+        later = threading.Timer(1, lambda: (opened.pause("heavy"), opened.note_batch("stream", 7, 2)))
+        later.start()
+        begun = time.monotonic()
+        code, _, err = run("subscription", "get", "heavy", "--wait", "60")
+        later.join()
+        assert code == 1 and "no batch has used revision 1 yet" in err
+        assert time.monotonic() - begun < 30
 
 
 def test_what_a_terminal_would_obey_is_not_printed(sub):

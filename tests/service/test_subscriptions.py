@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 
 import pytest
 
-from tests.service.conftest import problem
+from selectroute.service.batch_waiting import LOOK_SECONDS
+from selectroute.service.limits import ServiceLimits
+from tests.service.conftest import problem, service
 
 PATH = "/v1/subscriptions"
 
@@ -290,3 +294,89 @@ def test_an_unknown_member_or_parameter_is_refused_with_a_suggestion(client, add
     add("a = 1")
     found = problem(client.get(PATH, params={"statsu": "paused"}), 400, "invalid-request")
     assert found["detail"] == "no parameter statsu: did you mean `status`?"
+
+
+class TestWaitingForABatch:
+    def test_the_answer_comes_with_the_first_batch_that_used_the_change(self, client, registry, add):
+        id = add()["id"]
+        found = []
+        ask = threading.Thread(target=lambda: found.append(client.get(f"{PATH}/{id}", params={"wait": 30})))
+        ask.start()
+        until_waiting(client, 1)
+        registry.note_batch("stream", 3, 0)  # of an older revision
+        registry.note_batch("stream", 4, 1)
+        ask.join(25)
+        assert found[0].json()["effective_from"] == [{"query": "stream", "batch": 4}]
+        begun = time.monotonic()
+        assert client.get(f"{PATH}/{id}", params={"wait": 30}).json() == found[0].json()
+        assert time.monotonic() - begun < 20
+        assert len(client.app.state.service.batch_waiting) == 0
+
+    def test_many_wait_by_one_question_to_the_database(self, client, registry, add, monkeypatch):
+        id = add()["id"]
+        asked, real = [], registry.newest_used
+        monkeypatch.setattr(registry, "newest_used", lambda: asked.append(1) or real())
+        found = []
+        waiting = [
+            threading.Thread(target=lambda: found.append(client.get(f"{PATH}/{id}", params={"wait": 20})))
+            for _ in range(20)
+        ]
+        for one in waiting:
+            one.start()
+        until_waiting(client, 20)
+        asked.clear()
+        begun = time.monotonic()
+        time.sleep(1)
+        assert len(asked) <= 2 + (time.monotonic() - begun) / (LOOK_SECONDS / 2)  # not 100 in a second
+        registry.note_batch("stream", 4, 1)
+        for one in waiting:
+            one.join()
+        assert [one.json()["effective_from"][0]["batch"] for one in found] == [4] * 20
+
+    def test_in_vain_it_is_answered_as_it_is_and_no_later_than_the_limit(self, registry):
+        registry.import_([b'{"id": "a"}'])
+        with service(registry, limits=ServiceLimits(wait_seconds=0.3, waiting=1)) as client:
+            begun = time.monotonic()
+            answer = client.get(f"{PATH}/a", params={"wait": 30})
+            assert (answer.status_code, answer.json()["effective_from"]) == (200, [])
+            assert 0.3 <= time.monotonic() - begun < 20
+            known = {"If-None-Match": answer.headers["etag"]}
+            assert client.get(f"{PATH}/a", params={"wait": 30}, headers=known).status_code == 304
+            problem(client.get(f"{PATH}/a", params={"wait": 31}), 400, "invalid-request")
+            problem(client.get(f"{PATH}/b", params={"wait": 30}), 404, "subscription-not-found")
+
+    def test_so_many_wait_and_no_more_and_none_when_the_service_stops(self, registry):
+        registry.import_([b'{"id": "a"}'])
+        found = []
+        with service(registry, limits=ServiceLimits(waiting=1)) as client:
+            ask = threading.Thread(target=lambda: found.append(client.get(f"{PATH}/a?wait=30")))
+            ask.start()
+            until_waiting(client, 1)
+            answer = client.get(f"{PATH}/a?wait=30")
+            problem(answer, 429, "too-many-requests")
+            assert answer.headers["retry-after"]
+            begun = time.monotonic()
+            client.portal.call(client.app.state.service.release)
+            ask.join()
+        assert time.monotonic() - begun < 20
+        assert found[0].json()["effective_from"] == []
+
+    def test_a_token_that_is_revoked_meanwhile_learns_nothing(self, registry):
+        registry.import_([b'{"id": "a"}'])
+        token, secret = registry.add_token("reader")
+        found = []
+        with service(registry, headers={"Authorization": f"Bearer {secret}"}) as client:
+            ask = threading.Thread(target=lambda: found.append(client.get(f"{PATH}/a?wait=30")))
+            ask.start()
+            until_waiting(client, 1)
+            registry.revoke_token(token.id)
+            registry.note_batch("stream", 4, 1)
+            ask.join()
+        problem(found[0], 401, "unauthorised")
+
+
+def until_waiting(client, count):
+    until = time.monotonic() + 60
+    while len(client.app.state.service.batch_waiting) < count:
+        assert time.monotonic() < until
+        time.sleep(0.01)

@@ -48,6 +48,12 @@ def serve(
     log_level: Annotated[
         str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
     ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            help="text, or json: a line of JSON an event.", show_default="text on a terminal, else json"
+        ),
+    ] = None,
     verify: Annotated[
         bool, typer.Option(help="Read the whole registry first and compare it with its digests.")
     ] = True,
@@ -72,7 +78,7 @@ def serve(
         from selectroute.cli.settings import Settings, settings_of
         from selectroute.registry.registry import Registry
         from selectroute.service.limits import ServiceLimits
-        from selectroute.service.logs import LEVELS, configure
+        from selectroute.service.logs import FORMS, LEVELS, configure
         from selectroute.service.server import serve as answer
     except ModuleNotFoundError as error:
         raise missing(error) from error
@@ -81,6 +87,7 @@ def serve(
         host: str = "127.0.0.1"
         port: int = 8080
         log_level: str = "info"
+        log: str | None = None
         limits: ServiceLimits = ServiceLimits()
 
     given = settings_of(
@@ -91,13 +98,16 @@ def serve(
         queues=queues,
         queue_manager=queue_manager,
         log_level=log_level,
+        log=log,
     )
     if given.queues is not None and is_service(given.queues):
         raise typer.BadParameter("queues are served of a database", param_hint="--queues")
     if given.log_level not in LEVELS:
         raise typer.BadParameter(f"a log level is {', '.join(LEVELS)}")
+    if given.log is not None and given.log not in FORMS:
+        raise typer.BadParameter("a log is text or json", param_hint="--log")
     largest = given.limits
-    configure(given.log_level)
+    configure(given.log_level, given.log)
     with progress("verifying") as advance:
         opened = Registry.open(
             url, limits=largest.of_selectors, verify=verify, progress=lambda done, _: advance(done)

@@ -10,9 +10,10 @@ An option goes before the environment, the environment before the file, the file
     queue_manager = "selectroute"
     timeout = 30.0                                 # seconds for an answer of a service
     snapshots = "/srv/snapshots"                   # where registry publish and serve publish
-    host = "127.0.0.1"                             # of serve, as the three that follow
+    host = "127.0.0.1"                             # of serve, as all that follow
     port = 8080
     log_level = "info"
+    log = "json"                                   # or "text", as on a terminal
     [limits]
     page = 1000
 
@@ -40,7 +41,7 @@ from selectroute.selector.suggestion import did_you_mean, shown
 MAX_CONFIG: Final = 1 << 20
 """Bytes in a configuration file; a larger one is none."""
 
-OF_SERVICE: Final = frozenset({"host", "port", "log_level", "limits"})
+OF_SERVICE: Final = frozenset({"host", "port", "log_level", "log", "limits"})
 """The settings of `selectroute serve` alone, which may stand in the file too."""
 
 _OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO

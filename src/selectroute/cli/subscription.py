@@ -327,14 +327,25 @@ def resume(
                 print("  backfill      no query has reported to this registry yet")
 
 
-def effective(connection: Connection, one: Subscription) -> list[EffectiveFrom]:
-    """The first batch of each query that used a subscription as it is."""
+def effective(connection: Connection, one: Subscription, seconds: float) -> list[EffectiveFrom]:
+    """Return the first batch of each query that used a subscription as it is. Where there is none, wait for
+    one at most so many seconds; a service does the waiting itself.
+    """
     from selectroute.registry.remote import RemoteRegistry
 
-    if isinstance(connection, RemoteRegistry):
-        now, batches = connection.effective_of(one.id)
-        return batches if now.revision == one.revision else []
-    return connection.effective_from(one.revision)
+    until = time.monotonic() + seconds
+    while True:
+        left = max(until - time.monotonic(), 0.0)
+        if isinstance(connection, RemoteRegistry):
+            now, batches = connection.effective_of(one.id, wait_seconds=left)
+            if now.revision != one.revision:
+                return []  # it was changed meanwhile, and what is told is of the change
+        else:
+            batches = connection.effective_from(one.revision)
+        left = until - time.monotonic()
+        if batches or left <= 0:
+            return batches
+        time.sleep(min(left, _LOOK_SECONDS))
 
 
 def _changed(
@@ -349,9 +360,7 @@ def _changed(
     """Print a subscription; with `wait`, when a batch has used it, at the latest after so many seconds."""
     batches = None
     if wait is not None:
-        until = time.monotonic() + wait
-        while not (batches := effective(connection, one)) and time.monotonic() < until:
-            time.sleep(_LOOK_SECONDS)
+        batches = effective(connection, one, wait)
     if output is Output.table:
         print(paragraph(one, batches))
     else:

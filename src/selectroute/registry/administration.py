@@ -41,6 +41,11 @@ class Administration(History):
         with self._store.reading() as connection:
             return queries.effective_from(connection, revision)
 
+    def newest_used(self) -> int:
+        """The newest revision that a batch of any query used, 0 before the first."""
+        with self._store.reading() as connection:
+            return queries.newest_used(connection)
+
     # ---- tokens
 
     def add_token(

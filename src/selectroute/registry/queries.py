@@ -61,6 +61,12 @@ def effective_from(connection: Connection, revision: int) -> list[EffectiveFrom]
     return [EffectiveFrom(row.query, row.batch) for row in map(_sound, rows)]
 
 
+def newest_used(connection: Connection) -> int:
+    """The newest revision that a batch of any query used, 0 before the first."""
+    found: int | None = connection.execute(select(func.max(batch.c.revision))).scalar()
+    return found or 0
+
+
 def backfills(connection: Connection) -> list[Backfill]:
     """What each query can do about messages of the past."""
     found = []

@@ -24,7 +24,7 @@ BULK_SECONDS: Final = 3600.0
 """How long an import may take once its last line is sent, and an export until its first line comes."""
 
 MAX_WAIT_SECONDS: Final = 30.0
-"""How long a service lets a request wait for a change."""
+"""How long a service lets a request wait for a change or a batch."""
 
 MOST_CHANGES: Final = 1_000
 """Changes that a service gives at once."""
@@ -89,14 +89,21 @@ class RemoteReading:
             raise NotFoundError(f"there is no subscription of the name {name!r}")
         return found[0]
 
-    def effective_of(self, id: str) -> tuple[Subscription, list[EffectiveFrom]]:
-        """A subscription, and the first batch of each query that used it as it is."""
+    def effective_of(self, id: str, *, wait_seconds: float = 0) -> tuple[Subscription, list[EffectiveFrom]]:
+        """A subscription, and the first batch of each query that used it as it is. Waits so many seconds for
+        one if there is none, 30 at most.
+        """
+        wait = min(wait_seconds, MAX_WAIT_SECONDS)
+        params = {"wait": f"{wait:g}"} if wait > 0 else None
 
         def take(data: Any) -> tuple[Subscription, list[EffectiveFrom]]:
             batches = [EffectiveFrom(str(one["query"]), int(one["batch"])) for one in data["effective_from"]]
             return Subscription.from_json(data), batches
 
-        return self._read(self._ask("GET", path_of(id), id=id), take)
+        answer = self._exchange.ask(
+            "GET", path_of(id), params=params, timeout_seconds=self._timeout_seconds + wait
+        )
+        return self._read(self._checked(answer, id=id), take)
 
     def list(
         self,

@@ -21,6 +21,7 @@ from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service import bulk, changes, messages, queue_messages, subscriptions, system, tokens
 from selectroute.service import queues as queue_administration
+from selectroute.service.batch_waiting import BatchWaiting
 from selectroute.service.callers import Callers
 from selectroute.service.calls import Call, invalid
 from selectroute.service.context import Service
@@ -100,6 +101,7 @@ def create_app(
         queues=SqlQueues((lambda: registry.url) if queues is None else queues),
         queue_manager=queue_manager,
         queue_waiting=waiting,
+        batch_waiting=BatchWaiting(lambda: registry.newest_used()),
     )
 
     @asynccontextmanager

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from selectroute.queues.sql_queues import SqlQueues
 from selectroute.registry.registry import Registry
+from selectroute.service.batch_waiting import BatchWaiting
 from selectroute.service.callers import Caller, Callers
 from selectroute.service.cursors import HiddenCursors
 from selectroute.service.limits import ServiceLimits
@@ -47,10 +48,13 @@ class Service:
     """The name under which all queues are found."""
     queue_waiting: QueueWaiting
 
+    batch_waiting: BatchWaiting
+
     def release(self) -> None:
         """Answer everybody who waits, and let nobody wait any more: the service is about to stop."""
         self.watch.release()
         self.queue_waiting.release()
+        self.batch_waiting.release()
 
 
 def _service(request: Request) -> Service:

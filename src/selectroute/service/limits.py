@@ -95,11 +95,11 @@ class ServiceLimits(BaseModel):
     """Subscriptions on one page of a list, changes in one answer, messages in one list."""
 
     wait_seconds: Annotated[float, Field(ge=0, le=30)] = 30.0
-    """How long a request may wait for a change, or for a message."""
+    """How long a request may wait for a change, a message or a batch."""
 
     waiting: Count = 1_000
-    """Requests that wait for a change at the same time, and as many for messages; one more is told to come
-    back.
+    """Requests that wait for a change at the same time, as many for messages and as many for batches; one
+    more is told to come back.
     """
 
     explained: Annotated[int, Field(ge=1, le=1_000)] = 100

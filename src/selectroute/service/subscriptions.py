@@ -6,14 +6,16 @@ import hashlib
 import json
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Body, Path, Response
+from fastapi import APIRouter, Body, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from selectroute.registry.changes import Idempotency, Resumed
 from selectroute.registry.errors import IdTakenError, InvalidSpecError, NotFoundError, StaleRevisionError
 from selectroute.registry.model import Subscription, SubscriptionSpec
 from selectroute.service.callers import Caller, Role
 from selectroute.service.calls import Call, JsonAnswer, call
-from selectroute.service.context import By, The
+from selectroute.service.connected import while_connected
+from selectroute.service.context import By, Service, The
 from selectroute.service.current import ATTEMPTS, at_its_revision, busy, check, found, visible
 from selectroute.service.models import (
     Id,
@@ -37,6 +39,7 @@ from selectroute.service.refusals import NO_SUBSCRIPTION
 
 PATH: Final = "/v1/subscriptions"
 
+_AGAIN_SECONDS: Final = 1
 _WRONG: Final = ("invalid-selector", "too-large", "unsupported-media-type", "read-only")
 _OF_ONE: Final = ("subscription-not-found", "stale-revision")
 
@@ -70,18 +73,46 @@ def register(
     response_model=SubscriptionAnswer,
     responses={304: {"description": "If-None-Match names the ETag that holds."}},
 )
-def get(service: The, by: By, id: OfPath, if_none_match: IfNoneMatch = None) -> Response:
-    """A subscription, and the first batch of each query that used its last change. A caller who may not see
-    all subscriptions gets numbers in the place of the names of queries.
+async def get(
+    request: Request,
+    service: The,
+    by: By,
+    id: OfPath,
+    wait: Annotated[
+        float, Query(ge=0, le=30, description="Seconds to wait for a batch that used its last change.")
+    ] = 0,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """A subscription, and the first batch of each query that used its last change; waits for one if there is
+    none. A caller who may not see all subscriptions gets numbers in the place of the names of queries.
     """
     known = revisions(if_none_match, "If-None-Match", weak=True)
-    now = visible(service, by, id)
+    wait = min(wait, service.limits.wait_seconds)
+    now, effective = await run_in_threadpool(_used, service, by, id)
+    is_known = known is not None and now.revision in known
+    if wait and not effective and not is_known:
+        if len(service.batch_waiting) >= service.limits.waiting:
+            raise ProblemError(
+                "too-many-requests",
+                f"{service.limits.waiting:,} requests wait for batches already",
+                headers={"Retry-After": str(_AGAIN_SECONDS)},
+            )
+        async with while_connected(request):  # whoever hung up takes no place
+            await service.batch_waiting.wait(now.revision, wait)
+        # Seconds later the token may be revoked, or the subscription be hidden.
+        by = await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
+        now, effective = await run_in_threadpool(_used, service, by, id)
     headers = {"ETag": etag(now.revision), "Cache-Control": "private, no-cache"}
-    if known is not None and now.revision in known:
+    if is_known:
         return Response(status_code=304, headers=headers)
-    effective = [one.to_json() for one in service.registry.effective_from(now.revision)]
     data = {**now.to_json(), "effective_from": _numbered(by, effective)}
-    return JsonAnswer(data, headers=headers)
+    return await run_in_threadpool(JsonAnswer, data, headers=headers)
+
+
+def _used(service: Service, by: Caller, id: str) -> tuple[Subscription, list[dict[str, Any]]]:
+    """A subscription that the caller may see, and the first batch of each query that used it as it is."""
+    now = visible(service, by, id)
+    return now, [one.to_json() for one in service.registry.effective_from(now.revision)]
 
 
 @call(
