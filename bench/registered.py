@@ -85,7 +85,7 @@ class Service:
     def _listens(self) -> str | None:
         """The URL that it says when it answers."""
         for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("selectroute: http") and line.endswith(" answers"):
+            if line.startswith("selectroute: http") and " serves " in line:
                 return line.split()[1]
         return None
 

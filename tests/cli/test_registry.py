@@ -62,7 +62,10 @@ def test_following_publishes_each_revision_until_it_is_told_to_stop(run, databas
                 following.wait(0.1)
         assert "late" in sr.Snapshot.open(folder).ids.to_pylist()
         os.kill(following.pid, signal.SIGTERM)
-        assert following.communicate(timeout=60)[1] == "" and following.returncode == 0
+        said = following.communicate(timeout=60)[1]
+        assert said.startswith(f"selectroute: publishing each revision of {database} to ")
+        assert said.endswith("; Ctrl-C ends it\n") and said.count("\n") == 1
+        assert following.returncode == 0
     finally:
         following.kill()
         following.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import socket
 
 import pytest
 
@@ -122,3 +123,34 @@ def test_a_log_is_text_or_json(run, config, tmp_path, monkeypatch):
     code, _, err = run("serve")
     assert code == 2 and "a log is text or json" in err
     assert not (tmp_path / "r.db").exists()
+
+
+def test_where_the_port_is_taken_no_database_is_made(run, config, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = run("serve", "--registry", f"sqlite:///{tmp_path}/r.db", "--port", port)
+    assert code == 1
+    assert f"127.0.0.1:{port} cannot be listened on: Address already in use: choose another --port" in err
+    assert not (tmp_path / "r.db").exists()
+
+
+def test_an_address_of_another_machine_is_not_listened_on(run, config, tmp_path):
+    options = ("--registry", f"sqlite:///{tmp_path}/r.db", "--port", 0, "--host", "192.0.2.1")
+    code, _, err = run("serve", *options)
+    assert code == 1 and "choose another --host" in err and not (tmp_path / "r.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("nowhere/r.db", " cannot be made: No such file or directory"),
+        ("file/r.db", ".head cannot be read: Not a directory"),
+        ("folder", " cannot be opened: Is a directory"),
+    ],
+)
+def test_a_database_that_cannot_be_opened_is_named_with_the_reason(run, config, tmp_path, path, reason):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    code, _, err = run("serve", "--registry", f"sqlite:///{tmp_path}/{path}", "--port", 0)
+    assert code == 1
+    assert f"{tmp_path / path}{reason}" in err

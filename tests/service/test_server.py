@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -155,6 +156,8 @@ def test_what_is_under_way_is_completed_when_the_server_stops(registry):
 
         def parts():
             yield b'{"id": "a"}\n'
+            while not server.config.app.state.service.importers:
+                time.sleep(0.01)
             entered.set()
             server.should_exit = True
             time.sleep(0.5)
@@ -326,7 +329,9 @@ def test_without_tokens_only_the_loopback_is_listened_on(registry, host):
 def test_an_address_that_is_taken_is_one_sentence(registry):
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(ServeError, match="cannot be listened"),
+        pytest.raises(
+            ServeError, match="cannot be listened on: Address already in use: choose another --port"
+        ),
     ):
         serve(registry, "127.0.0.1", taken.getsockname()[1])
 
@@ -358,8 +363,11 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path, stop):
     command = [sys.executable, "-m", "selectroute", "serve", "--registry", url, "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         said = process.stderr.readline()
-        assert said.startswith("selectroute: http://127.0.0.1:"), said + process.stderr.read()
-        service = said.split()[1]
+        found = re.fullmatch(
+            r"selectroute: (http://127\.0\.0\.1:\d+) serves (.*), tokens: none; Ctrl-C ends it\n", said
+        )
+        assert found and found[2] == url, said + process.stderr.read()
+        service = found[1]
         made = httpx.post(
             f"{service}/v1/subscriptions", json={"selector": "a = 1"}, timeout=60, trust_env=False
         )

@@ -50,6 +50,8 @@ def publish(
     folder. With --follow, Ctrl-C or SIGTERM ends it with 0.
     """
     with opened_database(registry, "publish") as opened:
+        from sqlalchemy import make_url
+
         from selectroute.registry.publish import RegistryPublisher
 
         folder = snapshots or told(registry)[1].snapshots
@@ -63,6 +65,13 @@ def publish(
                 data = {"revision": revision, "subscriptions": count, "folder": place}
                 print(json.dumps(data), flush=True)
             if follow:
+                source = make_url(opened.url).render_as_string(hide_password=True)
+                print(
+                    f"selectroute: publishing each revision of {source} to {place} as it is committed; "
+                    "Ctrl-C ends it",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 publisher.follow(_stopped(), failed=_report)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -75,11 +76,14 @@ def serve(
     if is_service(url):
         raise typer.BadParameter("a service serves a database, not another service", param_hint="--registry")
     try:
+        from sqlalchemy import make_url
+
         from selectroute.cli.settings import Settings, settings_of
         from selectroute.registry.registry import Registry
         from selectroute.service.limits import ServiceLimits
         from selectroute.service.logs import FORMS, LEVELS, configure
         from selectroute.service.server import serve as answer
+        from selectroute.service.server import taken_place
     except ModuleNotFoundError as error:
         raise missing(error) from error
 
@@ -108,11 +112,17 @@ def serve(
         raise typer.BadParameter("a log is text or json", param_hint="--log")
     largest = given.limits
     configure(given.log_level, given.log)
-    with progress("verifying") as advance:
-        opened = Registry.open(
-            url, limits=largest.of_selectors, verify=verify, progress=lambda done, _: advance(done)
-        )
-    with opened:
+    # The port first: where it is taken, no database is made.
+    with ExitStack() as held:
+        place = held.enter_context(taken_place(given.host, given.port))
+        with progress("verifying") as advance:
+            opened = held.enter_context(
+                Registry.open(
+                    url, limits=largest.of_selectors, verify=verify, progress=lambda done, _: advance(done)
+                )
+            )
+        needed = "needed" if opened.had_tokens() else "none"
+        where = make_url(opened.url).render_as_string(hide_password=True)
         answer(
             opened,
             given.host,
@@ -121,5 +131,10 @@ def serve(
             snapshots=given.snapshots or opened.snapshots_folder,  # or it is said at once that there is none
             queues=given.queues,
             queue_manager=given.queue_manager,
-            started=lambda url: print(f"selectroute: {url} answers", file=sys.stderr, flush=True),
+            started=lambda url: print(
+                f"selectroute: {url} serves {where}, tokens: {needed}; Ctrl-C ends it",
+                file=sys.stderr,
+                flush=True,
+            ),
+            place=place,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import resource
 import signal
 import socket
@@ -43,6 +44,13 @@ _FILES: Final = 65_536
 """Open files: a connection is one, and 1,024 is what a shell mostly gives."""
 
 
+_ADVICE: Final = {
+    errno.EADDRINUSE: "choose another --port",
+    errno.EACCES: "choose a --port from 1024 on",
+    errno.EADDRNOTAVAIL: "choose another --host, which is an address of this machine",
+}
+
+
 class ServeError(SelectRouteError):
     """A service that cannot be started; the message says what to do."""
 
@@ -57,6 +65,7 @@ def serve(
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
     started: Callable[[str], None] = lambda _: None,
+    place: socket.socket | None = None,
 ) -> None:
     """Serve a registry until the process is told to stop (SIGINT or SIGTERM).
 
@@ -69,6 +78,7 @@ def serve(
         queues: the URL of the database of queues; the registry's own by default.
         queue_manager: the name under which all queues are found.
         started: called with the service's URL when it answers.
+        place: the socket of `taken_place`, to bind the port before the registry is opened.
 
     Raises:
         ServeError: the host is open to others and there is no token, or it cannot be listened on.
@@ -83,8 +93,30 @@ def serve(
         queues=queues,
         queue_manager=queue_manager,
         started=started,
+        place=place,
     )
     server.run()
+
+
+def taken_place(host: str, port: int) -> socket.socket:
+    """A socket that is bound to this address, on which nobody is answered yet. Raises ServeError."""
+    # The protocol is named: asyncio turns Nagle's algorithm off on no other socket, and each answer of more
+    # than one write would wait 40 ms for the client's delayed acknowledgement.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    place = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place.bind((host, port))
+    except OSError as error:
+        place.close()
+        raise _not_listened(host, port, error) from error
+    return place
+
+
+def _not_listened(host: str, port: int, error: OSError) -> ServeError:
+    advice = _ADVICE.get(error.errno or 0)
+    sentence = f"{host}:{port} cannot be listened on: {error.strerror or error}"
+    return ServeError(sentence if advice is None else f"{sentence}: {advice}")
 
 
 def bound(
@@ -97,6 +129,7 @@ def bound(
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
     started: Callable[[str], None] = lambda _: None,
+    place: socket.socket | None = None,
 ) -> Server:
     """A server that listens and does not answer yet. See `serve`."""
     open_to_others = not is_loopback(host)
@@ -105,12 +138,13 @@ def bound(
             f"without tokens the service is for this machine only, and {host} is open to others: "
             "listen on 127.0.0.1, or make a token with `selectroute token create`"
         )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = taken_place(host, port) if place is None else place
     try:
-        listening = _listening(host, port, family)
-    except OSError as error:
-        raise ServeError(f"{host}:{port} cannot be listened on: {error.strerror or error}") from error
-    shown = f"[{host}]" if family is socket.AF_INET6 else host
+        listening.listen(_BACKLOG)
+    except OSError as error:  # another process was bound to it at the same time
+        listening.close()
+        raise _not_listened(host, port, error) from error
+    shown = f"[{host}]" if listening.family is socket.AF_INET6 else host
     url = f"http://{shown}:{listening.getsockname()[1]}"
     app = create_app(
         registry,
@@ -135,20 +169,6 @@ def bound(
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     return Server(config, listening, lambda: started(url), app.state.service.release)
-
-
-def _listening(host: str, port: int, family: socket.AddressFamily) -> socket.socket:
-    # The protocol is named: asyncio turns Nagle's algorithm off on no other socket, and each answer of more
-    # than one write would wait 40 ms for the client's delayed acknowledgement.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(_BACKLOG)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
 
 
 def _raise_file_limit() -> None:

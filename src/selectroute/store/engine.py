@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import sqlite3
@@ -107,8 +108,11 @@ class Store:
                 raise DamagedError(f"the database has no table {missing[0]}")
             else:
                 self._add_columns()
-        except BaseException:
+        except BaseException as error:
             self.engine.dispose()
+            if self.is_sqlite and isinstance(error, ReadOnlyError):
+                sentence = f"{self.path} cannot be opened: {_not_opened(self.path) or error}"
+                raise UnavailableError(sentence) from error
             raise
 
     def _tables(self) -> set[str]:
@@ -323,6 +327,18 @@ def _checked_url(url: str) -> URL:
     if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
         raise InvalidUrlError("a database in SQLite is a file: sqlite:///PATH")
     return parsed
+
+
+def _not_opened(path: str) -> str | None:
+    """Why a file cannot be opened, as the system says it; SQLite does not tell. Opening the file to see would
+    end all locks that this process has on it.
+    """
+    if Path(path).is_dir():
+        return os.strerror(errno.EISDIR)
+    if not os.access(path, os.R_OK | os.W_OK):
+        return os.strerror(errno.EACCES)
+    folder = Path(path).parent
+    return None if os.access(folder, os.W_OK) else f"{folder}: {os.strerror(errno.EACCES)}"
 
 
 def _identity(path: str) -> tuple[int, int, bool]:
