@@ -44,6 +44,7 @@ NAMES: Final = (
     "registry-batches",
     "registry-read",
     "registry-visible",
+    "registry-callers",
     "queue-gets",
     "queue-selectors",
     "queue-puts",

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
 from itertools import count
 from typing import Any, Final
 
 import numpy as np
 
 import selectroute as sr
-from bench import replies
+from bench import callers, replies
 from bench.engine import Engine, Timed
 from bench.measure import Sample, WrongCountError
 from bench.oracle import Expected
@@ -30,6 +32,9 @@ BATCH: Final = 1_000
 PAGE: Final = 50
 
 _STEP_SECONDS: Final = 0.0005
+_PAUSE_SECONDS: Final = 0.05
+_BEGIN_SECONDS: Final = 1.0
+"""What another caller has to come to its costs before others are timed."""
 _GET_SEED: Final = 6
 
 
@@ -185,6 +190,43 @@ class VisibleEngine(RegistryEngine):
         return sr.Snapshot.open(self._registered.snapshots)
 
 
+class CallerEngine(RegistryEngine):
+    """One caller reads a subscription and replaces it, every 50 ms, alone or beside another caller who asks
+    what costs most.
+    """
+
+    def run(self) -> Timed:
+        """See `Engine`. Returns how often both were answered."""
+        self._settle()
+        registry, shape = self._registry, self.name.removeprefix("beside-")
+        [spec] = _specs(range(1))
+        each = np.empty(self.messages, np.int64)
+        right = 0
+        with self._caller(shape) if shape in callers.SHAPES else nullcontext():
+            for place in range(self.messages):
+                time.sleep(_PAUSE_SECONDS)
+                started = time.perf_counter_ns()
+                right += registry.get("r0").selector == registry.replace("r0", spec).selector
+                each[place] = time.perf_counter_ns() - started
+        self._settle()
+        left = [id for line in registry.export() if (id := json.loads(line)["id"]).startswith("caller-")]
+        self._remove([(id, None) for id in left])
+        return Timed(right, each.sum() / 1e9, each)
+
+    @contextmanager
+    def _caller(self, shape: str) -> Iterator[None]:
+        command = [sys.executable, "-m", "bench.callers", shape, self._registered.service.url]
+        caller = subprocess.Popen(command, cwd=callers.ROOT, stdin=subprocess.DEVNULL)
+        try:
+            time.sleep(_BEGIN_SECONDS)
+            yield
+            if caller.poll() is not None:
+                raise RuntimeError(f"the caller who asks {shape} ended by itself")
+        finally:
+            caller.kill()
+            caller.wait()
+
+
 Makers = Mapping[str, Callable[[int], Engine]]
 _Maker = Callable[[str, Registered, str, int], Engine]
 
@@ -211,6 +253,10 @@ ENGINES: Final[dict[str, dict[str, tuple[_Maker, str]]]] = {
         "http-list-label": (ReadEngine, "remote"),
     },
     "registry-visible": {"visible": (VisibleEngine, "remote")},
+    "registry-callers": {
+        "alone": (CallerEngine, "remote"),
+        **{f"beside-{shape}": (CallerEngine, "remote") for shape in callers.SHAPES},
+    },
 }
 """By benchmark and name: what it is, and where its subscriptions are."""
 

@@ -217,7 +217,7 @@ class Broker:
 
         self.configure(topic, "max.message.bytes", str(size))
         producer = Producer({"bootstrap.servers": self.address})
-        codes: list[int | None] = [None]
+        codes: list[Any] = [None]
         while codes[-1] != KafkaError.MSG_SIZE_TOO_LARGE:
             producer.produce(
                 topic, b"." * size, on_delivery=lambda error, _: codes.append(error and error.code())

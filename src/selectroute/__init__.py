@@ -5,33 +5,14 @@ The stages, one folder each: ``selector`` (text → checked expression), ``claus
 columns → matches), ``queues`` (delivered messages, got by id or selector), ``spark`` (the same as columns and
 streams of Spark).
 
-Importing the package loads the selector language only, which needs nothing but the standard library; `Index`,
-`Snapshot` and `publish` load NumPy and Arrow when they are first used.
+Importing the package loads nothing; each name loads what it needs when it is first used. The selector
+language needs the standard library only, `Index`, `Snapshot` and `publish` need NumPy and Arrow.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from selectroute.selector import (
-    DIALECTS,
-    Byte,
-    Double,
-    Float,
-    Int,
-    InvalidSelectorError,
-    Limits,
-    Long,
-    Message,
-    MessageError,
-    PropertyNameError,
-    Selector,
-    SelectRouteError,
-    Short,
-    Truth,
-    check_property_names,
-)
 
 if TYPE_CHECKING:
     from selectroute.clauses.analysis import Analysis, check
@@ -53,6 +34,24 @@ if TYPE_CHECKING:
     from selectroute.registry.changes import Operation
     from selectroute.registry.model import Subscription, SubscriptionSpec
     from selectroute.registry.registry import Registry
+    from selectroute.selector import (
+        DIALECTS,
+        Byte,
+        Double,
+        Float,
+        Int,
+        InvalidSelectorError,
+        Limits,
+        Long,
+        Message,
+        MessageError,
+        PropertyNameError,
+        Selector,
+        SelectRouteError,
+        Short,
+        Truth,
+        check_property_names,
+    )
 
 __version__ = "0.1.0"
 
@@ -60,28 +59,44 @@ _LATER = {
     "Add": "selectroute.index.delta",
     "Analysis": "selectroute.clauses.analysis",
     "BuildError": "selectroute.index.errors",
+    "Byte": "selectroute.selector",
     "ColumnTypeError": "selectroute.match.columns",
+    "DIALECTS": "selectroute.selector",
     "Descriptor": "selectroute.queues.message",
+    "Double": "selectroute.selector",
+    "Float": "selectroute.selector",
     "Index": "selectroute.index.index",
+    "Int": "selectroute.selector",
+    "InvalidSelectorError": "selectroute.selector",
+    "Limits": "selectroute.selector",
+    "Long": "selectroute.selector",
     "MQError": "selectroute.queues.errors",
     "MatchOptions": "selectroute.queues.options",
     "Matches": "selectroute.match.match",
-    "MissingColumnError": "selectroute.match.missing",
     "MemoryQueue": "selectroute.queues.memory_queue",
+    "Message": "selectroute.selector",
+    "MessageError": "selectroute.selector",
+    "MissingColumnError": "selectroute.match.missing",
     "Operation": "selectroute.registry.changes",
+    "PropertyNameError": "selectroute.selector",
     "Publisher": "selectroute.index.publisher",
     "Registry": "selectroute.registry.registry",
     "Remove": "selectroute.index.delta",
     "Replace": "selectroute.index.delta",
+    "SelectRouteError": "selectroute.selector",
+    "Selector": "selectroute.selector",
+    "Short": "selectroute.selector",
     "Snapshot": "selectroute.index.snapshot",
     "SnapshotError": "selectroute.index.errors",
     "SnapshotNotFoundError": "selectroute.index.errors",
     "SqlQueue": "selectroute.queues.sql_queue",
     "Subscription": "selectroute.registry.model",
     "SubscriptionSpec": "selectroute.registry.model",
+    "Truth": "selectroute.selector",
     "Warmed": "selectroute.match.match",
     "build_snapshot": "selectroute.index.build",
     "check": "selectroute.clauses.analysis",
+    "check_property_names": "selectroute.selector",
     "publish": "selectroute.index.file_format",
     "warm": "selectroute.match.match",
 }
@@ -135,7 +150,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+        value = globals()[name] = getattr(import_module(_LATER[name]), name)
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

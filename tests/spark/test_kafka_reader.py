@@ -467,7 +467,7 @@ def test_what_spark_reads_from_a_broker_is_judged_or_a_dead_letter_record_by_rec
     assert sorted(row.said for row in rows_of_spark.mapInArrow(judged, "said string").collect()) == [
         f"{topic} 0 0 3",
         f"{topic} 0 1 None",
-        f"{topic} 1 0 not-of-its-type",
+        f"{topic} 1 0 {UNLIKE}",
         f"{topic} 1 1 too-large",
         f"{topic} 1 2 too-many-headers",
         f"{topic} 1 3 None",

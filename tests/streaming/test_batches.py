@@ -63,6 +63,26 @@ def test_a_link_that_leads_out_of_the_input_folder_is_not_read(world, tmp_path):
     assert len(warnings) == 1
 
 
+def test_columns_that_selectors_read_and_files_do_not_have_are_named_once(world):
+    """A column that was renamed matches nothing, and must not do so without a word."""
+    world.publish(1, red="color = 'red'", heavy="Weight > 1", sized="size = 1")
+    warnings = []
+    router = world.router()
+    router._warn = warnings.append
+    lacking = [
+        world.drop_parquet(f"{name}.parquet", pa.table({"color": ["red"], "weight": [3]})) for name in "ab"
+    ]
+    router.route(0, lacking[:1], "q")
+    assert warnings == [
+        "selectors read 2 columns that a.parquet does not have: Weight (there is weight), size; they are "
+        "NULL for every message"
+    ]
+    router.route(1, [*lacking[1:], world.drop_json("c.jsonl", RED)], "q")
+    assert len(warnings) == 1
+    router.route(2, [world.drop_parquet("d.parquet", pa.table({"color": ["red"], "Weight": [3]}))], "q")
+    assert len(warnings) == 2 and "1 column that d.parquet does not have: size; it is" in warnings[1]
+
+
 def test_the_commit_has_size_and_digest_of_each_file(world):
     import hashlib
 

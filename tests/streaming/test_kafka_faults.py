@@ -69,7 +69,7 @@ def test_topics_to_which_nothing_can_be_delivered_cost_their_own_deliveries_only
 def test_a_topic_that_takes_less_after_the_commit_costs_its_own_deliveries_only(pipe, monkeypatch):
     out, short = (pipe.broker.create(f"{pipe.name}-{one}") for one in ("out", "short"))
     pipe.publish(1, good=("", out), short=("", short))
-    pipe.broker.produce(pipe.name, cars(6))
+    pipe.broker.produce(pipe.name, cars(60))
     write = KafkaSender._write
 
     def changed(self, *given):  # between the commit and the first record
@@ -80,12 +80,12 @@ def test_a_topic_that_takes_less_after_the_commit_costs_its_own_deliveries_only(
     monkeypatch.setattr(KafkaSender, "_write", changed)
     warnings = []
     (report,) = pipe.run(destination_wait=0.0, on_warning=warnings.append)
-    assert (report.counts.sent, report.counts.refused) == (6, 6)
-    assert len({headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(out)}) == 6
+    assert (report.counts.sent, report.counts.refused) == (60, 60)
+    assert len({headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(out)}) == 60
     assert not any(one.headers() for one in pipe.broker.records(short))
     rows = pipe.world.rows("dead-letters")
     assert Counter((row["reason"], row["subscription"]) for row in rows) == {
-        ("destination-refused", "short"): 6
+        ("destination-refused", "short"): 60
     }
     assert audit(pipe.world.output).findings == []
     (warning,) = warnings

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ import typer
 
 from selectroute.cli.connect import RegistryOption, connected, opened_database, told
 from selectroute.cli.output import Output, OutputOption, progress
+from selectroute.cli.stopping import stopping
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.sentences import counted, printable
 
@@ -49,7 +49,8 @@ def publish(
     A service publishes by itself; this is for a registry without one. One process at a time publishes to a
     folder. With --follow, Ctrl-C or SIGTERM ends it with 0.
     """
-    with opened_database(registry, "publish") as opened:
+    line = "ending after the revision that is being published; Ctrl-C again ends at once"
+    with stopping(line) if follow else nullcontext() as stop, opened_database(registry, "publish") as opened:
         from sqlalchemy import make_url
 
         from selectroute.registry.publish import RegistryPublisher
@@ -64,7 +65,7 @@ def publish(
             else:
                 data = {"revision": revision, "subscriptions": count, "folder": place}
                 print(json.dumps(data), flush=True)
-            if follow:
+            if stop is not None:
                 source = make_url(opened.url).render_as_string(hide_password=True)
                 print(
                     f"selectroute: publishing each revision of {source} to {place} as it is committed; "
@@ -72,7 +73,7 @@ def publish(
                     file=sys.stderr,
                     flush=True,
                 )
-                publisher.follow(_stopped(), failed=_report)
+                publisher.follow(stop.event, failed=_report)
 
 
 @app.command()
@@ -117,14 +118,6 @@ def info(output: OutputOption = Output.table, registry: RegistryOption = None) -
     for name, value in data.items():
         shown = f"{value:,}" if name == "subscriptions" else "none set" if value is None else value
         print(f"{name:<14}{printable(str(shown), 2_000)}")
-
-
-def _stopped() -> threading.Event:
-    """An event that Ctrl-C and SIGTERM set."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _report(error: SelectRouteError) -> None:

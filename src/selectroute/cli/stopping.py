@@ -38,25 +38,26 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 class Stop:
-    """A request to end. `asked` says whether there was one; a second one ends the process at once.
+    """A request to end. `asked` says whether there was one, which also sets `event`; a second one ends the
+    process at once.
 
     Ending at once loses nothing: a batch that was not committed is routed at the next start.
     """
 
     def __init__(self, on_first: Callable[[], None]) -> None:
         self._on_first = on_first
-        self._asked = threading.Event()
+        self.event = threading.Event()
         self._first = 0.0
 
     def asked(self) -> bool:
         """Return whether the process was asked to end."""
-        return self._asked.is_set()
+        return self.event.is_set()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Take a signal."""
-        if not self._asked.is_set():
+        if not self.event.is_set():
             self._first = time.monotonic()
-            self._asked.set()
+            self.event.set()
             self._on_first()
         elif time.monotonic() - self._first > _ONE_REQUEST_SECONDS:
             os._exit(128 + number)  # threads that wait for Spark would hold up any other end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import resource
 import signal
 import socket
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -27,6 +29,11 @@ from selectroute.service.protocol import AcceptErrors, Protocol
 
 STOP_SECONDS: Final = 30
 """How long requests that are under way may take when the service is told to stop."""
+
+_ONE_REQUEST_SECONDS: Final = 1.0
+"""A terminal signals the whole process group, and wrappers hand the signal on once more: signals within this
+time are one request to stop.
+"""
 
 _BACKLOG: Final = 2_048
 
@@ -200,6 +207,7 @@ class Server(uvicorn.Server):
         self._listening = listening
         self._started = started
         self._release = release
+        self._asked_at = 0.0
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer until told to stop."""
@@ -218,6 +226,16 @@ class Server(uvicorn.Server):
         self._listening.listen(_BACKLOG)  # asyncio took `_ACCEPTED` for that, too
         if self.started:
             self._started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop after what is under way; at once when asked again later. What is committed stays, and what is
+        not was not acknowledged.
+        """
+        if not self.should_exit:
+            self._asked_at = time.monotonic()
+            self.should_exit = True
+        elif time.monotonic() - self._asked_at > _ONE_REQUEST_SECONDS:
+            os._exit(128 + sig)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop: who waits is answered now, what else is under way is completed."""

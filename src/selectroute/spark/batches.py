@@ -177,13 +177,12 @@ class Router:
 
     def _warn_of(self, unlike: Mapping[str, tuple[str, bool]], snapshot: SnapshotRef) -> None:
         for name, (sentence, binary) in unlike.items():
-            self._warn_once(sentence, unlike_sentence(sentence, open_once(snapshot), name, binary))
+            key = sentence.partition(": ")[0]  # how many values there were differs from batch to batch
+            self._warn_once(key, unlike_sentence(sentence, open_once(snapshot), name, binary))
 
-    def _warn_once(self, of: str, sentence: str) -> None:
-        """Say something of which `of` begins alike in every batch, up to its colon."""
-        known = of.partition(": ")[0]
-        if known not in self._warned:
-            self._warned.add(known)
+    def _warn_once(self, key: str, sentence: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
             self._warn(sentence)
 
     def _commit(
@@ -212,8 +211,8 @@ class Router:
         )
         counts, written, found, of_topics, unlike, warnings = intake.route(batch, work)
         self._warn_of(unlike, snapshot)
-        for sentence in warnings:
-            self._warn_once(sentence, sentence)
+        for key, sentence in warnings.items():
+            self._warn_once(key, sentence)
         clock.lap("match")
         if unwanted := counts.policies.get(FAIL):
             raise CommitError(

@@ -146,17 +146,19 @@ class FileIntake:
         counts = Counts()
         written: list[dict[str, Any]] = []
         unlike: dict[str, tuple[str, bool]] = {}
+        said: dict[str, str] = {}
         for report, splits in zip(reports, tasks, strict=True):
             counts.add(Counts(**report["counts"]))
             written += report["files"]
             _check_rows(batch, splits, report["rows"])
             unlike |= {name: tuple(one) for name, one in report["unlike"].items()}
+            said |= report["missing"]
         links = [split.source for splits in tasks for split in splits if split.reason == OUTSIDE]
-        said = [
-            f"{self._folder} has a symbolic link that leads out of it: such a link is not read and is a dead "
-            f"letter ({one})"
-            for one in links[:1]
-        ]
+        if links:
+            said[OUTSIDE] = (
+                f"{self._folder} has a symbolic link that leads out of it: such a link is not read and is a "
+                f"dead letter ({links[0]})"
+            )
         return Outcome(counts, written, {}, unlike=unlike, warnings=said)
 
 

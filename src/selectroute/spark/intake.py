@@ -25,7 +25,7 @@ from selectroute.spark.worker import Work
 class Outcome(NamedTuple):
     """What became of an intake: counts, the files that were written as tasks report them, what the commit
     is to say of the inputs besides their record, how many messages came of each topic of Kafka, what
-    `ReadTypes.unlike` found, and what else is to be said once.
+    `ReadTypes.unlike` found, and sentences to be said once in all batches for each key.
     """
 
     counts: Counts
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
     found: dict[str, Any]
     topics: Mapping[str, int] = MappingProxyType({})
     unlike: Mapping[str, tuple[str, bool]] = MappingProxyType({})
-    warnings: Sequence[str] = ()
+    warnings: Mapping[str, str] = MappingProxyType({})
 
 
 class Intake(Protocol):

@@ -59,6 +59,10 @@ _OF_CLUSTER: Final = ("ClusterAuthorization", "Authentication", "SecurityDisable
 
 _BATCH_ROWS: Final = 4_096
 
+_BATCH_SIZE: Final = "kafka.batch.size"
+_DEFAULT_BATCH_SIZE: Final = 16_384
+_EACH_ALONE: Final = 0
+
 _STAGED: Final = (
     "source string, partition int, offset bigint, key binary, value binary, "
     "headers array<struct<key: string, value: binary>>, "
@@ -131,6 +135,8 @@ class KafkaSender:
         self._input = input
         self._id: str | None = None
         self._known: dict[str, Topic] = {}
+        self._most = 0  # bytes of a request
+        self._has_sent = False
         self._absent: frozenset[str] = frozenset()
         self._looked = -_LOOK_SECONDS
         self.waiting = Waiting("the topic", wait_seconds, warn)
@@ -160,10 +166,10 @@ class KafkaSender:
             with KafkaAdmin(self._spark, self._cluster) as admin:
                 there = sorted(wanted & admin.topics())
                 longest, partitions = admin.longest(there), admin.partitions(there)
-                most = min(admin.check_producer())
+                self._most = min(admin.check_producer())
             own = self._inputs(there)
             self._known |= {
-                topic: Topic(min(longest.get(topic, most), most), partitions[topic], topic in own)
+                topic: Topic(min(longest.get(topic, self._most), self._most), partitions[topic], topic in own)
                 for topic in there
                 if topic in partitions
             }
@@ -228,6 +234,9 @@ class KafkaSender:
             )
         paths = [str(staged_file(staging, file)) for file in outgoing["files"]]
         records = _records(self._staged.parquet(*paths), outgoing, batch, revision)
+        if not self._has_sent:  # it may be of an earlier process, which knew its topics
+            self.topics(_topics_in(records))
+            self._has_sent = True
         refused: dict[str, list[str]] = {}
         todo: frozenset[str] | None = None  # all
         if tripped := self.waiting.tripped:
@@ -346,9 +355,30 @@ class KafkaSender:
         return self._spark.read.schema(_STAGED)
 
     def _write(self, records: DataFrame, is_quick: bool = False) -> None:
+        """Write records in batches that no topic finds too large.
+
+        The client divides and sends again a batch that is refused for its size, and its ``flush``, after
+        which Spark looks for failures, does not wait for that (KAFKA-19479; kafka-clients 3.9 is what Spark
+        comes with): what the parts fail with would be lost without a word.
+        """
         options = self._cluster.for_sink()
         options |= _patience(options, self._attempt_seconds if is_quick else None)
-        records.write.format("kafka").options(**options).option("includeHeaders", True).save()
+        size = min([_batch_size(options), *(topic.longest for topic in self._known.values())])
+        self._save(records, options, size)
+        if self._least_longest() < size:  # a topic takes less than when it was asked
+            self._save(records, options, _EACH_ALONE)
+
+    def _save(self, records: DataFrame, options: Mapping[str, str], batch_size: int) -> None:
+        to_kafka = records.write.format("kafka").options(**options)
+        to_kafka.option(_BATCH_SIZE, batch_size).option("includeHeaders", True).save()
+
+    def _least_longest(self) -> int:
+        """Ask anew how long a record of each topic may be, and return the least. Raises SourceError."""
+        with KafkaAdmin(self._spark, self._cluster) as admin:
+            longest = admin.longest(self._known)
+        for name, most in longest.items():
+            self._known[name] = self._known[name]._replace(longest=min(most, self._most))
+        return min((topic.longest for topic in self._known.values()), default=self._most)
 
     def _patient(self, call: Callable[[], _Result]) -> _Result:
         """Call until the cluster can be reached. Raises `StoppingError`."""
@@ -395,6 +425,14 @@ def _patience(options: Mapping[str, str], seconds: float | None) -> dict[str, st
     return (
         found if seconds is not None else {name: text for name, text in found.items() if name not in options}
     )
+
+
+def _batch_size(options: Mapping[str, str]) -> int:
+    """Return how many bytes of records a producer sends together."""
+    try:
+        return int(options.get(_BATCH_SIZE, _DEFAULT_BATCH_SIZE))
+    except ValueError:
+        return _DEFAULT_BATCH_SIZE  # a start with a setting that is not a number was refused
 
 
 def _topics_in(records: DataFrame) -> frozenset[str]:

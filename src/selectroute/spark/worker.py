@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
+from selectroute.match.batch import leaves
 from selectroute.match.columns import ColumnTypeError
 from selectroute.match.match import Matches
+from selectroute.match.missing import MissingColumnError, missing_columns
 from selectroute.spark.column_types import ReadTypes
 from selectroute.spark.destinations import destinations
 from selectroute.spark.kafka_messages import KafkaMessages, Topic
@@ -93,6 +97,7 @@ def route_splits(splits: list[Split], work: Work) -> dict[str, Any]:
     rows: list[int] = []
     types = ReadTypes(snapshot)
     unlike: dict[str, tuple[str, bool]] = {}
+    missing: dict[str, str] = {}
     for split in splits:
         came, place, looked_at = 0, Place(split.source), False
         for read_or_dead in read(split, names, work.max_message_bytes, whole=bool(outgoing)):
@@ -100,12 +105,34 @@ def route_splits(splits: list[Split], work: Work) -> dict[str, Any]:
             if not looked_at and split.kind == "parquet" and not isinstance(read_or_dead, Dead):
                 looked_at = True  # all of a file has the same columns
                 unlike |= types.unlike(read_or_dead.columns, snapshot.reads)
+                _look_for_missing(snapshot, split, read_or_dead.columns, missing)
             for part, limit in recalled(recall, place, read_or_dead):
                 for judged in judge(snapshot, part):
                     settle(sinks, place, judged, limit)
         rows.append(came)
     files = sinks.close()
-    return {"counts": asdict(sinks.counts), "rows": rows, "files": files, "unlike": unlike}
+    return {
+        "counts": asdict(sinks.counts),
+        "rows": rows,
+        "files": files,
+        "unlike": unlike,
+        "missing": missing,
+    }
+
+
+def _look_for_missing(
+    snapshot: Snapshot, split: Split, columns: pa.RecordBatch, said: dict[str, str]
+) -> None:
+    """Add to `said` a sentence on the columns that selectors read and a Parquet file does not have, by the
+    names of these: other files may lack the same.
+    """
+    there = {name for name, _ in leaves(columns.schema)}.union(columns.schema.names)
+    missing = missing_columns(snapshot.reads, there)
+    key = ", ".join(["missing", *missing])
+    if missing and key not in said:
+        with suppress(pa.ArrowException, OSError):  # it is gone by now
+            present = [name for name, _ in leaves(pq.read_schema(split.path))]
+            said[key] = str(MissingColumnError(missing, present, split.source))
 
 
 def outgoing_of(snapshot: Snapshot, work: Work, folder: Path) -> list[Outgoing]:
