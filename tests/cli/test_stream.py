@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -225,6 +226,33 @@ def test_what_a_subscription_got_is_shown_with_its_messages(run, output):
     assert run("stream", "deliveries", output, "--subscription", "nobody")[0] == 1
 
 
+def test_the_busiest_subscriptions_are_counted(run, output, monkeypatch):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from selectroute.spark import delivered
+
+    code, out, err = run("stream", "status", output, "--top", 3)
+    assert (code, err) == (0, "") and re.search(r"^busiest     1  red$", out, re.M)
+    assert "top" not in json.loads(run("stream", "status", output, "-o", "json")[1])
+    (path,) = (output / "deliveries").rglob("*.parquet")
+    ids = [f"s{n % 700}" for n in range(9_000)] + ["red"] * 20 + ["ab", "aa"] * 14
+    rows = pq.ParquetFile(path).read().take(pa.array([0] * len(ids)))
+    column = rows.schema.get_field_index("subscription")
+    rows = rows.set_column(column, "subscription", pa.array(ids).cast(rows.schema.field(column).type))
+    pq.write_table(rows, path, row_group_size=900)
+    expected = sorted(Counter(ids).items(), key=lambda one: (-one[1], one[0]))
+    for size in (1 << 18, 10):
+        monkeypatch.setattr(delivered, "_COUNTED_ROWS", size)
+        assert delivered.busiest(output, 5) == (expected[:5], 0)
+        assert delivered.busiest(output, 10_000) == (expected, 0)
+    top = json.loads(run("stream", "status", output, "--top", 2, "-o", "json")[1])["top"]
+    assert top == [{"subscription": id, "deliveries": count} for id, count in expected[:2]]
+    path.unlink()
+    out = run("stream", "status", output, "--top", 2)[1]
+    assert re.search(r"busiest +none\n +not counted, because moved away: 1 file$", out)
+
+
 def test_a_message_whose_file_is_another_now_is_not_shown(run, output):
     file = output.parent / "in" / "a.jsonl"
     file.write_text("x")
@@ -232,6 +260,12 @@ def test_a_message_whose_file_is_another_now_is_not_shown(run, output):
     assert "is another file now: it has 1 bytes" in out
     file.unlink()
     assert "is gone" in run("stream", "deliveries", output, "--subscription", "red")[1]
+
+
+def test_kafka_is_not_asked_for_what_came_from_files(run, output):
+    for option in ("--kafka-servers", "--kafka-config"):
+        code, out, err = run("stream", "deliveries", output, "--subscription", "red", option, "x:1")
+        assert (code, out) == (2, "") and "the job reads files" in " ".join(err.split())
 
 
 def test_a_message_is_read_from_the_row_group_that_has_it(tmp_path):

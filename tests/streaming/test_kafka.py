@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from selectroute.cli import main
 from selectroute.selector.values import Int
-from selectroute.spark import JobError
+from selectroute.spark import JobError, durable
 from selectroute.spark.audit import audit
 from selectroute.spark.replay_request import Wanted, make_request
 from tests.components import KAFKA
@@ -111,6 +113,57 @@ def test_a_topic_that_is_named_while_the_job_runs_and_is_not_there_costs_its_sub
     assert {(row["reason"], row["subscription"]) for row in rows} == {("unknown-topic", "lost")}
     assert len(rows) == 3 and sum(pipe.delivered().values()) == 6
     assert audit(pipe.world.output).findings == []
+
+
+def shown(pipe, monkeypatch, capsys, *more):
+    """What `stream deliveries` says of the subscription `heavy`: exit code and standard output."""
+    command = ["stream", "deliveries", str(pipe.world.output), "--subscription", "heavy", *more]
+    monkeypatch.setattr(sys, "argv", ["selectroute", *command])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    captured = capsys.readouterr()
+    return exit_.value.code, captured.out, captured.err
+
+
+def test_what_a_subscription_got_is_read_from_kafka_where_it_still_is(pipe, monkeypatch, capsys):
+    pipe.publish(1, heavy="weight > 5")
+    bare = (0, None, None, [("weight", b"9"), ("a", b"\xff"), ("a", None)])
+    pipe.broker.produce(pipe.name, [*cars(9), bare])
+    pipe.run()
+    servers = ("--kafka-servers", pipe.broker.address)
+    code, out, _ = shown(pipe, monkeypatch, capsys)
+    assert code == 0
+    assert f"no message: record 2 of partition 0 of the Kafka topic {pipe.name}; --kafka-servers reads" in out
+    code, out, err = shown(pipe, monkeypatch, capsys, *servers, "-o", "json")
+    assert code == 0, err
+    found = {(one["partition"], one["offset"]): one for one in json.loads(out)}
+    assert code == 0 and found.keys() == {(0, 2), (1, 2), (2, 2), (0, 3)}
+    assert (found[1, 2]["message"], found[1, 2]["headers"]) == ("body 7", [["weight", "7"]])
+    assert {one["missing"] for one in found.values()} == {None}
+    assert found[0, 3]["message"] is None
+    assert found[0, 3]["headers"] == [["weight", "9"], ["a", "\ufffd"], ["a", None]]
+    pipe.broker.drop(pipe.name, 1, 3)
+    code, out, _ = shown(pipe, monkeypatch, capsys, *servers)
+    assert code == 0
+    assert f"no message: record 2 of partition 1 of the Kafka topic {pipe.name} is no longer in Kafka" in out
+    assert f"{pipe.name}, partition 2, offset 2\n  weight=8\n  body 8\n" in out
+    assert "  no value\n" in out
+    code, out, _ = shown(pipe, monkeypatch, capsys, *servers, "--limit", "1", "-o", "ndjson")
+    assert len(out.splitlines()) == 1
+    pipe.broker.delete(pipe.name)
+    _, out, _ = shown(pipe, monkeypatch, capsys, *servers)
+    assert out.count("is no longer in Kafka") == 4
+
+
+def test_records_of_another_cluster_are_not_shown(pipe, monkeypatch, capsys):
+    pipe.publish(1, heavy="weight > 5")
+    pipe.broker.produce(pipe.name, cars(9))
+    pipe.run()
+    record = durable.read_json(pipe.world.output / "_job.json")
+    durable.write_json(pipe.world.output / "_job.json", record | {"system": "another"})
+    code, out, err = shown(pipe, monkeypatch, capsys, "--kafka-servers", pipe.broker.address)
+    assert (code, out) == (4, ""), err
+    assert "the job reads the Kafka cluster another" in err
 
 
 @pytest.mark.parametrize("by_pattern", [False, True])

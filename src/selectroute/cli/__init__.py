@@ -165,7 +165,8 @@ def _exit_code(error: SelectRouteError) -> int:
         (registry_errors.StaleRevisionError, registry_errors.IdempotencyConflictError): CONFLICT,
     }
     if "selectroute.spark.job" in sys.modules:  # no error is a job's where nothing of jobs was loaded
-        from selectroute.spark.job import JobNotFoundError
+        from selectroute.spark.job import JobNotFoundError, OtherJobError
 
         codes[JobNotFoundError,] = NOT_FOUND
+        codes[OtherJobError,] = CONFLICT
     return next((code for kinds, code in codes.items() if isinstance(error, kinds)), FAILURE)

@@ -1,18 +1,21 @@
-"""What a subscription got: its newest deliveries, read off a job's output folder, and their messages."""
+"""What subscriptions got, read off a job's output folder: the newest deliveries of one, with their messages,
+and which have the most.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from selectroute.kafka.record import Record
 from selectroute.spark.commits import Commits
 from selectroute.spark.file_intake import file_size
 from selectroute.spark.job import job_record
@@ -23,12 +26,17 @@ from selectroute.spark.sinks import DELIVERIES
 MAX_MESSAGE: Final = 1 << 16
 """Characters of a message that are shown."""
 
+Fetch: TypeAlias = Callable[[list[tuple[str, int, int]]], Mapping[tuple[str, int, int], Record]]
+"""Returns the records at these topics, partitions and offsets, as `KafkaAdmin.records` does."""
+
 _COLUMNS: Final = ("subscription", "revision", "source", "partition", "offset", "message_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A delivery, and the message's text, or why there is none."""
+    """A delivery, and the message's text, or why there is none. ``headers`` are those of a record of Kafka;
+    one without a value has no message, and nothing is missing.
+    """
 
     batch: int
     revision: int
@@ -38,13 +46,17 @@ class Delivery:
     message_id: str | None
     message: str | None
     missing: str | None
+    headers: list[tuple[str, str | None]] | None = None
 
 
-def deliveries_of(output: Path, subscription: str, limit: int, since: int | None = None) -> list[Delivery]:
+def deliveries_of(
+    output: Path, subscription: str, limit: int, since: int | None = None, fetch: Fetch | None = None
+) -> list[Delivery]:
     """Return the newest deliveries to a subscription, the newest last, of committed batches only.
 
     Reads batches from the newest on until there are enough, each file in pieces; ``since`` is the first batch
-    of the stream that counts, and leaves backfills and replays out.
+    of the stream that counts, and leaves backfills and replays out. ``fetch`` reads records of Kafka; without
+    it a job on topics gives the places of its messages only.
 
     Raises:
         JobError: the folder is no job's.
@@ -68,7 +80,79 @@ def deliveries_of(output: Path, subscription: str, limit: int, since: int | None
             if file["path"].startswith(f"{DELIVERIES}/"):
                 rows.extend(_rows(output / file["path"], subscription))
         taken[:0] = [_delivery(record["input"], commit["batch"], row, sizes) for row in rows]
+    if fetch is not None and record["input"].startswith(PREFIX):
+        found_there = fetch([(one.source, one.partition, one.offset) for one in taken])
+        taken = [_with_record(one, found_there.get((one.source, one.partition, one.offset))) for one in taken]
     return taken
+
+
+class Busiest(NamedTuple):
+    """The subscriptions with the most deliveries, (id, count) each, the most first; those of equal counts by
+    id. ``absent`` files of deliveries were moved away, and are not counted.
+    """
+
+    counts: list[tuple[str, int]]
+    absent: int
+
+
+def busiest(output: Path, top: int) -> Busiest:
+    """Count the deliveries of each subscription, of committed batches with backfills and replays. Takes
+    memory for each subscription that got anything, however many deliveries there are.
+
+    Raises:
+        JobError: the folder is no job's.
+    """
+    job_record(output)
+    commits = Commits(output)
+    totals = _NONE_COUNTED
+    pending: list[pa.Table] = []
+    absent = waiting = 0
+    for number in (*commits.batches(), *commits.asides()):
+        commit = commits.read(number)
+        for file in () if commit is None else commits.files(commit):
+            if not file["path"].startswith(f"{DELIVERIES}/"):
+                continue
+            try:
+                opened = pq.ParquetFile(output / file["path"])
+            except FileNotFoundError:
+                absent += 1
+                continue
+            with opened:
+                for batch in opened.iter_batches(_COUNTED_ROWS, columns=["subscription"]):
+                    counts = pc.value_counts(batch.column(0).cast(pa.string()))
+                    pending.append(pa.table(list(counts.flatten()), _NONE_COUNTED.schema.names))
+                    waiting += len(counts)
+                    if waiting > len(totals) + _COUNTED_ROWS:
+                        totals, pending, waiting = _summed([totals, *pending]), [], 0
+    totals = _summed([totals, *pending])
+    order = [("count", "descending"), ("subscription", "ascending")]
+    first = totals.take(pc.select_k_unstable(totals, min(top, len(totals)), order))
+    ids, counted = (first[name].to_pylist() for name in ("subscription", "count"))
+    return Busiest(list(zip(ids, counted, strict=True)), absent)
+
+
+_NONE_COUNTED: Final = pa.table(
+    {"subscription": pa.array([], pa.string()), "count": pa.array([], pa.int64())}
+)
+_COUNTED_ROWS: Final = 1 << 18
+"""Deliveries that are counted at a time, and counts that wait to be summed."""
+
+
+def _summed(parts: list[pa.Table]) -> pa.Table:
+    summed = pa.concat_tables(parts).group_by("subscription").aggregate([("count", "sum")])
+    return summed.select(["subscription", "count_sum"]).rename_columns(_NONE_COUNTED.schema.names)
+
+
+def _with_record(delivery: Delivery, record: Record | None) -> Delivery:
+    if record is None:
+        return replace(delivery, missing=f"{delivery.missing} is no longer in Kafka")
+    headers = [(name, None if value is None else _text(value)) for name, value in record.headers]
+    message = None if record.value is None else _text(record.value)
+    return replace(delivery, message=message, missing=None, headers=headers)
+
+
+def _text(value: bytes) -> str:
+    return value[:MAX_MESSAGE].decode("utf-8", "replace")
 
 
 def _rows(path: Path, subscription: str) -> Iterator[dict[str, Any]]:

@@ -1,17 +1,20 @@
-"""What a job asks of a Kafka cluster itself: whether it answers, which topics it has, where they begin.
+"""What a job asks of a Kafka cluster itself: whether it answers, which topics it has, where they begin; and
+single records, by their offsets.
 
 Through Kafka's own Java client, which Spark's connector brings: so whatever lets Spark in lets this in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
+from selectroute.kafka.record import Record
 from selectroute.spark.connector import require_connector
 from selectroute.spark.kafka_input import KafkaCluster
 from selectroute.spark.sources import SourceError
@@ -23,6 +26,9 @@ SECONDS = 20
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
+
+Place: TypeAlias = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
 
 _Answer = TypeVar("_Answer")
 
@@ -83,6 +89,80 @@ class KafkaAdmin:
             wanted.put(keys[topic, partition], spec)
         found = self._called(lambda: self._admin.listOffsets(wanted).all().get())
         return {where: int(found.get(key).offset()) for where, key in keys.items()}
+
+    def records(self, places: Iterable[Place]) -> dict[Place, Record]:
+        """Return the records at these places, without those that Kafka does not have any more. They are
+        fetched one by one.
+        """
+        wanted = sorted(set(places))
+        kept = self.kept({(topic, partition) for topic, partition, _ in wanted})
+        found: dict[Place, Record] = {}
+        with self._consumer() as consumer:
+            assigned: tuple[str, int, Any] | None = None
+            for place in wanted:
+                topic, partition, offset = place
+                first, after = kept.get((topic, partition), (0, 0))
+                if not first <= offset < after:
+                    continue
+                if assigned is None or assigned[:2] != (topic, partition):
+                    assigned = topic, partition, self._package.common.TopicPartition(topic, partition)
+                    only = self._jvm.java.util.Collections.singletonList(assigned[2])
+                    self._called(lambda only=only: consumer.assign(only))  # type: ignore[misc]
+                record = self._record(consumer, assigned[2], offset)
+                if record is not None:
+                    found[place] = record
+        return found
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        """A consumer that asks for one record at a time, is in no group and commits nothing."""
+        settings = self._jvm.java.util.HashMap()
+        deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+        for name, value in {
+            "request.timeout.ms": str(SECONDS * 500),
+            "default.api.timeout.ms": str(SECONDS * 1000),
+            "max.partition.fetch.bytes": str(1 << 16),  # a longer record comes all the same, alone
+            **self._cluster.for_clients(),
+            "max.poll.records": "1",
+            "enable.auto.commit": "false",
+            "auto.offset.reset": "none",
+            "key.deserializer": deserializer,
+            "value.deserializer": deserializer,
+        }.items():
+            settings.put(name, value)
+        consumer = self._called(lambda: self._package.clients.consumer.KafkaConsumer(settings))
+        try:
+            yield consumer
+        finally:
+            with suppress(Py4JError):
+                consumer.close(self._jvm.java.time.Duration.ofSeconds(0))
+
+    def _record(self, consumer: Any, partition: Any, offset: int) -> Record | None:
+        """The record at an offset of the consumer's partition; None if there is none, as where a topic is
+        compacted.
+        """
+        self._called(lambda: consumer.seek(partition, offset))
+        deadline = time.monotonic() + SECONDS
+        wait = self._jvm.java.time.Duration.ofMillis(200)
+        while time.monotonic() < deadline:
+            polled = self._called(lambda: consumer.poll(wait)).iterator()
+            if polled.hasNext():
+                one = polled.next()
+                if one.offset() != offset:
+                    return None
+                key, value, headers = one.key(), one.value(), one.headers().toArray()
+                return Record(
+                    one.topic(),
+                    one.partition(),
+                    offset,
+                    one.timestamp(),
+                    None if key is None else bytes(key),
+                    None if value is None else bytes(value),
+                    [(str(h.key()), None if h.value() is None else bytes(h.value())) for h in headers],
+                )
+            if self._called(lambda: consumer.position(partition)) > offset:
+                return None  # nothing but marks of transactions
+        raise SourceError(f"Kafka at {self._cluster.servers} does not answer within {SECONDS} s")
 
     def check_producer(self) -> tuple[int, int]:
         """Make sure that a producer takes the settings; return the most bytes of a request that it sends,
