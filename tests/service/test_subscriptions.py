@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from selectroute.service import selector_warnings
 from selectroute.service.batch_waiting import LOOK_SECONDS
 from selectroute.service.limits import ServiceLimits
 from tests.service.conftest import problem, service
@@ -29,6 +30,7 @@ def test_a_registration_is_answered_with_its_place_and_etag(client):
     assert made["status"] == "active"
     assert made["effective_from"] == []
     assert made["created"].endswith("Z")
+    assert made.pop("warnings") == []
     assert client.get(answer.headers["location"]).json() == made
 
 
@@ -246,7 +248,7 @@ def test_removing_answers_what_it_was(client, add):
     problem(client.delete(path, headers={"If-Match": '"77"'}), 412, "stale-revision")
     gone = client.delete(path, headers={"If-Match": f'"{made["revision"]}"'})
     assert gone.status_code == 200
-    assert gone.json() == made
+    assert {**gone.json(), "warnings": []} == made
     problem(client.get(path), 404, "subscription-not-found")
     problem(client.delete(path, headers={"If-Match": "*"}), 404, "subscription-not-found")
 
@@ -294,6 +296,52 @@ def test_an_unknown_member_or_parameter_is_refused_with_a_suggestion(client, add
     add("a = 1")
     found = problem(client.get(PATH, params={"statsu": "paused"}), 400, "invalid-request")
     assert found["detail"] == "no parameter statsu: did you mean `status`?"
+
+
+class TestWarnings:
+    """Whoever registers a selector is told what a check would say of it."""
+
+    TEXT = "color = red"
+
+    def test_they_are_those_of_a_check(self, client):
+        checked = client.post("/v1/selectors:check", json={"selector": self.TEXT}).json()["warnings"]
+        assert [one["kind"] for one in checked] and checked[0]["length"]
+        body = {"selector": self.TEXT}
+        made = client.post(PATH, json=body)
+        assert made.json()["warnings"] == checked
+        put = client.put(f"{PATH}/a", json=body)
+        assert (put.status_code, put.json()["warnings"]) == (201, checked)
+        again = client.put(f"{PATH}/a", json=body, headers={"If-Match": "*"})
+        assert (again.status_code, again.json()["warnings"]) == (200, checked)
+        patch = client.patch(f"{PATH}/a", json={"topic": "t"}, headers={"If-Match": "*"})
+        assert patch.json()["warnings"] == checked
+        right = client.patch(f"{PATH}/a", json={"selector": "color = 'red'"}, headers={"If-Match": "*"})
+        assert right.json()["warnings"] == []
+
+    def test_in_a_batch_they_are_of_selectors_that_it_gives(self, client, monkeypatch):
+        operations = [{"op": "add", "id": "a", "selector": self.TEXT}, {"op": "add", "id": "b"}]
+        found = client.post(f"{PATH}:batch", json={"operations": operations}).json()["subscriptions"]
+        assert [len(one["warnings"]) > 0 for one in found] == [True, False]
+        operations = [{"op": "pause", "id": "a"}, {"op": "replace", "id": "b", "selector": self.TEXT}]
+        found = client.post(f"{PATH}:batch", json={"operations": operations}).json()["subscriptions"]
+        assert [len(one["warnings"]) > 0 for one in found] == [False, True]
+        monkeypatch.setattr(selector_warnings, "CHECKED_SECONDS", 0)
+        operations = [{"op": "add", "selector": self.TEXT}, {"op": "resume", "id": "a"}]
+        found = client.post(f"{PATH}:batch", json={"operations": operations}).json()["subscriptions"]
+        assert [one["warnings"] for one in found] == [None, []]
+
+    def test_what_was_answered_may_be_put_again(self, client):
+        made = client.post(PATH, json={"selector": self.TEXT})
+        headers = {"If-Match": made.headers["etag"]}
+        assert client.put(made.headers["location"], json=made.json(), headers=headers).status_code == 200
+        line = json.dumps({**made.json(), "id": "copy", "name": "copy"})
+        headers = {"Content-Type": "application/x-ndjson"}
+        assert client.post(f"{PATH}:import", content=line, headers=headers).json()["rows"] == 1
+
+    def test_an_extended_selector_and_an_empty_one_have_none(self, client):
+        for body in ({}, {"selector": "a == 1 ~", "dialect": "ibm-mq", "seltype": "EXTENDED"}):
+            answer = client.post(PATH, json=body)
+            assert (answer.status_code, answer.json()["warnings"]) == (201, [])
 
 
 class TestWaitingForABatch:

@@ -15,7 +15,9 @@ from selectroute.selector.suggestion import unknown_field
 
 Seltype = Literal["NONE", "STANDARD", "EXTENDED"]
 
-READ_ONLY: Final = frozenset({"id", "status", "revision", "created", "modified", "effective_from"})
+READ_ONLY: Final = frozenset(
+    {"id", "status", "revision", "created", "modified", "effective_from", "warnings"}
+)
 """Fields of a subscription that its specification does not have; where one is given it is left alone."""
 
 FIELDS: Final = ("name", "topic", "selector", "dialect", "seltype", "destination", "labels")

@@ -31,6 +31,7 @@ from selectroute.service.models import (
 )
 from selectroute.service.preconditions import IdempotencyKey
 from selectroute.service.problems import RETRY_SECONDS, ProblemError
+from selectroute.service.selector_warnings import with_warnings
 from selectroute.service.streamed import Streamed
 from selectroute.service.subscriptions import PATH
 
@@ -111,7 +112,8 @@ def batch(service: The, by: By, body: BatchBody, idempotency_key: IdempotencyKey
         max_expanded=service.limits.expanded_literals,
         by=by.permission,
     )
-    found = [{**one.to_json(), "effective_from": []} for one in done.subscriptions]
+    given = (one.op in ("add", "replace") for one in body.operations)
+    found = with_warnings(zip(done.subscriptions, given, strict=True), service.registry.limits)
     return JsonAnswer({"revision": done.revision, "subscriptions": found})
 
 

@@ -113,6 +113,7 @@ class SubscriptionBody(SpecBody):
     created: Any = None
     modified: Any = None
     effective_from: Any = None
+    warnings: Any = None
 
 
 class ResumeBody(Strict):
@@ -235,6 +236,27 @@ class SubscriptionAnswer(BaseModel):
     effective_from: list[EffectiveAnswer] = []
 
 
+class WarningAnswer(BaseModel):
+    """One thing in a selector that is probably a mistake, and where: as `/v1/selectors:check` has it."""
+
+    kind: str
+    message: str
+    offset: int
+    length: int
+    line: int
+    column: int
+    reason: int | None
+    """The MQ reason code, if there is one."""
+
+
+class RegisteredAnswer(SubscriptionAnswer):
+    """A subscription as it was registered or changed; `warnings` is null where a batch has too many selectors
+    to look at each of them.
+    """
+
+    warnings: list[WarningAnswer] | None = []
+
+
 class BackfillAnswer(BaseModel):
     """What a query can deliver of the time that the subscription was paused. To a caller who may not see all
     subscriptions, `query` is a number, and there is no reason.
@@ -268,7 +290,7 @@ class BatchAnswer(BaseModel):
     """The revision, and the subscriptions after it in the order of the operations."""
 
     revision: int
-    subscriptions: list[SubscriptionAnswer]
+    subscriptions: list[RegisteredAnswer]
 
 
 class ImportAnswer(BaseModel):

@@ -19,6 +19,7 @@ from selectroute.service.context import By, Service, The
 from selectroute.service.current import ATTEMPTS, at_its_revision, busy, check, found, visible
 from selectroute.service.models import (
     Id,
+    RegisteredAnswer,
     ResumeBody,
     ResumedAnswer,
     SpecBody,
@@ -36,6 +37,7 @@ from selectroute.service.preconditions import (
 )
 from selectroute.service.problems import ProblemError
 from selectroute.service.refusals import NO_SUBSCRIPTION
+from selectroute.service.selector_warnings import warnings_of
 
 PATH: Final = "/v1/subscriptions"
 
@@ -48,7 +50,7 @@ OfPath = Annotated[Id, Path(description="A subscription's id.")]
 
 
 @call(
-    router, "POST", "", Role.writer, *_WRONG, "name-taken", status_code=201, response_model=SubscriptionAnswer
+    router, "POST", "", Role.writer, *_WRONG, "name-taken", status_code=201, response_model=RegisteredAnswer
 )
 def register(
     service: The, by: By, body: SpecBody, idempotency_key: IdempotencyKey = None, prefer: Prefer = None
@@ -61,7 +63,7 @@ def register(
         digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
         key = Idempotency(by.subject, idempotency_key, digest)
     made = service.registry.register(spec, idempotency=key, by=by.permission)
-    return _created(made, prefer)
+    return _created(service, made, prefer)
 
 
 @call(
@@ -124,9 +126,9 @@ def _used(service: Service, by: Caller, id: str) -> tuple[Subscription, list[dic
     *_OF_ONE,
     "name-taken",
     "precondition-required",
-    response_model=SubscriptionAnswer,
+    response_model=RegisteredAnswer,
     responses={
-        201: {"model": SubscriptionAnswer, "description": "Registered."},
+        201: {"model": RegisteredAnswer, "description": "Registered."},
         204: {"description": "Replaced."},
     },
 )
@@ -153,7 +155,8 @@ def put(
             if wanted is not None:
                 raise ProblemError("subscription-not-found", NO_SUBSCRIPTION) from None
             try:
-                return _created(service.registry.register(spec, id=id, by=by.permission), prefer)
+                made = service.registry.register(spec, id=id, by=by.permission)
+                return _created(service, made, prefer)
             except IdTakenError:
                 if found(service, by, id) is None:
                     raise  # it is one that the caller does not see
@@ -164,9 +167,8 @@ def put(
             )
         check(now, wanted, needed=True)
         try:
-            return _changed(
-                service.registry.replace(id, spec, expected=now.revision, by=by.permission), prefer
-            )
+            replaced = service.registry.replace(id, spec, expected=now.revision, by=by.permission)
+            return _changed(replaced, prefer, warnings=warnings_of(replaced, service.registry.limits))
         except (StaleRevisionError, NotFoundError):
             if wanted is not None and not wanted.any:
                 raise
@@ -182,7 +184,7 @@ def put(
     *_OF_ONE,
     "name-taken",
     "precondition-required",
-    response_model=SubscriptionAnswer,
+    response_model=RegisteredAnswer,
     responses={204: {"description": "Changed."}},
 )
 def patch(
@@ -198,7 +200,8 @@ def patch(
     def change(now: Subscription) -> Subscription:
         return service.registry.change(id, body, expected=now.revision, by=by.permission)
 
-    return _changed(at_its_revision(service, by, id, if_match, change, needed=True), prefer)
+    changed = at_its_revision(service, by, id, if_match, change, needed=True)
+    return _changed(changed, prefer, warnings=warnings_of(changed, service.registry.limits))
 
 
 @call(
@@ -287,11 +290,12 @@ def _numbered(by: Caller, queries: list[dict[str, Any]]) -> list[dict[str, Any]]
     ]
 
 
-def _created(made: Subscription, prefer: str | None) -> Response:
+def _created(service: Service, made: Subscription, prefer: str | None) -> Response:
     headers = {"Location": f"{PATH}/{made.id}", "ETag": etag(made.revision)}
     if is_minimal(prefer):
         return Response(status_code=201, headers={**headers, "Preference-Applied": "return=minimal"})
-    return JsonAnswer({**made.to_json(), "effective_from": []}, 201, headers)
+    warnings = warnings_of(made, service.registry.limits)
+    return JsonAnswer({**made.to_json(), "effective_from": [], "warnings": warnings}, 201, headers)
 
 
 def _changed(now: Subscription, prefer: str | None, **more: Any) -> Response:
