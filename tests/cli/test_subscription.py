@@ -290,6 +290,22 @@ def test_what_is_registered_is_checked_as_by_selector_check(sub):
     assert sub("replace", "one", "--topic", "cars/+")[2] == ""
 
 
+def test_the_lines_of_an_import_that_cannot_be_are_named_with_the_file(sub, tmp_path):
+    file = tmp_path / "bad.jsonl"
+    file.write_text('{"id": "a"}\n{\n\n{"id": "b", "selector": "a == 1"}\n{"selektor": "x"}\n')
+    code, out, err = sub("import", file)
+    assert (code, out) == (1, "")
+    lines = [line for line in err.splitlines() if str(file) in line]
+    assert lines[0] == f"selectroute: 3 lines of {file} that cannot be taken"
+    assert [line.partition(" ")[0] for line in lines[1:]] == [f"{file}:{line}:" for line in (2, 4, 5)]
+    assert "not valid JSON" in lines[1] and "did you mean `selector`?" in lines[3]
+    assert err.splitlines()[-1] == "nothing was imported"
+    assert "no subscriptions" in sub("list")[1] + sub("list")[2]
+    code, _, err = sub("import", "-", stdin="{\n" * 50)
+    assert code == 1 and "the first 20 lines of <stdin> that cannot be taken" in err
+    assert "<stdin>:20:" in err and "<stdin>:21:" not in err
+
+
 def test_an_import_says_how_many_selectors_are_probably_mistaken(sub):
     good = json.dumps({"id": "good", "selector": CAR})
     bad = [json.dumps({"selector": f"JMSType = 'x{n}' AND color = red"}) for n in range(7)]

@@ -79,12 +79,12 @@ def test_warm_batches_are_all_but_the_first():
 def test_commands_name_the_folder_as_seen_from_here_and_the_program_as_it_was_called(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     outcome = SimpleNamespace(folder=tmp_path / "my demo", busiest=[(WATCHED, 1)])
-    assert next_commands(outcome)[0].endswith("selectroute stream status 'my demo/output'")
+    assert next_commands(outcome)[0].endswith("selectroute stream status 'my demo/output' --top 3")
     monkeypatch.setattr("sys.argv", [".venv/bin/selectroute"])
     monkeypatch.setenv("PATH", "")
-    assert next_commands(outcome)[0] == ".venv/bin/selectroute stream status 'my demo/output'"
+    assert next_commands(outcome)[0] == ".venv/bin/selectroute stream status 'my demo/output' --top 3"
     outcome.folder = Path("/elsewhere")
-    assert next_commands(outcome)[0].endswith("status /elsewhere/output")
+    assert next_commands(outcome)[0].endswith("status /elsewhere/output --top 3")
 
 
 @pytest.mark.spark

@@ -124,6 +124,12 @@ def test_the_operation_and_the_line_at_fault_are_named(registry):
     assert refused.value.line == 3_001
     assert isinstance(refused.value.cause, sr.InvalidSelectorError) and refused.value.cause.underlined == "=="
     assert len(registry) == 1
+    with pytest.raises(ImportLineError) as refused:
+        registry.import_([*lines[:2], "{", '{"selector": "a == 1"}', '{"id": "a a"}', *lines[2:4]])
+    first, second, third = refused.value.problems
+    assert (first.line, second.line, third.line) == (3, 4, 5)
+    assert isinstance(second.cause, sr.InvalidSelectorError) and second.cause.underlined == "=="
+    assert "not valid JSON" in str(first.cause) and str(third.cause).startswith("/id: ")
 
 
 def test_an_import_says_how_far_it_is_and_an_export_gives_it_back(registry):

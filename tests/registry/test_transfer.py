@@ -106,6 +106,37 @@ def test_an_export_may_be_of_the_past(registry):
     assert list(registry.export(revision=registry.revision)) == list(registry.export())
 
 
+def test_the_first_lines_that_cannot_be_are_named_together(registry, monkeypatch):
+    monkeypatch.setattr(staging, "_CHECKED_AT_ONCE", 4)
+    registry.register(SubscriptionSpec(name="There"), id="there")
+    good = [f'{{"id": "d{number}", "selector": "x = {number}"}}' for number in range(9)]
+    wrong = ["{", '{"selektor": "a"}', '{"selector": "a = "}', '{"id": "d0"}', '{"selector": "b <> >"}']
+    with pytest.raises(ImportLineError) as caught:
+        registry.import_([*good[:3], wrong[2], wrong[0], "", *good[3:], wrong[1], wrong[4]])
+    found = caught.value
+    assert [one.line for one in found.problems] == [4, 5, 13, 14] and found.line == 4
+    assert "\nline 13: /selektor: " in str(found)
+    with pytest.raises(ImportLineError) as caught:
+        registry.import_([*good[:2], wrong[3], wrong[2], *good])
+    assert [one.line for one in caught.value.problems] == [3, 4]
+    assert [type(one.cause) for one in caught.value.problems] == [IdTakenError, sr.InvalidSelectorError]
+    with pytest.raises(ImportLineError) as caught:
+        registry.import_([*good, '{"id": "there"}', '{"id": "x", "name": "There"}', '{"id": "y"}'])
+    # What is taken already shows when a block of lines is written.
+    assert [one.line for one in caught.value.problems] in ([10], [10, 11])
+    taken = []
+
+    def many():
+        for number in range(100):
+            taken.append(number)
+            yield wrong[number % 3]
+
+    with pytest.raises(ImportLineError) as caught:
+        registry.import_(many())
+    assert [one.line for one in caught.value.problems] == list(range(1, 21)) and len(taken) < 30
+    assert len(registry) == 1
+
+
 @pytest.mark.parametrize(
     ("line", "cause", "pointer"),
     [

@@ -87,13 +87,18 @@ def shown_name(source: str) -> str:
 @contextmanager
 def naming_lines(source: str) -> Iterator[None]:
     """Make of errors that name lines an `InvalidFileError` that also names the file."""
-    from selectroute.index.errors import InvalidLinesError
+    from selectroute.index.errors import MAX_REPORTED, InvalidLinesError
     from selectroute.registry.errors import ImportLineError
 
     try:
         yield
     except ImportLineError as error:
-        raise InvalidFileError(f"{shown_name(source)}:{error.line}: {error.cause}", error.cause) from error
+        texts = [f"{shown_name(source)}:{one.line}: {one.cause}" for one in error.problems]
+        if len(texts) > 1:
+            most = "the first " if len(texts) == MAX_REPORTED else ""
+            texts.insert(0, f"{most}{len(texts)} lines of {shown_name(source)} that cannot be taken")
+            texts.append("nothing was imported")
+        raise InvalidFileError("\n".join(texts), error.cause) from error
     except InvalidLinesError as error:
         texts = [f"{shown_name(source)}:{one.line}: {one.sentence}" for one in error.problems]
         more = error.count - len(texts)

@@ -52,8 +52,9 @@ def import_(
     selectroute subscription export --registry sqlite:///old.db | selectroute subscription import -
 
     A line is {"topic": "cars/+", "selector": "JMSType = 'car'"}, perhaps with "id", "name", "dialect",
-    "labels", "destination" and "status". The error for one that cannot be names the line; exit code 5 for a
-    selector. Exit code 1 if the input is empty, which a failed command before a pipe makes it.
+    "labels", "destination" and "status". The first 20 lines that cannot be are named with their errors, and
+    nothing is imported; exit code 5 if the first has an invalid selector. Exit code 1 if the input is empty,
+    which a failed command before a pipe makes it.
     """
     with naming_lines(file), opened(file) as lines:
         first = list(up_to_first(lines))  # before a database is made for nothing

@@ -73,7 +73,7 @@ def next_commands(outcome: Outcome) -> list[str]:
     if folder.is_relative_to(here):
         folder = folder.relative_to(here)
     output, snapshots = shlex.quote(str(folder / "output")), shlex.quote(str(folder / "snapshots"))
-    commands = [f"{called} stream status {output}"]
+    commands = [f"{called} stream status {output} --top 3"]
     if outcome.busiest:
         id = shlex.quote(outcome.busiest[0][0].id)
         commands.append(f"{called} stream deliveries {output} --subscription {id} --limit 3")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from selectroute.index.errors import MAX_REPORTED, LineProblem
 from selectroute.selector.errors import SelectRouteError
 from selectroute.store.errors import BusyError, DamagedError, ReadOnlyError, StoreError, UnavailableError
 
@@ -95,12 +98,22 @@ class PublishError(RegistryError):
 
 
 class ImportLineError(RegistryError):
-    """A line of an import that cannot be taken; `line` counts from 1, and `cause` says what is wrong."""
+    """Lines of an import that cannot be taken; `line` counts from 1, and `cause` says what is wrong there.
 
-    def __init__(self, line: int, cause: SelectRouteError) -> None:
-        super().__init__(f"line {line:,}: {cause}")
+    ``problems`` has the first `MAX_REPORTED` of these lines, with `line` as its first; there may be more.
+    """
+
+    def __init__(self, line: int, cause: SelectRouteError, others: Iterable[LineProblem] = ()) -> None:
         self.line = line
         self.cause = cause
+        self.problems = (LineProblem(line, cause), *others)[:MAX_REPORTED]
+        super().__init__("\n".join(f"line {one.line:,}: {one.cause}" for one in self.problems))
+
+    @classmethod
+    def of(cls, problems: Iterable[LineProblem]) -> ImportLineError:
+        """The error of one problem or more, in whatever order."""
+        first, *others = sorted(problems, key=lambda one: one.line)
+        return cls(first.line, first.cause, others)
 
 
 class OperationError(RegistryError):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from selectroute.index.errors import LineProblem
 from selectroute.registry.errors import (
     AuthError,
     DamagedError,
@@ -91,7 +92,20 @@ def refusal(
     index = int(place[1])
     reason = _shown(fault.get("reason", detail))
     cause = _stale(problem, reason, id) or _error(kind, reason, place[2], fault, asked(index))
-    return several(index + (several is ImportLineError), cause)  # lines count from 1
+    if several is OperationError:
+        return OperationError(index, cause)
+    return ImportLineError(index + 1, cause, _other_lines(faults, index, asked))
+
+
+def _other_lines(faults: Any, first: int, asked: Asked) -> Iterator[LineProblem]:
+    """The lines besides the first that cannot be taken. What kind of error each is, only selectors' tell."""
+    for fault in faults[1:]:
+        place = _PLACE.fullmatch(str(fault.get("pointer", ""))) if isinstance(fault, dict) else None
+        if place is None or int(place[1]) == first:
+            continue
+        index, reason = int(place[1]), _shown(fault.get("reason"))
+        kind = "invalid-selector" if fault.get("kind") is not None else "invalid-subscription"
+        yield LineProblem(index + 1, _error(kind, reason, place[2], fault, asked(index)))
 
 
 def _stale(problem: Mapping[str, Any], detail: str, id: str) -> RegistryError | None:

@@ -306,7 +306,7 @@ class Registry(Administration):
         has is left alone, so that an export can be imported. ``add`` refuses an id that is taken; ``replace``
         replaces its subscription, and pauses or resumes it (from ``latest``) where the line gives another
         status, which are changes of their own. Raises `TooLargeError`, and `ImportLineError` naming the first
-        line that cannot be; ids and names that are taken are seen when all lines are read. With
+        lines that cannot be; ids and names that are taken are seen when all lines are read. With
         `max_expanded`, the cause is `TooCostlyError` where the selectors multiply out to more literals.
         """
         budget = Budget(max_expanded)

@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 import pyarrow as pa
 
 from selectroute.index.build import check_subscriptions
-from selectroute.index.errors import BuildError, DuplicateSubscriptionError
+from selectroute.index.errors import MAX_REPORTED, BuildError, DuplicateSubscriptionError, LineProblem
 from selectroute.index.registration import MAX_LINE
 from selectroute.registry.errors import (
     IdTakenError,
@@ -44,6 +44,7 @@ _STATUSES: Final = [None, *Status]  # a list: what is compared may be anything
 
 _CHECKED_AT_ONCE: Final = 16_384
 
+_Numbered = tuple[int, str | bytes]
 Progress = Callable[[int, int], None]
 
 
@@ -90,18 +91,35 @@ def staged(
 ) -> Iterator[Stage]:
     """Read and check the lines of an import, and whether the caller may do what each says. Raises
     `ImportLineError`, `TooLargeError`, `ReadOnlyError`; `TooCostlyError` with the line where the budget ends.
+
+    It reads on behind a line that cannot be taken, until there are `MAX_REPORTED` of them.
     """
     with _temporary_file() as file:
         stage = Stage(file, 0)
+        wrong: list[LineProblem] = []
         numbered = enumerate(lines, start=1)
-        while block := list(islice(numbered, _CHECKED_AT_ONCE)):
-            _stage_block(stage, block, limits, budget, by)
+        while block := _taken_in(numbered, wrong):
+            _stage_block(stage, block, limits, budget, by, wrong)
+            if len(wrong) >= MAX_REPORTED:
+                break
             if stage.rows > max_rows:
                 raise TooLargeError(f"an import has at most {max_rows:,} subscriptions")
             if progress is not None:
                 progress(stage.rows, 0)
+        if wrong:
+            raise ImportLineError.of(wrong)
         file.seek(0)
         yield stage
+
+
+def _taken_in(numbered: Iterator[tuple[int, str | bytes]], wrong: list[LineProblem]) -> list[_Numbered]:
+    """The next lines; none once they end in one that whoever sends them cannot finish, which is `wrong`."""
+    block: list[_Numbered] = []
+    try:
+        block.extend(islice(numbered, _CHECKED_AT_ONCE))
+    except ImportLineError as error:
+        wrong.extend(error.problems)
+    return block
 
 
 @contextmanager
@@ -122,21 +140,30 @@ def _no_room(error: OSError) -> ReadOnlyError:
 
 
 def _stage_block(
-    stage: Stage, block: list[tuple[int, str | bytes]], limits: Limits, budget: Budget, by: Permission
+    stage: Stage,
+    block: list[_Numbered],
+    limits: Limits,
+    budget: Budget,
+    by: Permission,
+    wrong: list[LineProblem],
 ) -> None:
-    """Check some lines, and append them to the file."""
+    """Check some lines, and append them to the file unless any line up to here is wrong."""
     found: list[_Line] = []
-    wrong: ImportLineError | None = None
     for number, line in block:
         try:
             if line.strip():
                 found.append(_read(number, line, by))
         except SelectRouteError as error:
-            wrong = ImportLineError(number, error)
-            break
-    types = _seltypes(found, limits, budget)  # of a line before it, which then is the first
-    if wrong is not None:
-        raise wrong from wrong.cause
+            wrong.append(LineProblem(number, error))
+            if len(wrong) == MAX_REPORTED:
+                break
+    try:
+        types = _seltypes(found, limits, budget)
+    except ImportLineError as error:
+        wrong.extend(error.problems)
+    stage.rows += len(found)
+    if wrong:
+        return
     now = datetime.now(UTC)
     texts = []
     for one, seltype in zip(found, types, strict=True):
@@ -161,7 +188,6 @@ def _stage_block(
         stage.file.flush()
     except OSError as error:
         raise _no_room(error) from error
-    stage.rows += len(found)
 
 
 def _read(number: int, line: str | bytes, by: Permission) -> _Line:
@@ -184,7 +210,9 @@ def _read(number: int, line: str | bytes, by: Permission) -> _Line:
 
 
 def _seltypes(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
-    """The types of the selectors of these lines, which are checked here."""
+    """The types of the selectors of these lines, which are checked here. Raises `ImportLineError` with all
+    of them that are wrong.
+    """
     names = ("selector", "topic", "dialect", "seltype")
     try:
         columns = {
@@ -197,31 +225,51 @@ def _seltypes(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
             pa.table({"id": pa.array([line.id for line in lines], pa.string()), **columns}), limits
         )
     except BuildError as error:
-        line = lines[error.row]
-        if isinstance(error.cause, DuplicateSubscriptionError):
-            raise ImportLineError(line.number, IdTakenError(f"the id {line.id!r} stands twice")) from error
-        _checked_alone([line], limits, budget)  # says it as for a single one
-        raise ImportLineError(line.number, error.cause) from error
+        raise ImportLineError.of(
+            LineProblem(lines[row].number, _cause(lines[row], cause, limits))
+            for row, cause in error.causes.items()
+        ) from error
     types: list[Any] = found.seltypes.to_pylist()
+    wrong: list[LineProblem] = []
     for line, seltype, literals in zip(lines, types, found.literals.tolist(), strict=True):
         if line.spec.seltype not in (None, seltype):
-            raise ImportLineError(line.number, InvalidSpecError("/seltype", wrong_seltype(seltype)))
+            wrong.append(LineProblem(line.number, InvalidSpecError("/seltype", wrong_seltype(seltype))))
+            continue
         try:
             budget.spend(literals, len(line.spec.selector) + len(line.spec.topic or ""))
         except TooCostlyError as error:
-            raise ImportLineError(line.number, error) from error
+            wrong.append(LineProblem(line.number, error))
+            break  # whatever follows is too much as well
+    if wrong:
+        raise ImportLineError.of(wrong)
     return types
+
+
+def _cause(line: _Line, found: SelectRouteError, limits: Limits) -> SelectRouteError:
+    """The error of a line as it is said of a single subscription."""
+    if isinstance(found, DuplicateSubscriptionError):
+        return IdTakenError(f"the id {line.id!r} stands twice")
+    try:
+        Checks(limits).checked(line.spec)
+    except SelectRouteError as error:
+        return error
+    return found
 
 
 def _checked_alone(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
     types: list[Any] = []
+    wrong: list[LineProblem] = []
     for line in lines:
         checks = Checks(limits)
         try:
             types.append(checks.checked(line.spec).seltype)
             checks.charge(line.spec, budget)
         except SelectRouteError as error:
-            raise ImportLineError(line.number, error) from error
+            wrong.append(LineProblem(line.number, error))
+            if isinstance(error, TooCostlyError) or len(wrong) == MAX_REPORTED:
+                break
+    if wrong:
+        raise ImportLineError.of(wrong)
     return types
 
 

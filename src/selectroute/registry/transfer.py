@@ -14,6 +14,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, and_, delete, exists, insert, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
+from selectroute.index.errors import MAX_REPORTED, LineProblem
 from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSpecError, NameTakenError
 from selectroute.registry.log import BLOCK, checked_row
 from selectroute.registry.model import Status, Subscription
@@ -55,10 +56,13 @@ def _import_block(revision: Revision, block: list[Staged], there: dict[str, Subs
     connection = revision.connection
     changes: list[LogRow] = []
     last: list[int] = []  # of each line, which of the changes is its last one
-    for one in block:
-        old = there.get(one.data["id"])
-        if old is not None and not revision.by.sees(old.topic):
-            raise ImportLineError(one.number, _id_taken(old.id))
+    hidden = [
+        LineProblem(one.number, _id_taken(old.id))
+        for one in block
+        if (old := there.get(one.data["id"])) is not None and not revision.by.sees(old.topic)
+    ]
+    if hidden:
+        raise ImportLineError.of(hidden)
     since = _paused_at(connection, [one.data["id"] for one in block if _resumes(one, there)])
     for one in block:
         id, old = one.data["id"], there.get(one.data["id"])
@@ -130,18 +134,25 @@ def _batched(ids: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:
-    """The first of these rows that cannot be inserted beside those before it, and why."""
+    """The first `MAX_REPORTED` of these rows that cannot be inserted beside those before, and why."""
+    wrong: list[LineProblem] = []
     ids: set[str] = set()
     names: set[str] = set()
     for one in block:
         number, id, name = one.number, one.data["id"], one.data["name"]
         if id in ids or connection.execute(select(exists().where(subscription.c.id == id))).scalar():
-            return ImportLineError(number, _id_taken(id))
-        if name in names or connection.execute(select(exists().where(subscription.c.name == name))).scalar():
-            return ImportLineError(number, NameTakenError(f"the name {name!r} is another subscription's"))
+            wrong.append(LineProblem(number, _id_taken(id)))
+        elif (
+            name in names or connection.execute(select(exists().where(subscription.c.name == name))).scalar()
+        ):
+            wrong.append(LineProblem(number, NameTakenError(f"the name {name!r} is another subscription's")))
+        if len(wrong) == MAX_REPORTED:
+            break
         ids.add(id)
         names.add(name)
-    raise AssertionError("a row was refused, and none is taken")
+    if not wrong:
+        raise AssertionError("a row was refused, and none is taken")
+    return ImportLineError.of(wrong)
 
 
 def _id_taken(id: str) -> IdTakenError:

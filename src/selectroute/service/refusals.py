@@ -13,6 +13,7 @@ from selectroute.registry import errors as registry
 from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError, SelectRouteError
 from selectroute.selector.message import MessageError
 from selectroute.selector.names import PropertyNameError
+from selectroute.selector.sentences import counted
 from selectroute.service.logs import log
 from selectroute.service.problems import MQRC_SUB_NAME_ERROR, Fault, ProblemError
 from selectroute.store.errors import ReplacedError
@@ -56,8 +57,10 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
         case registry.OperationError():
             return refused(error.cause, f"/operations/{error.index}")
         case registry.ImportLineError():
-            problem = refused(error.cause, f"/{error.line - 1}")
-            problem.detail = f"line {error.line:,}: {problem.detail}"
+            problem, *others = (refused(one.cause, f"/{one.line - 1}") for one in error.problems)
+            more = f"; and {counted(len(others), 'line')} more, see errors" if others else ""
+            problem.detail = f"line {error.line:,}: {problem.detail}{more}"
+            problem.faults += [fault for other in others for fault in other.faults]
             return problem
         case registry.StaleRevisionError():
             place = within or None
