@@ -61,7 +61,7 @@ class TestTokens:
 
     def test_health_and_the_document_need_none(self, registry):
         with service(registry, tokens_needed=True) as client:
-            for path in ("/healthz", "/openapi.json"):
+            for path in ("/healthz", "/openapi.json", "/", "/docs"):
                 assert client.get(path).status_code == 200
             problem(client.get("/metrics"), 401, "unauthorised")
             problem(client.get("/nowhere"), 401, "unauthorised")
@@ -110,7 +110,7 @@ def test_a_body_beyond_the_limit_is_refused_also_without_its_length(registry):
 
 @pytest.mark.parametrize(
     ("method", "path", "status", "kind"),
-    [("GET", "/", 404, "not-found"), ("GET", "/v2/subscriptions", 404, "not-found"),
+    [("GET", "/nothing", 404, "not-found"), ("GET", "/v2/subscriptions", 404, "not-found"),
      ("PUT", PATH, 405, "method-not-allowed"), ("DELETE", "/healthz", 405, "method-not-allowed"),
      ("GET", f"{PATH}/a%2Fb", 404, "not-found"), ("GET", f"{PATH}/", 404, "not-found")],
 )  # fmt: skip

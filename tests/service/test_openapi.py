@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from contextlib import suppress
 
 import pytest
@@ -19,15 +21,17 @@ from selectroute.queues.errors import MQError
 from selectroute.registry.registry import Registry
 from selectroute.selector import DIALECTS
 from selectroute.service.app import create_app
+from selectroute.service.documented import EXAMPLES, SUMMARIES
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.models import SpecBody
 from selectroute.service.problems import PROBLEMS, TYPE, Problem
+from tests.service.conftest import service
 
 pytestmark = pytest.mark.slow
 
 DOCUMENT = create_app(None).openapi()  # it says the same of every registry
 OPERATIONS = [(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods]
-EXAMPLES = 40
+GENERATED = 40
 HEADERS = {"Host": "localhost"}
 
 
@@ -65,7 +69,9 @@ def test_no_request_breaks_the_service_and_every_refusal_is_a_problem(described,
     ids = st.sampled_from(["a", "b", None])
     named = {"name": "A", "queue": "A", "qmgr": "selectroute"}
 
-    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(
+        max_examples=GENERATED, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    )
     @given(operation.as_strategy() | operation.as_strategy(generation_mode=GenerationMode.NEGATIVE), ids)
     def generated(case, id):
         if id is not None and "{id}" in path:
@@ -95,3 +101,53 @@ CHECKS = (status_code_conformance, content_type_conformance, response_schema_con
 def test_the_document_has_the_dialects_there_are():
     dialect = SpecBody.model_json_schema()["properties"]["dialect"]
     assert dialect["anyOf"][0]["enum"] == list(DIALECTS)
+
+
+def test_each_summary_is_one_sentence_of_its_own_that_begins_with_a_verb():
+    summaries = [one["summary"] for path in DOCUMENT["paths"].values() for one in path.values()]
+    assert len(set(summaries)) == len(summaries) == len(SUMMARIES)
+    verbs = {
+        "Ask", "Browse", "Change", "Check", "Create", "Delete", "Describe", "Explain", "Export", "Get",
+        "Import", "List", "Make", "Match", "Pause", "Put", "Read", "Register", "Remove", "Replace", "Report",
+        "Resume", "Revoke", "Show",
+    }  # fmt: skip
+    assert {one.split()[0] for one in summaries} <= verbs
+    assert not [one for one in summaries if one.endswith(".") or len(one) > 60]
+
+
+def examples():
+    """Each call that takes a body, with the example of each of its media types."""
+    for path, methods in DOCUMENT["paths"].items():
+        for method, one in methods.items():
+            for media_type, content in one.get("requestBody", {}).get("content", {}).items():
+                yield method, path, media_type, content["example"]
+
+
+def test_there_are_no_examples_of_calls_that_are_none():
+    there = {f"{method.upper()} {path}" for method, path, _, _ in examples()}
+    assert set(EXAMPLES) == there
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "media_type", "example"),
+    [pytest.param(*one, id=" ".join(one[:3])) for one in examples()],
+)
+def test_each_example_is_a_request_that_is_done(registry, method, path, media_type, example):
+    registry.import_([b'{"id": "heavy"}'])
+    registry.pause("heavy")
+    named = {"id": "heavy", "query": "stream", "qmgr": "selectroute", "queue": "Q", "name": "ORDERS"}
+    filled = re.sub(r"\{(\w+)\}", lambda found: named[found[1]], path)
+    if "batches" in path:
+        registry.note_query("stream", source="files", can_replay=True)
+    if path.endswith(":batch"):
+        registry.resume("heavy")
+    with service(registry) as client:
+        client.put("/v1/queues/Q")
+        content = example if isinstance(example, str) else json.dumps(example)
+        headers = {"Content-Type": media_type}
+        if "{id}" in path:
+            headers["If-Match"] = "*"
+        answer = client.request(method, filled, content=content, headers=headers)
+        assert answer.is_success, answer.text
+        if path.endswith(":explain"):
+            assert answer.json()["explanations"][0]["id"] == "heavy"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import re
 import time
+
+import pytest
 
 from selectroute.registry.errors import UnavailableError
 from selectroute.service.limits import ServiceLimits
@@ -95,3 +100,49 @@ def test_a_database_that_is_replaced_is_written_no_more_until_it_is_back(client,
     assert not path.exists()
     (tmp_path / "away").rename(path)
     assert client.post("/v1/subscriptions", json={}).status_code == 201
+
+
+class TestPages:
+    """What a browser is shown: text and links, no script, nothing from elsewhere."""
+
+    @pytest.mark.parametrize("path", ["/", "/docs"])
+    def test_a_page_runs_no_script_and_asks_nobody_else(self, client, path):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; style-src 'sha256-")
+        (style,) = re.findall("<style>(.*?)</style>", answer.text)
+        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+        assert "<script" not in answer.text and "http" not in re.sub("<pre>.*?</pre>", "", answer.text)
+        links = re.findall('(?:href|src)="(.*?)"', answer.text)
+        assert links and all(link.startswith(("/", "#")) for link in links)
+        for link in links:
+            if link.startswith("/"):
+                assert client.get(link).status_code in (200, 503)  # perhaps it is not ready yet
+            else:
+                assert f'id="{link[1:]}"' in answer.text
+
+    def test_the_first_one_has_counts_for_those_who_may_see_them(self, registry):
+        registry.import_([b'{"id": "a"}', b'{"id": "b"}'])
+        with service(registry) as client:
+            assert "<th>Subscriptions<td>2" in client.get("/").text
+            client.put("/v1/queues/Q")
+            assert "<th>Queues<td>1" in client.get("/").text
+            assert "<td>" not in client.get("/", headers={"Host": "evil.example"}).text
+        _, admin = registry.add_token("reader")
+        _, limited = registry.add_token("reader", topics=["t/#"])
+        with service(registry) as client:
+            assert "<td>" not in client.get("/").text
+            for secret, told in ((admin, True), (limited, False), ("srt_" + "x" * 43, False)):
+                answer = client.get("/", headers={"Authorization": f"Bearer {secret}"})
+                assert (answer.status_code, "<th>Revision<td>1" in answer.text) == (200, told)
+
+    def test_the_docs_have_every_call_with_its_summary_and_example(self, client):
+        page = html.unescape(client.get("/docs").text)
+        for path, operations in client.get("/openapi.json").json()["paths"].items():
+            for method, one in operations.items():
+                assert f"<pre>{method.upper()} {path}</pre>" in page
+                assert f"<h3>{one['summary']}</h3>" in page
+        assert '"selector": "JMSType = \'car\' AND weight > 2500"' in page

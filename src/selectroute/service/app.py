@@ -26,6 +26,7 @@ from selectroute.service.callers import Callers
 from selectroute.service.calls import Call, invalid
 from selectroute.service.context import Service
 from selectroute.service.cursors import HiddenCursors
+from selectroute.service.documented import EXAMPLES, SUMMARIES
 from selectroute.service.gate import Gate
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
@@ -120,7 +121,7 @@ def create_app(
         description="Subscriptions with selectors: register them, change them while messages flow, ask why. "
         "And queues: put messages, get each once, by its ids or by a selector.",
         lifespan=lifespan,
-        docs_url=None,  # the pages would load scripts from elsewhere
+        docs_url=None,  # its pages would load scripts from elsewhere; ours are in `pages`
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -191,8 +192,12 @@ def _documented(app: FastAPI) -> Any:
             components.setdefault("schemas", {}).update({**schema.pop("$defs", {}), "Problem": schema})
             components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             found["security"] = [{}, {"token": []}]
-            for path in found["paths"].values():
-                for operation in path.values():
+            for path, operations in found["paths"].items():
+                for method, operation in operations.items():
+                    name = f"{method.upper()} {path}"
+                    operation["summary"] = SUMMARIES[name]
+                    for media_type, example in EXAMPLES.get(name, {}).items():
+                        operation["requestBody"]["content"][media_type]["example"] = example
                     # FastAPI's own form of a validation error is none of ours.
                     content = operation["responses"].get("422", {}).get("content", {})
                     content.pop("application/json", None)

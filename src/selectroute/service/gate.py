@@ -26,7 +26,7 @@ from selectroute.service.refusals import INTERNAL, noted
 IMPORT: Final = "/v1/subscriptions:import"
 MESSAGING: Final = "/ibmmq/rest/v3/messaging/"
 
-FREE: Final = frozenset({"/healthz", "/readyz", "/openapi.json"})
+FREE: Final = frozenset({"/", "/docs", "/healthz", "/readyz", "/openapi.json"})
 """What anybody may ask: it says nothing of subscriptions."""
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service.callers import Role
+from selectroute.service.callers import Role, is_loopback
 from selectroute.service.calls import Call, JsonAnswer, call
 from selectroute.service.context import By, Service, The
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import CONTENT_TYPE
 from selectroute.service.models import StateAnswer
+from selectroute.service.pages import HEADERS, docs_page, front_page
 from selectroute.service.problems import ProblemError
 from selectroute.store.errors import ReplacedError
 
@@ -69,6 +71,39 @@ def ready(request: Request, service: The) -> Response:
         data["published"] = state.snapshot.revision
     reason = {} if state.failure is None else {"reason": "the newest changes cannot be published"}
     return JsonAnswer({"status": "ready", **data, **reason})
+
+
+@call(router, "GET", "/", Role.reader, include_in_schema=False, response_class=HTMLResponse)
+def front(request: Request, service: The) -> Response:
+    """A page that says what this is. Anybody may ask; counts are for callers who see all subscriptions."""
+    facts: dict[str, str] = {}
+    authorization = request.headers.get("authorization")
+    # Without a token a page of some site whose name points here would be shown them.
+    is_own = authorization is not None or is_loopback(request.url.hostname or "")
+    try:
+        if is_own and _sees_all(service, authorization):
+            state = service.publishing.state()
+            published = "none yet" if state.snapshot is None else str(state.snapshot.revision)
+            facts = {
+                "Revision": str(state.revision),
+                "Published revision": published,
+                "Subscriptions": f"{len(service.registry):,}",
+                "Active ones, as published": "0" if state.snapshot is None else f"{len(state.snapshot):,}",
+                "Queues": f"{len(service.queues.names()):,}",
+            }
+    except SelectRouteError:
+        facts = {"State": "the database cannot be read; the service's log says why"}
+    return HTMLResponse(front_page(facts), headers=HEADERS)
+
+
+@call(router, "GET", "/docs", Role.reader, include_in_schema=False, response_class=HTMLResponse)
+async def docs(request: Request) -> Response:
+    """The OpenAPI document as a page."""
+    # In the event loop, as /openapi.json does: FastAPI has a document before it is completed.
+    state, document = request.app.state, request.app.openapi()
+    if not hasattr(state, "docs"):
+        state.docs = docs_page(document)
+    return HTMLResponse(state.docs, headers=HEADERS)
 
 
 def _sees_all(service: Service, authorization: str | None) -> bool:
