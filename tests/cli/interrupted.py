@@ -32,12 +32,14 @@ class AtTerminal:
     def __init__(self, folder: Path, *arguments: Any, **environment: str) -> None:
         source = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SELECTROUTE_")}
+        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")  # compiled kernels
+        own = {"HOME": str(folder), "XDG_CACHE_HOME": cache, "TERM": "xterm"}
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "selectroute", *map(str, arguments)],
             cwd=folder,
-            env={**kept, "PYTHONPATH": source, "HOME": str(folder), "TERM": "xterm", **environment},
+            env={**kept, "PYTHONPATH": source, **own, **environment},
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

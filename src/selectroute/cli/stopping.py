@@ -46,6 +46,8 @@ class Stop:
 
     def __init__(self, on_first: Callable[[], None]) -> None:
         self._on_first = on_first
+        self.at_once: Callable[[], None] = lambda: None
+        """Called before the process ends at once."""
         self.event = threading.Event()
         self._first = 0.0
 
@@ -60,6 +62,8 @@ class Stop:
             self.event.set()
             self._on_first()
         elif time.monotonic() - self._first > _ONE_REQUEST_SECONDS:
+            with suppress(Exception):  # nothing may keep it
+                self.at_once()
             os._exit(128 + number)  # threads that wait for Spark would hold up any other end
 
 

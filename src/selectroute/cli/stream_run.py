@@ -608,11 +608,12 @@ class _Asked:
             destination_wait=self.destination_wait,
         )
 
-    def session(self, job: Job) -> Session:
-        """Start Spark, or find the session that runs."""
+    def session(self, job: Job, stop: Stop) -> Session:
+        """Start Spark, or find the session that runs. An end at once ends Java, too."""
         from selectroute.spark import find_connector, local_session
-        from selectroute.spark.session import shielded
+        from selectroute.spark.session import end_java, shielded
 
+        stop.at_once = end_java
         # A JVM that spark-submit has started has the connector that its command line named.
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         jars = {} if job.kafka is None or submitted else find_connector().conf()
@@ -695,7 +696,7 @@ def _run(
         )
         if stop.asked():
             return 0
-        spark = asked.session(job)
+        spark = asked.session(job, stop)
         if stop.asked():
             return 0
         metrics = _measured(spark, *metrics_at) if metrics_at[1] else None
@@ -747,7 +748,7 @@ def _rerun(asked: _Asked, stop: Stop, batches: str, into: Path) -> int:
             output=str(asked.output),
             into=str(into),
         )
-        spark = asked.session(job)
+        spark = asked.session(job, stop)
         for one in route_again(spark, job, into, should_stop=stop.asked, **bounds):
             why = f": {one.why}" if one.why else ""
             text = f"batch {one.batch}  revision {one.revision}  {one.verdict}{why}"

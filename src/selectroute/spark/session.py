@@ -95,6 +95,13 @@ def local_session(
     return session
 
 
+def end_java() -> None:
+    """End the Java that PySpark has started, if it has, without its last words; its temporary files stay."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
+
+
 @contextmanager
 def shielded() -> Iterator[None]:
     """Have a Java that is started meanwhile ignore SIGTERM, which supervisors send to a whole process group.
