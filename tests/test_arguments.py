@@ -183,6 +183,7 @@ def test_what_is_printed_says_what_it_is(index, snapshot):
     assert repr(queue) == "MemoryQueue(1 message)"
     queue.close()
     assert repr(queue) == "MemoryQueue(closed)"
+    assert re.fullmatch(r"Snapshot\(revision=None, 1 subscription, [\d,]+ bytes\)", repr(snapshot))
     found = snapshot.match(pa.record_batch({"x": [1, 2]}))
     assert repr(found) == "Matches(2 messages, 1 match)"
     assert found.ids().to_pylist() == [["a"], []]

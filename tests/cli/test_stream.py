@@ -199,7 +199,7 @@ def test_who_waits_is_told_what_came_of_it(run, output, monkeypatch):
     code, out, err = run("dead-letter", "replay", output, "--wait")
     assert code == 0
     assert "replay -1  revision 3  1 dead letter  1 message: 0 routed, 0 unrouted, 1 dead letter" in out
-    assert "1 dead letters\nthe job does not run: it replays them when it is started next\n" in err
+    assert "1 dead letter\nthe job does not run: it replays them when it is started next\n" in err
     code, out, _ = run("dead-letter", "replay", output, "--wait", "-o", "json")
     (line,) = json.loads(out)
     assert (line["batch"], line["batches"], line["missing"]) == (-2, [-1], [])
@@ -257,7 +257,7 @@ def test_a_message_whose_file_is_another_now_is_not_shown(run, output):
     file = output.parent / "in" / "a.jsonl"
     file.write_text("x")
     _, out, _ = run("stream", "deliveries", output, "--subscription", "red")
-    assert "is another file now: it has 1 bytes" in out
+    assert "is another file now: it has 1 byte," in out
     file.unlink()
     assert "is gone" in run("stream", "deliveries", output, "--subscription", "red")[1]
 

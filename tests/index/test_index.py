@@ -100,7 +100,7 @@ def test_a_message_only_judges_the_candidates_of_its_keys():
 def test_explain_tells_the_path_the_candidates_and_the_truth_of_the_rest(index):
     explanation = index.explain("blue", CAR)
     assert explanation.matched
-    assert "clause holds" in str(explanation)
+    assert ": 1 candidate, clause holds" in str(explanation)
     missed = index.explain("blue", sr.Message(properties={"color": "red"}, topic="cars/eu"))
     assert not missed.matched
     assert "UNKNOWN" in str(missed)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import re
 
 import pyarrow as pa
 import pytest
@@ -249,6 +250,30 @@ def test_a_column_that_is_no_property_concerns_only_those_who_read_it(spark):
             assert [
                 named(snapshot, row.subscriptions) for row in route(df, snapshot, partitions=2).collect()
             ] == [expected]
+
+
+# A call of `F`, perhaps with others behind it.
+ADVICE = re.compile(r"F(?:\.\w+\((?:[^()]|\([^()]*\))*\))+")
+
+
+@pytest.mark.parametrize("name", [*sorted(UNLIKE_ALL.keys() - {"struct"}), "year_month_interval"])
+def test_what_it_says_to_cast_a_column_to_is_a_property(spark, name):
+    snapshot = index_of({"s": "weight = 1"}).freeze()
+    df = spark.sql(f"SELECT {UNLIKE_ALL.get(name, 'interval 1 year')} AS weight")
+    with pytest.raises(sr.ColumnTypeError) as error:
+        route(df, snapshot, strict=True)
+    assert "route df.withColumn('weight', …) with F." in str(error.value)
+    advice = ADVICE.findall(str(error.value))
+    assert len(advice) == (2 if name == "array" else 1)
+    for expression in advice:
+        cast = df.withColumn("weight", eval(expression, {"F": F}))  # noqa: S307  # it is ours
+        assert len(route(cast, snapshot, strict=True).collect()) == 1
+
+
+def test_a_struct_is_a_group_of_fields(spark):
+    df = spark.sql(f"SELECT {UNLIKE_ALL['struct']} AS weight")
+    with pytest.raises(sr.ColumnTypeError, match="a selector reads its fields"):
+        route(df, index_of({"s": "weight = 1"}).freeze(), strict=True)
 
 
 def test_columns_that_no_selector_reads_may_have_any_type(spark):

@@ -84,11 +84,11 @@ def other_revision(table):
 @pytest.mark.parametrize(
     ("sink", "change", "why"),
     [
-        ("deliveries", first_gone, "deliveries: 1 rows were not published, the first a.jsonl/0/0/"),
+        ("deliveries", first_gone, "deliveries: 1 row was not published, the first a.jsonl/0/0/"),
         ("deliveries", other_revision, "deliveries: rows have other values"),
         ("deliveries", first_twice, "deliveries: rows have other values"),
-        ("unrouted", first_gone, "unrouted: 1 rows were not published, the first a.jsonl/0/2"),
-        ("dead-letters", first_gone, "dead-letters: 1 rows were not published, the first a.jsonl/0/1"),
+        ("unrouted", first_gone, "unrouted: 1 row was not published, the first a.jsonl/0/2"),
+        ("dead-letters", first_gone, "dead-letters: 1 row was not published, the first a.jsonl/0/1"),
     ],
 )
 def test_what_was_published_and_does_not_come_out_again_is_named(routed, sink, change, why):
@@ -102,8 +102,7 @@ def test_what_comes_out_and_was_published_otherwise_is_named(routed):
     republished(routed, "unrouted", lambda table: table.set_column(3, "offset", [[7]]))
     (one,) = reruns(routed).run(0, 0)
     assert one.why == (
-        "unrouted: 1 rows are missing, the first a.jsonl/0/7 "
-        "and 1 rows were not published, the first a.jsonl/0/2"
+        "unrouted: 1 row is missing, the first a.jsonl/0/7 and 1 row was not published, the first a.jsonl/0/2"
     )
 
 

@@ -150,11 +150,12 @@ def replay(
         _print_counts(left, as_)
         return
     request = make_request(output, wanted)
+    letters = counted(left.total(), "dead letter")
     if not wait:
         line = {"request": request.id, "letters": left.total()}
-        _print([line], as_, lambda line: f"request {line['request']}: {line['letters']:,} dead letters")
+        _print([line], as_, lambda line: f"request {line['request']}: {letters}")
         return
-    typer.echo(f"request {request.id}: {left.total():,} dead letters", err=True)
+    typer.echo(f"request {request.id}: {letters}", err=True)
     _print(_replayed(output, request.id), as_, _text_of_replay)
 
 

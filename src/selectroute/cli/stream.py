@@ -130,7 +130,7 @@ def audit(
             "inputs": f"{found.inputs:,}" + (f", batches recounted: {found.recounted:,}" if recount else ""),
             "messages": _accounted(found.counts),
             "deliveries": f"{found.counts.deliveries:,}, {found.counts.refused:,} refused",
-            "files": f"{found.files:,} as written, {found.bytes:,} bytes",
+            "files": f"{found.files:,} as written, {counted(found.bytes, 'byte')}",
             "moved away": counted(len(found.absent), "folder"),
             "to come": ", ".join(f"batch {batch}" for batch in found.pending) or "nothing is half done",
         }.items():

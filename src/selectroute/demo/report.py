@@ -14,6 +14,7 @@ from rich.table import Table
 
 import selectroute as sr
 from selectroute.demo.run import Outcome
+from selectroute.selector.sentences import counted
 
 _DIFFERENCES_SHOWN = 20
 _MESSAGE: Final = {
@@ -102,15 +103,16 @@ def _why(outcome: Outcome, console: Console) -> None:
 def _verdict(outcome: Outcome, console: Console) -> None:
     check = outcome.check
     if check.differences:
-        console.print(f"CHECK FAILED, {len(check.differences)} differences:", style="bold red")
+        console.print(f"CHECK FAILED, {counted(len(check.differences), 'difference')}:", style="bold red")
         for difference in check.differences[:_DIFFERENCES_SHOWN]:
             console.print(f"  {difference}", markup=False, soft_wrap=True)
         if len(check.differences) > _DIFFERENCES_SHOWN:
             console.print("  …; all of them are in summary.json")
     elif check.messages:
         console.print(
-            f"Checked: {check.messages} random messages against every subscription by the reference "
-            f"evaluator, {check.judged:,} pairs, {check.matches:,} matches: the deliveries are just these.",
+            f"Checked: {counted(check.messages, 'random message')} against every subscription by the "
+            f"reference evaluator, {counted(check.judged, 'pair')}, "
+            f"{counted(check.matches, 'match', 'matches')}: the deliveries are just these.",
             style="green",
             soft_wrap=True,
         )

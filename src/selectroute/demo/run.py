@@ -86,11 +86,13 @@ def run(options: Options, progress: Progress) -> Outcome:
     # selectors.
     kernel = _compile_kernel()
     session = ThreadPoolExecutor(1).submit(local_session, "selectroute demo", options.cores, log_level="OFF")
-    with stages.stage("messages", f"{options.messages:,} flights to messages"):
+    with stages.stage("messages", f"{counted(options.messages, 'flight')} to messages"):
         waiting = flights.write_messages(
             flights.to_messages(data), folder / "waiting", _files(options.messages)
         )
-    with stages.stage("subscriptions", f"{options.subscriptions:,} subscriptions from seed {options.seed}"):
+    with stages.stage(
+        "subscriptions", f"{counted(options.subscriptions, 'subscription')} from seed {options.seed}"
+    ):
         wanted = subscriptions.generate(data, options.subscriptions, options.seed)
     if session.done():
         session.result()  # without a Java there is no point in going on

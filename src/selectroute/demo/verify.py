@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 import selectroute as sr
 from selectroute.demo.subscriptions import DemoSubscription, read_jsonl
+from selectroute.selector.sentences import counted
 from selectroute.topics import TopicFilter
 
 Place = tuple[str, int]
@@ -101,9 +102,8 @@ class Judge:
         name = f"{place[0]} row {place[1]}"
         check.messages += 1
         if len(delivered.batches) != 1:
-            check.differences.append(
-                f"{name} is in {len(delivered.batches)} batches of the outputs, expected 1"
-            )
+            batches = counted(len(delivered.batches), "batch", "batches")
+            check.differences.append(f"{name} is in {batches} of the outputs, expected 1")
             return
         [(batch, revision)] = delivered.batches
         pin = json.loads((self._folder / "output" / "pins" / f"{batch}.json").read_text(encoding="utf-8"))

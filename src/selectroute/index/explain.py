@@ -9,6 +9,7 @@ from selectroute.clauses.predicate import Literal
 from selectroute.index.subscription import EXTENDED
 from selectroute.selector.explain import Explanation as SelectorExplanation
 from selectroute.selector.fields import identifier_of
+from selectroute.selector.sentences import counted
 from selectroute.selector.truth import Truth, Void
 
 
@@ -57,7 +58,10 @@ class AccessStep:
             return f"{place}: the message has {', '.join(map(_shown, self.probe))}"
         if self.refused:
             return f"{place}: a property name of the message breaks a rule, so the clause does not hold"
-        return f"{place}: {self.candidates:,} candidates, clause {'holds' if self.holds else 'does not hold'}"
+        return (
+            f"{place}: {counted(self.candidates, 'candidate')}, "
+            f"clause {'holds' if self.holds else 'does not hold'}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

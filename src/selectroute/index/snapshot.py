@@ -27,6 +27,7 @@ from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.fields import identifier_of
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.sentences import counted
 from selectroute.topics.levels import TOPIC
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class Snapshot:
         return int(self.firsts[-1]) - sum(len(segment.removed) for segment in self.segments)
 
     def __repr__(self) -> str:
-        return f"Snapshot(revision={self.revision}, {len(self):,} subscriptions, {self.nbytes:,} bytes)"
+        subscriptions, size = counted(len(self), "subscription"), counted(self.nbytes, "byte")
+        return f"Snapshot(revision={self.revision}, {subscriptions}, {size})"
 
     @classmethod
     def open(cls, folder: str | PathLike[str], revision: int | None = None) -> Snapshot:

@@ -17,6 +17,7 @@ from selectroute.registry.rows import checked_body, subscriptions_with_state
 from selectroute.registry.settings import setting_seal
 from selectroute.registry.tables import batch, change, label, query, request, setting, subscription, token
 from selectroute.registry.tokens import token_seal
+from selectroute.selector.sentences import counted
 from selectroute.store.digests import START, sealed
 from selectroute.store.errors import DamagedError
 
@@ -41,7 +42,9 @@ def verify(connection: Connection, is_sqlite: bool, progress: Progress | None) -
         _check_pages(connection)
     live = _check_log(connection, newest, said, total)
     if live != newest.subscriptions:
-        raise DamagedError(f"the log has {live:,} subscriptions, the table counter {newest.subscriptions:,}")
+        raise DamagedError(
+            f"the log has {counted(live, 'subscription')}, the table counter {newest.subscriptions:,}"
+        )
     _check_view(connection, newest, said, total)
     for table, seal in _SEALS.items():
         for row in _stream(connection, select(table)):
@@ -85,7 +88,7 @@ def _check_view(connection: Connection, newest: Any, said: Progress, total: int)
         if count % BLOCK == 0:
             said(newest.changes + count, total)
     if count != newest.subscriptions:
-        raise DamagedError(f"the table subscription has {count:,} rows of {newest.subscriptions:,}")
+        raise DamagedError(f"the table subscription has {counted(count, 'row')} of {newest.subscriptions:,}")
     for row in _stream(connection, select(label)):
         labels ^= _label_number(row.name, row.value, row.id)
     if labels:

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.sentences import counted
 from selectroute.spark.audit_report import Audit, some
 from selectroute.spark.audit_source import check_source
 from selectroute.spark.changed_inputs import changed_files
@@ -119,7 +120,9 @@ def _check_counts(
     batch = commit["batch"]
     accounted = counts.routed + counts.unrouted + counts.dead_lettered
     if counts.messages != accounted:
-        found.find(batch, f"it took in {counts.messages:,} messages and accounts for {accounted:,} of them")
+        found.find(
+            batch, f"it took in {counted(counts.messages, 'message')} and accounts for {accounted:,} of them"
+        )
     rows = dict.fromkeys(SINKS, 0)
     for file in files:
         sink = file["path"].split("/", 1)[0]
@@ -134,11 +137,14 @@ def _check_counts(
     elif sum(counts.policies.values()) != counts.unrouted:
         of_policies = sum(counts.policies.values())
         found.find(
-            batch, f"it counts {counts.unrouted:,} unrouted messages, and {of_policies:,} by their policy"
+            batch,
+            f"it counts {counted(counts.unrouted, 'unrouted message')}, and {of_policies:,} by their policy",
         )
     for sink, expected in wanted.items():
         if rows[sink] != expected:
-            found.find(batch, f"it counts {expected:,} {sink}, and its files have {rows[sink]:,} rows")
+            found.find(
+                batch, f"it counts {expected:,} {sink}, and its files have {counted(rows[sink], 'row')}"
+            )
 
 
 def _check_files(
@@ -163,12 +169,14 @@ def _check_files(
             found.find(batch, f"{file['path']} is gone")
         elif size != file["size"]:
             found.find(
-                batch, f"{file['path']} has {size:,} bytes, and had {file['size']:,} when it was written"
+                batch,
+                f"{file['path']} has {counted(size, 'byte')}, and had {file['size']:,} when it was written",
             )
         elif digests and _sha256(path) != file["sha256"]:
             found.find(batch, f"{file['path']} is not what was written: its SHA-256 is another")
         elif (rows := _rows(path)) != file["rows"]:
-            found.find(batch, f"{file['path']} has {rows} rows, and had {file['rows']:,}")
+            now = "cannot be read" if rows is None else f"has {counted(rows, 'row')}"
+            found.find(batch, f"{file['path']} {now}, and had {file['rows']:,} when it was written")
         else:
             found.files += 1
             found.bytes += size
@@ -228,9 +236,9 @@ def _recount(folder: Path, commit: Mapping[str, Any], file_format: str, found: A
             for one in read(split, (), _BLOCK):
                 came += one.count if isinstance(one, Dead) else len(one.rows)
     found.recounted += 1
-    counted = _counts(commit).messages
-    if came != counted:
-        found.find(batch, f"its inputs have {came:,} messages, and it counts {counted:,}")
+    expected = _counts(commit).messages
+    if came != expected:
+        found.find(batch, f"its inputs have {counted(came, 'message')}, and it counts {expected:,}")
 
 
 def _sha256(path: Path) -> str:

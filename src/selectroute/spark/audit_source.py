@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.sentences import counted
 from selectroute.spark.audit_report import Audit, some
 from selectroute.spark.kafka_input import PREFIX
 from selectroute.spark.kafka_offsets import batch_ranges, first_offsets, ranges_of
@@ -91,5 +92,6 @@ def _check_records(
         if offsets - gaps != messages:
             found.find(
                 batch,
-                f"it has {offsets:,} offsets, {gaps:,} of them without a record, and {messages:,} messages",
+                f"it has {counted(offsets, 'offset')}, {gaps:,} of them without a record, and "
+                f"{counted(messages, 'message')}",
             )

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from selectroute.selector.sentences import counted
 from selectroute.spark.commits import Commits
 
 LOOKED_AT: Final = 2_000
@@ -66,7 +67,7 @@ def _looked_at(commits: Commits, folder: Path) -> Iterator[ChangedFile | None]:
                 yield None
                 continue
             if size is not None and status.st_size != size:
-                what = f"it has {status.st_size:,} bytes, and had {size:,}"
+                what = f"it has {counted(status.st_size, 'byte')}, and had {size:,}"
             elif status.st_mtime > read_by:
                 what = "it was written to since"
             else:

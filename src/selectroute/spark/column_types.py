@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -27,6 +28,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
     VariantType,
+    YearMonthIntervalType,
 )
 
 from selectroute.index.snapshot import Snapshot
@@ -60,6 +62,8 @@ _CASTS: dict[type[DataType], str] = {
     TimestampType: "F.unix_millis({0}), milliseconds since 1970 as JMSTimestamp has them",
     TimestampNTZType: "F.unix_millis(F.col({0}).cast('timestamp')), milliseconds since 1970",
     DateType: "F.date_format({0}, 'yyyy-MM-dd'), a string",
+    DayTimeIntervalType: "F.col({0}).cast('string')",
+    YearMonthIntervalType: "F.col({0}).cast('string')",
     ArrayType: "F.try_element_at({0}, F.lit(1)) for one element, or F.array_join({0}, ',') for a string",
     MapType: "F.col({0}).getItem('key') for one key, a column each",
     VariantType: "F.try_variant_get({0}, '$.path', 'string') for one value",

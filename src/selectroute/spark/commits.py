@@ -30,6 +30,7 @@ from typing import Any
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.sentences import counted
 from selectroute.spark import durable
 from selectroute.spark.outgoing import PREFIX
 from selectroute.spark.sender import Sender
@@ -158,9 +159,9 @@ class Commits:
         accounted = counts["routed"] + counts["unrouted"] + counts["dead_lettered"]
         if counts["messages"] != accounted:
             raise CommitError(
-                f"batch {commit['batch']} took in {counts['messages']} messages but accounts for {accounted} "
-                f"({counts['routed']} routed, {counts['unrouted']} unrouted, "
-                f"{counts['dead_lettered']} dead letters): "
+                f"batch {commit['batch']} took in {counted(counts['messages'], 'message')} but accounts for "
+                f"{accounted} ({counts['routed']} routed, {counts['unrouted']} unrouted, "
+                f"{counted(counts['dead_lettered'], 'dead letter')}): "
                 "nothing of it was published"
             )
         durable.write_json(self._commits / f"{commit['batch']}.json", commit)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from selectroute.kafka.record import Record
+from selectroute.selector.sentences import counted
 from selectroute.spark.commits import Commits
 from selectroute.spark.file_intake import file_size
 from selectroute.spark.job import job_record
@@ -127,8 +128,8 @@ def busiest(output: Path, top: int) -> Busiest:
     totals = _summed([totals, *pending])
     order = [("count", "descending"), ("subscription", "ascending")]
     first = totals.take(pc.select_k_unstable(totals, min(top, len(totals)), order))
-    ids, counted = (first[name].to_pylist() for name in ("subscription", "count"))
-    return Busiest(list(zip(ids, counted, strict=True)), absent)
+    ids, counts_of_ids = (first[name].to_pylist() for name in ("subscription", "count"))
+    return Busiest(list(zip(ids, counts_of_ids, strict=True)), absent)
 
 
 _NONE_COUNTED: Final = pa.table(
@@ -185,7 +186,7 @@ def _message(
     if size is None:
         return None, f"{path} is gone"
     if sizes.get(source, size) != size:
-        return None, f"{path} is another file now: it has {size:,} bytes, and had {sizes[source]:,}"
+        return None, f"{path} is another file now: it has {counted(size, 'byte')}, and had {sizes[source]:,}"
     try:
         read = _of_parquet if path.suffix.lower() in PARQUET_SUFFIXES else _of_lines
         text = read(path, offset)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from selectroute.selector.sentences import counted
 from selectroute.spark.commits import CommitError, inputs_digest
 from selectroute.spark.intake import Again, Outcome
 from selectroute.spark.plan import OUTSIDE, Split, plan, source_name
@@ -173,8 +174,8 @@ def _check_rows(batch: int, splits: list[Split], rows: list[int]) -> None:
     for split, came in zip(splits, rows, strict=True):
         if split.rows not in (-1, came):
             raise CommitError(
-                f"batch {batch}: {split.source} has {split.rows} rows to read, and {came} came: the file "
-                "changed meanwhile; files must not change once they are in the input folder"
+                f"batch {batch}: {split.source} has {counted(split.rows, 'row')} to read, and {came} came: "
+                "the file changed meanwhile; files must not change once they are in the input folder"
             )
 
 

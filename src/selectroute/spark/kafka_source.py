@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from selectroute.selector.sentences import counted
 from selectroute.spark.commits import CommitError
 from selectroute.spark.intake import Again, Outcome
 from selectroute.spark.kafka_admin import KafkaAdmin
@@ -178,7 +179,9 @@ class KafkaIntake:
         for (topic, partition), span in spans.items():
             missing = span - came[topic, partition]
             if missing < 0:
-                raise CommitError(f"batch {batch}: {-missing} records of {topic}/{partition} came twice")
+                raise CommitError(
+                    f"batch {batch}: {counted(-missing, 'record')} of {topic}/{partition} came twice"
+                )
             if missing:
                 gaps[f"{topic}/{partition}"] = missing
         topics: Counter[str] = Counter()

@@ -39,6 +39,7 @@ import pyarrow as pa
 from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.arguments import check_path
+from selectroute.selector.sentences import counted
 from selectroute.spark import durable
 from selectroute.spark.partition_keys import FORMAT, MessageKeys
 from selectroute.spark.snapshots import SnapshotRef, open_once
@@ -106,8 +107,8 @@ class PartitionedSnapshot:
 
     def __repr__(self) -> str:
         return (
-            f"PartitionedSnapshot(revision={self.ref.revision}, {len(self):,} subscriptions in "
-            f"{self.partitions} partitions of at most {max(self.bytes):,} bytes)"
+            f"PartitionedSnapshot(revision={self.ref.revision}, {counted(len(self), 'subscription')} in "
+            f"{counted(self.partitions, 'partition')} of at most {max(self.bytes):,} bytes)"
         )
 
     @cached_property

@@ -29,6 +29,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import EXTENDED, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.limits import UNLIMITED
+from selectroute.selector.sentences import counted
 from selectroute.spark import durable
 from selectroute.spark.column_types import ReadTypes
 from selectroute.spark.partition import (
@@ -136,7 +137,8 @@ def partitioned(snapshot: Snapshot | PartitionedSnapshot, partitions: int) -> Pa
     if isinstance(snapshot, PartitionedSnapshot):
         if snapshot.partitions != partitions:
             raise SnapshotError(
-                f"the snapshot is in {snapshot.partitions} partitions already, and {partitions} are asked for"
+                f"the snapshot is in {counted(snapshot.partitions, 'partition')} already, and "
+                f"{partitions} are asked for"
             )
         return snapshot
     made = _published.setdefault(snapshot, {})

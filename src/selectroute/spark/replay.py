@@ -35,6 +35,7 @@ import pyarrow as pa
 from selectroute.index.file_format import published_digest
 from selectroute.index.manifest import latest_revision, locked, revisions
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.sentences import counted
 from selectroute.spark.batches import Aside, BatchReport, Clock, Router
 from selectroute.spark.commits import REPLAY
 from selectroute.spark.intake import Again
@@ -244,7 +245,7 @@ class Replays:
         messages = messages_in(here)
         if messages is not None and messages != report.counts.messages:
             sentences.append(
-                f"of {messages:,} messages {report.counts.messages:,} are in their source once more"
+                f"of {counted(messages, 'message')} {report.counts.messages:,} in their source once more"
             )
         return replace(report, missing=tuple(sentences))
 

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from selectroute.index.errors import SnapshotError
 from selectroute.selector.arguments import check_argument, check_path
+from selectroute.selector.sentences import counted
 from selectroute.spark import durable
 from selectroute.spark.batches import Router
 from selectroute.spark.commits import Commits
@@ -202,8 +203,11 @@ def _difference(sink: str, expected: pa.Table, made: pa.Table) -> str:
         return ""
     missing, more = _without(expected, made, _KEYS[sink]), _without(made, expected, _KEYS[sink])
     clauses = [
-        f"{len(rows):,} rows {what}, the first {_place(rows)}"
-        for rows, what in ((missing, "are missing"), (more, "were not published"))
+        f"{counted(len(rows), 'row')} {what[len(rows) > 1]}, the first {_place(rows)}"
+        for rows, what in (
+            (missing, ("is missing", "are missing")),
+            (more, ("was not published", "were not published")),
+        )
         if len(rows)
     ]
     return " and ".join(clauses) or "rows have other values"
