@@ -98,6 +98,32 @@ def test_ids_are_never_cut_and_selectors_wrap_in_their_column(tmp_path):
     assert rest and all(not line[:26].strip() for line in rest), out
     assert any(line[column:].strip() for line in rest)
 
+    named = [
+        "--name",
+        "the garage on the corner",
+        "--topic",
+        "cars/#",
+        "--queue",
+        "CARS.*",
+        "--kafka",
+        "cars.*",
+    ]
+    shown("token", "create", "--role", "writer", *named)
+    out = shown("token", "list")
+    assert re.search(r"^[0-9a-z]{26} .* 20\d\d-\d\d-\d\d *$", out, re.M), out
+
+    def matched(terminals):
+        message = '{"topic": "cars/europe/germany/berlin", "properties": {"a": 1}}'
+        ran = run_in_terminal(
+            ["message", "match", message], folder=tmp_path, environment=environment, terminals=terminals
+        )
+        return [line for line in ran.out.splitlines() if "cars/" in line or "b = 2" in line]
+
+    heads = sorted(line.split() for line in matched("out")[::2])
+    assert heads == sorted([id, "cars/europe/germany/+/#"] for id in ids)
+    assert all(len(line) <= 80 for line in matched("out"))
+    assert {line.split()[0] for line in matched("")} == set(ids)  # one line each, for programs
+
 
 def test_lists_of_nothing_say_so_on_standard_error(run, tmp_path):
     url = f"sqlite:///{tmp_path}/r.db"

@@ -107,7 +107,7 @@ def main() -> None:
     interruptible()
     try:
         try:
-            app()
+            app(prog_name="selectroute")
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # when the interpreter exits, a full disk would be no error of ours

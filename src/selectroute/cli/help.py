@@ -11,6 +11,14 @@ from typer.core import TyperCommand, TyperGroup
 class Command(TyperCommand):
     """A command whose help has two columns, in place of four with types such as ``<str>``."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See the base class. An error is without the words that Typer's parser puts before each."""
+        try:
+            return list(super().parse_args(ctx, args))
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """See the base class."""
         _prepare(self, ctx)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -212,8 +215,7 @@ def _text(source: _Source, message: Message, line: int | None, found: _Found, ex
             why = as_text(one, message, source.explain(id, message), line)
             lines += [f"  {part}" for part in why.splitlines()]
             continue
-        topic = "every topic" if one.topic is None else printable(one.topic, _SHOWN)
-        lines.append(_ROW.format(id, topic, printable(one.selector, _SHOWN) or "every message"))
+        lines += _row(id, one.topic, one.selector)
     if found.total > len(found.ids):
         lines.append(f"  and {found.total - len(found.ids):,} more; --limit names more of them")
     lines += [f"  {id}: no extended selection provider could judge its selector" for id in found.refused]
@@ -222,14 +224,25 @@ def _text(source: _Source, message: Message, line: int | None, found: _Found, ex
     return "\n".join(lines)
 
 
+def _row(id: str, topic: str | None, selector: str) -> list[str]:
+    """A subscription in one line; on a terminal, where that would be too long, with its selector beneath."""
+    shown = "every topic" if topic is None else printable(topic, _SHOWN)
+    text = printable(selector, _SHOWN) or "every message"
+    line = _ROW.format(id, shown, text)
+    width = shutil.get_terminal_size().columns
+    if len(line) <= width or not sys.stdout.isatty():
+        return [line]
+    beneath = textwrap.wrap(text, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return [f"  {id}  {shown}", *beneath]
+
+
 def _near(found: list[dict[str, Any]], complete: bool) -> list[str]:
     """Each subscription, and beneath it the conditions that keep the message from it."""
     if not found:
         return [f"no others miss it by one condition{'' if complete else ', among those that were judged'}"]
     lines = [f"{counted(len(found), 'other misses', 'others miss')} it by one condition"]
     for one in found:
-        topic = "every topic" if one["topic"] is None else printable(one["topic"], _SHOWN)
-        lines.append(_ROW.format(one["id"], topic, printable(one["selector"], _SHOWN)))
+        lines += _row(one["id"], one["topic"], one["selector"])
         for condition in one["conditions"]:
             truth = _TRUTHS.get(condition["truth"], condition["truth"].upper())
             saw = "".join(f"; {printable(value, _SHOWN)}" for value in condition["saw"])

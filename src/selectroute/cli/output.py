@@ -50,7 +50,7 @@ def print_table(columns: Mapping[str, Sequence[str]], uncut: Collection[str]) ->
         if name in uncut:
             table.add_column(name, no_wrap=True, min_width=widest)
         else:
-            table.add_column(name, overflow="fold", min_width=min(widest, 16))
+            table.add_column(name, overflow="fold", min_width=max(len(name), min(widest, 10)))
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
     plain().print(table)

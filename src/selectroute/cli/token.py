@@ -129,12 +129,12 @@ def list_(registry: RegistryOption = None, output: OutputOption = Output.table) 
         topics = ", ".join(token.topics) or "all"
         patterns = [f"queue:{one}" for one in token.queues] + [f"kafka:{one}" for one in token.kafka]
         destinations = "\n".join(patterns) or ("none" if token.topics else "all")
-        created = f"{token.created:%Y-%m-%d %H:%M}"
+        name = "" if token.name == token.id else printable(token.name)
         rows.append(
-            (token.id, printable(token.name), token.role.value, printable(topics), destinations, created)
+            (token.id, name, token.role.value, printable(topics), destinations, f"{token.created:%F}")
         )
-    names = ("id", "name", "role", "topics", "destinations", "created (UTC)")
-    print_table(dict(zip(names, zip(*rows, strict=True), strict=True)), uncut=("id", "role"))
+    names = ("id", "name", "role", "topics", "delivers to", "created")
+    print_table(dict(zip(names, zip(*rows, strict=True), strict=True)), uncut=("id", "role", "created"))
 
 
 @app.command()
