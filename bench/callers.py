@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
 import socket
 import sys
 import time
@@ -21,6 +22,8 @@ _JSON: Final = {"Content-Type": "application/json"}
 _LINES: Final = {"Content-Type": "application/x-ndjson"}
 ROOT: Final = Path(__file__).parents[1]
 
+_asked_to_end: list[bool] = []
+_STEP: Final = 1_000
 _CONNECTIONS: Final = 400
 _SECONDS: Final = 600.0
 
@@ -37,50 +40,54 @@ def _nested(number: int) -> str:
     return "".join(f"(p{i}a{number}=1 OR (p{i}b{number}=2 AND " for i in range(depth)) + "c=1" + "))" * depth
 
 
-def _lines(count: int) -> bytes:
-    return "\n".join(
-        json.dumps({"id": f"caller-{n}", "selector": _expanding(n)}) for n in range(count)
-    ).encode()
+def _lines(first: int) -> bytes:
+    numbers = range(first, first + 300)
+    return "\n".join(json.dumps({"id": f"caller-{n}", "selector": _expanding(n)}) for n in numbers).encode()
 
 
-def _batch(count: int) -> bytes:
-    operations = [{"op": "add", "id": f"caller-{n}", "spec": {"selector": _nested(n)}} for n in range(count)]
+def _batch(first: int) -> bytes:
+    numbers = range(first, first + 120)
+    operations = [{"op": "add", "id": f"caller-{n}", "spec": {"selector": _nested(n)}} for n in numbers]
     return json.dumps({"operations": operations}).encode()
 
 
-def _explained() -> bytes:
+def _explained(_: int) -> bytes:
     properties = {f"p{n}": "x" * 500 for n in range(900)}
     ids = [f"r{n}" for n in range(100)]
     return json.dumps({"message": {"properties": properties}, "subscriptions": ids}).encode()
 
 
-REQUESTS: Final[dict[str, tuple[str, str, dict[str, str], Callable[[], bytes]]]] = {
-    "import": ("POST", "/v1/subscriptions:import", _LINES, lambda: _lines(300)),
-    "batch": ("POST", "/v1/subscriptions:batch", _JSON, lambda: _batch(120)),
+REQUESTS: Final[dict[str, tuple[str, str, dict[str, str], Callable[[int], bytes]]]] = {
+    "import": ("POST", "/v1/subscriptions:import", _LINES, _lines),
+    "batch": ("POST", "/v1/subscriptions:batch", _JSON, _batch),
     "wrong-body": (
         "POST",
         "/v1/messages:explain",
         _JSON,
-        lambda: b'{"message":{},"subscriptions":[' + b"1," * 500_000 + b"1]}",
+        lambda _: b'{"message":{},"subscriptions":[' + b"1," * 500_000 + b"1]}",
     ),
     "wrong-members": (
         "POST",
         "/v1/subscriptions",
         _JSON,
-        lambda: b"{%b}" % b",".join(b'"%d":1' % i for i in range(90_000)),
+        lambda _: b"{%b}" % b",".join(b'"%d":1' % i for i in range(90_000)),
     ),
     "explain": ("POST", "/v1/messages:explain", _JSON, _explained),
-    "changes": ("GET", "/v1/changes?limit=1000", {}, lambda: b""),
-    "export": ("GET", "/v1/subscriptions:export", {}, lambda: b""),
+    "changes": ("GET", "/v1/changes?limit=1000", {}, lambda _: b""),
+    "export": ("GET", "/v1/subscriptions:export", {}, lambda _: b""),
 }
-"""By shape: method, path, headers and body of the request that one connection repeats."""
+"""By shape: method, path, headers and body of the request that one connection repeats; a body is made of a
+number that is larger each time, by which new subscriptions have new ids.
+"""
 
 
 def _repeat(shape: str, address: str) -> None:
     method, path, headers, body_of = REQUESTS[shape]
-    body = body_of()
     connection = http.client.HTTPConnection(address, timeout=_SECONDS)
-    while True:
+    first = 0
+    while not _asked_to_end:
+        body = body_of(first)
+        first += _STEP
         try:
             connection.request(method, path, body, headers)
             connection.getresponse().read()
@@ -100,7 +107,7 @@ def _hold(address: str, first: bytes) -> None:
         made.setblocking(False)
         return made
 
-    while True:
+    while not _asked_to_end:
         while len(opened) < _CONNECTIONS:
             opened.append(open_one())
         time.sleep(0.1)
@@ -133,12 +140,14 @@ SHAPES: Final = (*REQUESTS, *HELD)
 
 
 def main(arguments: list[str]) -> None:
-    """Ask until the process is ended."""
+    """Ask until the process is told to end (SIGTERM), and for the answer to the last request."""
     shape, url = arguments
+    signal.signal(signal.SIGTERM, lambda *_: _asked_to_end.append(True))
     address = urlsplit(url).netloc
     if shape in REQUESTS:
         _repeat(shape, address)
-    _hold(address, HELD[shape])
+    else:
+        _hold(address, HELD[shape])
 
 
 if __name__ == "__main__":

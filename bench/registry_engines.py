@@ -223,8 +223,8 @@ class CallerEngine(RegistryEngine):
             if caller.poll() is not None:
                 raise RuntimeError(f"the caller who asks {shape} ended by itself")
         finally:
-            caller.kill()
-            caller.wait()
+            caller.terminate()
+            caller.wait()  # what it asked last is answered, and nothing of it comes later
 
 
 Makers = Mapping[str, Callable[[int], Engine]]

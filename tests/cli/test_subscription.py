@@ -302,7 +302,7 @@ def test_the_lines_of_an_import_that_cannot_be_are_named_with_the_file(sub, tmp_
     assert err.splitlines()[-1] == "nothing was imported"
     assert "no subscriptions" in sub("list")[1] + sub("list")[2]
     code, _, err = sub("import", "-", stdin="{\n" * 50)
-    assert code == 1 and "the first 20 lines of <stdin> that cannot be taken" in err
+    assert code == 1 and "at least 20 lines of <stdin> cannot be taken" in err
     assert "<stdin>:20:" in err and "<stdin>:21:" not in err
 
 

@@ -2,9 +2,11 @@
 
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -83,12 +85,15 @@ def test_commands_name_the_folder_as_seen_from_here_and_the_program_as_it_was_ca
     monkeypatch.setattr("sys.argv", [".venv/bin/selectroute"])
     monkeypatch.setenv("PATH", "")
     assert next_commands(outcome)[0] == ".venv/bin/selectroute stream status 'my demo/output' --top 3"
+    monkeypatch.setattr("sys.argv", ["/somewhere/selectroute/__main__.py"])
+    assert next_commands(outcome)[0].startswith(f"{shlex.quote(sys.executable)} -m selectroute stream status")
     outcome.folder = Path("/elsewhere")
     assert next_commands(outcome)[0].endswith("status /elsewhere/output --top 3")
 
 
 @pytest.mark.spark
 def test_small_demo_runs_to_the_end_and_its_accounts_add_up(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     outcome = run(
         Options(messages=2_000, subscriptions=3_000, out=tmp_path / "out", verify=50),
         Progress(Console(quiet=True)),

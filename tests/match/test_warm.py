@@ -17,6 +17,8 @@ index = sr.Index()
 for number in range(40):
     index.add(f"s{number}", f"color = 'c{number % 3}' AND weight > {number}")
 index.add("like", "name LIKE 'a%b_' AND NOT name LIKE '%x%'")
+for number in range(40):
+    index.add(f"like-{number}", f"name LIKE '%{number}%b'")
 index.add("range", "price BETWEEN 1 AND 3.5 OR weight * 2 <= price")
 index.add("prefix", "name LIKE 'abc%'")
 index.add("topic", None, topic="cars/+/#")
@@ -27,6 +29,7 @@ batch = pa.record_batch({
 })
 snapshot = index.freeze()
 print(len(snapshot.match(batch).ordinals))
+print(len(snapshot.match(pa.Table.from_batches([batch] * 50).combine_chunks().to_batches()[0]).ordinals))
 print(len(snapshot.changed([sr.Remove("s1"), sr.Add("all")]).match(batch).ordinals))
 from selectroute.match.compiled import compilations
 print("compiled", compilations())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 pytest.importorskip("pyspark")
@@ -9,7 +12,7 @@ pytest.importorskip("pyspark")
 import selectroute as sr
 from selectroute.index.collect import collect
 from selectroute.index.errors import SnapshotError
-from selectroute.spark import BindingError, OutputError, deliveries, route
+from selectroute.spark import BindingError, OutputError, deliveries, durable, route
 from selectroute.spark.following import current, pinned
 
 SCHEMA = "n int, color string, price double, placed timestamp"
@@ -139,6 +142,25 @@ def test_each_micro_batch_has_one_revision_and_few_are_remembered(folder):
         pinned(folder, "q", batch)
     names = sorted(path.name for path in (folder / "followers").iterdir())
     assert names == ["other-7.json", "q-4.json", "q-5.json"]
+
+
+def test_tasks_that_begin_together_have_one_revision_and_one_lease(folder):
+    """Also while the folder gets newer revisions; without an exclusive lock they write one file at once."""
+    tasks = 8
+    together = threading.Barrier(tasks + 1)
+
+    def first(query):
+        together.wait()
+        return pinned(folder, query, 0).revision
+
+    with ThreadPoolExecutor(tasks) as threads:
+        for query in (f"q{number}" for number in range(20)):
+            found = [threads.submit(first, query) for _ in range(tasks)]
+            together.wait()
+            change(folder, sr.Add(f"also-{query}", "n = 1"))
+            (revision,) = {one.result() for one in found}
+            leased = durable.read_json(folder / "leases" / f"{query}.json")
+            assert leased is not None and leased["revision"] == revision
 
 
 def test_a_revision_that_may_be_needed_again_is_not_collected(folder):

@@ -113,7 +113,11 @@ def is_service(url: str) -> bool:
     return url.lower().startswith(("http://", "https://"))
 
 
-def missing(error: ModuleNotFoundError) -> typer.Exit:
+def missing(error: ModuleNotFoundError, extra: str = "service") -> typer.Exit:
     """Say what is to be installed."""
-    typer.echo(f"selectroute: {error.name} is missing: pip install 'selectroute[service]'", err=True)
+    typer.echo(
+        f"selectroute: {error.name} is missing: this needs the extra `{extra}` of selectroute (in a clone of "
+        f"it: pip install '.[{extra}]')",
+        err=True,
+    )
     return typer.Exit(1)

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from selectroute.cli.connect import missing
+
 
 def demo(
     messages: Annotated[int, typer.Option(help="Flights to route, 336,776 at most.")] = 336_776,
@@ -32,8 +34,7 @@ def demo(
         from selectroute.demo.report import show
         from selectroute.demo.run import Options, run
     except ModuleNotFoundError as error:
-        typer.echo(f"selectroute: {error.name} is missing: pip install 'selectroute[demo]'", err=True)
-        raise typer.Exit(1) from error
+        raise missing(error, "demo") from error
     outcome = run(Options(messages, subscriptions, seed, out, verify, cores), Progress())
     show(outcome, Console(highlight=False))
     if outcome.check.differences:

@@ -95,8 +95,8 @@ def naming_lines(source: str) -> Iterator[None]:
     except ImportLineError as error:
         texts = [f"{shown_name(source)}:{one.line}: {one.cause}" for one in error.problems]
         if len(texts) > 1:
-            most = "the first " if len(texts) == MAX_REPORTED else ""
-            texts.insert(0, f"{most}{len(texts)} lines of {shown_name(source)} that cannot be taken")
+            least = "at least " if len(texts) == MAX_REPORTED else ""
+            texts.insert(0, f"{least}{len(texts)} lines of {shown_name(source)} cannot be taken")
             texts.append("nothing was imported")
         raise InvalidFileError("\n".join(texts), error.cause) from error
     except InvalidLinesError as error:

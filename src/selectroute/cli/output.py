@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -39,21 +39,65 @@ def plain() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
+_GAP: Final = 2
+_NARROWEST: Final = 10
+
+
 def print_table(columns: Mapping[str, Sequence[str]], uncut: Collection[str]) -> None:
     """Print columns of texts under their names. Texts wrap within their columns.
 
     Those of ``uncut`` never do, however narrow the terminal is: they are ids, which other commands want.
+    Where the terminal is too narrow for columns, each record is some lines: its first text, and beneath it
+    the others, each behind its name.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, texts in columns.items():
-        widest = max([len(name), *map(len, texts)])
-        if name in uncut:
-            table.add_column(name, no_wrap=True, min_width=widest)
-        else:
-            table.add_column(name, overflow="fold", min_width=max(len(name), min(widest, 10)))
+    console = plain()
+    widest = {
+        name: max(len(line) for text in (name, *texts) for line in text.splitlines() or [""])
+        for name, texts in columns.items()
+    }
+    # Rich would crop what is wider than the terminal; elsewhere a record is a line.
+    room = console.width if console.is_terminal else sum(widest.values()) + _GAP * len(widest)
+    widths = _widths(widest, uncut, room - _GAP * (len(columns) - 1))
+    if widths is None:
+        console.print(_beneath(columns))
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    for name, width in widths.items():
+        table.add_column(name, overflow="fold", width=width)
     for row in zip(*columns.values(), strict=True):
         table.add_row(*row)
-    plain().print(table)
+    console.print(table, width=max(room, sum(widths.values()) + _GAP * len(widths)))
+
+
+def _widths(widest: Mapping[str, int], uncut: Collection[str], room: int) -> dict[str, int] | None:
+    """Return how wide each column is in so much room, None if that is too little."""
+    found = {
+        name: width if name in uncut else max(len(name), min(width, _NARROWEST))
+        for name, width in widest.items()
+    }
+    spare = room - sum(found.values())
+    if spare < 0:
+        return None
+    # Those that need least get it, and leave the rest to the others.
+    needy = sorted(widest, key=lambda name: widest[name] - found[name])
+    for place, name in enumerate(needy):
+        more = min(widest[name] - found[name], spare // (len(needy) - place))
+        found[name] += more
+        spare -= more
+    return found
+
+
+def _beneath(columns: Mapping[str, Sequence[str]]) -> Table:
+    """Records of which each text stands beneath the other."""
+    first, *others = columns
+    table = Table.grid(padding=(0, _GAP, 0, 0))
+    table.add_column()
+    table.add_column(overflow="fold")
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(first, row[0])
+        for name, text in zip(others, row[1:], strict=True):
+            table.add_row(f"  {name}", text)
+    return table
 
 
 @contextmanager

@@ -44,13 +44,17 @@ def warn_of_selector(row: Mapping[str, Any]) -> None:
 
 
 def warn_of_selectors(rows: Iterable[Mapping[str, Any]], total: int) -> None:
-    """Print how many selectors are probably mistaken, and the first few, of those checked in time."""
+    """Print how many selectors are probably mistaken, and the first few, of those checked in time. One that
+    is only judged for every message is none of them.
+    """
+    from selectroute.clauses.analysis import NOT_INDEXABLE
+
     started, checked, found = time.perf_counter(), 0, []
     for row in rows:
         if time.perf_counter() - started > _SECONDS:
             break
         checked += 1
-        warnings = warnings_of(row)
+        warnings = [one for one in warnings_of(row) if one.kind != NOT_INDEXABLE]
         if warnings:
             found.append(f"  {row['id']}: {warnings[0]}")
     if found:

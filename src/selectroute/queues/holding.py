@@ -25,6 +25,7 @@ from selectroute.queues.positions import EXPIRATION
 from selectroute.queues.record import Record, descriptor_of, given_out, returned
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.waiting import Waiter, Waiters
+from selectroute.selector.sentences import counted
 
 _ID_PREFIX: Final = b"AMQ "
 """How IBM MQ's own message ids begin."""
@@ -69,7 +70,9 @@ class Holding:
             self._begin(unit)
             limit = self.settings.max_depth
             if limit is not None and self._catalogue.count + self._in_units >= limit:
-                raise failed(MQRC_Q_FULL, f"the queue may hold {limit:,} messages, and does")
+                raise failed(
+                    MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, and may hold no more"
+                )
             self._arrivals = arrival = self._arrivals + 1
             place = place_of(arrival, priority if self._by_priority else None)
             record = (

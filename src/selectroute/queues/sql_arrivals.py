@@ -17,6 +17,7 @@ from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql_indexes import keys_of
 from selectroute.queues.sql_statements import ARRIVE, BETWEEN, HELD, PUT, PUT_KEY
 from selectroute.queues.stored import bare_record_of, row_of
+from selectroute.selector.sentences import counted
 
 _ID_PREFIX: Final = b"AMQ "
 
@@ -43,7 +44,7 @@ class Arrivals:
             raise failed(MQRC_UNKNOWN_OBJECT_NAME, "the queue was deleted")
         limit = self._settings.max_depth
         if limit is not None and connection.execute(HELD, now).scalar_one() >= limit:
-            raise failed(MQRC_Q_FULL, f"the queue may hold {limit:,} messages, and does")
+            raise failed(MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, and takes no more")
         arrival, indexes = arrived
         record = (
             msg_id or self._id_prefix + arrival.to_bytes(8, "big"),

@@ -195,6 +195,8 @@ def _read(number: int, line: str | bytes, by: Permission) -> _Line:
         raise TooLargeError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
     try:
         data = json.loads(line if isinstance(line, str) else line.decode())
+    except json.JSONDecodeError as error:
+        raise InvalidSpecError("", f"not valid JSON: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:
         raise InvalidSpecError("", f"not valid JSON: {error}") from error
     spec = SubscriptionSpec.from_json(data)

@@ -97,7 +97,10 @@ class Callers:
         if authorization is None:
             if self.is_open():
                 return ANYBODY
-            raise _unauthorised("send Authorization: Bearer and a token of this registry")
+            raise _unauthorised(
+                "send Authorization: Bearer and a token of this registry; the command line takes it from "
+                "SELECTROUTE_TOKEN"
+            )
         scheme, _, secret = authorization.partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
             raise _unauthorised("the Authorization header is Bearer and a token")

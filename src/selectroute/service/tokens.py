@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Response
 
 from selectroute.registry.errors import NotFoundError
+from selectroute.selector.sentences import printable
 from selectroute.service.callers import Role
 from selectroute.service.calls import Call, JsonAnswer, call
 from selectroute.service.context import By, The
@@ -68,5 +69,5 @@ def revoke(
     try:
         service.registry.revoke_token(token, by=by.permission)
     except NotFoundError:
-        raise ProblemError("not-found", "there is no token of this id") from None
+        raise ProblemError("not-found", f"there is no token {printable(token, 128)!r}") from None
     return Response(status_code=204)

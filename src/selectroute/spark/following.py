@@ -83,9 +83,11 @@ def pinned(folder: Path, query: str, batch: int) -> SnapshotRef:
         if written is None:
             latest_revision(folder)  # raises where there is none
             pins.mkdir(exist_ok=True)
-            # Under the lock nobody removes the revision between its being the newest and its being leased.
-            with locked(folder):
-                _pin(folder, path, query, batch)
+            # Under the lock nobody removes the revision between its being the newest and its being leased,
+            # and no other task of this micro-batch leases another one, or writes the lease at the same time.
+            with locked(folder, exclusive=True):
+                if durable.read_json(path) is None:
+                    _pin(folder, path, query, batch)
             written = durable.read_json(path)
         assert written is not None
     except OSError as error:

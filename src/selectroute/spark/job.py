@@ -50,6 +50,8 @@ def job_record(output: Path) -> dict[str, Any]:
     """Return what the output folder of a job says of it. Raises JobNotFoundError, DamagedFileError."""
     record = durable.read_json(output / "_job.json")
     if record is None:
+        if not output.is_dir():
+            raise JobNotFoundError(f"there is no folder {output}")
         raise JobNotFoundError(f"{output} is not the output folder of a job: it has no _job.json")
     return record
 
