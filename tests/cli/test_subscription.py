@@ -296,7 +296,7 @@ def test_the_lines_of_an_import_that_cannot_be_are_named_with_the_file(sub, tmp_
     code, out, err = sub("import", file)
     assert (code, out) == (1, "")
     lines = [line for line in err.splitlines() if str(file) in line]
-    assert lines[0] == f"selectroute: 3 lines of {file} that cannot be taken"
+    assert lines[0] == f"selectroute: 3 lines of {file} cannot be taken"
     assert [line.partition(" ")[0] for line in lines[1:]] == [f"{file}:{line}:" for line in (2, 4, 5)]
     assert "not valid JSON" in lines[1] and "did you mean `selector`?" in lines[3]
     assert err.splitlines()[-1] == "nothing was imported"

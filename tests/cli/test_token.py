@@ -120,3 +120,14 @@ def test_the_first_token_says_what_it_changes_and_over_http_it_is_an_admins(run,
     assert code == 0 and "every caller of a service needs one" in err and "--role admin" in err
     _, _, err = run("token", "create", "--role", "admin", "--registry", url)
     assert "first token" not in err
+
+
+def test_the_first_admins_token_over_http_says_what_it_changes(run, url, monkeypatch):
+    with Registry.open(url) as registry, served(registry) as service:
+        code, out, err = run("token", "create", "--role", "admin", "--registry", service)
+        assert code == 0 and "every caller of a service needs one (SELECTROUTE_TOKEN)" in err
+    with Registry.open(url) as registry, served(registry) as service:
+        code, _, err = run("subscription", "list", "--registry", service)
+        assert code == 1 and "SELECTROUTE_TOKEN" in err
+        monkeypatch.setenv("SELECTROUTE_TOKEN", out.strip())
+        assert "first token" not in run("token", "create", "--role", "reader", "--registry", service)[2]

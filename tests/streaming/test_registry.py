@@ -158,7 +158,7 @@ def test_a_database_and_a_service_are_followed_alike(world, registry, published,
 
 def test_a_registry_that_is_not_there_is_one_sentence(world, url):
     done = ran("--input", world.input, "--output", world.output, "--registry", url, "--available-now")
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("selectroute: ") and not world.output.exists()
 
 

@@ -159,9 +159,9 @@ def match(
 
     selectroute message match messages.jsonl --snapshots subscriptions.db.snapshots -o ndjson
 
-    A subscription is near a message if its topic filter matches and its selector would, had one of its
-    conditions another truth. First come those of which more conditions hold; at most 10,000 are judged for a
-    message, a second or two, and of a million subscriptions ruling out the others takes as long.
+    A subscription is near a message if its topic filter matches and only one condition keeps its selector
+    from being true. Those of which more conditions hold come first. At most 10,000 are judged for a message;
+    with a million subscriptions that takes a few seconds.
 
     Exit code 1 if no subscription gets any of them.
     """

@@ -568,6 +568,14 @@ class _Asked:
             raise typer.BadParameter(
                 "one input is needed: --input, or --kafka-topics or --kafka-pattern", param_hint="--input"
             )
+        if not reads_kafka:
+            for given, name in (
+                (self.kafka.bind, "--bind"),
+                (self.kafka.binding, "--kafka-binding"),
+                (self.kafka.separator, "--topic-separator"),
+            ):
+                if given:
+                    raise typer.BadParameter(f"{name} is for records of --kafka-topics", param_hint=name)
         if reads_kafka and not self.kafka.servers:
             raise typer.BadParameter("--kafka-servers is needed to read topics", param_hint="--kafka-servers")
 

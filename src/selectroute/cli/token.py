@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from selectroute.cli.connect import RegistryOption, connected
+from selectroute.cli.connect import RegistryOption, connected, told
 from selectroute.cli.output import Output, OutputOption, print_table, records
 from selectroute.selector.sentences import printable
 
@@ -81,7 +81,10 @@ def create(
     with connected(registry, create=True) as opened:
         from selectroute.registry.remote import RemoteRegistry
 
-        is_first = not isinstance(opened, RemoteRegistry) and not opened.had_tokens()
+        if isinstance(opened, RemoteRegistry):
+            is_first = told(registry)[1].token is None
+        else:
+            is_first = not opened.had_tokens()
         token, secret = opened.add_token(
             role.value, topics=topic or (), queues=queue or (), kafka=kafka or (), name=name
         )

@@ -188,7 +188,7 @@ def check_types(
         arrow_type = MIXED if is_mixed(one.type) else _ARROW_TYPES.get(type(one.type))
         try:
             if arrow_type is None:
-                group = "it is a group of properties, which is none itself: a selector reads its fields"
+                group = "it is a struct, a group of properties: selectors read its fields"
                 is_group = isinstance(one.type, StructType)
                 mended = group if is_group else how_to_cast(one.column, one.type)
                 raise ColumnTypeError(one.column, shown, mended)
