@@ -176,7 +176,7 @@ def test_frames_of_pandas_are_told_how(snapshot):
         sr.build_snapshot(frame)
 
 
-def test_what_is_printed_says_what_it_is(index, snapshot):
+def test_what_is_printed_says_what_it_is(index, snapshot, tmp_path):
     assert repr(index) == "Index(1 subscription)" and repr(sr.Index()) == "Index(0 subscriptions)"
     queue = sr.MemoryQueue()
     queue.put(b"x")
@@ -187,6 +187,8 @@ def test_what_is_printed_says_what_it_is(index, snapshot):
     found = snapshot.match(pa.record_batch({"x": [1, 2]}))
     assert repr(found) == "Matches(2 messages, 1 match)"
     assert found.ids().to_pylist() == [["a"], []]
+    with sr.Registry.open(f"sqlite:///{tmp_path}/r.db") as registry:
+        assert repr(registry) == f"Registry('sqlite:///{tmp_path}/r.db')"
     assert str(sr.check("a = 1 AND a = 2").warnings[0]).startswith("always-false: no message can satisfy")
 
 

@@ -114,6 +114,9 @@ class Registry(Administration):
         """Give the database back."""
         self._store.close()
 
+    def __repr__(self) -> str:
+        return f"Registry({self._store.url.render_as_string(hide_password=True)!r})"
+
     def __enter__(self) -> Registry:
         return self
 

@@ -53,6 +53,12 @@ QUEUE_MANAGER: Final = "selectroute"
 _WRITERS: Final = 16
 """A database has one writer at a time: of the pool's 40 threads no more than these wait for it."""
 
+_PLAINLY: Final = {
+    "Successful Response": "The call succeeded.",
+    "Validation Error": "The body or a parameter is wrong; the problem says where.",
+}
+"""What FastAPI says of answers that have no description of their own."""
+
 _PARAMETER: Final = re.compile(r"\{[^}]*\}")
 
 _PARSED: Final = 2
@@ -201,6 +207,8 @@ def _documented(app: FastAPI) -> Any:
                     # FastAPI's own form of a validation error is none of ours.
                     content = operation["responses"].get("422", {}).get("content", {})
                     content.pop("application/json", None)
+                    for answer in operation["responses"].values():
+                        answer["description"] = _PLAINLY.get(answer["description"], answer["description"])
             for name in ("HTTPValidationError", "ValidationError"):
                 components["schemas"].pop(name, None)
             app.openapi_schema = found

@@ -50,6 +50,7 @@ def create(service: The, by: By, body: TokenBody) -> Response:
         name=body.name,
         by=by.permission,
     )
+    service.callers.tokens_needed = True  # at once, and not when it is looked at next
     return JsonAnswer({**token.to_json(), "secret": secret}, 201, {"Location": f"{PATH}/{token.id}"})
 
 
