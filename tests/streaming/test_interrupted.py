@@ -115,7 +115,8 @@ def test_a_second_ctrl_c_ends_it_at_once_and_nothing_is_lost(started, world):
     time.sleep(1.1)
     if job.process.poll() is None:
         job.type_ctrl_c()
-    assert job.ended() in (0, INTERRUPTED), job.shown
+    # It may have been done just before; a signal while Python takes itself apart ends it as any other program.
+    assert job.ended() in (0, INTERRUPTED, -signal.SIGINT), job.shown
     again = started("--available-now")
     assert again.ended() == 0, again.shown
     assert len(red(world)) == MANY and set(red(world).values()) == {1}
