@@ -115,7 +115,7 @@ def test_a_second_ctrl_c_ends_it_at_once_and_nothing_is_lost(started, world):
     time.sleep(1.1)
     if job.process.poll() is None:
         job.type_ctrl_c()
-    # It may have been done just before; a signal while Python takes itself apart ends it as any other program.
+    # It may have been done just before; while Python takes itself apart a signal ends it as any program.
     assert job.ended() in (0, INTERRUPTED, -signal.SIGINT), job.shown
     again = started("--available-now")
     assert again.ended() == 0, again.shown
