@@ -272,7 +272,7 @@ def test_what_it_says_to_cast_a_column_to_is_a_property(spark, name):
 
 def test_a_struct_is_a_group_of_fields(spark):
     df = spark.sql(f"SELECT {UNLIKE_ALL['struct']} AS weight")
-    with pytest.raises(sr.ColumnTypeError, match="a selector reads its fields"):
+    with pytest.raises(sr.ColumnTypeError, match="selectors read its fields"):
         route(df, index_of({"s": "weight = 1"}).freeze(), strict=True)
 
 
