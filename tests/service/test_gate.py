@@ -15,8 +15,10 @@ import pytest
 from selectroute.queues.sql_queue import SqlQueue
 from selectroute.registry.errors import DamagedError, ReadOnlyError, UnavailableError
 from selectroute.service.app import create_app
+from selectroute.service.connected import while_connected
 from selectroute.service.gate import KNOWN_SECONDS
 from selectroute.service.limits import ServiceLimits
+from selectroute.service.problems import ProblemError
 from tests.service.conftest import problem, service
 
 PATH = "/v1/subscriptions"
@@ -387,3 +389,16 @@ def test_a_path_has_no_line_feed(client, method, path):
     found = problem(client.request(method, path), 400, "invalid-request")
     assert found["errors"][0]["pointer"] == "path"
     assert client.get("/v1/queues").json() == {"items": []}
+
+
+def test_what_a_body_is_refused_for_is_told_to_a_request_that_waits():
+    class Refused:
+        async def receive(self):
+            raise ProblemError("unauthorised", "revoked meanwhile")
+
+    async def waits():
+        async with while_connected(Refused()):
+            await anyio.sleep(60)
+
+    with pytest.raises(ProblemError, match="revoked meanwhile"):
+        anyio.run(waits)

@@ -22,10 +22,13 @@ async def while_connected(request: Request) -> AsyncIterator[None]:
     async with anyio.create_task_group() as both:
 
         async def listen() -> None:
-            nonlocal is_gone
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            is_gone = True
+            nonlocal is_gone, error
+            try:
+                while (await request.receive())["type"] != "http.disconnect":
+                    pass
+                is_gone = True
+            except Exception as raised:  # the body came too late, or the token was revoked meanwhile
+                error = raised
             both.cancel_scope.cancel()
 
         both.start_soon(listen)
