@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import logging
 import sys
 
 import pytest
 
 from selectroute.cli import main
+from tests.logs import log_as_before
 
 
 @pytest.fixture
@@ -30,9 +30,5 @@ def run(monkeypatch, capsys):
 @pytest.fixture(autouse=True)
 def _log_as_before():
     """A command that serves sets up the log of its process, which is that of all tests."""
-    loggers = [logging.getLogger(name) for name in ("selectroute.service", "uvicorn")]
-    before = [(one.handlers, one.level, one.propagate) for one in loggers]
-    yield
-    for one, (handlers, level, propagate) in zip(loggers, before, strict=True):
-        one.handlers, one.propagate = handlers, propagate
-        one.setLevel(level)
+    with log_as_before():
+        yield

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import re
 import sys
 
@@ -12,16 +11,13 @@ import pytest
 
 from selectroute.registry.errors import ReadOnlyError
 from selectroute.service.logs import LEVELS, configure, log
+from tests.logs import log_as_before
 
 
 @pytest.fixture(autouse=True)
 def _log_as_before():
-    loggers = [logging.getLogger(name) for name in ("selectroute.service", "uvicorn")]
-    before = [(one.handlers, one.level, one.propagate) for one in loggers]
-    yield
-    for one, (handlers, level, propagate) in zip(loggers, before, strict=True):
-        one.handlers, one.propagate = handlers, propagate
-        one.setLevel(level)
+    with log_as_before():
+        yield
 
 
 class Terminal(io.StringIO):

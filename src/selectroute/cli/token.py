@@ -82,7 +82,7 @@ def create(
         from selectroute.registry.remote import RemoteRegistry
 
         if isinstance(opened, RemoteRegistry):
-            is_first = told(registry)[1].token is None
+            is_first = told(registry)[1].token is None  # a service that has tokens makes none for nobody
         else:
             is_first = not opened.had_tokens()
         token, secret = opened.add_token(

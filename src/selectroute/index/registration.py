@@ -257,15 +257,20 @@ def _destinations(given: pa.StructArray) -> pa.Array | None:
     return texts if known else None
 
 
+def not_json(error: ValueError | RecursionError) -> str:
+    """Return what is wrong with a line that cannot be read as JSON."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON: {error.msg} at column {error.colno}"
+    return f"not valid JSON: {error}"
+
+
 def _row(line: str, ignore_unknown: bool) -> dict[str, Any]:
     if len(line) > MAX_LINE:
         raise RegistrationError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
     try:
         row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise RegistrationError(f"not valid JSON: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:
-        raise RegistrationError(f"not valid JSON: {error}") from error
+        raise RegistrationError(not_json(error)) from error
     unknown = _unknown_field(row) if isinstance(row, dict) and not ignore_unknown else None
     if unknown is not None:
         raise RegistrationError(unknown)

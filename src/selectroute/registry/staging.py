@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from selectroute.index.build import check_subscriptions
 from selectroute.index.errors import MAX_REPORTED, BuildError, DuplicateSubscriptionError, LineProblem
-from selectroute.index.registration import MAX_LINE
+from selectroute.index.registration import MAX_LINE, not_json
 from selectroute.registry.errors import (
     IdTakenError,
     ImportLineError,
@@ -195,10 +195,8 @@ def _read(number: int, line: str | bytes, by: Permission) -> _Line:
         raise TooLargeError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
     try:
         data = json.loads(line if isinstance(line, str) else line.decode())
-    except json.JSONDecodeError as error:
-        raise InvalidSpecError("", f"not valid JSON: {error.msg} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:
-        raise InvalidSpecError("", f"not valid JSON: {error}") from error
+        raise InvalidSpecError("", not_json(error)) from error
     spec = SubscriptionSpec.from_json(data)
     by.check_stored(spec)  # on what becomes of the line: there is no second reading of it
     check_fields(spec)

@@ -15,7 +15,7 @@ from selectroute.service.calls import Call, JsonAnswer, call
 from selectroute.service.connected import while_connected
 from selectroute.service.context import By, Service, The
 from selectroute.service.models import BatchNumberBody, ChangesAnswer, QueriesAnswer, QueryBody
-from selectroute.service.problems import ProblemError
+from selectroute.service.problems import check_waiting
 
 PATH: Final = "/v1/changes"
 
@@ -24,7 +24,6 @@ LOOKED_AT: Final = 200
 own, and a page of a thousand of them would take a second.
 """
 
-_AGAIN_SECONDS: Final = 1
 # Without every change a job would miss what was resumed, and tell of what it cannot know.
 _JOB: Final = "a job needs a writer's token"
 
@@ -56,12 +55,7 @@ async def changes(
     asked = _Asked(after, min(limit, service.limits.page), cursor, tuple(dict.fromkeys(op)))
     found = await run_in_threadpool(_behind, service, by, asked)
     if wait and not found.changes and cursor is None and found.page.revision <= after:
-        if len(service.watch) >= service.limits.waiting:
-            raise ProblemError(
-                "too-many-requests",
-                f"{service.limits.waiting:,} requests wait for changes already",
-                headers={"Retry-After": str(_AGAIN_SECONDS)},
-            )
+        check_waiting(len(service.watch), service.limits.waiting, "changes")
         async with while_connected(request):  # who hung up takes no place
             await service.watch.wait(after, wait)
         # Seconds later he may be nobody any more, or see other topics.

@@ -85,6 +85,9 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
 RETRY_SECONDS = 5
 """When to ask again while nothing can be written."""
 
+_AGAIN_SECONDS = 1
+"""When to ask again while too many wait."""
+
 
 class Fault(BaseModel):
     """One thing that is wrong: where (`pointer` into the body, RFC 6901; offset and length in characters,
@@ -172,6 +175,16 @@ class ProblemError(SelectRouteError):
             headers.setdefault("Retry-After", str(RETRY_SECONDS))
         body = as_json(problem.model_dump(exclude_none=True))
         return Response(body, self.status, headers, MEDIA_TYPE)
+
+
+def check_waiting(count: int, limit: int, what: str) -> None:
+    """Raise a problem, 429, if so many requests wait for ``what`` already."""
+    if count >= limit:
+        raise ProblemError(
+            "too-many-requests",
+            f"{limit:,} requests wait for {what} already",
+            headers={"Retry-After": str(_AGAIN_SECONDS)},
+        )
 
 
 def as_json(data: Any) -> bytes:

@@ -12,11 +12,9 @@ from starlette.concurrency import run_in_threadpool
 
 from selectroute.queues.message import Message
 from selectroute.queues.sql_call import SqlCall
-from selectroute.service.problems import ProblemError
+from selectroute.service.problems import check_waiting
 
 Ring = Callable[[], None]
-
-_AGAIN_SECONDS = 1
 
 
 InThread = Callable[[Callable[[], Message | None]], Awaitable[Message | None]]
@@ -51,10 +49,7 @@ class QueueWaiting:
 
         Raises a problem, 429, if too many wait already.
         """
-        if len(self._events) >= self._limit:
-            headers = {"Retry-After": str(_AGAIN_SECONDS)}
-            detail = f"{self._limit:,} requests wait for messages already"
-            raise ProblemError("too-many-requests", detail, headers=headers)
+        check_waiting(len(self._events), self._limit, "messages")
         loop = asyncio.get_running_loop()
         event = asyncio.Event()
 

@@ -35,13 +35,12 @@ from selectroute.service.preconditions import (
     is_minimal,
     revisions,
 )
-from selectroute.service.problems import ProblemError
+from selectroute.service.problems import ProblemError, check_waiting
 from selectroute.service.refusals import NO_SUBSCRIPTION
 from selectroute.service.selector_warnings import warnings_of
 
 PATH: Final = "/v1/subscriptions"
 
-_AGAIN_SECONDS: Final = 1
 _WRONG: Final = ("invalid-selector", "too-large", "unsupported-media-type", "read-only")
 _OF_ONE: Final = ("subscription-not-found", "stale-revision")
 
@@ -93,12 +92,7 @@ async def get(
     now, effective = await run_in_threadpool(_used, service, by, id)
     is_known = known is not None and now.revision in known
     if wait and not effective and not is_known:
-        if len(service.batch_waiting) >= service.limits.waiting:
-            raise ProblemError(
-                "too-many-requests",
-                f"{service.limits.waiting:,} requests wait for batches already",
-                headers={"Retry-After": str(_AGAIN_SECONDS)},
-            )
+        check_waiting(len(service.batch_waiting), service.limits.waiting, "batches")
         async with while_connected(request):  # whoever hung up takes no place
             await service.batch_waiting.wait(now.revision, wait)
         # Seconds later the token may be revoked, or the subscription be hidden.
