@@ -142,9 +142,9 @@ class Registered(Opened):
         return self.database.with_name("snapshots")
 
     @cached_property
-    def remote(self) -> sr.Registry:
+    def remote(self) -> sr.RemoteRegistry:
         """The registry over HTTP, as a client has it."""
-        return self._opened.enter_context(sr.Registry.open(self.service.url))
+        return self._opened.enter_context(sr.connect(self.service.url))
 
     @cached_property
     def local(self) -> sr.Registry:

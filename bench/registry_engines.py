@@ -48,7 +48,7 @@ class RegistryEngine(Engine):
         self._where = where
 
     @property
-    def _registry(self) -> sr.Registry:
+    def _registry(self) -> sr.SubscriptionRegistry:
         return self._registered.local if self._where == "local" else self._registered.remote
 
     @property

@@ -165,7 +165,7 @@ class _Ordinals(SparkEngine):
 
 
 class Route(_Ordinals):
-    """`selectroute.spark.route` on the DataFrame."""
+    """`selectroute.spark.frames.route` on the DataFrame."""
 
     def __init__(self, source: Source, count: int, built: Built, output: Output = "array") -> None:
         super().__init__(source, count, built, output)

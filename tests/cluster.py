@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from selectroute.spark.java import find_java
+from selectroute.spark.runtime.java import find_java
 
 ROOT = Path(__file__).parents[1]
 _DEPLOY = "org.apache.spark.deploy"

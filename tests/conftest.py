@@ -15,8 +15,14 @@ from tests.components import missing, required
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n`, all that use Spark run in one worker: a session takes both cores and gigabytes."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what runs at night, unless ``-m`` names it. With `-n`, all that use Spark run in one worker:
+    a session takes both cores and gigabytes.
+    """
+    if "nightly" not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
@@ -26,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[Any]:
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
     from selectroute.spark import JavaError, local_session
-    from selectroute.spark.connector import ConnectorError, find_connector
+    from selectroute.spark.runtime.jars import ConnectorError, find_connector
 
     # A job has the 2 GB by itself. This one holds what hundreds of jobs left when a record of 100 MB comes.
     conf: dict[str, str] = {"spark.driver.memory": "4g"}
@@ -62,7 +68,7 @@ def _published_before_it_is_asked_for() -> Iterator[None]:
     import would take seconds.
     """
     with pytest.MonkeyPatch.context() as patched:
-        if messages := sys.modules.get("selectroute.service.messages"):
+        if messages := sys.modules.get("selectroute.service.subscriptions.messages"):
             patched.setattr(messages, "PUBLISHED_SECONDS", 60.0)
         yield
 
@@ -73,9 +79,8 @@ def kafka() -> Iterator[Any]:
     pytest.importorskip("pyspark", reason="PySpark, whose Ivy fetches a broker, is not installed")
     pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra `kafka`)")
     from selectroute.spark import JavaError
-    from selectroute.spark.connector import ConnectorError, find_connector
-    from selectroute.spark.jars import JarError
-    from tests.broker import Broker, BrokerError
+    from selectroute.spark.runtime.jars import ConnectorError, JarError, find_connector
+    from selectroute.testing.broker import Broker, BrokerError
 
     with tempfile.TemporaryDirectory(prefix="selectroute-kafka-", ignore_cleanup_errors=True) as folder:
         try:

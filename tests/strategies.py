@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from selectroute.match import from_messages
+from selectroute.match.from_messages import from_messages
 from selectroute.selector import (
     DIALECTS,
     Byte,
@@ -27,7 +27,8 @@ from selectroute.selector import (
     compile_like,
     to_text,
 )
-from selectroute.selector.ast import (
+from selectroute.selector.limits import UNLIMITED
+from selectroute.selector.syntax.ast import (
     And,
     Arithmetic,
     Between,
@@ -42,8 +43,7 @@ from selectroute.selector.ast import (
     Or,
     Unary,
 )
-from selectroute.selector.limits import UNLIMITED
-from selectroute.selector.values import UNSUPPORTED
+from selectroute.selector.values.values import UNSUPPORTED
 
 PROPERTIES = ("a", "b", "c", "color", "weight", "é", "JMSXGroupSeq")
 HEADERS = ("JMSType", "JMSCorrelationID", "JMSMessageID", "JMSPriority", "JMSTimestamp", "JMSDeliveryMode")

@@ -65,6 +65,7 @@ ENTRANCES = {
     "Selector.explain": (lambda w, f: _SELECTOR.explain(w), "message", _MESSAGE),
     "check_property_names": (lambda w, f: sr.check_property_names(w), "name", "give"),
     "Registry.open": (lambda w, f: sr.Registry.open(w), "url", "sqlite:///PATH"),
+    "connect": (lambda w, f: sr.connect(w), "url", "http://HOST:PORT"),
     "Registry.register": (lambda w, f: f("registry").register(w), "spec", "sr.SubscriptionSpec"),
     "Registry.get": (lambda w, f: f("registry").get(w), "id", _ID),
     "Registry.get_by_name": (lambda w, f: f("registry").get_by_name(w), "name", "the name"),
@@ -117,7 +118,18 @@ def test_every_public_name_is_looked_at():
         "Operation",
         "SubscriptionSpec",
     }
-    given = {"Analysis", "DIALECTS", "Matches", "Subscription", "Truth", "Warmed", "warm"}
+    given = {
+        "Analysis",
+        "DIALECTS",
+        "Matches",
+        "RemoteQueue",
+        "RemoteRegistry",
+        "Subscription",
+        "SubscriptionRegistry",
+        "Truth",
+        "Warmed",
+        "warm",
+    }
     errors = {name for name in sr.__all__ if name.endswith("Error")}
     assert set(sr.__all__) <= called | own | numbers | data | given | errors
 

@@ -11,12 +11,12 @@ import pytest
 from pydantic import ValidationError
 
 import selectroute as sr
-from selectroute.index.registration import build_from_lines
+from selectroute.index.jsonl import build_from_lines
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.registry.model import Destination, SubscriptionSpec
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import from_wire
-from selectroute.service import models
+from selectroute.service.http import models
 
 Read = Callable[[Any], Any]
 
@@ -28,9 +28,9 @@ def _binding(data: Any) -> Any:
 
 
 def _wanted(data: Any) -> Any:
-    from selectroute.spark.replay_request import Wanted
+    from selectroute.spark.replay.request import ReplayFilterSpec
 
-    return Wanted.from_json({**Wanted().to_json(), **data})
+    return ReplayFilterSpec.from_json({**ReplayFilterSpec().to_json(), **data})
 
 
 READERS: dict[str, tuple[Read, Any, str]] = {

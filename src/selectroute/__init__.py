@@ -16,24 +16,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from selectroute.clauses.analysis import Analysis, check
-    from selectroute.index.build import build_snapshot
-    from selectroute.index.delta import Add, Remove, Replace
+    from selectroute.client.connect import Registry, connect
+    from selectroute.client.queues import RemoteQueue
+    from selectroute.client.registry import RemoteRegistry
+    from selectroute.index.change.delta import Add, Remove, Replace
     from selectroute.index.errors import BuildError, SnapshotError, SnapshotNotFoundError
-    from selectroute.index.file_format import publish
+    from selectroute.index.folder.format import publish
     from selectroute.index.index import Index
     from selectroute.index.publisher import Publisher
-    from selectroute.index.snapshot import Snapshot
+    from selectroute.index.snapshot import Snapshot, build_snapshot
+    from selectroute.index.warm import Warmed, warm
     from selectroute.match.columns import ColumnTypeError
-    from selectroute.match.match import Matches, Warmed, warm
+    from selectroute.match.match import Matches
     from selectroute.match.missing import MissingColumnError
     from selectroute.queues.errors import MQError
-    from selectroute.queues.memory_queue import MemoryQueue
-    from selectroute.queues.message import Descriptor
-    from selectroute.queues.options import MatchOptions
-    from selectroute.queues.sql_queue import SqlQueue
+    from selectroute.queues.lookup.match_options import MatchOptions
+    from selectroute.queues.memory.queue import MemoryQueue
+    from selectroute.queues.message.message import Descriptor
+    from selectroute.queues.sql.queue import SqlQueue
     from selectroute.registry.changes import Operation
     from selectroute.registry.model import Subscription, SubscriptionSpec
-    from selectroute.registry.registry import Registry
+    from selectroute.registry.protocol import SubscriptionRegistry
     from selectroute.selector import (
         DIALECTS,
         Byte,
@@ -56,13 +59,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _LATER = {
-    "Add": "selectroute.index.delta",
+    "Add": "selectroute.index.change.delta",
     "Analysis": "selectroute.clauses.analysis",
     "BuildError": "selectroute.index.errors",
     "Byte": "selectroute.selector",
     "ColumnTypeError": "selectroute.match.columns",
     "DIALECTS": "selectroute.selector",
-    "Descriptor": "selectroute.queues.message",
+    "Descriptor": "selectroute.queues.message.message",
     "Double": "selectroute.selector",
     "Float": "selectroute.selector",
     "Index": "selectroute.index.index",
@@ -71,34 +74,38 @@ _LATER = {
     "Limits": "selectroute.selector",
     "Long": "selectroute.selector",
     "MQError": "selectroute.queues.errors",
-    "MatchOptions": "selectroute.queues.options",
+    "MatchOptions": "selectroute.queues.lookup.match_options",
     "Matches": "selectroute.match.match",
-    "MemoryQueue": "selectroute.queues.memory_queue",
+    "MemoryQueue": "selectroute.queues.memory.queue",
     "Message": "selectroute.selector",
     "MessageError": "selectroute.selector",
     "MissingColumnError": "selectroute.match.missing",
     "Operation": "selectroute.registry.changes",
     "PropertyNameError": "selectroute.selector",
     "Publisher": "selectroute.index.publisher",
-    "Registry": "selectroute.registry.registry",
-    "Remove": "selectroute.index.delta",
-    "Replace": "selectroute.index.delta",
+    "Registry": "selectroute.client.connect",
+    "RemoteQueue": "selectroute.client.queues",
+    "RemoteRegistry": "selectroute.client.registry",
+    "Remove": "selectroute.index.change.delta",
+    "Replace": "selectroute.index.change.delta",
     "SelectRouteError": "selectroute.selector",
     "Selector": "selectroute.selector",
     "Short": "selectroute.selector",
     "Snapshot": "selectroute.index.snapshot",
     "SnapshotError": "selectroute.index.errors",
     "SnapshotNotFoundError": "selectroute.index.errors",
-    "SqlQueue": "selectroute.queues.sql_queue",
+    "SqlQueue": "selectroute.queues.sql.queue",
     "Subscription": "selectroute.registry.model",
+    "SubscriptionRegistry": "selectroute.registry.protocol",
     "SubscriptionSpec": "selectroute.registry.model",
     "Truth": "selectroute.selector",
-    "Warmed": "selectroute.match.match",
-    "build_snapshot": "selectroute.index.build",
+    "Warmed": "selectroute.index.warm",
+    "build_snapshot": "selectroute.index.snapshot",
     "check": "selectroute.clauses.analysis",
     "check_property_names": "selectroute.selector",
-    "publish": "selectroute.index.file_format",
-    "warm": "selectroute.match.match",
+    "connect": "selectroute.client.connect",
+    "publish": "selectroute.index.folder.format",
+    "warm": "selectroute.index.warm",
 }
 
 __all__ = [
@@ -127,6 +134,8 @@ __all__ = [
     "PropertyNameError",
     "Publisher",
     "Registry",
+    "RemoteQueue",
+    "RemoteRegistry",
     "Remove",
     "Replace",
     "SelectRouteError",
@@ -137,12 +146,14 @@ __all__ = [
     "SnapshotNotFoundError",
     "SqlQueue",
     "Subscription",
+    "SubscriptionRegistry",
     "SubscriptionSpec",
     "Truth",
     "Warmed",
     "build_snapshot",
     "check",
     "check_property_names",
+    "connect",
     "publish",
     "warm",
 ]

@@ -47,6 +47,7 @@ def test_an_engine_delivers_what_it_must_each_time(name, make, streamed, small_b
     assert make[name](COUNT).run().matches == due > COUNT / 2
 
 
+@pytest.mark.nightly
 def test_both_write_records_of_the_same_headers_and_sizes(make, streamed):
     sizes_of = {}
     for name in ("no-op", "fan-out"):
@@ -63,6 +64,7 @@ def test_both_write_records_of_the_same_headers_and_sizes(make, streamed):
     assert sizes_of["no-op"] == pytest.approx(sizes_of["fan-out"], rel=0.05)
 
 
+@pytest.mark.nightly
 def test_a_job_that_delivers_too_little_ends_the_run(make):
     wrong = replace(SIZE.check, matches=SIZE.check.matches + 1)
     for name in ("no-op", "fan-out"):
@@ -78,6 +80,7 @@ def test_records_have_what_decides(streamed):
     assert streamed.ends(streamed.topic(COUNT)) == [COUNT // PARTITIONS] * PARTITIONS
 
 
+@pytest.mark.nightly
 def test_latency_is_that_of_every_delivery(make, streamed, monkeypatch):
     from bench import kafka_latency
 
@@ -90,6 +93,7 @@ def test_latency_is_that_of_every_delivery(make, streamed, monkeypatch):
     assert all(0 < one.p50_us <= one.p99_us for one in samples)
 
 
+@pytest.mark.nightly
 def test_memory_is_read_again_and_again_while_messages_come(spark, streamed, monkeypatch):
     from bench import kafka_engines, kafka_memory
 

@@ -23,10 +23,10 @@ TIMEOUT_SECONDS = 120
 
 PRELOADED = [
     "selectroute.cli",
-    "selectroute.cli.queue_clients",
+    "selectroute.cli.queue_access",
     "selectroute.cli.settings",
     "selectroute.registry.registry",
-    "selectroute.registry.remote",
+    "selectroute.client.connect",
     __name__,
 ]
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import selectroute as sr
-from selectroute.queues.sql_queue import SqlQueue
+from selectroute.queues.sql.queue import SqlQueue
 from tests.cli.interrupted import AtTerminal
 
 pytestmark = pytest.mark.slow

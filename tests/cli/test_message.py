@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from selectroute.index.file_format import publish
-from selectroute.index.registration import build_from_lines
+from selectroute.index.folder.format import publish
+from selectroute.index.jsonl import build_from_lines
 from selectroute.registry.registry import Registry
 from tests.serving import served
 

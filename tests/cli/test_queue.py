@@ -10,7 +10,7 @@ import time
 import pytest
 
 import selectroute as sr
-from selectroute.queues.sql_queue import SqlQueue
+from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.registry import Registry
 from tests.queues.calls import hex_of, id_of
 from tests.serving import served
@@ -132,7 +132,7 @@ def test_any_bytes_go_in_by_standard_input_and_out_as_they_were(queue, monkeypat
     out = queue("browse", "Q", "-o", "json")[1]
     assert json.loads(out)["body"] == {"type": "bytes", "value": body.hex()}
     written = []
-    monkeypatch.setattr("selectroute.cli.queue.write_body", written.append)
+    monkeypatch.setattr("selectroute.cli.commands.queue.write_body", written.append)
     assert queue("get", "Q")[0] == 0
     assert written == [body]
     made = json.loads(queue("put", "Q", "-o", "json")[1])
@@ -204,7 +204,7 @@ def test_what_cannot_be_written_stays_on_a_queue_of_a_database(run, database, mo
     def fails(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("selectroute.cli.queue.write_body", fails)
+    monkeypatch.setattr("selectroute.cli.commands.queue.write_body", fails)
     code, _, err = run("queue", "get", "Q", "--queues", database)
     assert code == 1 and "No space left" in err
     monkeypatch.undo()
@@ -260,7 +260,7 @@ def test_what_is_no_queue_service_is_said_so(run, monkeypatch):
         for arguments in (("list",), ("get", "Q"), ("depth", "Q"), ("list", "Q")):
             code, out, err = run("queue", *arguments)
             assert (code, out.strip("[]\n")) == (1, "") or out.startswith("message id")
-            assert err.count("\n") == 1 and "no queue says" in err
+            assert err.count("\n") == 1 and "as a queue does" in err
         server.shutdown()
         thread.join()
 

@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from selectroute.cli.serve import serve
+from selectroute.cli.commands.serve import serve
 from selectroute.cli.settings import OF_SERVICE
 from selectroute.registry.registry import Registry
 from tests.serving import served

@@ -14,12 +14,14 @@ import selectroute as sr
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
-from selectroute.spark import durable, job
-from selectroute.spark.batches import Router
-from selectroute.spark.dead_letters import REASONS
-from selectroute.spark.file_intake import FileSource
-from selectroute.spark.job import Job, OutputFolder
-from selectroute.spark.worker import route_splits
+from selectroute.durable import disk
+from selectroute.spark.batch.router import Router
+from selectroute.spark.inputs.files import FileSource
+from selectroute.spark.job import job
+from selectroute.spark.job.job import Job
+from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.replay.letters import REASONS
+from selectroute.spark.worker.task import route_splits
 
 LINES = '{"properties": {"color": "red"}}\n{"properties": {}}\n{\n'
 
@@ -72,9 +74,9 @@ def test_an_audit_of_what_adds_up_is_0(run, output):
 
 def test_an_audit_that_finds_something_is_1_and_says_what(run, output):
     commit = output / "_commits" / "0.json"
-    content = durable.read_json(commit)
+    content = disk.read_json(commit)
     content["counts"]["routed"] = 2
-    durable.write_json(commit, content)
+    disk.write_json(commit, content)
     code, out, _ = run("stream", "audit", output)
     assert code == 1
     assert "WRONG       batch 0: it took in 3 messages and accounts for 4 of them" in out
@@ -128,7 +130,7 @@ def test_dead_letters_are_chosen_by_batch_stage_and_reason(run, output):
 
 
 def test_bytes_that_are_no_text_are_base64_and_many_letters_are_cut_off(run, output):
-    from selectroute.spark.dead_letters import dead_letters
+    from selectroute.spark.replay.letters import dead_letters
 
     source = next((output / "dead-letters" / "batch=0").iterdir())
     import pyarrow as pa
@@ -156,7 +158,7 @@ def job_of(output):
 
 def replay_all(output):
     """What the job does between two batches."""
-    from selectroute.spark.replay import Replays
+    from selectroute.spark.replay.replay import Replays
 
     def run(tasks, work):
         return [{"task": number, **route_splits(splits, work)} for number, splits in enumerate(tasks)]
@@ -183,7 +185,7 @@ def test_a_replay_that_is_asked_for_is_done_by_the_job_and_leaves_its_trace(run,
     assert line["letters"] == 1
     (report,) = replay_all(output)
     assert report.kind == "replay"
-    assert durable.read_json(output / "_commits" / "-1.json")["replay"]["request"] == line["request"]
+    assert disk.read_json(output / "_commits" / "-1.json")["replay"]["request"] == line["request"]
     code, out, _ = run("stream", "status", output)
     assert "0 backfills, 1 replay" in out
     assert run("stream", "audit", output)[0] == 0
@@ -230,7 +232,7 @@ def test_the_busiest_subscriptions_are_counted(run, output, monkeypatch):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from selectroute.spark import delivered
+    from selectroute.spark.audit import deliveries as delivered
 
     code, out, err = run("stream", "status", output, "--top", 3)
     assert (code, err) == (0, "") and re.search(r"^busiest     1  red$", out, re.M)
@@ -272,7 +274,7 @@ def test_a_message_is_read_from_the_row_group_that_has_it(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from selectroute.spark.delivered import _of_parquet
+    from selectroute.spark.audit.deliveries import _of_parquet
 
     pq.write_table(pa.table({"n": list(range(5_000))}), tmp_path / "a.parquet", row_group_size=1_500)
     for row in (0, 1_499, 1_500, 4_999):

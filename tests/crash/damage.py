@@ -31,7 +31,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import PublishError
 from selectroute.registry.model import SubscriptionSpec
-from selectroute.registry.publish import RegistryPublisher
+from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 

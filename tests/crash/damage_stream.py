@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from selectroute.index.collect import collect
-from selectroute.spark import durable, file_intake
-from selectroute.spark.commits import Commits
-from selectroute.spark.job import OutputFolder
+from selectroute.durable import disk
+from selectroute.index.folder.retention import collect
+from selectroute.spark.batch.commits import Commits
+from selectroute.spark.inputs import files as file_intake
+from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.testing.world import World
 from tests.crash.damage import each_damage, put_back
-from tests.streaming.conftest import World
 from tests.streaming.registry_log import Log, Run, delivered
 
 QUERY = "q"
@@ -118,7 +119,7 @@ def files(halted: Halted) -> dict[str, list[Path]]:
     }
     names = {path.stem for path in found["pins"]}
     assert names == {"0", "1", "2", "3", "-1"} and len(found["_commits"]) == 3, names
-    assert len(found["leases"]) == 2 and all(durable.read_json(path) for path in found["pins"])
+    assert len(found["leases"]) == 2 and all(disk.read_json(path) for path in found["pins"])
     return found
 
 

@@ -30,9 +30,10 @@ import pyarrow as pa
 
 import selectroute as sr
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
-from selectroute.queues.sql_queue import SqlQueue
-from selectroute.spark import queue_sender
-from tests.streaming.conftest import World
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.spark import senders
+from selectroute.spark.senders.queues import FULL
+from selectroute.testing.world import World
 from tests.streaming.queue_world import A, B, Queues, numbered
 
 FILES = 12
@@ -47,7 +48,7 @@ _fork = multiprocessing.get_context("fork")  # a child that need not import ever
 
 def deliver(queues: Queues, done: Any, resumed: Any, wait: float) -> None:
     """Route what is there, from wherever the last process left it."""
-    queue_sender._CHUNK = CHUNK
+    senders.queues._CHUNK = CHUNK
     output = queues.world.output
     for staged in (output / "_staging").glob("*-*"):
         if (output / "_commits" / f"{staged.name.split('-')[0]}.json").exists():
@@ -112,7 +113,7 @@ def check(queues: Queues, journals: list[Path]) -> Counter[str]:
     dead = Counter(
         f"{row['source']}/0/{row['offset']}/{row['subscription']}" for row in world.rows("dead-letters")
     )
-    assert {row["reason"] for row in world.rows("dead-letters")} <= {queue_sender.FULL}
+    assert {row["reason"] for row in world.rows("dead-letters")} <= {FULL}
     both = got & dead
     assert not both, f"got, and dead letters: {list(both)[:5]}"
     got += dead

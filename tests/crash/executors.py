@@ -24,9 +24,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from selectroute.spark.connector import find_connector
-from tests.broker import Broker
-from tests.broker import running as running_broker
+from selectroute.spark.runtime.jars import find_connector
+from selectroute.testing.broker import Broker
+from selectroute.testing.broker import running as running_broker
 from tests.cluster import environment, running, submit_command
 from tests.crash.kafka import BATCH, WAIT_SECONDS, Killed
 from tests.crash.kafka_check import check

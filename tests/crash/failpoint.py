@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from selectroute.cli import main as command
-from selectroute.spark import durable
-from selectroute.spark.behind import BEHIND
-from selectroute.spark.commits import Commits
-from selectroute.spark.file_intake import FileIntake
-from selectroute.spark.kafka_sender import KafkaSender
-from selectroute.spark.kafka_source import KafkaIntake
-from selectroute.spark.queue_sender import QueueSender
+from selectroute.durable import disk
+from selectroute.spark.batch.commits import Commits
+from selectroute.spark.inputs.files import FileBatchInput
+from selectroute.spark.inputs.kafka import KafkaBatchInput
+from selectroute.spark.senders.kafka import KafkaSender
+from selectroute.spark.senders.queues import QueueSender
+from selectroute.spark.stream.background_publisher import PUBLISHER_THREAD
 
 BEFORE, AFTER = MOMENTS = ("before", "after")
 PUT: Final = "put"
@@ -77,18 +77,18 @@ def _patch(step: str, moment: str, nth: int) -> None:
 
     if step in ("pin", "commit"):
         folder = {"pin": "pins", "commit": "_commits"}[step]
-        replace(durable, "write_json", lambda path, _: path.parent.name == folder)
+        replace(disk, "write_json", lambda path, _: path.parent.name == folder)
     elif step == "stage":
-        replace(KafkaIntake, "route")
-        replace(FileIntake, "route")
+        replace(KafkaBatchInput, "route")
+        replace(FileBatchInput, "route")
     elif step == PUT:
         replace(QueueSender, "send")
     elif step == "send":
         replace(KafkaSender, "_write")
     elif step == "sent":
-        replace(durable, "write_json", lambda path, _: path.name == "sent-kafka.json")
+        replace(disk, "write_json", lambda path, _: path.name == "sent-kafka.json")
     elif step == "rename":
-        replace(durable, "rename")
+        replace(disk, "rename")
     elif step == "return":
         # The last that is done of a batch.
         replace(Commits, "_account")
@@ -106,7 +106,7 @@ def _beside(moment: str, nth: int, commits: Path) -> None:
     def failing(self: KafkaSender, batch: int, *given: Any) -> Any:
         nonlocal met
         # What an earlier run left is sent before there is any next one.
-        met += threading.current_thread().name == BEHIND
+        met += threading.current_thread().name == PUBLISHER_THREAD
         if met != nth:
             return real(self, batch, *given)
         if moment == AFTER:

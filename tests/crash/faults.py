@@ -22,10 +22,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from selectroute.index.manifest import revisions
+from selectroute.index.folder.manifest import revisions
 from selectroute.index.snapshot import Snapshot
 from selectroute.registry.model import SubscriptionSpec
-from selectroute.registry.publish import RegistryPublisher
+from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from tests.crash.command import ROOT, command, wait_until

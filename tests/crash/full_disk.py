@@ -20,9 +20,9 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+from selectroute.testing.world import World
 from tests.crash.command import ROOT
 from tests.crash.failing import NAMES, WRITES, Shim, compiled
-from tests.streaming.conftest import World
 
 LOGGED = ("metadata", "sources/0/0", "offsets/0", "commits/0", "sources/0/1", "offsets/1", "commits/1")
 """Files of Spark's checkpoint."""

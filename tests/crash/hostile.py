@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 import selectroute as sr
-from selectroute.index import tables as t
+from selectroute.arrays import tables as t
 
 _fork = multiprocessing.get_context("fork")
 

@@ -27,8 +27,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.broker import Broker
-from tests.broker import running as running_broker
+from selectroute.testing.broker import Broker
+from selectroute.testing.broker import running as running_broker
 from tests.crash.failpoint import BESIDE, MOMENTS, PUT, STEPS
 from tests.crash.kafka_check import check
 from tests.crash.kafka_flow import Flow

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 import selectroute as sr
 from selectroute.kafka import deduplicate
 from selectroute.selector.message import MAX_PROPERTIES
-from selectroute.spark.audit import audit
-from tests.broker import Broker, Header
+from selectroute.spark.audit.audit import audit
+from selectroute.testing.broker import Broker, Header
 
 KINDS = 300
 """Different records: each selector is judged by the reference on each of them once."""

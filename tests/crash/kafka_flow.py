@@ -19,9 +19,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 import selectroute as sr
-from selectroute.index.registration import build_from_lines
-from selectroute.queues.sql_queue import SqlQueue
-from tests.broker import Broker
+from selectroute.index.jsonl import build_from_lines
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.testing.broker import Broker
 from tests.crash.delivering import consume
 from tests.crash.kafka_check import QUEUE, Kinds, Subscription
 

@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import Any
 
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
-from selectroute.queues.options import MatchOptions
-from selectroute.queues.sql_queue import SqlQueue
+from selectroute.queues.lookup.match_options import MatchOptions
+from selectroute.queues.sql.queue import SqlQueue
 from tests.crash.command import let_work
 
 NAME = "CRASH"

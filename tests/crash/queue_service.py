@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import quote
 
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
-from selectroute.queues.sql_queue import SqlQueue
+from selectroute.queues.sql.queue import SqlQueue
 from tests.crash.command import LOST, Connection, Threads, let_work, wait_until
 from tests.crash.queue import account
 from tests.crash.registry import kill_command
@@ -160,7 +160,7 @@ def run(kills: int, seed: int, root: Path, most: int = 100) -> Counter[str]:
 
     Raises AssertionError if something did not hold.
     """
-    _clean.set_forkserver_preload(["selectroute.cli.serve", "selectroute.service.server"])
+    _clean.set_forkserver_preload(["selectroute.cli.commands.serve", "selectroute.service.server"])
     chance = random.Random(seed)
     total: Counter[str] = Counter(kills=kills)
     for number in range(kills):

@@ -32,7 +32,7 @@ from typing import Any
 from selectroute.registry.changes import Idempotency, Operation
 from selectroute.registry.errors import NotFoundError, RegistryError
 from selectroute.registry.model import SubscriptionSpec
-from selectroute.registry.publish import RegistryPublisher
+from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from tests.crash.command import let_work
 

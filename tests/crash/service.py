@@ -251,7 +251,7 @@ def run(kills: int, seed: int, root: Path, most: int = 60) -> Counter[str]:
     Raises AssertionError if something did not hold.
     """
     _clean.set_forkserver_preload(
-        ["selectroute.cli.serve", "selectroute.service.server", "tests.crash.registry"]
+        ["selectroute.cli.commands.serve", "selectroute.service.server", "tests.crash.registry"]
     )
     chance = random.Random(seed)
     total: Counter[str] = Counter()

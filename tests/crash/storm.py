@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 import selectroute as sr
 from selectroute.registry.changes import Operation
 from selectroute.registry.model import SubscriptionSpec
-from selectroute.registry.publish import RegistryPublisher
+from selectroute.registry.publisher import RegistryPublisher
 from tests.crash.storm_check import KINDS, Tally, check_storm, kinds
 
 ROOT = Path(__file__).parents[2]

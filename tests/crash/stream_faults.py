@@ -25,16 +25,16 @@ from typing import Any
 import pyarrow.parquet as pq
 
 import selectroute as sr
+from selectroute.durable import disk
 from selectroute.index.destination import KAFKA
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark import durable
-from selectroute.spark.batches import Router
-from selectroute.spark.kafka_messages import Topic
-from selectroute.spark.sender import staged_file
-from selectroute.spark.stream_error import sentence
+from selectroute.spark.batch.router import Router
+from selectroute.spark.destinations.kafka_records import Topic
+from selectroute.spark.senders.sender import staged_file
+from selectroute.spark.stream.fan_out import sentence
+from selectroute.testing.world import World, files_of
 from tests.crash.command import ROOT
 from tests.crash.failing import VARIABLE, Fault, Shim, compiled, faults
-from tests.streaming.conftest import World, files_of
 from tests.streaming.queue_world import A, Queues, numbered
 
 BATCHES, FILES, MESSAGES = 5, 2, 20
@@ -68,13 +68,13 @@ class Topics:
 
     def send(self, batch: int, revision: int, outgoing: Mapping[str, Any], staging: Path) -> list[Any]:
         sent = staging / "sent-kafka.json"
-        if durable.read_json(sent) is None:
+        if disk.read_json(sent) is None:
             for file in outgoing["files"]:
                 for row in pq.read_table(staged_file(staging, file)).to_pylist():
                     for nth, one in enumerate(row["deliveries"]):
                         place = file["path"], one["partition"], row["first"] + nth
                         self.records.append(((row["source"], row["offset"], one["subscription"]), place))
-            durable.write_json(sent, {"batch": batch})
+            disk.write_json(sent, {"batch": batch})
         return []
 
 

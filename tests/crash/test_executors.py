@@ -17,6 +17,7 @@ from tests.components import KAFKA
 pytestmark = [pytest.mark.spark, *KAFKA]
 
 
+@pytest.mark.nightly
 def test_killed_workers_and_executors_and_speculative_copies_lose_and_repeat_nothing(kafka, tmp_path):
     from tests.crash.executors import FAULTS, run
 
@@ -30,9 +31,9 @@ def test_on_one_machine_a_killed_worker_ends_the_job_in_one_sentence_and_the_nex
     spark, tmp_path
 ):
     from selectroute.spark import start_fanout
-    from selectroute.spark.stream_error import StreamError
+    from selectroute.spark.stream.fan_out import StreamError
+    from selectroute.testing.world import World
     from tests.crash.executors import workers_of
-    from tests.streaming.conftest import World
 
     world = World(tmp_path)
     world.input.mkdir()

@@ -27,7 +27,7 @@ def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice():
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_job_whose_disk_is_full_ends_in_one_sentence_and_goes_on_when_there_is_room(tmp_path):
     from tests.crash.full_disk import routed
 
@@ -35,7 +35,7 @@ def test_a_job_whose_disk_is_full_ends_in_one_sentence_and_goes_on_when_there_is
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_disk_that_is_full_when_spark_notes_a_batch_as_done_is_no_obstacle_afterwards(tmp_path):
     from tests.crash.full_disk import routed
 

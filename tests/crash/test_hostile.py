@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 import selectroute as sr
-from selectroute.index import file_format
+from selectroute.index.folder import format as file_format
 from tests.crash import hostile
 from tests.index.published import small
 

@@ -42,6 +42,7 @@ def test_a_killed_stream_of_records_loses_and_repeats_nothing_and_a_fault_would_
         check(flow, killed.output)
 
 
+@pytest.mark.nightly
 def test_a_stream_that_is_killed_with_two_batches_committed_and_not_published_sends_both(kafka, tmp_path):
     from tests.crash.failpoint import AFTER, BEFORE, BESIDE
     from tests.crash.kafka import Killed

@@ -21,7 +21,7 @@ from selectroute.demo.report import next_commands, show
 from selectroute.demo.run import Options, run
 from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED
 from selectroute.spark import BatchReport
-from selectroute.spark.sinks import Counts
+from selectroute.spark.sinks.counts import Counts
 
 
 def test_default_folder_is_the_first_free_one(tmp_path, monkeypatch):

@@ -20,12 +20,12 @@ from random import Random
 from typing import Final
 
 import selectroute as sr
-from selectroute.index.delta import Add, Change, Remove, Replace
+from selectroute.index.change.delta import Add, Change, Remove, Replace
+from selectroute.index.change.merge import merge_due, merged, merged_part
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
-from selectroute.index.index import KEEP
-from selectroute.index.merge import merge_due, merged, merged_part
-from selectroute.index.verify import verify_index, verify_snapshot
-from selectroute.match import from_messages
+from selectroute.index.subscription import KEEP
+from selectroute.index.verify.verify import verify_index, verify_snapshot
+from selectroute.match.from_messages import from_messages
 from selectroute.selector import DIALECTS
 from selectroute.topics import TopicFilter
 from tests.fuzz.mutations import generated, seeds
@@ -156,7 +156,8 @@ class Changer:
         self._batch = self.chance.choice((1, 7, 60, 400))
         due = merge_due(self.snapshot)
         if due is not None:
-            self.snapshot = merged(self.snapshot, due, merged_part(self.snapshot, due))
+            part = merged_part(self.snapshot, due)
+            self.snapshot = sr.Snapshot.of(merged(self.snapshot, due, part))
             self.tally.merges += 1
 
     def _refuse(self) -> None:

@@ -17,9 +17,10 @@ from random import Random
 from typing import Final
 
 import selectroute as sr
-from selectroute.index import build, dividing
-from selectroute.index.merge import merge
-from selectroute.index.verify import verify_index, verify_snapshot
+from selectroute.index.build import build, hot_keys
+from selectroute.index.change.merge import merge
+from selectroute.index.verify.verify import verify_index, verify_snapshot
+from selectroute.match.match import match
 from selectroute.selector import InvalidSelectorError, Message, MessageError, Selector
 from selectroute.topics import TopicFilter
 from tests.fuzz.mutations import generated
@@ -141,7 +142,7 @@ def _compare(
         for message in messages
     ]
     for engine, snapshot in snapshots.items():
-        found = snapshot.match(table_of(messages, snapshot.reads))
+        found = match(snapshot, table_of(messages, snapshot.reads))
         for row, message in enumerate(messages):
             got = snapshot.ids.take(found[row]).to_pylist()
             _same(engine, registry, message, wanted[row], got)
@@ -226,7 +227,7 @@ def _as_row(chance: Random, message: Message, whole: str) -> Message:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; return the exit code: 1 if an engine differed."""
-    build.FEW, dividing.WORTH = 2, 0.2  # so that registries this small have templates and divided leaves
+    build.FEW, hot_keys.WORTH = 2, 0.2  # so that registries this small have templates and divided leaves
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.engines", description=__doc__)
     parser.add_argument("--pairs", type=int, default=1_000_000, help="pairs to compare (default 1,000,000)")
     parser.add_argument("--seed", type=int, default=1, help="another seed, other rounds (default 1)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import selectroute as sr
-from selectroute.index import build, dividing
+from selectroute.index.build import build, hot_keys
 from tests.fuzz import engines
 
 pytestmark = pytest.mark.slow
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def shapes_are_templates_and_leaves_are_divided(monkeypatch):
     monkeypatch.setattr(build, "FEW", 2)
-    monkeypatch.setattr(dividing, "WORTH", 0.2)
+    monkeypatch.setattr(hot_keys, "WORTH", 0.2)
 
 
 def test_every_engine_agrees_on_a_few_rounds():

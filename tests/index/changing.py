@@ -9,8 +9,10 @@ from __future__ import annotations
 from random import Random
 
 import selectroute as sr
-from selectroute.index.delta import Add, Change, Remove, Replace
-from selectroute.match import from_messages
+from selectroute.arrays.state import SnapshotState
+from selectroute.index.change.delta import Add, Change, Remove, Replace
+from selectroute.match.from_messages import from_messages
+from selectroute.match.match import match
 from selectroute.topics import TopicFilter
 
 SELECTORS = (
@@ -74,9 +76,9 @@ def expected(live: dict[str, tuple[str, str | None]], message: sr.Message) -> li
     )
 
 
-def found(snapshot: sr.Snapshot, messages: list[sr.Message]) -> list[list[str]]:
+def found(snapshot: SnapshotState, messages: list[sr.Message]) -> list[list[str]]:
     """The ids that the kernel finds, sorted; a subscription that is found twice stands there twice."""
-    matches = snapshot.match(from_messages(messages, snapshot.reads))
+    matches = match(snapshot, from_messages(messages, snapshot.reads))
     return [sorted(snapshot.ids.take(row).to_pylist()) for row in matches]
 
 

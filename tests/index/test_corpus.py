@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import selectroute as sr
-from selectroute.index.verify import verify_index, verify_snapshot
-from selectroute.match import from_messages
+from selectroute.index.verify.verify import verify_index, verify_snapshot
+from selectroute.match.from_messages import from_messages
 from selectroute.selector import DIALECTS, dialect
 from tests.corpus_rows import rows
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.clauses.access import Equalities
-from selectroute.index.cost import CostPlan
-from selectroute.index.plan import SCAN, Statistics
-from selectroute.index.statistics import statistics
+from selectroute.index.describe import statistics
+from selectroute.index.plan.access_key import SCAN, Statistics
+from selectroute.index.plan.cost import CostPlan
 
 NAMES = "abcdef"
 
@@ -23,11 +23,11 @@ def found(**keys):
 
 
 def plan_of(clauses):
-    counted, wishes = Statistics(), Counter()
+    counted, preferences = Statistics(), Counter()
     for one in clauses:
         counted.add(one)
-        wishes[tuple(sorted((name, len(keys)) for name, keys in one.keys.items()))] += 1
-    return CostPlan(counted, wishes)
+        preferences[tuple(sorted((name, len(keys)) for name, keys in one.keys.items()))] += 1
+    return CostPlan(counted, preferences)
 
 
 def tuples(*selectors):
@@ -57,11 +57,11 @@ def test_tuples_that_a_message_rarely_meets_are_open_however_many_they_are():
 
 def test_fewer_tuples_are_open_where_each_costs_every_message():
     clauses = [found(**{p: [f"{n}"], q: [f"{n % 5}"]}) for p, q in combinations(NAMES, 2) for n in range(30)]
-    statistics_, wishes = Statistics(), Counter()
+    statistics_, preferences = Statistics(), Counter()
     for one in clauses:
         statistics_.add(one)
-        wishes[tuple((name, 1) for name in sorted(one.keys))] += 1
-    cheap, dear = (len(CostPlan(statistics_, wishes, skip_ns=cost).tuples) for cost in (0.0, 100.0))
+        preferences[tuple((name, 1) for name in sorted(one.keys))] += 1
+    cheap, dear = (len(CostPlan(statistics_, preferences, skip_ns=cost).tuples) for cost in (0.0, 100.0))
     assert 0 < dear < cheap
 
 

@@ -10,14 +10,18 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.index import delta
-from selectroute.index.delta import Add, Remove, Replace
-from selectroute.index.errors import DuplicateSubscriptionError, InvalidIdError, UnknownSubscriptionError
-from selectroute.index.invariants import InvariantError
-from selectroute.index.merge import merge
-from selectroute.index.statistics import statistics
-from selectroute.index.verify import verify_snapshot
-from selectroute.match import from_messages
+from selectroute.index.change import delta
+from selectroute.index.change.delta import Add, Remove, Replace
+from selectroute.index.change.merge import merge
+from selectroute.index.describe import statistics
+from selectroute.index.errors import (
+    DuplicateSubscriptionError,
+    InvalidIdError,
+    InvariantError,
+    UnknownSubscriptionError,
+)
+from selectroute.index.verify.verify import verify_snapshot
+from selectroute.match.from_messages import from_messages
 from tests.index.changing import expected, found, live_ids, random_changes, random_messages
 
 MESSAGES = pa.record_batch({"JMSType": ["car", "bus", None], "weight": pa.array([3000, 10, 7], pa.int32())})
@@ -49,7 +53,7 @@ def test_a_change_makes_another_snapshot_and_leaves_the_old_one_as_it_was():
 
 @pytest.mark.parametrize("many", [False, True])
 def test_a_delta_has_destinations_and_what_is_replaced_keeps_its_own(monkeypatch, many):
-    monkeypatch.setattr("selectroute.index.delta._MANY", 1 if many else 1_000)
+    monkeypatch.setattr("selectroute.index.change.delta._MANY", 1 if many else 1_000)
     old = base().changed([Add("a", "weight = 1", destination="queue:A"), Add("b", "weight = 1")])
     new = old.changed(
         [
@@ -176,7 +180,7 @@ def test_ids_are_found_wherever_they_lie():
 
 
 def test_ids_whose_hashes_are_equal_are_told_apart(monkeypatch):
-    monkeypatch.setattr("selectroute.index.ids._hashes", lambda strings: np.zeros(len(strings), np.uint64))
+    monkeypatch.setattr("selectroute.arrays.ids._hashes", lambda strings: np.zeros(len(strings), np.uint64))
     names = [f"s{n}" for n in range(50)]
     index = sr.Index()
     for name in names:
@@ -202,8 +206,8 @@ def test_extended_subscriptions_come_and_go(monkeypatch):
         def matches(self, selector, message):
             return message.value("weight").value % 2 == 1
 
-    monkeypatch.setattr("selectroute.index.extended.provider", lambda: Odd())
-    monkeypatch.setattr("selectroute.index.extended.usable_provider", lambda: Odd())
+    monkeypatch.setattr("selectroute.selector.extended.provider", lambda: Odd())
+    monkeypatch.setattr("selectroute.selector.extended.usable_provider", lambda: Odd())
     monkeypatch.setattr("selectroute.match.extended.usable_provider", lambda: Odd())
     index = sr.Index()
     index.add("odd", "odd", dialect="ibm-mq", extended=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from selectroute.index.entry_columns import distinct
+from selectroute.index.build.entry_columns import distinct
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 1_000])

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.index import tables as t
-from selectroute.index.file_format import published_digest, revisions
-from selectroute.index.invariants import InvariantError
-from selectroute.index.verify import verify_snapshot
+from selectroute.arrays import tables as t
+from selectroute.index.errors import InvariantError
+from selectroute.index.folder.format import published_digest, revisions
+from selectroute.index.verify.verify import verify_snapshot
 from tests.index.published import pairs, small
 
 
@@ -97,14 +97,14 @@ def test_a_missing_folder_says_how_to_make_one(tmp_path):
 
 
 def test_another_format_version_says_to_build_again(folder, monkeypatch):
-    monkeypatch.setattr("selectroute.index.manifest.FORMAT", 5)
+    monkeypatch.setattr("selectroute.index.folder.manifest.FORMAT", 5)
     with pytest.raises(sr.SnapshotError, match="format 4, this version reads format 5"):
         sr.Snapshot.open(folder)
 
 
 def test_a_manifest_cannot_lead_out_of_its_folder(folder):
     """A manifest is data from outside: even a well-formed one may only name files of the snapshot."""
-    from selectroute.index.manifest import _canonical, _self_digest
+    from selectroute.index.folder.manifest import _canonical, _self_digest
 
     path = folder / "manifest-1.json"
     manifest = json.loads(path.read_bytes())
@@ -118,7 +118,7 @@ def test_a_manifest_cannot_lead_out_of_its_folder(folder):
 
 @pytest.mark.parametrize("field", ["segments", "revision", "file", "sha256", "ids"])
 def test_a_manifest_with_a_field_missing_is_a_named_error(folder, field):
-    from selectroute.index.manifest import _canonical, _self_digest
+    from selectroute.index.folder.manifest import _canonical, _self_digest
 
     path = folder / "manifest-1.json"
     manifest = json.loads(path.read_bytes())

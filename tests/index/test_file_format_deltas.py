@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 import selectroute as sr
-from selectroute.index import file_format
-from selectroute.index.delta import Add, Remove, Replace
-from selectroute.index.file_format import published
-from selectroute.index.verify import verify_snapshot
+from selectroute.index.change.delta import Add, Remove, Replace
+from selectroute.index.folder import format as file_format
+from selectroute.index.folder.format import published
+from selectroute.index.verify.verify import verify_snapshot
 from tests.index.published import pairs, small
 
 

@@ -8,10 +8,14 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.index.errors import DuplicateSubscriptionError, InvalidIdError, UnknownSubscriptionError
-from selectroute.index.invariants import InvariantError
-from selectroute.index.plan import MAX_ENTRIES
-from selectroute.index.verify import verify_index
+from selectroute.index.errors import (
+    DuplicateSubscriptionError,
+    InvalidIdError,
+    InvariantError,
+    UnknownSubscriptionError,
+)
+from selectroute.index.plan.access_key import MAX_ENTRIES
+from selectroute.index.verify.verify import verify_index
 from selectroute.selector.limits import UNLIMITED
 from selectroute.topics import InvalidTopicFilterError
 

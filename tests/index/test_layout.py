@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import selectroute as sr
-from selectroute.index import tables as t
-from selectroute.index.build import build_snapshot
-from selectroute.index.dictionary import open_addressing
-from selectroute.index.intervals import levels, sizes_of_levels
-from selectroute.index.invariants import InvariantError
-from selectroute.index.prefixes import Prefixes, prefix_key
-from selectroute.index.verify import verify_segment, verify_snapshot
+from selectroute.arrays import tables as t
+from selectroute.index.build.dictionary import open_addressing
+from selectroute.index.build.intervals import levels, sizes_of_levels
+from selectroute.index.errors import InvariantError
+from selectroute.index.plan.prefix_keys import Prefixes, prefix_key
+from selectroute.index.snapshot import build_snapshot
+from selectroute.index.verify.verify import verify_segment, verify_snapshot
 from tests.index.test_file_format import with_tables
 
 

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 import selectroute as sr
-from selectroute.index.delta import Add, Remove, Replace
-from selectroute.index.merge import (
+from selectroute.index.change.delta import Add, Remove, Replace
+from selectroute.index.change.merge import (
     DEAD_SHARE,
     MOST_SEGMENTS,
     RATIO,
@@ -19,7 +19,7 @@ from selectroute.index.merge import (
     merged_part,
     rolled_in,
 )
-from selectroute.index.verify import verify_snapshot
+from selectroute.index.verify.verify import verify_snapshot
 from selectroute.selector.limits import UNLIMITED
 from tests.index.changing import expected, found, live_ids, random_changes, random_messages
 

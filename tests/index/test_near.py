@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import selectroute as sr
 from selectroute.index import near as module
 from selectroute.index.near import near
-from selectroute.selector import ast
 from selectroute.selector.dialect import dialect
 from selectroute.selector.evaluate import evaluate
-from selectroute.selector.truth import Truth
+from selectroute.selector.syntax import ast
+from selectroute.selector.values.truth import Truth
 from selectroute.topics import TopicFilter
 from tests.strategies import checked_selectors, messages
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import selectroute as sr
-from selectroute.index.statistics import statistics
-from selectroute.index.verify import verify_index, verify_snapshot
+from selectroute.index.describe import statistics
+from selectroute.index.verify.verify import verify_index, verify_snapshot
 
 
 def tuples(index):

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 
 import selectroute as sr
-from selectroute.index import publisher as module
-from selectroute.index.delta import Add, Remove, Replace
+from selectroute.index import publisher as publisher_module
+from selectroute.index.change.delta import Add, Remove, Replace
+from selectroute.index.change.merge import MOST_SEGMENTS, merge
 from selectroute.index.errors import UnknownSubscriptionError
-from selectroute.index.file_format import publish, revisions
-from selectroute.index.merge import MOST_SEGMENTS, merge
+from selectroute.index.folder.format import publish, revisions
 from selectroute.index.publisher import Publisher
-from selectroute.index.verify import verify_snapshot
+from selectroute.index.verify.verify import verify_snapshot
 from tests.index.changing import expected, found, live_ids, random_changes, random_messages
 
 
@@ -46,7 +46,7 @@ def test_another_publisher_is_noticed(tmp_path):
 
 
 def test_given_revisions_ascend_and_merges_ride_on_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "AT_ONCE", 0)
+    monkeypatch.setattr(publisher_module, "AT_ONCE", 0)
     publisher = Publisher(tmp_path, own_revisions=False)
     assert publisher.apply([Add("a"), Add("b"), Add("c")], 10) == 10
     publisher.close()
@@ -74,8 +74,8 @@ def test_own_revisions_are_not_given(tmp_path):
 
 @pytest.mark.parametrize("in_thread", [8_192, 0], ids=["in a thread", "in a process"])
 def test_a_merge_goes_on_behind_while_changes_come(tmp_path, monkeypatch, in_thread):
-    monkeypatch.setattr(module, "AT_ONCE", 0)
-    monkeypatch.setattr(module, "IN_THREAD", in_thread)
+    monkeypatch.setattr(publisher_module, "AT_ONCE", 0)
+    monkeypatch.setattr(publisher_module, "IN_THREAD", in_thread)
     chance = Random(in_thread)
     live: dict[str, tuple[str, str | None]] = {}
     with Publisher(tmp_path) as publisher:
@@ -95,14 +95,14 @@ def test_a_change_during_a_merge_is_in_the_next_revision_and_in_the_merged_one(t
     publisher.apply([Add(f"s{n}") for n in range(50)])
     publisher.apply([Add("x")])
     begun, go_on = threading.Event(), threading.Event()
-    merged_part = module.merged_part
+    merged_part = publisher_module.merged_part
 
     def slow(*arguments):
         begun.set()
         assert go_on.wait(60)
         return merged_part(*arguments)
 
-    monkeypatch.setattr(module, "merged_part", slow)
+    monkeypatch.setattr(publisher_module, "merged_part", slow)
     with ThreadPoolExecutor(1) as pool:
         merging = pool.submit(publisher.merge, timeout=60)
         assert begun.wait(60)
@@ -128,8 +128,8 @@ def test_a_merge_runs_no_module_of_the_working_directory(tmp_path, monkeypatch):
             f"open({str(tmp_path / 'ran')!r}, 'a').write('{name}')\nraise SystemExit(1)"
         )
     monkeypatch.chdir(here)
-    monkeypatch.setattr(module, "AT_ONCE", 0)
-    monkeypatch.setattr(module, "IN_THREAD", 0)
+    monkeypatch.setattr(publisher_module, "AT_ONCE", 0)
+    monkeypatch.setattr(publisher_module, "IN_THREAD", 0)
     with Publisher(tmp_path / "snapshots") as publisher:
         publisher.apply([Add("a")])
         publisher.merge(timeout=60)
@@ -137,9 +137,9 @@ def test_a_merge_runs_no_module_of_the_working_directory(tmp_path, monkeypatch):
 
 
 def test_a_merge_that_fails_is_a_warning_and_changes_go_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "AT_ONCE", 0)
-    monkeypatch.setattr(module, "IN_THREAD", -1)
-    monkeypatch.setattr(module.sys, "executable", "false")
+    monkeypatch.setattr(publisher_module, "AT_ONCE", 0)
+    monkeypatch.setattr(publisher_module, "IN_THREAD", -1)
+    monkeypatch.setattr(publisher_module.sys, "executable", "false")
     publisher = Publisher(tmp_path)
     with pytest.warns(RuntimeWarning, match="a merge of .* failed"):
         publisher.apply([Add("a")])
@@ -168,13 +168,13 @@ def test_segments_stay_few_under_many_small_changes(tmp_path):
 @pytest.mark.slow
 def test_readers_see_some_whole_revision_while_a_publisher_changes_and_merges(tmp_path, monkeypatch):
     """Every match is that of the revision which the reader opened, by the reference evaluator."""
-    monkeypatch.setattr(module, "AT_ONCE", 2)
+    monkeypatch.setattr(publisher_module, "AT_ONCE", 2)
     chance = Random(5)
     messages = random_messages(chance, 12)
     live: dict[str, tuple[str, str | None]] = {}
     states: dict[int, dict[str, tuple[str, str | None]]] = {1: {}}
     publisher = Publisher(tmp_path)
-    found(sr.Snapshot.open(tmp_path), messages)  # the kernel is there before anybody reads
+    sr.warm()  # the kernel is there before anybody reads
     stop = threading.Event()
 
     def read():

@@ -7,14 +7,13 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.match import MIXED, ColumnTypeError, from_messages
-from selectroute.match.columns import check_column
+from selectroute.match.columns import ColumnTypeError, check_column
+from selectroute.match.from_messages import MIXED, from_messages, mixed_array
 from selectroute.match.match import _joined
-from selectroute.match.mixed import mixed_array
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.evaluate import evaluate
 from selectroute.selector.selector import Selector
-from selectroute.selector.values import UNSUPPORTED
+from selectroute.selector.values.values import UNSUPPORTED
 
 BYTE_MAX_PLUS = {"byte": 128, "short": 2**15, "int": 2**31}
 

@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.index import extended
-from selectroute.index.extended import ExtendedSelectionError
-from selectroute.index.file_format import publish
-from selectroute.match import from_messages
+from selectroute.index.folder.format import publish
+from selectroute.match.from_messages import from_messages
+from selectroute.selector import extended
+from selectroute.selector.extended import ExtendedSelectionError
 
 
 class Contains:

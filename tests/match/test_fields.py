@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import selectroute as sr
 from selectroute.match.batch import Batch, leaves
 from selectroute.match.fields import field_lane, values
-from selectroute.match.mixed import MIXED, from_messages, mixed_array
+from selectroute.match.from_messages import MIXED, from_messages, mixed_array
 from selectroute.selector.fields import DERIVED
 from selectroute.selector.names import INVALID_NAMES
 from tests.strategies import messages

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.index.verify import verify_snapshot
-from selectroute.match import from_messages
+from selectroute.index.verify.verify import verify_snapshot
+from selectroute.match.from_messages import from_messages
 from selectroute.match.kernel import BLOCK, emit
 
 

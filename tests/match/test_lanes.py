@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.match import MIXED
 from selectroute.match.batch import Batch
+from selectroute.match.from_messages import MIXED
 from selectroute.match.lanes import Lanes
 
 SELECTORS = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from selectroute.index import tables as t
+from selectroute.arrays import tables as t
 from selectroute.match import like as module
 from selectroute.match.like import like, like_in_bits
 from selectroute.selector import LikeOp, compile_like

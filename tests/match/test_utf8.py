@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectroute.index import tables as t
+from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled
 from selectroute.match.memory import address_of
 from selectroute.match.utf8 import after, before, code_point, first_of

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import grimp
 import pytest
 
 import selectroute as sr
@@ -41,6 +42,20 @@ def run(code, cache):
     return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
+
+
+def test_every_room_that_is_compiled_into_the_kernel_makes_its_version():
+    """Otherwise code that was compiled from other constants would go on running."""
+    graph = grimp.build_graph("selectroute")
+    kernel = {
+        module
+        for module in graph.find_modules_that_directly_import("selectroute.match.compiled")
+        if module.startswith("selectroute.match.")
+    }
+    used = {
+        used.split(".")[1] for module in kernel for used in graph.find_modules_directly_imported_by(module)
+    }
+    assert len(kernel) > 5 and used <= {*compiled.ROOMS}
 
 
 @pytest.mark.slow

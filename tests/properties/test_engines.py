@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.clauses.normal_form import MAX_CLAUSES, clauses_of
-from selectroute.index.verify import verify_index, verify_snapshot
+from selectroute.index.verify.verify import verify_index, verify_snapshot
 from selectroute.selector.dialect import dialect
 from selectroute.topics import TopicFilter, level_value
 from tests.strategies import checked_selectors, messages, table_of, table_rows

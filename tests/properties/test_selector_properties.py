@@ -20,13 +20,13 @@ from selectroute.selector import (
     parse,
     to_text,
 )
-from selectroute.selector.ast import CONDITIONS, MatchId, postorder
 from selectroute.selector.dialect import dialect
 from selectroute.selector.evaluate import condition
 from selectroute.selector.fields import PREFIX, SYNONYMS
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.selector.truth import not_
+from selectroute.selector.syntax.ast import CONDITIONS, MatchId, postorder
+from selectroute.selector.values.truth import not_
 from tests.strategies import expressions, messages, selectors, strings, texts
 
 # A strategy is costly to make, so there is one of each dialect.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from selectroute.queues.memory_queue import MemoryQueue
+from selectroute.queues.memory.queue import MemoryQueue
 from selectroute.queues.queue import Queue
 from tests.components import POSTGRES
 
@@ -44,7 +44,7 @@ def made_in_postgresql(request: pytest.FixtureRequest) -> Callable[..., Queue]:
 def _made_in(url: str) -> Callable[..., Queue]:
     """What makes queues in one database, one after the other."""
     pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
-    from selectroute.queues.sql_queue import SqlQueue
+    from selectroute.queues.sql.queue import SqlQueue
 
     numbers = itertools.count()
     return lambda **settings: SqlQueue.create(url, f"Q{next(numbers)}", **settings)

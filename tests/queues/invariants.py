@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from selectroute.queues.block import SHIFT
-from selectroute.queues.listed import size_of, walk
-from selectroute.queues.message import NO_ID
-from selectroute.queues.places import ARRIVALS, URGENCY
-from selectroute.queues.positions import CORREL_ID, EXPIRATION, GROUP_ID, MSG_ID
-from selectroute.queues.record import PLACE
+from selectroute.queues.memory.blocks import SHIFT
+from selectroute.queues.memory.postings import size_of, walk
+from selectroute.queues.message.message import NO_ID
+from selectroute.queues.message.queue_key import ARRIVALS, URGENCY
+from selectroute.queues.message.record import Field
 
 
 def check(queue):
     """Assert every invariant of the catalogue, its blocks and what finds messages in them."""
-    catalogue = queue._holding._catalogue
+    catalogue = queue._store._catalogue
     records = list(catalogue._blocks.walk())
     check_blocks(catalogue._blocks)
 
     def wanted_of(key_of, chosen):
         wanted = {}
         for record in chosen:
-            wanted.setdefault(key_of(record), []).append(record[PLACE])
+            wanted.setdefault(key_of(record), []).append(record.queue_key)
         return wanted
 
     made = catalogue._by_msg_id.prefix
     given = [record for record in records if not is_own(record, made)]
-    borrowed = sum(record[MSG_ID].startswith(made) for record in given)
+    borrowed = sum(record.msg_id.startswith(made) for record in given)
     assert catalogue._by_msg_id.borrowed == borrowed, "it knows how many ids are another's"
-    of_ids = [(MSG_ID, catalogue._by_msg_id._given, given)]
+    of_ids = [(Field.MSG_ID, catalogue._by_msg_id._given, given)]
     of_ids += [
         (field, ids, [record for record in records if record[field] != NO_ID])
-        for field, ids in ((CORREL_ID, catalogue._by_correl_id), (GROUP_ID, catalogue._by_group_id))
+        for field, ids in (
+            (Field.CORREL_ID, catalogue._by_correl_id),
+            (Field.GROUP_ID, catalogue._by_group_id),
+        )
     ]
     for field, ids, chosen in of_ids:
         check_ids(ids, wanted_of(lambda record, field=field: record[field], chosen))
@@ -38,19 +40,19 @@ def check(queue):
         assert set(index.postings._listed) == set(wanted), "there is a list for every key and no other"
         for key, listed in index.postings._listed.items():
             check_listed(listed, wanted[key])
-    expiring = sorted((record[EXPIRATION], record[PLACE]) for record in records if record[EXPIRATION])
+    expiring = sorted((record.expiration, record.queue_key) for record in records if record.expiration)
     assert list(catalogue.expiring) == expiring, "what expires is known"
 
 
 def is_own(record, prefix):
     """Whether a message has the id that the queue made for it."""
-    return record[MSG_ID] == prefix + (record[PLACE] & ARRIVALS).to_bytes(8, "big")
+    return record.msg_id == prefix + (record.queue_key & ARRIVALS).to_bytes(8, "big")
 
 
 def check_blocks(blocks):
     """Assert the invariants of messages in blocks."""
     records = list(blocks.walk())
-    places = [record[PLACE] for record in records]
+    places = [record.queue_key for record in records]
     assert places == sorted(set(places)), "the order is sorted by place"
     assert len(records) == blocks.count, "it counts its messages"
     assert all(blocks.get(place) == record for place, record in zip(places, records, strict=True))

@@ -6,18 +6,18 @@ import random
 
 import pytest
 
-from selectroute.queues import block
-from selectroute.queues.blocks import Blocks
-from selectroute.queues.message import NO_ID
-from selectroute.queues.places import place_of
-from selectroute.queues.record import BODY, PLACE
-from selectroute.selector.values import Int
+from selectroute.queues.memory import blocks as block
+from selectroute.queues.memory.blocks import Blocks
+from selectroute.queues.message.message import NO_ID
+from selectroute.queues.message.queue_key import queue_key_of
+from selectroute.queues.message.record import Record
+from selectroute.selector.values.values import Int
 from tests.queues.invariants import check_blocks
 
 
 def record_of(arrival, priority=None, properties=None):
     fields = (b"m" * 24, b"c" * 24, NO_ID, 7, 1, True, 4, False, -1, 1_700_000_000_000, 2, 1_800_000_000_000)
-    return (*fields, place_of(arrival, priority), b"body", properties)
+    return Record(*fields, queue_key_of(arrival, priority), b"body", properties)
 
 
 def test_a_packed_message_is_what_it_was():
@@ -26,8 +26,10 @@ def test_a_packed_message_is_what_it_was():
     for record in records:
         blocks.add(record)
     assert blocks._blocks[0].few is None
-    assert [blocks.get(record[PLACE]) for record in records] == records
-    assert [type(field) for field in blocks.get(records[0][PLACE])] == [type(field) for field in records[0]]
+    assert [blocks.get(record.queue_key) for record in records] == records
+    assert [type(field) for field in blocks.get(records[0].queue_key)] == [
+        type(field) for field in records[0]
+    ]
 
 
 @pytest.mark.parametrize("usual", [0, 1, 200, 256, 257, 5_000])
@@ -37,19 +39,25 @@ def test_a_body_is_what_it_was_whatever_the_others_are(usual):
     records = []
     for arrival in range(1, block.LENGTH):
         length = usual if arrival % 7 else chance.choice([0, 1, 7, 8, 9, usual + 1, 3_000])
-        records.append((*record_of(arrival)[:BODY], chance.randbytes(length), None))
+        records.append(record_of(arrival)._replace(body=chance.randbytes(length)))
         blocks.add(records[-1])
     (one,) = blocks._blocks.values()
     assert one.few is None
     assert (sum(content is not None for content in one.outside) < len(records) // 5) == (usual <= 256)
-    assert [blocks.get(record[PLACE]) for record in records] == records
+    assert [blocks.get(record.queue_key) for record in records] == records
 
 
 def test_only_the_message_with_a_place_is_in_it():
     blocks = Blocks()
     blocks.add(record_of(3, 5))
-    assert blocks.get(place_of(3, 5)) == blocks.arrived(3) == record_of(3, 5)
-    assert blocks.get(place_of(3, 6)) is blocks.get(3) is blocks.arrived(4) is blocks.arrived(1 << 50) is None
+    assert blocks.get(queue_key_of(3, 5)) == blocks.arrived(3) == record_of(3, 5)
+    assert (
+        blocks.get(queue_key_of(3, 6))
+        is blocks.get(3)
+        is blocks.arrived(4)
+        is blocks.arrived(1 << 50)
+        is None
+    )
 
 
 @pytest.mark.parametrize("priorities", [(None,), (4,), (0, 4, 9)])
@@ -59,7 +67,7 @@ def test_the_order_is_that_of_a_sorted_dictionary_whatever_goes_and_comes_back(p
     for arrival in range(1, 40_000):
         record = record_of(arrival, chance.choice(priorities))
         blocks.add(record)
-        wanted[record[PLACE]] = record
+        wanted[record.queue_key] = record
         leaving = 0 if arrival < 12_000 else 3 if arrival < 24_000 else 1
         for _ in range(leaving if wanted else 0):
             first = min(wanted) if chance.random() < 0.003 else next(iter(wanted))
@@ -71,15 +79,15 @@ def test_the_order_is_that_of_a_sorted_dictionary_whatever_goes_and_comes_back(p
         if gone and chance.random() < 0.2:
             back = gone.pop()
             blocks.add(back)
-            wanted[back[PLACE]] = back
+            wanted[back.queue_key] = back
         if arrival % 50 == 0:
             assert blocks.first() == (wanted[min(wanted)] if wanted else None)
         if arrival % 5_000 == 0:
             check_blocks(blocks)
             every = [wanted[place] for place in sorted(wanted)]
             assert list(blocks.walk()) == every
-            after = chance.choice(every)[PLACE] if every else 0
-            assert list(blocks.walk(after)) == [one for one in every if one[PLACE] > after]
+            after = chance.choice(every).queue_key if every else 0
+            assert list(blocks.walk(after)) == [one for one in every if one.queue_key > after]
     for place in list(wanted):
         blocks.remove(place)
     assert blocks.first() is None
@@ -100,8 +108,8 @@ def test_who_browses_message_by_message_has_a_block_walked_through_once(monkeypa
     monkeypatch.setattr(block.Block, "slots", slots)
     after = -1
     for _ in range(20):
-        after = next(blocks.walk(after))[PLACE]
-    assert after == place_of(20, 4)
+        after = next(blocks.walk(after)).queue_key
+    assert after == queue_key_of(20, 4)
     assert [known is None for known in walked] == [True] + 19 * [False]
 
 
@@ -110,8 +118,8 @@ def test_a_block_with_few_messages_left_gives_its_memory_back():
     for arrival in range(block.LENGTH):
         blocks.add(record_of(arrival + 1, 4))
     for arrival in range(block.LENGTH - 10):
-        blocks.remove(place_of(arrival + 1, 4))
+        blocks.remove(queue_key_of(arrival + 1, 4))
     assert all(not one.packed and not one.outside for one in blocks._blocks.values())
-    assert [record[PLACE] for record in blocks.walk()] == [
-        place_of(arrival + 1, 4) for arrival in range(block.LENGTH - 10, block.LENGTH)
+    assert [record.queue_key for record in blocks.walk()] == [
+        queue_key_of(arrival + 1, 4) for arrival in range(block.LENGTH - 10, block.LENGTH)
     ]

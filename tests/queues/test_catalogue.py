@@ -8,8 +8,8 @@ import pytest
 
 import selectroute as sr
 from selectroute import MatchOptions as M
-from selectroute.queues.catalogue import MAX_INDEXES
-from selectroute.queues.memory_queue import MemoryQueue
+from selectroute.queues.memory.catalogue import MAX_INDEXES
+from selectroute.queues.memory.queue import MemoryQueue
 from tests.queues.calls import hex_of, id_of
 from tests.queues.invariants import check
 
@@ -105,7 +105,7 @@ def test_there_are_only_so_many_indexes_and_the_latest_used_stay():
     for number in range(3 * MAX_INDEXES):
         looked_at(queue, queue.browse, selector=f"missing{number} = 1 OR color = 'none'")
         looked_at(queue, queue.browse, selector="color = 'none'")
-    assert len(queue._holding._catalogue._indexes) == MAX_INDEXES
+    assert len(queue._store._catalogue._indexes) == MAX_INDEXES
     assert queue.statistics.indexes_made == 3 * MAX_INDEXES + 1, "that of the color is made once"
     check(queue)
 
@@ -142,7 +142,7 @@ def test_the_order_holds_however_messages_leave_and_come_back(order):
     while queue.depth:
         queue.get()
     check(queue)
-    assert queue._holding._catalogue._blocks._blocks == {}
+    assert queue._store._catalogue._blocks._blocks == {}
 
 
 def test_an_empty_queue_holds_nothing_of_what_was_there():
@@ -150,6 +150,6 @@ def test_an_empty_queue_holds_nothing_of_what_was_there():
     queue.browse(selector="color = 'c5'")
     while queue.depth:
         queue.get(selector="weight >= 0")
-    catalogue = queue._holding._catalogue
+    catalogue = queue._store._catalogue
     assert all(not index.postings._listed for index in catalogue._indexes.values())
     check(queue)

@@ -8,13 +8,13 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 from sqlalchemy import delete, insert
 
-from selectroute.queues.deliveries import Delivery, Progress, QueueDeliveries, Room
 from selectroute.queues.errors import MQError
-from selectroute.queues.routed import routed_of
-from selectroute.queues.sql_queue import SqlQueue
-from selectroute.queues.tables import delivered, metadata, queue
+from selectroute.queues.message.from_stream import routed_of
+from selectroute.queues.sql.deliveries import Delivery, Progress, QueueDeliveries, Room
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.queues.sql.tables import delivered, metadata, queue
 from selectroute.selector.message import Message
-from selectroute.selector.values import Long
+from selectroute.selector.values.values import Long
 from selectroute.store.engine import Store
 from selectroute.store.errors import InvalidUrlError, StoreError
 from tests.components import POSTGRES

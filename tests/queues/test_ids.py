@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from selectroute.queues import ids as module
-from selectroute.queues.ids import Ids
-from selectroute.queues.listed import size_of, walk
+from selectroute.queues.memory import id_table as module
+from selectroute.queues.memory.id_table import Ids
+from selectroute.queues.memory.postings import size_of, walk
 from tests.queues.invariants import check_ids
 
 

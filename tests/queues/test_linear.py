@@ -18,10 +18,13 @@ from hypothesis.stateful import (
 )
 
 import selectroute as sr
-from selectroute.queues import block, catalogue, listed, rows
-from selectroute.queues import ids as ids_of_queue
-from selectroute.queues.memory_queue import MemoryQueue
-from selectroute.queues.visible import FIELDS
+from selectroute.queues.memory import blocks as block
+from selectroute.queues.memory import catalogue
+from selectroute.queues.memory import id_table as ids_of_queue
+from selectroute.queues.memory import postings as listed
+from selectroute.queues.memory import postings as rows
+from selectroute.queues.memory.queue import MemoryQueue
+from selectroute.queues.message.selector_view import FIELDS
 from tests.queues.calls import EVERY_KIND, hex_of, id_of
 from tests.queues.invariants import check
 from tests.queues.linear import NONE, Entry, LinearQueue, Place
@@ -366,20 +369,20 @@ def properties_of(message):
 @settings(max_examples=50, deadline=None)
 def test_any_selector_finds_what_the_reference_selects_in_the_order_of_the_queue(chosen, some, priorities):
     """By walking, and by the indexes that are made at once where a lookup may look at nothing in vain."""
-    for patience in (catalogue._PATIENCE, 0):
+    for patience in (catalogue.MAX_SCANNED_BEFORE_INDEX, 0):
         queue = MemoryQueue()
-        with mock.patch.object(catalogue, "_PATIENCE", patience):
+        with mock.patch.object(catalogue, "MAX_SCANNED_BEFORE_INDEX", patience):
             for message in some:
                 queue.put(properties=properties_of(message), priority=priorities.randrange(10))
             cursor, every = queue.cursor(), []
             while len(every) < len(some):
                 every.append(cursor.next())
             for selector in [*chosen, *chosen]:
-                wanted = [one.place for one in every if selector.matches(one.selector_message)]
+                wanted = [one.queue_key for one in every if selector.matches(one.selector_message)]
                 cursor, found = queue.cursor(), []
                 while len(found) <= len(some):
                     try:
-                        found.append(cursor.next(selector=selector).place)
+                        found.append(cursor.next(selector=selector).queue_key)
                     except sr.MQError as error:
                         assert error.reason == 2033
                         break

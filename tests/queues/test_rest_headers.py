@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.queues.message import NO_ID, UNLIMITED, Descriptor, Message
-from selectroute.queues.rest_headers import (
+from selectroute.queues.message.message import NO_ID, UNLIMITED, Descriptor, QueuedMessage
+from selectroute.queues.rest.headers import (
     decoded,
     headers_of,
     message_of,
     put_fields,
     put_headers,
 )
-from selectroute.queues.rest_ids import RestError, lookup_of_text
-from selectroute.queues.rest_properties import header_of, properties_of
+from selectroute.queues.rest.ids import RestError, lookup_of_text
+from selectroute.queues.rest.properties import header_of, properties_of
 from tests.queues.calls import id_of
 
 MADE = Descriptor(
@@ -106,7 +106,7 @@ def test_what_is_no_property_is_refused(header):
 
 NUMBERS = st.integers(1, 999_999_999)
 MESSAGES = st.builds(
-    lambda fields, correlation, group, properties, reply_to: Message(
+    lambda fields, correlation, group, properties, reply_to: QueuedMessage(
         MADE._replace(**fields), b"body", {**properties, **correlation, **group, **reply_to}
     ),
     st.fixed_dictionaries(
@@ -158,7 +158,7 @@ def test_a_message_comes_out_of_its_headers_as_it_went_in(message, correlation, 
     given = message._replace(descriptor=descriptor, properties=properties)
     headers = headers_of(given)
     assert all(value.isascii() and value.isprintable() for value in headers.values())
-    assert message_of(headers, b"body") == given._replace(place=0)
+    assert message_of(headers, b"body") == given._replace(queue_key=0)
 
 
 @given(MESSAGES, IDS)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.queues.message import NO_ID, UNLIMITED, Descriptor, Message
-from selectroute.queues.rest_ids import RestError
-from selectroute.queues.rest_items import item_of, message_of_item
-from selectroute.queues.rest_lookup import Lookup
+from selectroute.queues.message.message import NO_ID, UNLIMITED, Descriptor, QueuedMessage
+from selectroute.queues.rest.ids import RestError
+from selectroute.queues.rest.list_items import item_of, message_of_item
+from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import QueueSettings
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.limits import Limits
@@ -41,13 +41,15 @@ VALUES = st.booleans() | st.text("ab\u00e9\n") | st.integers(-5, 5).map(sr.Int) 
 
 @given(DESCRIPTORS, st.dictionaries(st.text("ab.", min_size=1), VALUES, max_size=3))
 def test_a_message_comes_out_of_a_list_as_it_went_in(descriptor, properties):
-    item = json.loads(json.dumps(item_of(Message(descriptor, b"body", properties)), allow_nan=False))
-    assert message_of_item(item) == Message(descriptor, b"", properties)
+    item = json.loads(json.dumps(item_of(QueuedMessage(descriptor, b"body", properties)), allow_nan=False))
+    assert message_of_item(item) == QueuedMessage(descriptor, b"", properties)
 
 
 def test_what_no_list_has_is_refused():
     whole = item_of(
-        Message(Descriptor(id_of("m"), NO_ID, NO_ID, 1, 0, False, 4, False, -1, 0, 0, 0, bytes(16)), b"")
+        QueuedMessage(
+            Descriptor(id_of("m"), NO_ID, NO_ID, 1, 0, False, 4, False, -1, 0, 0, 0, bytes(16)), b""
+        )
     )
     for name in whole:
         with pytest.raises((KeyError, TypeError, ValueError, sr.SelectRouteError)):
@@ -58,10 +60,10 @@ def test_what_no_list_has_is_refused():
 
 
 LOOKUPS = [
-    (Lookup(), {}),
-    (Lookup(message_id=hex_of(id_of("m"))), {"messageId": hex_of(id_of("m"))}),
+    (LookupParams(), {}),
+    (LookupParams(message_id=hex_of(id_of("m"))), {"messageId": hex_of(id_of("m"))}),
     (
-        Lookup(None, "order-7", "ID:0a", 3, 4, "00" * 16, "a = 1", "jms"),
+        LookupParams(None, "order-7", "ID:0a", 3, 4, "00" * 16, "a = 1", "jms"),
         {
             "correlationId": "order-7",
             "groupId": "ID:0a",
@@ -81,7 +83,7 @@ def test_a_lookup_is_parameters_of_a_url(lookup, params):
 
 
 def test_what_is_not_given_may_be_anything():
-    assert Lookup().fields(QueueSettings()) == {"match": 7, "selector": None}
+    assert LookupParams().fields(QueueSettings()) == {"match": 7, "selector": None}
     found = LOOKUPS[2][0].fields(QueueSettings())
     assert found.pop("selector").text == "a = 1"
     assert found == {
@@ -95,17 +97,20 @@ def test_what_is_not_given_may_be_anything():
 
 
 def test_a_selector_is_read_in_the_dialect_of_the_queue_and_within_limits():
-    assert Lookup(selector="a.b = 1").fields(QueueSettings(dialect="ibm-mq"))["selector"].dialect == "ibm-mq"
+    assert (
+        LookupParams(selector="a.b = 1").fields(QueueSettings(dialect="ibm-mq"))["selector"].dialect
+        == "ibm-mq"
+    )
     with pytest.raises(InvalidSelectorError):
-        Lookup(selector="a.b = 1").fields(QueueSettings())
+        LookupParams(selector="a.b = 1").fields(QueueSettings())
     with pytest.raises(InvalidSelectorError):
-        Lookup(selector="a = 1").fields(QueueSettings(), Limits(length=4))
+        LookupParams(selector="a = 1").fields(QueueSettings(), Limits(length=4))
 
 
 def test_a_text_that_has_no_24_bytes_is_found_by_a_selector():
-    found = Lookup(correlation_id="it's longer than 24 bytes").fields(QueueSettings())
+    found = LookupParams(correlation_id="it's longer than 24 bytes").fields(QueueSettings())
     assert "correl_id" not in found
     message = sr.Message(headers={"JMSCorrelationID": "it's longer than 24 bytes"})
     assert found["selector"].matches(message)
     with pytest.raises(RestError):
-        Lookup(correlation_id="it's longer than 24 bytes", selector="a = 1").fields(QueueSettings())
+        LookupParams(correlation_id="it's longer than 24 bytes", selector="a = 1").fields(QueueSettings())

@@ -7,9 +7,10 @@ import json
 import pytest
 
 from selectroute.queues.errors import MQError
-from selectroute.queues.routed import expiry_at, routed_of, with_delivery
+from selectroute.queues.message.from_stream import routed_of, with_delivery
+from selectroute.queues.message.record import expiry_at
 from selectroute.selector.message import Message
-from selectroute.selector.values import Double, Int
+from selectroute.selector.values.values import Double, Int
 
 
 def properties(**message):

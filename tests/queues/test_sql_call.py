@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 import selectroute as sr
-from selectroute.queues.sql_queue import SqlQueue
+from selectroute.queues.sql.queue import SqlQueue
 from tests.queues.calls import id_of, reason_of
 
 
@@ -148,13 +148,13 @@ def test_messages_of_other_processes_ring_those_that_wait_for_them_only(queue, u
 
 
 def test_after_too_many_messages_to_look_at_everybody_looks(queue, url, monkeypatch):
-    monkeypatch.setattr("selectroute.queues.sql_watch.MOST_ARRIVALS", 3)
+    monkeypatch.setattr("selectroute.queues.sql.watch.MOST_ARRIVALS", 3)
     rung = threading.Event()
     call = queue.call(rung.set, sr.MatchOptions.CORREL_ID, correl_id=id_of("a"))
     assert call.look() is None
     with SqlQueue(url, "A") as other:
         # With the lock held it does not get on: it sees them in two parts at most, and one is more than 3.
-        with queue._in_database._watch._lock:
+        with queue._store._watch._lock:
             for _ in range(8):
                 other.put(correl_id=id_of("b"))
         assert rung.wait(60)

@@ -11,8 +11,9 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 from sqlalchemy.dialects import sqlite
 
 import selectroute as sr
-from selectroute.queues import sql_indexes, sql_statements
-from selectroute.queues.sql_queue import SqlQueue
+from selectroute.queues.sql import lookup as sql_indexes
+from selectroute.queues.sql import statements as sql_statements
+from selectroute.queues.sql.queue import SqlQueue
 from tests.queues.calls import id_of, reason_of
 
 

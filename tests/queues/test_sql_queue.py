@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 import selectroute as sr
-from selectroute.queues.sql_queue import SqlQueue
+from selectroute.queues.sql.queue import SqlQueue
 from selectroute.store.errors import InvalidUrlError
 from tests.queues.calls import bodies, id_of, reason_of
 
@@ -24,6 +24,12 @@ def test_an_unknown_queue_is_2085(url):
     SqlQueue.create(url, "A").close()
     for name in ("B", "a", "", "A' OR '1'='1", None):
         assert reason_of(SqlQueue, url, name) == 2085
+
+
+def test_a_queue_prints_as_its_database_and_name(tmp_path):
+    url = f"sqlite:///{tmp_path}/queues.db"
+    with SqlQueue.create(url, "ORDERS") as queue:
+        assert repr(queue) == f"SqlQueue('{url}', 'ORDERS')"
 
 
 def test_a_database_is_made_when_asked_for_only(tmp_path):
@@ -154,7 +160,7 @@ def test_a_fork_does_not_keep_the_units_of_its_parent_alive(tmp_path):
         if child == 0:
             os.read(reading, 1)
             os._exit(0)
-        queue._holding._owner._let_go()  # what the system does when the parent dies
+        queue._store._owner._let_go()  # what the system does when the parent dies
         # The child closes what it inherited as soon as it runs: until then the owner seems alive.
         assert watching.get(wait=60).descriptor.backout_count == 1
         os.write(writing, b"x")
@@ -170,7 +176,7 @@ def test_a_unit_that_was_taken_for_dead_is_not_committed_and_the_next_one_is(url
         unit, later = queue.unit(), queue.unit()
         queue.get(syncpoint=unit)
         queue.get(syncpoint=later)
-        queue._holding._owner._let_go()  # as when the connection to the server breaks
+        queue._store._owner._let_go()  # as when the connection to the server breaks
         assert other.get(wait=60).body == b"a"
         assert reason_of(unit.commit) == 2003
         assert reason_of(unit.commit) == 2232

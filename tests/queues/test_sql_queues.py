@@ -10,8 +10,8 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 from selectroute.queues.errors import MQError
 from selectroute.queues.settings import QueueSettings
-from selectroute.queues.sql_queue import SqlQueue
-from selectroute.queues.sql_queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
 from tests.queues.calls import bodies, id_of, reason_of
 
@@ -111,7 +111,7 @@ def test_what_the_dead_had_in_units_holds_no_queue(queues, url):
     dying = SqlQueue(url, "A")
     unit = dying.unit()
     dying.get(syncpoint=unit)
-    dying._holding._owner._let_go()  # what the system does when the process dies
+    dying._store._owner._let_go()  # what the system does when the process dies
     assert reason_of(queues.delete, "A") == 2055
     queues.delete("A", purge=True)
 

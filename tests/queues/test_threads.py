@@ -8,7 +8,7 @@ import time
 
 import selectroute as sr
 from selectroute import MatchOptions as M
-from selectroute.queues.memory_queue import MemoryQueue
+from selectroute.queues.memory.queue import MemoryQueue
 from tests.queues.calls import EVERY_KIND, id_of
 
 
@@ -125,9 +125,9 @@ def test_a_unit_that_is_forgotten_while_the_queue_is_busy_is_backed_out_right_af
     queue.put(b"a")
     unit = queue.unit()
     queue.get(syncpoint=unit)
-    with queue._holding._lock:  # as when its memory is freed in the middle of a put
+    with queue._store._lock:  # as when its memory is freed in the middle of a put
         del unit
         gc.collect()
-        assert queue._holding._catalogue.count == 0
+        assert queue._store._catalogue.count == 0
     queue.put(b"b", priority=0)
     assert [queue.get().body for _ in range(2)] == [b"a", b"b"]

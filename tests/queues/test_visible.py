@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from selectroute.queues.memory_queue import MemoryQueue
-from selectroute.queues.visible import visible
+from selectroute.queues.memory.queue import MemoryQueue
+from selectroute.queues.message.selector_view import value_reader
 from selectroute.selector import DIALECTS
 from selectroute.selector.fields import DERIVED
 from tests.queues.calls import id_of
@@ -34,7 +34,7 @@ def test_what_selectors_see_is_what_the_message_for_selectors_has():
         unit = queue.unit()
         for _ in range(3):
             message = queue.get(syncpoint=unit)
-            quick = visible(message.descriptor, message.properties)
+            quick = value_reader(message.descriptor, message.properties)
             for name in names:
                 assert quick(name) == message.selector_message.value(name), name
         unit.backout()

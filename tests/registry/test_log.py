@@ -8,9 +8,9 @@ import time
 import pytest
 from sqlalchemy import text
 
-from selectroute.registry import log
 from selectroute.registry.changes import Change, Operation
 from selectroute.registry.errors import DamagedError, InvalidSpecError
+from selectroute.registry.log import change_log
 from selectroute.registry.model import Subscription, SubscriptionSpec
 from selectroute.registry.registry import Registry
 
@@ -77,13 +77,13 @@ def test_a_revision_that_is_too_large_for_a_page_goes_on_behind_its_cursor(regis
 
 def test_a_page_of_changes_has_so_many_characters_and_no_more(registry, monkeypatch):
     add(registry, "a", "b", "c", "d")
-    monkeypatch.setattr(log, "MAX_CHARACTERS", 600)
+    monkeypatch.setattr(change_log, "MAX_CHARACTERS", 600)
     sizes, page = [], registry.changes()
     while page.next_cursor is not None:
         sizes.append(len(page))
         page = registry.changes(cursor=page.next_cursor)
     assert sum(sizes) + len(page) == 4 and max(sizes) < 4
-    monkeypatch.setattr(log, "MAX_CHARACTERS", 0)
+    monkeypatch.setattr(change_log, "MAX_CHARACTERS", 0)
     assert len(registry.changes()) == 1  # one there is always
 
 
@@ -132,7 +132,7 @@ def test_a_change_of_a_kind_that_was_altered_is_found_when_it_is_read(registry):
 
 
 def test_what_is_resumed_is_found_without_reading_the_log(tmp_path):
-    statement = log._behind(log.Position(1), ["remove", "resume"]).limit(5)
+    statement = change_log._behind(change_log.LogPosition(1), ["remove", "resume"]).limit(5)
     with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry, registry._store.reading() as connection:
         plan = connection.execute(
             text(

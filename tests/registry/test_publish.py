@@ -13,12 +13,13 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.errors import SnapshotError
-from selectroute.index.manifest import revisions
-from selectroute.registry import publish, specification
+from selectroute.index.folder.manifest import revisions
+from selectroute.registry import publisher as publish
+from selectroute.registry import specification
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import PublishError
 from selectroute.registry.model import Destination, Status, SubscriptionSpec
-from selectroute.registry.publish import RegistryPublisher
+from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 
 
@@ -342,7 +343,7 @@ def test_the_folder_is_a_setting(registry, tmp_path):
 
 
 def test_old_revisions_are_collected(registry, folder, monkeypatch):
-    from selectroute.index.collect import collect
+    from selectroute.index.folder.retention import collect
 
     monkeypatch.setattr(publish, "COLLECT_SECONDS", 0.0)
     monkeypatch.setattr(publish, "collect", lambda folder: collect(folder, grace_seconds=0))

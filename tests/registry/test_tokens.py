@@ -7,12 +7,12 @@ from sqlalchemy import text
 
 from selectroute.registry.errors import AuthError, DamagedError, InvalidSpecError, NotFoundError
 from selectroute.registry.registry import Registry
-from selectroute.registry.tokens import Role
+from selectroute.registry.role import Role
 
 
 def test_a_secret_is_known_by_its_hash_alone(registry, tmp_path):
     token, secret = registry.add_token("writer", topics=["cars/+", "a/#"], name="ci")
-    assert (token.role, token.topics, token.name) == (Role.WRITER, ("cars/+", "a/#"), "ci")
+    assert (token.role, token.topics, token.name) == (Role.writer, ("cars/+", "a/#"), "ci")
     assert registry.authenticate(secret) == token
     assert registry.tokens() == [token]
     assert secret not in str(token.to_json())

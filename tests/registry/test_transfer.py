@@ -9,7 +9,7 @@ import tempfile
 import pytest
 
 import selectroute as sr
-from selectroute.registry import staging, transfer
+from selectroute.registry.bulk import staging, transfer
 from selectroute.registry.changes import Operation
 from selectroute.registry.errors import (
     IdTakenError,

@@ -104,7 +104,7 @@ def test_every_kind_has_a_sentence_and_a_hint(kind):
 
 
 def test_every_raise_site_names_a_kind_and_every_kind_has_one():
-    sources = (Path(errors.__file__).parent).glob("*.py")
+    sources = Path(errors.__file__).parent.rglob("*.py")
     named = set()
     for source in sources:
         text = source.read_text(encoding="utf-8")

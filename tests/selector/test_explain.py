@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from selectroute.selector import Byte, Double, Float, Int, Message, Selector, Short, Truth
-from selectroute.selector.explain import DEEPEST_SHOWN
+from selectroute.selector.explain.explain import DEEPEST_SHOWN
 from selectroute.selector.limits import UNLIMITED
-from selectroute.selector.truth import VOID
+from selectroute.selector.values.truth import VOID
 from tests.strategies import checked_selectors, messages
 
 ID = "0A" * 24

@@ -47,7 +47,7 @@ def test_depth_is_no_matter_to_the_parser():
 @pytest.mark.parametrize("name", FULL)
 @pytest.mark.parametrize("shape", NESTED)
 def test_a_selector_nested_too_deeply_is_refused_before_a_tree_is_built(name, shape, monkeypatch):
-    monkeypatch.setattr("selectroute.selector.parser._Parser", None)
+    monkeypatch.setattr("selectroute.selector.syntax.parser._Parser", None)
     with pytest.raises(InvalidSelectorError) as caught:
         Selector(NESTED[shape], name, limits=Limits(length=10**7))
     assert caught.value.kind == "too-deep" and "255 levels" in caught.value.hint
@@ -77,7 +77,7 @@ def test_a_list_of_a_million_items_is_read_and_refused_by_the_limit(monkeypatch)
     text = "a IN (" + ", ".join(f"'{number}'" for number in range(1_000_000)) + ")"
     selector = Selector(text, limits=UNLIMITED)
     assert selector.matches(Message(properties={"a": "999999"}))
-    monkeypatch.setattr("selectroute.selector.parser._Parser", None)
+    monkeypatch.setattr("selectroute.selector.syntax.parser._Parser", None)
     with pytest.raises(InvalidSelectorError) as caught:
         Selector(text, limits=Limits(length=10**8))
     assert caught.value.kind == "too-many-items" and caught.value.underlined == "'10000'"
@@ -95,7 +95,7 @@ def test_ten_megabytes_of_text_are_read_and_refused_by_the_limit(monkeypatch):
     text = unit * (10_000_000 // len(unit)) + "a"
     tree = parse(text, DIALECTS["jms"])
     assert tree.span == (0, len(text))
-    monkeypatch.setattr("selectroute.selector.parser.tokenize", None)
+    monkeypatch.setattr("selectroute.selector.syntax.parser.tokenize", None)
     with pytest.raises(InvalidSelectorError) as caught:
         Selector(text)
     assert caught.value.kind == "too-long" and caught.value.span.start == 10_240

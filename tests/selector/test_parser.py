@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from selectroute.selector import JMS, Double, Float, InvalidSelectorError, Long, parse, postorder, to_text
-from selectroute.selector.ast import (
+from selectroute.selector.syntax.ast import (
     And,
     Arithmetic,
     Between,

@@ -21,8 +21,8 @@ from selectroute.selector import (
     parse,
     to_text,
 )
-from selectroute.selector.ast import And, Comparison, Identifier, Literal, Not, Or, Unary
 from selectroute.selector.limits import UNLIMITED
+from selectroute.selector.syntax.ast import And, Comparison, Identifier, Literal, Not, Or, Unary
 
 CAR = Selector("JMSType = 'car' AND color = 'blue' AND weight > 2500")
 DEEP = 20_000

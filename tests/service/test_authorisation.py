@@ -10,10 +10,10 @@ from contextlib import suppress
 import pytest
 
 import selectroute as sr
-from selectroute.queues.sql_queue import SqlQueue
+from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.errors import NotFoundError
 from selectroute.service.app import create_app
-from selectroute.service.calls import ROLE
+from selectroute.service.http.endpoint import ROLE
 from tests.service.conftest import CAR, problem, service
 
 pytestmark = pytest.mark.slow

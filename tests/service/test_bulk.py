@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from selectroute.registry.model import SubscriptionSpec
-from selectroute.service import bulk
 from selectroute.service.limits import ServiceLimits
+from selectroute.service.subscriptions import bulk
 from tests.service.conftest import problem, service
 
 PATH = "/v1/subscriptions"
@@ -201,6 +201,7 @@ class TestImport:
             assert send(client, lines({}, {})).status_code == 200
 
     def test_a_line_without_an_end_is_named(self, client, monkeypatch):
+        monkeypatch.setattr(bulk, "MAX_LINE_BYTES", 4_000)
         monkeypatch.setattr(bulk, "MAX_LINE", 1_000)
         found = problem(send(client, b"{}\n{}\n" + b" " * 5_000), 413, "too-large")
         assert found["errors"][0]["pointer"] == "/2"

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
+from selectroute.service.http.protocol import AcceptErrors
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.protocol import AcceptErrors
 from tests.service.test_server import running
 
 pytestmark = pytest.mark.slow

@@ -12,10 +12,11 @@ import pytest
 
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.specification import PLAIN_LITERALS
-from selectroute.service import calls, gate, messages, models
-from selectroute.service.calls import MOST_FAULTS, SMALL_BODY
-from selectroute.service.changes import LOOKED_AT
+from selectroute.service.http import endpoint, middleware, models
+from selectroute.service.http.endpoint import MOST_FAULTS, SMALL_BODY
 from selectroute.service.limits import ServiceLimits
+from selectroute.service.subscriptions import messages
+from selectroute.service.subscriptions.changes import LOOKED_AT
 from tests.service.conftest import problem, service
 
 JSON = {"Content-Type": "application/json"}
@@ -192,8 +193,8 @@ def test_a_large_page_is_written_item_by_item(client, registry, monkeypatch, pat
     """The encoder would keep the interpreter from all others for all the 8 MB that a page may have."""
     selector = "a = '" + "x" * 5_000 + "'"
     registry.import_([json.dumps({"id": f"s{number}", "selector": selector}) for number in range(100)])
-    sizes, real = [], calls.as_json
-    monkeypatch.setattr(calls, "as_json", lambda data: sizes.append(len(found := real(data))) or found)
+    sizes, real = [], endpoint.as_json
+    monkeypatch.setattr(endpoint, "as_json", lambda data: sizes.append(len(found := real(data))) or found)
     answer = client.get(path, params={"limit": 100})
     assert len(answer.content) > 500_000 > 10_000 > max(sizes)
     items = answer.json()["items" if "items" in answer.json() else "changes"]
@@ -203,9 +204,9 @@ def test_a_large_page_is_written_item_by_item(client, registry, monkeypatch, pat
 
 def test_answers_401_come_later_for_an_address_that_gets_many(registry, monkeypatch):
     _, secret = registry.add_token("reader")
-    monkeypatch.setattr(gate, "REFUSED_BURST", 3)
-    monkeypatch.setattr(gate, "REFUSED_PER_SECOND", 0.001)
-    monkeypatch.setattr(gate, "HELD_BACK_SECONDS", 0.5)
+    monkeypatch.setattr(middleware, "REFUSED_BURST", 3)
+    monkeypatch.setattr(middleware, "REFUSED_PER_SECOND", 0.001)
+    monkeypatch.setattr(middleware, "HELD_BACK_SECONDS", 0.5)
     with service(registry) as client:
 
         def seconds(headers, status):

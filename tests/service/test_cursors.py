@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from selectroute.registry.errors import InvalidSpecError
-from selectroute.service.cursors import HiddenCursors
+from selectroute.service.subscriptions.cursors import HiddenCursors
 from tests.service.conftest import problem, service
 
 PATH = "/v1/subscriptions"

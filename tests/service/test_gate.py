@@ -12,13 +12,13 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from selectroute.queues.sql_queue import SqlQueue
+from selectroute.queues.sql.queue import SqlQueue
 from selectroute.registry.errors import DamagedError, ReadOnlyError, UnavailableError
 from selectroute.service.app import create_app
-from selectroute.service.connected import while_connected
-from selectroute.service.gate import KNOWN_SECONDS
+from selectroute.service.http.disconnect import while_connected
+from selectroute.service.http.middleware import KNOWN_SECONDS
+from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.problems import ProblemError
 from tests.service.conftest import problem, service
 
 PATH = "/v1/subscriptions"

@@ -21,10 +21,10 @@ from selectroute.queues.errors import MQError
 from selectroute.registry.registry import Registry
 from selectroute.selector import DIALECTS
 from selectroute.service.app import create_app
-from selectroute.service.documented import EXAMPLES, SUMMARIES
+from selectroute.service.http.models import SpecBody
+from selectroute.service.http.openapi import EXAMPLES, SUMMARIES
+from selectroute.service.http.problems import PROBLEMS, TYPE, Problem
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.models import SpecBody
-from selectroute.service.problems import PROBLEMS, TYPE, Problem
 from tests.service.conftest import service
 
 pytestmark = pytest.mark.slow

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from selectroute.service.preconditions import etag, is_minimal, revisions
-from selectroute.service.problems import ProblemError
+from selectroute.service.http.preconditions import etag, is_minimal, revisions
+from selectroute.service.http.problems import ProblemError
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from selectroute.registry.publish import RegistryPublisher
-from selectroute.service.publishing import Publishing
+from selectroute.registry.publisher import RegistryPublisher
+from selectroute.service.subscriptions.publishing import Publishing
 
 
 def test_stopping_does_not_wait_for_a_publication_that_takes_long(registry, monkeypatch):

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 import selectroute as sr
-from selectroute.queues.rest_properties import header_of
+from selectroute.queues.rest.properties import header_of
 from selectroute.service.limits import ServiceLimits
 from tests.queues.calls import hex_of, id_of
 from tests.service.conftest import problem, service
@@ -374,7 +374,7 @@ def wait_for(client, count):
     waiting = client.app.state.service.queue_waiting
     until = time.monotonic() + 60
     queue = client.app.state.service.queues.open("Q")
-    while len(waiting) < count or queue._in_database._watch.count < count:
+    while len(waiting) < count or queue._store._watch.count < count:
         assert time.monotonic() < until
         time.sleep(0.01)
 
@@ -463,7 +463,7 @@ def test_who_put_a_message_is_said_by_the_service(registry, client, queue, name)
 
 def test_what_fails_before_the_answer_begins_loses_no_message(client, queue, monkeypatch):
     queue.put(b"a")
-    monkeypatch.setattr("selectroute.service.queue_answers.headers_of", None)
+    monkeypatch.setattr("selectroute.service.queues.messages.headers_of", None)
     problem(client.delete(PATH), 500, "internal")
     monkeypatch.undo()
     answer = client.delete(PATH)

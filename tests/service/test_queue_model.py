@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
-from selectroute.queues.rest_headers import headers_of, put_headers
-from selectroute.queues.rest_items import item_of
-from selectroute.queues.rest_lookup import Lookup
+from selectroute.queues.rest.headers import headers_of, put_headers
+from selectroute.queues.rest.list_items import item_of
+from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import QueueSettings
 from selectroute.registry.registry import Registry
 from tests.queues.calls import hex_of, id_of
@@ -45,7 +45,7 @@ PUTS = st.fixed_dictionaries(
     },
 )
 LOOKUPS = st.builds(
-    Lookup,
+    LookupParams,
     message_id=st.none() | IDS.map(lambda name: hex_of(id_of(name))),
     correlation_id=st.none() | TEXTS | IDS,
     group_id=st.none() | IDS | st.just("group"),

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 import selectroute as sr
-from selectroute.queues.held_unit import HeldUnit
-from selectroute.queues.sql_queue import SqlQueue
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.queues.unit import UnitOfWork
 from selectroute.registry.registry import Registry
 from selectroute.service.limits import ServiceLimits
 from tests.queues.calls import hex_of, id_of
@@ -84,13 +84,13 @@ def test_who_hangs_up_while_he_waits_takes_no_message_and_nobodys_place(registry
 def test_a_message_is_lost_by_hanging_up_only_while_it_is_taken_off_its_queue(registry, queue, monkeypatch):
     """However a message and a client who hangs up meet: it is sent, on the queue, or was just committed."""
     begun = []
-    commit = HeldUnit.commit
+    commit = UnitOfWork.commit
 
     def commits(unit):
         begun.append(unit)
         commit(unit)
 
-    monkeypatch.setattr(HeldUnit, "commit", commits)
+    monkeypatch.setattr(UnitOfWork, "commit", commits)
     with running(registry) as (url, server):
         service = server.config.app.state.service
         host, _, port = url.removeprefix("http://").partition(":")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from selectroute.queues.sql_queue import SqlQueue
-from selectroute.queues.sql_queues import SqlQueues
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.queues.sql.queues import SqlQueues
 from tests.service.conftest import problem, service
 
 PATH = "/v1/queues"

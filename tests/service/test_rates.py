@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from selectroute.service import rates
-from selectroute.service.rates import Rates
+from selectroute.service.http import rates
+from selectroute.service.http.rates import Rates
 
 
 def test_a_bucket_fills_again_and_no_further_than_its_size():

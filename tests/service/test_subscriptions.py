@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from selectroute.service import selector_warnings
-from selectroute.service.batch_waiting import LOOK_SECONDS
 from selectroute.service.limits import ServiceLimits
+from selectroute.service.subscriptions import selector_warnings
+from selectroute.service.subscriptions.batch_waiting import LOOK_SECONDS
 from tests.service.conftest import problem, service
 
 PATH = "/v1/subscriptions"

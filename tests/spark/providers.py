@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from selectroute.index import extended
-from selectroute.index.extended import GROUP
+from selectroute.selector import extended
+from selectroute.selector.extended import GROUP
 
 MODULE = '''
 class Provider:

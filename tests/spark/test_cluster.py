@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 import selectroute as sr
-from selectroute.match.match import warm_up
+from selectroute.index.warm import warm_up
 from selectroute.spark import JavaError, publish_partitions
-from selectroute.spark.java import find_java
+from selectroute.spark.runtime.java import find_java
 from tests.components import missing
 
 pytestmark = pytest.mark.spark

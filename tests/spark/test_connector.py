@@ -7,15 +7,15 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark import connector
-from selectroute.spark.connector import (
+from selectroute.spark.runtime import jars
+from selectroute.spark.runtime.jars import (
     SPARK_VERSION,
     STAND_IN,
     ConnectorError,
+    JarError,
     find_connector,
     require_connector,
 )
-from selectroute.spark.jars import JarError
 
 OWN = f"kafka-connector-{SPARK_VERSION}"
 
@@ -61,14 +61,14 @@ def registry(monkeypatch, tmp_path):
         "scala-parallel-collections_2.13-1.2.0.jar",
     ):
         (tmp_path / "pyspark" / name).touch()
-    monkeypatch.setattr(connector, "spark_jars", lambda: tmp_path / "pyspark")
+    monkeypatch.setattr(jars, "spark_jars", lambda: tmp_path / "pyspark")
     digests = {module: hashlib.sha256(module.file.encode()).hexdigest() for module in STAND_IN}
-    monkeypatch.setattr(connector, "STAND_IN", digests)
+    monkeypatch.setattr(jars, "STAND_IN", digests)
 
     def made(*names: str) -> Registry:
         found = Registry(tmp_path, *names)
         for verb in ("kept", "fetch", "forget"):
-            monkeypatch.setattr(connector, verb, getattr(found, verb))
+            monkeypatch.setattr(jars, verb, getattr(found, verb))
         return found
 
     return made
@@ -113,7 +113,7 @@ def test_without_a_network_the_sentence_says_what_else_to_do(registry):
 
 @pytest.mark.spark
 def test_a_session_without_the_connector_is_a_sentence(spark, monkeypatch):
-    monkeypatch.setattr(connector, "_PROVIDER", "org.example.Nothing")
+    monkeypatch.setattr(jars, "_PROVIDER", "org.example.Nothing")
     with pytest.raises(ConnectorError, match=r"no Kafka connector: start it with spark-submit --packages"):
         require_connector(spark)
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark.explode import TooManyMatchesError, ids_of, list_array, list_offsets, pairs
+from selectroute.spark.columns.deliveries import TooManyMatchesError, ids_of, list_array, list_offsets, pairs
 
 
 def as_pairs(lists):

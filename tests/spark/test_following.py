@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 import selectroute as sr
-from selectroute.index.collect import collect
+from selectroute.durable import disk
 from selectroute.index.errors import SnapshotError
-from selectroute.spark import BindingError, OutputError, deliveries, durable, route
-from selectroute.spark.following import current, pinned
+from selectroute.index.folder.retention import collect
+from selectroute.spark import BindingError, OutputError, deliveries, route
+from selectroute.spark.frames.following import current, pinned
 
 SCHEMA = "n int, color string, price double, placed timestamp"
 
@@ -159,7 +160,7 @@ def test_tasks_that_begin_together_have_one_revision_and_one_lease(folder):
             together.wait()
             change(folder, sr.Add(f"also-{query}", "n = 1"))
             (revision,) = {one.result() for one in found}
-            leased = durable.read_json(folder / "leases" / f"{query}.json")
+            leased = disk.read_json(folder / "leases" / f"{query}.json")
             assert leased is not None and leased["revision"] == revision
 
 

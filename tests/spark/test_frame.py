@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 import selectroute as sr
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark import Binding, BindingError, deliveries, route
-from selectroute.spark.binding import bind
+from selectroute.spark.columns.binding import bind
 
 # Spark's own parser makes the schemas.
 pytestmark = pytest.mark.spark

@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark import jars, java
-from selectroute.spark.jars import JarError, Module, fetch, forget, kept
-from selectroute.spark.java import Java
+from selectroute.spark.runtime import jars, java
+from selectroute.spark.runtime.jars import JarError, Module, fetch, forget, kept
+from selectroute.spark.runtime.java import Java
 
 ONE = Module("org.example", "one", "1.0")
 TWO = Module("org.example", "two_2.13", "2.1")

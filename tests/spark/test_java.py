@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark import java
-from selectroute.spark.java import JavaError, find_java, use_java
+from selectroute.spark.runtime import java
+from selectroute.spark.runtime.java import JavaError, find_java, use_java
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -97,11 +97,32 @@ def test_wheel_is_put_behind_a_shim_that_drops_the_unknown_module(nothing, tmp_p
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize(("major", "opens"), [(17, True), (23, True), (24, False), (25, False)])
+def test_a_java_is_not_asked_to_open_a_package_that_it_does_not_have(nothing, tmp_path, major, opens):
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    one = home / "bin" / "java"
+    one.write_text(f'#!/bin/sh\necho \'openjdk version "{major}"\' >&2\nprintf "[%s]" "$@"\n')
+    one.chmod(0o755)
+    nothing.setenv("JAVA_HOME", str(home))
+    nothing.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    java.use_java()
+    package = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+    other = "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"
+    arguments = ["--add-modules=jdk.incubator.vector", package, other]
+    shim = os.environ["JAVA_HOME"]
+    said = subprocess.run([f"{shim}/bin/java", *arguments], capture_output=True, text=True, check=True)
+    assert (package in said.stdout, other in said.stdout) == (opens, True)
+    assert "incubator" not in said.stdout
+    java.use_java()
+    assert os.environ["JAVA_HOME"] == shim, "a shim needs no other"
+
+
 def test_a_cache_that_others_may_write_is_not_executed_from(nothing, tmp_path):
     shared = tmp_path / "cache" / f"selectroute-{os.getuid()}"
     shared.mkdir(parents=True)
     shared.chmod(0o777)
-    assert shared not in list(java._private_folders())
+    assert shared not in list(java.private_folders(java.NOT_WRITABLE))
 
 
 def test_real_wheel_starts_through_its_shim(monkeypatch, tmp_path):

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
-from selectroute.spark.kafka_input import KafkaCluster, KafkaInput
-from selectroute.spark.sources import SourceError
+from selectroute.spark.sources.files.stream import SourceError
+from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
 
 CLUSTER = KafkaCluster("host:9092")
 

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark.connector import ConnectorError, require_connector
-from selectroute.spark.kafka_partitions import key_hashes
+from selectroute.spark.destinations.kafka_records import key_hashes
+from selectroute.spark.runtime.jars import ConnectorError, require_connector
 from tests.components import missing
 
 # Of the tests of Kafka's own client.

@@ -8,13 +8,13 @@ import pytest
 pytest.importorskip("pyspark")
 
 import selectroute as sr
-from selectroute.index import tables as t
+from selectroute.arrays import tables as t
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.record import Record, RecordError, message_id, message_of
-from selectroute.selector.values import UNSUPPORTED
-from selectroute.spark.kafka_reader import COLUMNS, KafkaReader
-from selectroute.spark.readers import Dead
-from selectroute.spark.worker import judge
+from selectroute.selector.values.values import UNSUPPORTED
+from selectroute.spark.sources.files.readers import DeadLetterBatch
+from selectroute.spark.sources.kafka.reader import COLUMNS, KafkaReader
+from selectroute.spark.worker.task import judge
 from tests.spark.kafka_rows import SCHEMA, rows
 
 MOST = 1 << 20
@@ -38,7 +38,7 @@ def all_of(reader, batch):
         for part in records.parts:
             for i, row in enumerate(part.rows.tolist()):
                 seen.append(row)
-                if isinstance(part, Dead):
+                if isinstance(part, DeadLetterBatch):
                     dead[row] = part
                 else:
                     assert len(part.ids) == part.columns.num_rows == len(part.rows)
@@ -404,7 +404,7 @@ def test_what_is_read_and_matched_is_what_the_reference_says_of_each_record(seed
                     wanted[offset] = message_of(records[offset], BINDING, snapshot.reads)
                 except RecordError as error:
                     wanted[offset] = error
-            if isinstance(part, Dead):
+            if isinstance(part, DeadLetterBatch):
                 dead += len(offsets)
                 for error in wanted.values():
                     assert isinstance(error, RecordError), part
@@ -413,7 +413,7 @@ def test_what_is_read_and_matched_is_what_the_reference_says_of_each_record(seed
             assert not [one for one in wanted.values() if isinstance(one, RecordError)]
             assert part.ids.to_pylist() == [message_id(records[offset], BINDING) for offset in offsets]
             (judged,) = judge(snapshot, part)
-            assert not isinstance(judged, Dead), judged
+            assert not isinstance(judged, DeadLetterBatch), judged
             _, matches = judged
             for i, offset in enumerate(offsets):
                 got = matches.ordinals[matches.offsets[i] : matches.offsets[i + 1]]
@@ -450,7 +450,7 @@ def test_what_spark_reads_from_a_broker_is_judged_or_a_dead_letter_record_by_rec
         for batch in batches:
             for records in reader.read(batch):
                 for part in records.parts:
-                    dead = isinstance(part, Dead)
+                    dead = isinstance(part, DeadLetterBatch)
                     found = [part.reason] * part.count if dead else part.columns.column("weight").to_pylist()
                     for offset, one in zip(part.rows.tolist(), found, strict=True):
                         said = f"{records.topic} {records.partition} {offset} {one}"

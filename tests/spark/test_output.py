@@ -21,8 +21,8 @@ from selectroute.spark import (
     route,
     unpack,
 )
-from selectroute.spark.explode import TooManyMatchesError
-from selectroute.spark.output import ORDINALS, PACKED, PACKED_FROM, portions, read, written
+from selectroute.spark.columns.deliveries import TooManyMatchesError
+from selectroute.spark.columns.matches import ORDINALS, PACKED, PACKED_FROM, portions, read, written
 
 LISTS = [[1, 2, 3], [], [7], [-1, 2**31 - 1], []]
 

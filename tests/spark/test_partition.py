@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 import selectroute as sr
-from selectroute.index.delta import Remove, Replace
+from selectroute.index.change.delta import Remove, Replace
 from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError
-from selectroute.match import from_messages
+from selectroute.match.from_messages import from_messages
 from selectroute.selector.limits import UNLIMITED
-from selectroute.spark.partition import MAX_PARTITIONS, PartitionedSnapshot, open_partitions, ordinals_of
-from selectroute.spark.partition_publish import publish_partitions
+from selectroute.spark.partitions.publish import publish_partitions
+from selectroute.spark.partitions.snapshot import (
+    MAX_PARTITIONS,
+    PartitionedSnapshot,
+    open_partitions,
+    ordinals_of,
+)
 from tests.strategies import checked_selectors, messages
 
 TOPICS = (None, "a", "a/+", "#/b", "cars/#", "#/eu/#")

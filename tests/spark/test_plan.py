@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark import plan as plan_module
-from selectroute.spark.plan import plan
+
+from selectroute.spark.sources.files.splits import plan
 
 
 @pytest.fixture(autouse=True)
 def small_splits(monkeypatch):
-    monkeypatch.setattr(plan_module, "_SMALLEST_SPLIT", 40)
-    monkeypatch.setattr(plan_module, "_BLOCK", 64)
+    monkeypatch.setattr("selectroute.spark.sources.files.splits._SMALLEST_SPLIT", 40)
+    monkeypatch.setattr("selectroute.spark.sources.files.splits._BLOCK", 64)
 
 
 def splits_of(tasks, path):

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("pyspark")
 
 import selectroute as sr
-from selectroute.match.mixed import MIXED, mixed_array
-from selectroute.spark.plan import plan
-from selectroute.spark.readers import Dead, read
-from selectroute.spark.worker import judge
+from selectroute.match.from_messages import MIXED, mixed_array
+from selectroute.spark.sources.files.readers import DeadLetterBatch, read
+from selectroute.spark.sources.files.splits import plan
+from selectroute.spark.worker.task import judge
 
 ID = "AB" * 24
 
@@ -47,7 +47,7 @@ def found(path, snapshot):
     rows = {}
     for one in read_all(path, snapshot):
         for judged in judge(snapshot, one):
-            if isinstance(judged, Dead):
+            if isinstance(judged, DeadLetterBatch):
                 rows |= dict.fromkeys(judged.rows.tolist(), judged.reason)
             else:
                 messages, matches = judged

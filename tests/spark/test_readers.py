@@ -9,10 +9,10 @@ import pytest
 pytest.importorskip("pyspark")
 
 import selectroute as sr
-from selectroute.match.mixed import MIXED
-from selectroute.spark.plan import plan
-from selectroute.spark.readers import Dead, read
-from selectroute.spark.worker import judge
+from selectroute.match.from_messages import MIXED
+from selectroute.spark.sources.files.readers import DeadLetterBatch, read
+from selectroute.spark.sources.files.splits import plan
+from selectroute.spark.worker.task import judge
 
 
 def everything(path, names, limit=1 << 20):
@@ -20,7 +20,9 @@ def everything(path, names, limit=1 << 20):
     for task in plan([path], path.parent, "auto", 1):
         for split in task:
             found += read(split, names, limit)
-    return [x for x in found if not isinstance(x, Dead)], [x for x in found if isinstance(x, Dead)]
+    return [x for x in found if not isinstance(x, DeadLetterBatch)], [
+        x for x in found if isinstance(x, DeadLetterBatch)
+    ]
 
 
 def lines(tmp_path, *given: bytes):
@@ -140,10 +142,10 @@ def judged(path, *selectors):
     snapshot = index.freeze()
     messages, _ = everything(path, snapshot.reads)
     found = [one for batch in messages for one in judge(snapshot, batch)]
-    dead = {int(row): one for one in found if isinstance(one, Dead) for row in one.rows}
+    dead = {int(row): one for one in found if isinstance(one, DeadLetterBatch) for row in one.rows}
     alive = {
         int(row): sorted(matches.ids().to_pylist()[place])
-        for batch, matches in (one for one in found if not isinstance(one, Dead))
+        for batch, matches in (one for one in found if not isinstance(one, DeadLetterBatch))
         for place, row in enumerate(batch.rows)
     }
     return alive, dead

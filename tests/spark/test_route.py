@@ -11,9 +11,9 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 import selectroute as sr
-from selectroute.match.mixed import MIXED
+from selectroute.match.from_messages import MIXED
 from selectroute.spark import Binding, BindingError, deliveries, match_files, route
-from selectroute.spark.snapshots import open_once, refer
+from selectroute.spark.columns.snapshot_ref import open_once, refer
 
 pytestmark = pytest.mark.spark
 
@@ -142,11 +142,11 @@ def test_a_snapshot_that_reads_no_column_works_on_any_frame(spark):
 
 def test_a_filter_and_an_explode_compute_the_column_once(spark, snapshot, tmp_path, monkeypatch):
     # Each call of the matcher in a worker leaves a file.
-    from selectroute.spark import output
+    from selectroute.spark.columns import matches
 
     calls = tmp_path / "calls"
     calls.mkdir()
-    real = output.written
+    real = matches.written
 
     def counted(form, offsets, ordinals, ids):
         import tempfile
@@ -157,10 +157,10 @@ def test_a_filter_and_an_explode_compute_the_column_once(spark, snapshot, tmp_pa
 
     import sys
 
-    monkeypatch.setattr(sys.modules["selectroute.spark.route"], "written", counted)
+    monkeypatch.setattr(sys.modules["selectroute.spark.frames.route"], "written", counted)
     # The patched function must travel with the UDF instead of being imported by name in the worker.
     spark_pickle = pytest.importorskip("pyspark.cloudpickle")
-    module = sys.modules["selectroute.spark.route"]
+    module = sys.modules["selectroute.spark.frames.route"]
     spark_pickle.register_pickle_by_value(module)
     try:
         df = spark.createDataFrame(ROWS, SCHEMA).coalesce(1)

@@ -1,6 +1,9 @@
-"""What a session of ours does not keep of batches that are done."""
+"""A session of ours: what it keeps, and what it prints."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import pytest
 
@@ -12,3 +15,17 @@ def test_what_was_found_of_the_files_of_a_frame_is_not_kept_for_others(spark):
     caches = getattr(getattr(package, "FileStatusCache$"), "MODULE$")
     kept_by = caches.getOrCreate(spark._jsparkSession)
     assert kept_by.getClass().getSimpleName() == "NoopCache$"
+
+
+def test_a_session_that_starts_and_works_prints_nothing_of_its_own(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from selectroute.spark import local_session\n"
+        "if __name__ == '__main__':\n"
+        "    session = local_session('quiet', 1)\n"
+        "    print(session.range(10).mapInArrow(lambda batches: batches, 'id long').count())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "10\n", "")

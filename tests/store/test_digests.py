@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from selectroute.store.digests import START, canonical, chained, sealed
+from selectroute.store.digests import START, canonical, chained, row_digest
 
 
 def test_fields_that_differ_are_written_differently():
@@ -27,7 +27,7 @@ def test_fields_that_differ_are_written_differently():
 
 
 def test_a_number_is_what_its_digits_are():
-    assert sealed(12) == sealed("12")  # the databases disagree on the types of what they return
+    assert row_digest(12) == row_digest("12")  # the databases disagree on the types of what they return
 
 
 def test_a_chain_depends_on_all_before_it():

@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from sqlalchemy import Column, Integer, MetaData, Table, bindparam, delete, insert, select
+from sqlalchemy import Column, Integer, MetaData, Table, bindparam, delete, event, insert, select
 
 from selectroute.registry.registry import Registry
 from selectroute.store import engine
@@ -298,3 +298,19 @@ def test_a_database_that_is_there_keeps_its_mode(tmp_path):
     with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry:
         registry.import_([b'{"id": "a"}'])
     assert stat.S_IMODE((tmp_path / "r.db").stat().st_mode) == 0o660
+
+
+def test_many_rows_are_one_statement(tmp_path):
+    """One statement a row gives Python's lock up each time: all writers waited for it."""
+    store = opened(tmp_path / "x.db")
+    seen = []
+
+    @event.listens_for(store.engine, "before_cursor_execute")
+    def _executed(connection, cursor, statement, parameters, context, executemany):
+        seen.append((statement.partition("(")[0].strip(), statement.count("?")))
+
+    with store.writing() as connection:
+        connection.execute(insert(number), [{"n": n} for n in range(1, 1_000)])
+    assert [one for one in seen if one[0].startswith("INSERT")] == [("INSERT INTO number", 999)]
+    assert numbers(store) == list(range(1_000))
+    store.close()

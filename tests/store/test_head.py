@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from selectroute.store.errors import DamagedError
-from selectroute.store.head import Head, Mark
+from selectroute.store.head import CommitMark, Head
 
 
 def mark(number):
-    return Mark("me", number, f"{number:064x}")
+    return CommitMark("me", number, f"{number:064x}")
 
 
 @pytest.fixture

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import selectroute as sr
-from selectroute.index.registration import build_from_lines
+from selectroute.durable import disk
+from selectroute.index.jsonl import build_from_lines
 from selectroute.kafka import KafkaBinding
-from selectroute.spark import Job, durable, start_fanout
-from selectroute.spark.batches import BatchReport
-from selectroute.spark.kafka_input import KafkaCluster, KafkaInput
-from tests.broker import Broker
-from tests.streaming.conftest import World
+from selectroute.spark import Job, start_fanout
+from selectroute.spark.batch.router import BatchReport
+from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
+from selectroute.testing.broker import Broker
+from selectroute.testing.world import World
 
 _OF_INPUT = ("starting", "max_offsets", "min_partitions", "pattern", "topics")
 
@@ -57,7 +58,7 @@ class Pipe:
 
     @property
     def query(self) -> str:
-        return str((durable.read_json(self.world.output / "_job.json") or {})["query"])
+        return str((disk.read_json(self.world.output / "_job.json") or {})["query"])
 
     def delivered(self) -> Counter[tuple[int, int, str]]:
         """(partition, offset, subscription) of each delivery, with how often it was published."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import selectroute as sr
-from selectroute.index.build import built
-from selectroute.index.registration import read_subscriptions
+from selectroute.index.build.build import built
+from selectroute.index.jsonl import read_subscriptions
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
-from selectroute.queues.message import Message
-from selectroute.queues.sql_queue import SqlQueue
-from selectroute.spark.batches import Router
-from selectroute.spark.queue_sender import QueueSender
-from tests.streaming.conftest import World, files_of
+from selectroute.queues.message.message import QueuedMessage
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.spark.batch.router import Router
+from selectroute.spark.senders.queues import QueueSender
+from selectroute.testing.world import World, files_of
 
 A, B, FILES = {"kind": "queue", "name": "A"}, {"kind": "queue", "name": "B"}, {"kind": "files", "name": "A"}
 
@@ -57,7 +57,7 @@ class Queues:
         router.commits.prepare()
         return router
 
-    def get_all(self, name: str) -> list[Message]:
+    def get_all(self, name: str) -> list[QueuedMessage]:
         with SqlQueue(self.url, name) as queue:
             found = []
             try:

@@ -7,10 +7,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from selectroute.durable import disk
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark import durable
-from selectroute.spark.backfill import Backfills
-from selectroute.spark.cutoffs import Cutoffs
+from selectroute.spark.backfill.backfill import Backfills
+from selectroute.spark.stream.effective_from import EffectiveFromReporter
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Run:
         self.log = log
         self.router = world.router(**options)
         self.backfills = Backfills(self.router)
-        self.cutoffs = Cutoffs(self.router.job, self.router.commits, self.router.source)
+        self.cutoffs = EffectiveFromReporter(self.router.job, self.router.commits, self.router.source)
 
     def route(self, batch: int, *messages: Any) -> None:
         """Route a file of these messages, named after the batch, and then what the registry asks for."""
@@ -124,6 +124,6 @@ def delivered(world: Any) -> Counter[tuple[int, str, int, str, int]]:
 
 
 def committed(world: Any, batch: int) -> dict[str, Any]:
-    found = durable.read_json(world.output / "_commits" / f"{batch}.json")
+    found = disk.read_json(world.output / "_commits" / f"{batch}.json")
     assert found is not None, batch
     return found

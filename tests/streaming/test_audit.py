@@ -7,10 +7,11 @@ import shutil
 
 import pytest
 
-from selectroute.spark import durable
-from selectroute.spark.audit import audit
-from selectroute.spark.job import JobError, OutputFolder
-from selectroute.spark.status import status
+from selectroute.durable import disk
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.audit.status import status
+from selectroute.spark.job.job import JobError
+from selectroute.spark.job.output_folder import OutputFolder
 
 RED = {"properties": {"color": "red"}}
 BLUE = {"properties": {"color": "blue"}}
@@ -26,7 +27,7 @@ def job(world):
     folder = OutputFolder(router.job)
     (world.input / "x").mkdir(parents=True)
     folder._record.unlink(missing_ok=True)
-    durable.write_json(folder._record, folder._own("q"))
+    disk.write_json(folder._record, folder._own("q"))
     for batch in range(BATCHES):
         paths = [world.drop_json(f"x/{batch}.jsonl", RED, BLUE, {}, "{")]
         if batch == 3:
@@ -70,9 +71,9 @@ def committed(world, batch):
 
 
 def changed(path, change):
-    content = durable.read_json(path)
+    content = disk.read_json(path)
     change(content)
-    durable.write_json(path, content)
+    disk.write_json(path, content)
 
 
 def test_an_untouched_job_adds_up(job):
@@ -131,7 +132,7 @@ def test_a_commit_that_is_damaged_or_missing_is_found(job):
 
 
 def test_an_input_in_two_batches_is_found(job):
-    sizes = durable.read_json(committed(job, 5))["inputs"]["sizes"]
+    sizes = disk.read_json(committed(job, 5))["inputs"]["sizes"]
     changed(committed(job, 6), lambda commit: commit["inputs"].update(sizes=sizes))
     found = sentences(job)
     assert any("in more than one commit: input x/5.jsonl" in one for one in found)

@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from selectroute.index.collect import collect
-from selectroute.index.manifest import revisions
-from selectroute.spark import durable
-from selectroute.spark.backfill import BackfillError
-from selectroute.spark.pins import PinError
+from selectroute.durable import disk
+from selectroute.index.folder.manifest import revisions
+from selectroute.index.folder.retention import collect
+from selectroute.spark.backfill.backfill import BackfillError
+from selectroute.spark.batch.pins import PinError
 from tests.streaming.registry_log import Log, Run, committed, delivered
 from tests.streaming.test_batches import crash
 
@@ -48,7 +48,7 @@ def test_who_is_resumed_from_last_processed_gets_what_it_missed_as_a_batch_below
     assert set(delivered(world).values()) == {1}
     commit = committed(world, -1)
     assert commit["backfill"]["subscriptions"] == ["red"] and commit["backfill"]["batches"] == [1]
-    pin = durable.read_json(world.output / "pins" / "-1.json")
+    pin = disk.read_json(world.output / "pins" / "-1.json")
     assert (pin["revision"], pin["digest"]) == (resumed, commit["digest"])
     assert not world.rows("unrouted"), "what matches none of its subscriptions is listed nowhere"
     assert run.backfill() == []
@@ -139,7 +139,7 @@ def test_a_selector_that_was_replaced_meanwhile_judges_the_backfill(world, log):
 
 
 def test_subscriptions_that_are_more_than_one_backfill_names_get_several(world, log, monkeypatch):
-    monkeypatch.setattr("selectroute.spark.backfill.MOST_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr("selectroute.spark.backfill.backfill.MOST_SUBSCRIPTIONS", 2)
     ids = [f"s{number}" for number in range(5)]
     for id in ids:
         log.add(id, "color = 'red'")
@@ -230,7 +230,7 @@ def test_nothing_is_given_before_the_batch_that_was_pinned_before_the_resume_is_
     run.route(0, RED)
     log.pause("red")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("selectroute.spark.file_intake.plan", crash_now)
+        monkeypatch.setattr("selectroute.spark.inputs.files.plan", crash_now)
         with pytest.raises(KeyboardInterrupt):
             run.route(1, RED)
     log.resume("red")
@@ -295,7 +295,7 @@ def test_of_a_long_log_only_what_says_what_is_owed_is_read(world, log, monkeypat
         log.add(f"s{number}", "color = 'green'")
     log.resume("red", "all")
     assert len(run.backfill()) == 1
-    assert durable.read_json(world.output / "_backfill.json")["revision"] == log.revision
+    assert disk.read_json(world.output / "_backfill.json")["revision"] == log.revision
     assert read == ["resume", "resume"]
 
 
@@ -316,7 +316,7 @@ def test_an_interrupted_backfill_keeps_its_revision_from_being_collected(world, 
     run.route(1, RED)
     resumed = log.resume("red")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("selectroute.spark.file_intake.plan", crash_now)
+        monkeypatch.setattr("selectroute.spark.inputs.files.plan", crash_now)
         with pytest.raises(KeyboardInterrupt):
             run.backfill()
     log.remove("red")
@@ -341,7 +341,7 @@ def test_a_pinned_revision_that_is_gone_is_one_sentence(world, log):
     run.route(1, RED)
     resumed = log.resume("red")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("selectroute.spark.file_intake.plan", crash_now)
+        monkeypatch.setattr("selectroute.spark.inputs.files.plan", crash_now)
         with pytest.raises(KeyboardInterrupt):
             run.backfill()
     log.add("more", "")
@@ -353,7 +353,7 @@ def test_a_pinned_revision_that_is_gone_is_one_sentence(world, log):
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_a_crash_at_any_step_of_a_backfill_gives_each_message_once(tmp_path_factory, after):
-    from tests.streaming.conftest import World
+    from selectroute.testing.world import World
 
     for at in range(1, 200):
         world = World(tmp_path_factory.mktemp("crash"))
@@ -377,7 +377,7 @@ def test_a_crash_at_any_step_of_a_backfill_gives_each_message_once(tmp_path_fact
         if not crashed and steps() < at:
             assert at > 40
             return
-        pinned = durable.read_json(world.output / "pins" / "-1.json")
+        pinned = disk.read_json(world.output / "pins" / "-1.json")
         # The registry goes on before the job starts again, and so does the stream.
         second = log.replace("red", "color IN ('red', 'blue')")
         again = Run(world, log)

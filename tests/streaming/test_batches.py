@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import selectroute as sr
-from selectroute.spark import durable
-from selectroute.spark import plan as plan_module
-from selectroute.spark.commits import CommitError
-from selectroute.spark.pins import PinError
+from selectroute.durable import disk
+from selectroute.spark.batch.pins import PinError
+from selectroute.spark.job.job import CommitError
+from selectroute.spark.sources.files import splits
+from selectroute.spark.worker.sink_writer import Sinks
 
 RED = {"properties": {"color": "red"}}
 BLUE = {"properties": {"color": "blue"}}
@@ -136,7 +137,7 @@ def test_split_files_give_the_same_rows_as_whole_ones(world, monkeypatch):
     world.router(tasks=1).route(0, paths, "q")
     whole = world.deliveries()
     dead = [(row["source"], row["offset"]) for row in world.rows("dead-letters")]
-    monkeypatch.setattr(plan_module, "_SMALLEST_SPLIT", 1000)
+    monkeypatch.setattr(splits, "_SMALLEST_SPLIT", 1000)
     world.router(tasks=5).route(1, paths, "q")
     twice = world.deliveries()
     assert twice == Counter({key: 2 * count for key, count in whole.items()})
@@ -231,9 +232,9 @@ def test_revisions_that_go_backwards_are_refused(world):
 def crash(monkeypatch, at, after):
     """Fail the n-th durable step, before or after it is done. Returns how many steps there were."""
     steps = 0
-    names = ("write_text", "append_line", "rename", "move", "make_folder", "sync_folder")
+    names = ("replace_text", "append_line", "rename", "move", "make_folder", "sync_folder")
     for name in names:
-        real = getattr(durable, name)
+        real = getattr(disk, name)
 
         def step(*given, real=real):
             nonlocal steps
@@ -245,14 +246,14 @@ def crash(monkeypatch, at, after):
                 raise KeyboardInterrupt(f"after step {at}")
             return done
 
-        monkeypatch.setattr(durable, name, step)
+        monkeypatch.setattr(disk, name, step)
     return lambda: steps
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True])
 def test_a_crash_at_any_step_and_a_changed_registry_lose_and_repeat_nothing(tmp_path_factory, after):
-    from tests.streaming.conftest import World
+    from selectroute.testing.world import World
 
     for at in range(1, 200):
         world = World(tmp_path_factory.mktemp("crash"))
@@ -269,7 +270,7 @@ def test_a_crash_at_any_step_and_a_changed_registry_lose_and_repeat_nothing(tmp_
         if not crashed and steps() < at:
             assert at > 20
             return
-        pinned = durable.read_json(world.output / "pins" / "0.json")
+        pinned = disk.read_json(world.output / "pins" / "0.json")
         world.publish(2, red="color = 'red'", new="color = 'red'")
         again = world.router()
         again.route(0, paths, "q")
@@ -291,7 +292,7 @@ def test_a_pinned_revision_that_is_gone_or_replaced_is_one_sentence(world):
     path = world.drop_json("a.jsonl", RED)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(
-            "selectroute.spark.file_intake.plan", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            "selectroute.spark.inputs.files.plan", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
         )
         with pytest.raises(KeyboardInterrupt):
             world.router().route(0, [path], "q")
@@ -309,7 +310,7 @@ def test_a_pinned_revision_that_is_gone_or_replaced_is_one_sentence(world):
 
 def test_messages_unaccounted_for_are_never_committed(world, monkeypatch):
     world.publish(1, red="color = 'red'")
-    monkeypatch.setattr("selectroute.spark.sinks.Sinks.bury", lambda self, place, dead, records=None: setattr(
+    monkeypatch.setattr(Sinks, "bury", lambda self, place, dead, records=None: setattr(
         self.counts, "messages", self.counts.messages + dead.count))  # fmt: skip
     with pytest.raises(CommitError, match="took in 2 messages but accounts for 1"):
         world.router().route(0, [world.drop_json("a.jsonl", RED, "{")], "q")
@@ -354,8 +355,8 @@ def test_a_folder_in_the_way_of_a_batch_is_not_overwritten(world):
 
 
 def test_many_matches_a_message_are_written_in_slices(world, monkeypatch):
-    monkeypatch.setattr("selectroute.spark.sinks.SLICE", 7)
-    monkeypatch.setattr("selectroute.spark.sinks._ROW_GROUP", 5)
+    monkeypatch.setattr("selectroute.spark.worker.sink_writer.SLICE", 7)
+    monkeypatch.setattr("selectroute.spark.worker.sink_writer._ROW_GROUP", 5)
     world.publish(1, **{f"s{i}": "color IS NOT NULL" for i in range(10)})
     messages = [{"headers": {"JMSMessageID": f"ID:{i}"}, **RED} for i in range(6)]
     world.router(tasks=1).route(0, [world.drop_json("a.jsonl", *messages)], "q")

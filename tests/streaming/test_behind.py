@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from selectroute.spark.behind import Behind
+from selectroute.spark.stream.background_publisher import BackgroundPublisher
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def failures():
 
 @pytest.fixture
 def behind(failures):
-    behind = Behind(failures.append)
+    behind = BackgroundPublisher(failures.append)
     yield behind
     behind.close()
 
@@ -29,27 +29,27 @@ def test_all_is_done_in_order_and_who_gives_waits_for_what_was_given_before(behi
         done.append(1)
 
     behind.give(first)
-    assert not behind.settle(0.01) and done == []
+    assert not behind.wait_until_sent(0.01) and done == []
     giver = threading.Thread(target=behind.give, args=(lambda: done.append(2),))
     giver.start()
     giver.join(0.05)
     assert giver.is_alive() and done == []
     go.set()
     giver.join(60)
-    assert behind.settle() and done == [1, 2] and failures == []
+    assert behind.wait_until_sent() and done == [1, 2] and failures == []
 
 
 def test_it_is_done_in_another_thread(behind):
     names = []
     behind.give(lambda: names.append(threading.current_thread().name))
-    assert behind.settle() and names == ["selectroute-behind"]
+    assert behind.wait_until_sent() and names == ["selectroute-behind"]
 
 
 def test_an_error_reaches_who_settles_who_gives_and_who_is_to_be_told(behind, failures):
     done, told = [], threading.Event()
     behind._on_failure = lambda error: (failures.append(error), told.set())
     behind.give(lambda: 1 // 0)
-    for call in (behind.settle, lambda: behind.give(lambda: done.append(1)), behind.settle):
+    for call in (behind.wait_until_sent, lambda: behind.give(lambda: done.append(1)), behind.wait_until_sent):
         with pytest.raises(ZeroDivisionError):
             call()
     assert told.wait(60)

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from selectroute.spark import start_fanout
-from selectroute.spark.audit import audit
-from selectroute.spark.changed_inputs import ChangeWatch, changed_files
-from selectroute.spark.status import status
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.audit.status import status
+from selectroute.spark.batch.changed_inputs import ChangeWatch, changed_files
 from tests.streaming.test_replay import begin
 
 RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}

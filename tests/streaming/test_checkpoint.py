@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from selectroute.spark import start_fanout
-from selectroute.spark.checkpoint import mend
-from selectroute.spark.sources import SourceError
+from selectroute.spark.job.checkpoint import repair
+from selectroute.spark.sources.files.stream import SourceError
 
 pytestmark = pytest.mark.spark
 
@@ -128,7 +128,7 @@ def test_only_the_ends_of_logs_are_removed(tmp_path):
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert mend(tmp_path, lambda _: False) == [tmp_path / "sources/0/10"]
+    assert repair(tmp_path, lambda _: False) == [tmp_path / "sources/0/10"]
     assert sorted(path.name for path in (tmp_path / "sources/0").iterdir()) == ["8", "9.compact"]
 
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 import selectroute as sr
 from selectroute.service.app import create_app
-from selectroute.spark.metrics import StreamMetrics
+from selectroute.spark.stream.metrics import StreamMetrics
 
 FOLDER = Path(__file__).parents[2] / "streaming"
 _NAME = re.compile(r"selectroute_\w+")

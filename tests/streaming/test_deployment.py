@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from selectroute.spark import JavaError
-from selectroute.spark.audit import audit
-from selectroute.spark.java import find_java
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.runtime.java import find_java
 from tests.cluster import ROOT, environment, running, submit_command
 from tests.components import missing
 

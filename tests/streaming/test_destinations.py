@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from selectroute.queues.deliveries import QueueDeliveries
-from selectroute.spark import queue_sender, start_fanout
-from selectroute.spark.audit import audit
-from selectroute.spark.job import JobError
-from selectroute.spark.waiting import Waiting
-from tests.streaming.conftest import World
+from selectroute.queues.sql.deliveries import QueueDeliveries
+from selectroute.spark import start_fanout
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.job.job import JobError
+from selectroute.spark.senders.patience import Waiting
+from selectroute.testing.world import World
 from tests.streaming.queue_world import FILES, A, B, Queues, delivery_ids, numbered
 from tests.streaming.test_queue_sender import Crash, crash_at
 from tests.streaming.test_replay import ask, begin, replay
@@ -107,7 +107,7 @@ def test_what_a_full_queue_did_not_take_is_replayed_once_when_there_is_room(one_
 
 
 def test_a_consumer_that_takes_in_time_gets_everything_in_order(sqlite, monkeypatch):
-    monkeypatch.setattr(queue_sender, "_CHUNK", 4)
+    monkeypatch.setattr("selectroute.spark.senders.queues._CHUNK", 4)
     sqlite.create("A", max_depth=3)
     sqlite.create("B", max_depth=2)
     sqlite.publish(1, a=("", A), b=("", B))

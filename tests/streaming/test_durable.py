@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from selectroute.spark import durable
-from selectroute.spark.durable import DamagedFileError
+from selectroute.durable import disk
+from selectroute.durable.disk import DamagedFileError
 
 CONTENT = {"batch": 3, "revision": 7, "digest": "5e" * 32, "name": "é\udcff", "list": [1, None], "none": {}}
 
@@ -15,13 +15,13 @@ CONTENT = {"batch": 3, "revision": 7, "digest": "5e" * 32, "name": "é\udcff", "
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "3.json"
-    durable.write_json(path, CONTENT)
+    disk.write_json(path, CONTENT)
     return path
 
 
 def test_what_was_written_is_read(path):
-    assert durable.read_json(path) == CONTENT
-    assert durable.read_json(path.with_name("4.json")) is None
+    assert disk.read_json(path) == CONTENT
+    assert disk.read_json(path.with_name("4.json")) is None
     assert json.loads(path.read_text())["revision"] == 7, "it is JSON to everybody else"
 
 
@@ -31,7 +31,7 @@ def test_every_turned_bit_is_named(path):
         for bit in range(8):
             path.write_bytes(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
             with pytest.raises(DamagedFileError, match=r"3\.json is damaged"):
-                durable.read_json(path)
+                disk.read_json(path)
 
 
 def test_every_truncation_is_named(path):
@@ -39,18 +39,18 @@ def test_every_truncation_is_named(path):
     for size in range(len(data)):
         path.write_bytes(data[:size])
         with pytest.raises(DamagedFileError, match=r"3\.json is damaged"):
-            durable.read_json(path)
+            disk.read_json(path)
 
 
 def test_files_of_an_earlier_release_and_of_spark_have_no_seal(path):
     path.write_text('{"id":"f0a7c0d4-59f6-4fb5-8e44-6be2a6e1f10c"}')
-    assert durable.read_json(path) == {"id": "f0a7c0d4-59f6-4fb5-8e44-6be2a6e1f10c"}
+    assert disk.read_json(path) == {"id": "f0a7c0d4-59f6-4fb5-8e44-6be2a6e1f10c"}
     path.write_text(json.dumps(CONTENT, indent=1) + "\n")
-    assert durable.read_json(path) == CONTENT
+    assert disk.read_json(path) == CONTENT
 
 
 @pytest.mark.parametrize("text", ["[]", "7", "[" * 100_000, ""])
 def test_what_is_no_object_is_named(path, text):
     path.write_text(text)
     with pytest.raises(DamagedFileError):
-        durable.read_json(path)
+        disk.read_json(path)

@@ -125,8 +125,8 @@ def test_a_message_that_nobody_but_the_refused_wants_stops_a_job_that_fails_on_u
 
 
 def test_many_refused_deliveries_are_written_in_slices(world, monkeypatch):
-    monkeypatch.setattr("selectroute.spark.sinks.SLICE", 7)
-    monkeypatch.setattr("selectroute.spark.sinks._ROW_GROUP", 5)
+    monkeypatch.setattr("selectroute.spark.worker.sink_writer.SLICE", 7)
+    monkeypatch.setattr("selectroute.spark.worker.sink_writer._ROW_GROUP", 5)
     publish(world)
     report = world.router().route(0, [world.drop_json("a.jsonl", *[RED, "{", HEAVY] * 10)], "q")
     assert report.counts.refused == 60 and len(refused(world)) == 60

@@ -9,10 +9,10 @@ from contextlib import suppress
 import pytest
 
 from selectroute.registry.errors import AuthError
-from selectroute.spark.cutoffs import Cutoffs
-from selectroute.spark.follower import Follower, Turns
-from selectroute.spark.job import JobError
-from selectroute.spark.query import check
+from selectroute.spark.job.job import JobError
+from selectroute.spark.stream.effective_from import EffectiveFromReporter
+from selectroute.spark.stream.fan_out import check
+from selectroute.spark.stream.side_thread import FairLock, SideThread
 from tests.streaming.registry_log import Log, Run, delivered
 from tests.streaming.test_batches import crash
 
@@ -81,7 +81,7 @@ def test_a_source_whose_files_go_can_not_replay_and_says_so(world, log):
 def followed(run, log):
     """Follow a log until the first failure, or for some rounds; gives warnings and failures."""
     warnings, failures = [], []
-    follower = Follower(log, run.router, Turns(), lambda _: None, warnings.append, failures.append)
+    follower = SideThread(log, run.router, FairLock(), lambda _: None, warnings.append, failures.append)
     follower.start("q")
     follower.finish()
     return warnings, failures
@@ -120,7 +120,7 @@ def test_a_token_that_is_revoked_later_is_a_warning(world, log, monkeypatch):
     run = Run(world, log)
     run.route(0, RED)
     warnings, failures = [], []
-    follower = Follower(log, run.router, Turns(), lambda _: None, warnings.append, failures.append)
+    follower = SideThread(log, run.router, FairLock(), lambda _: None, warnings.append, failures.append)
     follower._round("q")
 
     def refused(*_, **__):
@@ -135,7 +135,7 @@ def test_a_token_that_is_revoked_later_is_a_warning(world, log, monkeypatch):
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_crash_while_telling_leaves_nothing_untold(tmp_path_factory, after):
-    from tests.streaming.conftest import World
+    from selectroute.testing.world import World
 
     for at in range(1, 20):
         world = World(tmp_path_factory.mktemp("crash"))
@@ -150,7 +150,7 @@ def test_a_crash_while_telling_leaves_nothing_untold(tmp_path_factory, after):
             with suppress(KeyboardInterrupt):
                 run.cutoffs.write_back(log, "q")
             done = steps() < at
-        Cutoffs(run.router.job, run.router.commits, run.router.source).write_back(log, "q")
+        EffectiveFromReporter(run.router.job, run.router.commits, run.router.source).write_back(log, "q")
         assert set(told(log)) == {("q", 0, 1), ("q", 1, 2)}, at
         if done:
             return
@@ -162,14 +162,14 @@ class Following:
 
     def __init__(self, world, log):
         self.run = Run(world, log)
-        self.turns = Turns()
+        self.turns = FairLock()
         self.reports, self.warnings, self.failures = [], [], []
-        self.follower = Follower(
+        self.follower = SideThread(
             log, self.run.router, self.turns, self.reports.append, self.warnings.append, self.failures.append
         )
 
     def route(self, batch, *messages):
-        with self.turns.taken():
+        with self.turns.held():
             self.run.route(batch, *messages)
         self.follower.wake("q")
 
@@ -252,18 +252,18 @@ def test_who_hurries_leaves_the_rest_to_the_next_start(world, log):
 
 
 def test_who_gives_a_turn_back_waits_for_who_waited():
-    turns, order = Turns(), []
+    turns, order = FairLock(), []
 
     def other():
-        with turns.taken():
+        with turns.held():
             order.append("other")
 
-    with turns.taken():
+    with turns.held():
         waiting = threading.Thread(target=other)
         waiting.start()
         while not turns._next.locked():
             time.sleep(0.001)
-    with turns.taken():
+    with turns.held():
         order.append("again")
     waiting.join(60)
     assert order == ["other", "again"]

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from selectroute.cli.stopping import INTERRUPTED
-from selectroute.spark.audit import audit
+from selectroute.spark.audit.audit import audit
 from tests.cli.interrupted import AtTerminal
 from tests.streaming.queue_world import Queues
 

@@ -8,9 +8,11 @@ import os
 import pytest
 
 import selectroute as sr
-from selectroute.spark import Job, JobError, check, durable
-from selectroute.spark.job import OtherJobError, OutputFolder
-from selectroute.spark.sources import SourceError, local_folder
+from selectroute.durable import disk
+from selectroute.spark import Job, JobError, check
+from selectroute.spark.job.job import OtherJobError
+from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.sources.files.stream import SourceError, local_folder
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_a_folder_with_something_else_in_it_is_refused(ready):
 
 def test_a_file_is_no_output_folder(ready):
     ready.output.write_text("mine")
-    refused(ready, "is no folder")
+    refused(ready, "is not a folder")
 
 
 def test_the_output_of_a_job_with_another_input_or_snapshots_is_refused(ready):
@@ -72,7 +74,7 @@ def test_the_output_of_a_job_with_another_input_or_snapshots_is_refused(ready):
     for name in ("input", "snapshots"):
         record = ready.output / "_job.json"
         good = record.read_text()
-        durable.write_json(record, durable.read_json(record) | {name: "/elsewhere"})
+        disk.write_json(record, disk.read_json(record) | {name: "/elsewhere"})
         refused(ready, f"belongs to another job: its {name} is /elsewhere")
         record.write_text(good)
 
@@ -134,7 +136,7 @@ def test_a_crash_at_any_step_of_a_claim_leaves_a_folder_that_can_be_claimed(read
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(durable, "write_json", killed)
+        patch.setattr(disk, "write_json", killed)
         with pytest.raises(KeyboardInterrupt):
             half = OutputFolder(ready.job())
             half.claim()
@@ -160,7 +162,7 @@ def test_a_folder_on_which_a_job_runs_is_refused(ready):
 def test_a_record_of_another_format_is_refused(ready):
     claimed(ready)
     record = ready.output / "_job.json"
-    durable.write_json(record, durable.read_json(record) | {"format": 99})
+    disk.write_json(record, disk.read_json(record) | {"format": 99})
     refused(ready, "format 99")
 
 

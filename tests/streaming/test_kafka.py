@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from selectroute.cli import main
-from selectroute.selector.values import Int
-from selectroute.spark import JobError, durable
-from selectroute.spark.audit import audit
-from selectroute.spark.replay_request import Wanted, make_request
+from selectroute.durable import disk
+from selectroute.selector.values.values import Int
+from selectroute.spark import JobError
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.replay.request import ReplayFilterSpec, make_request
 from tests.components import KAFKA
 from tests.streaming.kafka_world import cars, headers_of
 from tests.streaming.queue_world import A
@@ -159,8 +160,8 @@ def test_records_of_another_cluster_are_not_shown(pipe, monkeypatch, capsys):
     pipe.publish(1, heavy="weight > 5")
     pipe.broker.produce(pipe.name, cars(9))
     pipe.run()
-    record = durable.read_json(pipe.world.output / "_job.json")
-    durable.write_json(pipe.world.output / "_job.json", record | {"system": "another"})
+    record = disk.read_json(pipe.world.output / "_job.json")
+    disk.write_json(pipe.world.output / "_job.json", record | {"system": "another"})
     code, out, err = shown(pipe, monkeypatch, capsys, "--kafka-servers", pipe.broker.address)
     assert (code, out) == (4, ""), err
     assert "the job reads the Kafka cluster another" in err
@@ -241,7 +242,7 @@ def test_records_that_were_dead_letters_are_replayed_with_their_bytes_and_no_oth
         "header 'weight', which is bound to 'weight' as an int: 1 record has another value"
     )
     assert "the one subscription that reads it" in warning
-    make_request(pipe.world.output, Wanted())
+    make_request(pipe.world.output, ReplayFilterSpec())
     (again,) = pipe.run()
     assert (again.kind, again.batch, again.inputs, again.topics) == ("replay", -1, 2, {pipe.name: 2})
     counts = again.counts
@@ -265,13 +266,13 @@ def test_dead_letters_that_kafka_no_longer_has_are_named_and_the_others_replayed
     pipe.broker.produce(pipe.name, long)
     pipe.run(max_message_bytes=400)
     pipe.broker.drop(pipe.name, 0, 1)
-    make_request(pipe.world.output, Wanted())
+    make_request(pipe.world.output, ReplayFilterSpec())
     (again,) = pipe.run()
     assert again.missing == (
         f"of batch 0, no longer kept by Kafka since it was routed: {pipe.name}/0 offsets 0 to 0",
     )
     assert (again.counts.messages, again.counts.routed) == (1, 1)
-    make_request(pipe.world.output, Wanted())
+    make_request(pipe.world.output, ReplayFilterSpec())
     assert pipe.run() == []
 
 

@@ -6,12 +6,13 @@ import threading
 
 import pytest
 
-from selectroute.spark import durable, start_fanout
-from selectroute.spark.audit import audit
-from selectroute.spark.behind import BEHIND
-from selectroute.spark.commits import Commits
-from selectroute.spark.job import JobError
-from selectroute.spark.kafka_sender import KafkaSender
+from selectroute.durable import disk
+from selectroute.spark import start_fanout
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.batch.commits import Commits
+from selectroute.spark.job.job import JobError
+from selectroute.spark.senders.kafka import KafkaSender
+from selectroute.spark.stream.background_publisher import PUBLISHER_THREAD
 from tests.components import KAFKA
 from tests.streaming.kafka_world import cars, headers_of
 
@@ -81,11 +82,11 @@ def test_only_what_has_more_behind_it_is_sent_beside_the_next_batch(flow, monkey
     monkeypatch.setattr(KafkaSender, "_write", seen)
     flow.broker.produce(flow.name, cars(6, first=24))
     flow.run(max_offsets=12)
-    assert [name == BEHIND for name in threads] == [True, True, False]
+    assert [name == PUBLISHER_THREAD for name in threads] == [True, True, False]
     assert batches_of(flow.broker.records(flow.out)) == [0, 1, 2]
     flow.broker.produce(flow.name, cars(6, first=30))
     flow.run()
-    assert threads[3] != BEHIND and len(flow.broker.records(flow.out)) == 36
+    assert threads[3] != PUBLISHER_THREAD and len(flow.broker.records(flow.out)) == 36
 
 
 def test_what_cannot_be_sent_ends_a_stream_that_waits_for_input_and_the_next_start_sends_it(
@@ -118,7 +119,7 @@ def test_two_batches_that_are_committed_and_not_sent_are_sent_in_order_by_the_ne
             flow.run(max_offsets=12)
     # A folder that was half removed when the process died is none to go on with.
     left = flow.world.output / "_staging" / f"0-{'0' * 32}.done"
-    durable.make_folder(left / "outgoing-kafka")
+    disk.make_folder(left / "outgoing-kafka")
     flow.go.set()
     flow.run(max_offsets=12)
     assert batches_of(flow.broker.records(flow.out)) == [0, 1]

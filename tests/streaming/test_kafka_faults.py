@@ -7,15 +7,16 @@ from collections import Counter
 
 import pytest
 
+from selectroute.durable import disk
 from selectroute.kafka import deduplicate
-from selectroute.spark import JobError, durable
-from selectroute.spark import kafka_admin as admin_module
-from selectroute.spark.audit import audit
-from selectroute.spark.kafka_input import KafkaCluster
-from selectroute.spark.kafka_sender import KafkaSender
-from selectroute.spark.query import StreamError
-from selectroute.spark.sources import SourceError
-from tests.broker import CLUSTER
+from selectroute.spark import JobError
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.senders.kafka import KafkaSender
+from selectroute.spark.sources.files.stream import SourceError
+from selectroute.spark.sources.kafka import admin
+from selectroute.spark.sources.kafka.config import KafkaCluster
+from selectroute.spark.stream.fan_out import StreamError
+from selectroute.testing.broker import CLUSTER
 from tests.components import KAFKA
 from tests.streaming.kafka_world import cars, headers_of
 
@@ -29,7 +30,7 @@ def one_sentence(error):
 
 
 def test_a_cluster_that_does_not_answer_is_one_sentence_before_the_stream_starts(pipe, monkeypatch):
-    monkeypatch.setattr(admin_module, "SECONDS", 2)
+    monkeypatch.setattr(admin, "SECONDS", 2)
     pipe.publish(1, all="")
     with pytest.raises(SourceError, match="does not answer within 2 s") as error:
         pipe.run(cluster=KafkaCluster("127.0.0.1:1"))
@@ -114,9 +115,9 @@ def test_another_cluster_is_refused_because_its_offsets_are_of_other_records(pip
     pipe.broker.produce(pipe.name, cars(3))
     pipe.run()
     record = pipe.world.output / "_job.json"
-    written = durable.read_json(record)
+    written = disk.read_json(record)
     assert written["system"] == CLUSTER
-    durable.write_json(record, written | {"system": "another"})
+    disk.write_json(record, written | {"system": "another"})
     with pytest.raises(JobError, match=f"cluster another, and this is {CLUSTER}") as error:
         pipe.run()
     one_sentence(error)

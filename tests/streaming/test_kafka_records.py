@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from selectroute.spark.audit import audit
-from selectroute.spark.kafka_input import KafkaCluster
-from tests.broker import LARGEST_MESSAGE
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.sources.kafka.config import KafkaCluster
+from selectroute.testing.broker import LARGEST_MESSAGE
 from tests.components import KAFKA
 from tests.streaming.kafka_world import cars
 

@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
+from selectroute.durable import disk
 from selectroute.kafka import deduplicate
-from selectroute.spark import durable
-from selectroute.spark.audit import audit
-from selectroute.spark.kafka_sender import KafkaSender
-from selectroute.spark.sinks import SINKS
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.senders.kafka import KafkaSender
+from selectroute.spark.sinks.schemas import SINKS
 from tests.components import KAFKA
 from tests.streaming.kafka_world import cars, headers_of
 from tests.streaming.registry_log import Log, committed, delivered
@@ -145,11 +145,11 @@ def test_a_backfill_goes_on_without_a_topic_that_was_deleted(pipe):
     pipe.run(registry=log, **options)
     source = pipe.start(lambda _: None, registry=log, **options)
     source.wait()
-    commit = durable.read_json(pipe.world.output / "_commits" / "0.json")
+    commit = disk.read_json(pipe.world.output / "_commits" / "0.json")
     pipe.broker.delete(other)
-    (found,) = source._source.again([commit], pipe.job().checkpoint)
+    (found,) = source._source.reread([commit], pipe.job().checkpoint)
     assert {one.topic for one in found.inputs} == {pipe.name} and len(found.inputs) == 3
     assert len(found.gone) == 3 and all(one.startswith(other) for one in found.gone)
     pipe.broker.create(other, 3)
-    (again,) = source._source.again([commit], pipe.job().checkpoint)
+    (again,) = source._source.reread([commit], pipe.job().checkpoint)
     assert again.gone == found.gone, "a topic made anew has other records"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import py4j.java_gateway
 import pytest
 
-from selectroute.spark.kafka_sender import _STAGED, _records
+from selectroute.spark.senders.kafka import _STAGED, _records
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

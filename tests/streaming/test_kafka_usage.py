@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from selectroute.cli import main
-from selectroute.spark import Job, KafkaCluster, KafkaInput, durable
-from selectroute.spark import kafka_admin as admin_module
-from selectroute.spark.job import OutputFolder
+from selectroute.durable import disk
+from selectroute.spark import Job, KafkaCluster, KafkaInput
+from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.sources.kafka import admin
 from tests.components import KAFKA
 from tests.streaming.kafka_world import cars
 
@@ -94,7 +95,7 @@ def test_a_broker_that_does_not_answer_and_topics_that_are_not_there(pipe, refus
     servers = pipe.broker.address
     pipe.publish(1, all="")
     with monkeypatch.context() as patch:
-        patch.setattr(admin_module, "SECONDS", 2)
+        patch.setattr(admin, "SECONDS", 2)
         assert "Kafka at 127.0.0.1:1 does not answer within" in refused(pipe.world, FAILURE)
     said = refused(pipe.world, NOT_FOUND, servers=servers, topics=f"{pipe.name},no-such-topic")
     assert "has no topic no-such-topic" in said
@@ -111,10 +112,10 @@ def test_another_cluster_and_a_job_that_runs(pipe, refused):
     pipe.run()
     servers = pipe.broker.address
     record = pipe.world.output / "_job.json"
-    written = durable.read_json(record)
-    durable.write_json(record, written | {"system": "another"})
+    written = disk.read_json(record)
+    disk.write_json(record, written | {"system": "another"})
     assert "Kafka cluster another" in refused(pipe.world, CONFLICT, servers=servers, topics=pipe.name)
-    durable.write_json(record, written)
+    disk.write_json(record, written)
     running = OutputFolder(
         Job.of(KafkaInput(KafkaCluster(servers), (pipe.name,)), pipe.world.snapshots, pipe.world.output)
     )

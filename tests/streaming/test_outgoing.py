@@ -173,8 +173,8 @@ def test_what_expires_has_its_time_on_the_queue_and_what_has_expired_is_never_go
 
 
 def test_messages_of_many_blocks_and_tasks_keep_their_own_bodies(sqlite, monkeypatch):
-    monkeypatch.setattr("selectroute.spark.queue_messages.QueueMessages.block", lambda *_: 7)
-    monkeypatch.setattr("selectroute.spark.plan._SMALLEST_SPLIT", 1_000)
+    monkeypatch.setattr("selectroute.spark.destinations.queue_messages.QueueMessages.block", lambda *_: 7)
+    monkeypatch.setattr("selectroute.spark.sources.files.splits._SMALLEST_SPLIT", 1_000)
     sqlite.create("A")
     sqlite.publish(1, all=("", A), even=("n / 2 * 2 = n", A))
     path = sqlite.world.drop_json("a.jsonl", *numbered(300))

@@ -13,17 +13,18 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 
 from sqlalchemy import delete
 
-from selectroute.queues.deliveries import QueueDeliveries
-from selectroute.queues.tables import message, metadata, queue
-from selectroute.spark import JobError, check, durable, queue_sender, start_fanout
-from selectroute.spark.audit import audit
-from selectroute.spark.batches import Router
-from selectroute.spark.commits import CommitError
-from selectroute.spark.durable import DamagedFileError
-from selectroute.spark.sender import StoppingError
+from selectroute.durable import disk
+from selectroute.durable.disk import DamagedFileError
+from selectroute.queues.sql.deliveries import QueueDeliveries
+from selectroute.queues.sql.tables import message, metadata, queue
+from selectroute.spark import JobError, check, start_fanout
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.batch.router import Router
+from selectroute.spark.job.job import CommitError
+from selectroute.spark.senders.sender import StoppingError
 from selectroute.store.engine import Store
 from selectroute.store.errors import StoreError
-from tests.streaming.conftest import World
+from selectroute.testing.world import World
 from tests.streaming.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.streaming.registry_log import Log, Run
 
@@ -64,7 +65,7 @@ class _Log(Log):
 
 @pytest.mark.parametrize("crashes", [False, True])
 def test_a_backfill_is_delivered_to_queues_once(sqlite, monkeypatch, crashes):
-    monkeypatch.setattr(queue_sender, "_CHUNK", 2)
+    monkeypatch.setattr("selectroute.spark.senders.queues._CHUNK", 2)
     sqlite.create("A")
     log = _Log(_Delivering(sqlite.world.root, sqlite))
     log.add("some", "n > 0")
@@ -132,11 +133,11 @@ def crash_at(patch, at, after, only_puts=False):
         patch.setattr(owner, name, step)
 
     if not only_puts:
-        for name in ("write_text", "append_line", "rename", "move", "make_folder", "sync_folder"):
-            failing(durable, name)
+        for name in ("replace_text", "append_line", "rename", "move", "make_folder", "sync_folder"):
+            failing(disk, name)
     for name in ("put", "put_held", "give_up"):
         failing(QueueDeliveries, name)
-    patch.setattr(queue_sender, "_CHUNK", 2)
+    patch.setattr("selectroute.spark.senders.queues._CHUNK", 2)
     return lambda: steps
 
 
@@ -237,7 +238,7 @@ def test_an_output_folder_older_than_the_queues_is_refused_before_anything_is_lo
 
 def audited(world):
     """What an audit of the output finds; the folder was filled without a stream, which it says, too."""
-    durable.write_json(
+    disk.write_json(
         world.output / "_job.json", {"input": str(world.input), "checkpoint": str(world.job().checkpoint)}
     )
     return [one.sentence for one in audit(world.output).findings]
@@ -247,7 +248,7 @@ def test_a_queue_that_goes_away_after_the_commit_leaves_dead_letters(queues, mon
     queues.create("A", "B")
     queues.publish(3, a=("", A), b=("", B))
     path = queues.world.drop_json("a.jsonl", *numbered(6))
-    monkeypatch.setattr(queue_sender, "_CHUNK", 4)
+    monkeypatch.setattr("selectroute.spark.senders.queues._CHUNK", 4)
     real, calls = QueueDeliveries.put, 0
 
     def put(self, *given):

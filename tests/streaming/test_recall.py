@@ -10,13 +10,19 @@ import pyarrow as pa
 import pytest
 
 import selectroute as sr
-from selectroute.spark.readers import Dead, Messages, Place
-from selectroute.spark.recall import Recall, recalled, settle
-from selectroute.spark.replay_letters import LETTERS, Scope, write_recalled
+from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, SourcePartition
+from selectroute.spark.worker.replay_filter import (
+    LETTERS,
+    ReplayFilter,
+    Scope,
+    let_through,
+    write_judged,
+    write_replay_list,
+)
 
 NAMES = [f"s{n}" for n in range(6)]
 SCOPES = [Scope(), Scope(None, ("s1", "s2", "unknown")), Scope(("s0", "s3", "unknown"))]
-PLACES = [Place("a"), Place("b", 1), Place("b", 2), Place("whole")]
+PLACES = [SourcePartition("a"), SourcePartition("b", 1), SourcePartition("b", 2), SourcePartition("whole")]
 ROWS = 40
 
 
@@ -90,20 +96,20 @@ def test_only_dead_letters_are_judged_and_only_for_whom_they_are(tmp_path, seed)
     made = snapshot()
     table, codes, scoped, single = letters(NAMES, rng)
     path = tmp_path / "list"
-    write_recalled(path, table, SCOPES, codes)
-    recall = Recall(path, made)
+    write_replay_list(path, table, SCOPES, codes)
+    recall = ReplayFilter(path, made)
     caught, wanted, judged, denied, buried = Caught(made), Counter(), Counter(), Counter(), Counter()
-    for place in (*PLACES, Place("other")):
+    for place in (*PLACES, SourcePartition("other")):
         for start in range(0, ROWS, 10):
             rows = np.arange(start, start + 10)
             numbers = [rng.randrange(8) for _ in rows]
             if dead := rng.random() < 0.3:
-                part = Dead("judge", "y", "", rows)
+                part = DeadLetterBatch("judge", "y", "", rows)
             else:
                 part = Messages(pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())}), rows, None)
-            for chosen, limit in recalled(recall, place, part):
+            for chosen, limit in let_through(recall, place, part):
                 found = chosen if dead else (chosen, made.match(chosen.columns))
-                settle(caught, place, found, limit)
+                write_judged(caught, place, found, limit)
             for row, number in zip(rows.tolist(), numbers, strict=True):
                 scope = SCOPES[1] if place == PLACES[-1] else scoped.get((place, row))
                 names = single.get((place, row), set())
@@ -131,16 +137,18 @@ def test_a_file_that_cannot_be_read_once_more_is_a_dead_letter_for_each_message_
     )
     columns |= {"stage": ["read"] * 4, "reason": ["x"] * 4}
     table = pa.table({name: pa.array(columns[name], LETTERS.field(name).type) for name in LETTERS.names})
-    write_recalled(tmp_path / "list", table, [Scope()], [0, 0, 0, 0])
+    write_replay_list(tmp_path / "list", table, [Scope()], [0, 0, 0, 0])
     caught = Caught(made)
-    gone = Dead("read", "unreadable-file", "gone", None)
-    for place in (Place("a"), Place("b"), Place("c")):
-        for part, limit in recalled(Recall(tmp_path / "list", made), place, gone):
-            settle(caught, place, part, limit)
-    assert caught.buried == Counter([(Place("a"), 3), (Place("a"), 5), (Place("b"), None)])
-    assert caught.denied == Counter([(Place("a"), 7, "s1")])
+    gone = DeadLetterBatch("read", "unreadable-file", "gone", None)
+    for place in (SourcePartition("a"), SourcePartition("b"), SourcePartition("c")):
+        for part, limit in let_through(ReplayFilter(tmp_path / "list", made), place, gone):
+            write_judged(caught, place, part, limit)
+    assert caught.buried == Counter(
+        [(SourcePartition("a"), 3), (SourcePartition("a"), 5), (SourcePartition("b"), None)]
+    )
+    assert caught.denied == Counter([(SourcePartition("a"), 7, "s1")])
 
 
 def test_without_a_list_everything_is_judged():
-    part = Dead("read", "x", "", None)
-    assert list(recalled(None, Place("a"), part)) == [(part, None)]
+    part = DeadLetterBatch("read", "x", "", None)
+    assert list(let_through(None, SourcePartition("a"), part)) == [(part, None)]

@@ -12,7 +12,7 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 import selectroute as sr
 from selectroute.registry.changes import EffectiveFrom
 from selectroute.registry.model import SubscriptionSpec
-from selectroute.registry.publish import RegistryPublisher
+from selectroute.registry.publisher import RegistryPublisher
 from selectroute.spark import Job, start_fanout
 from tests.streaming.registry_log import Run, committed, delivered
 from tests.streaming.test_application import ran
@@ -131,7 +131,7 @@ def test_the_application_makes_up_for_what_was_missed_and_says_what_is_gone(
 
 @pytest.mark.parametrize("over_http", [False, True])
 def test_a_database_and_a_service_are_followed_alike(world, registry, published, over_http):
-    from selectroute.registry.remote import RemoteRegistry
+    from selectroute.client.registry import RemoteRegistry
     from tests.serving import served
 
     registry.register(RED_SPEC, id="red")

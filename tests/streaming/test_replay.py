@@ -7,12 +7,13 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from selectroute.spark import durable, start_fanout
-from selectroute.spark.audit import audit
-from selectroute.spark.job import OutputFolder
-from selectroute.spark.replay import Replays
-from selectroute.spark.replay_request import Wanted, make_request, replays_of, waiting
-from selectroute.spark.status import status
+from selectroute.durable import disk
+from selectroute.spark import start_fanout
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.audit.status import status
+from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.replay.replay import Replays
+from selectroute.spark.replay.request import ReplayFilterSpec, make_request, replays_of, waiting
 from tests.streaming.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.streaming.registry_log import Log, Run, committed, delivered
 from tests.streaming.test_batches import crash
@@ -25,7 +26,7 @@ SHORT = 100
 
 
 def ask(world, **wanted):
-    return make_request(world.output, Wanted(**wanted))
+    return make_request(world.output, ReplayFilterSpec(**wanted))
 
 
 def replay(router, warn=lambda _: None, revision=None):
@@ -241,7 +242,7 @@ def test_a_damaged_request_is_left_alone_with_a_warning_and_others_are_done(worl
     router = too_long(world, [LONG])
     bad = world.output / "_requests" / f"{ask(world).id}.json"
     bad.write_text(bad.read_text()[:-9])
-    durable.write_json(bad.with_name("20000101T000000000000-00000000.json"), {"request": "other"})
+    disk.write_json(bad.with_name("20000101T000000000000-00000000.json"), {"request": "other"})
     ask(world)
     warnings = []
     assert len(replay(router, warnings.append)) == 1
@@ -324,7 +325,7 @@ def test_a_backfill_of_a_batch_whose_letters_were_replayed_gives_each_message_on
 
 @pytest.mark.slow
 def test_a_crash_at_any_step_of_a_replay_gives_each_message_once(tmp_path_factory):
-    from tests.streaming.conftest import World
+    from selectroute.testing.world import World
 
     for at in range(1, 250):
         world = World(tmp_path_factory.mktemp("crash"))
@@ -349,7 +350,7 @@ def test_a_crash_at_any_step_of_a_replay_gives_each_message_once(tmp_path_factor
         if not crashed and steps() < at:
             assert at > 40
             return
-        pinned = durable.read_json(world.output / "pins" / "-1.json")
+        pinned = disk.read_json(world.output / "pins" / "-1.json")
         # The registry goes on before the job starts again.
         queues.publish(2, red=("color IN ('red', 'blue')", A))
         again = queues.router(max_files=1)

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from selectroute.spark import durable
-from selectroute.spark.job import JobError
-from selectroute.spark.rerun import Reruns
-from tests.streaming.conftest import files_of
+from selectroute.durable import disk
+from selectroute.spark.audit.rerun import Reruns
+from selectroute.spark.job.job import JobError
+from selectroute.testing.world import files_of
 from tests.streaming.queue_world import A, numbered
 from tests.streaming.test_application import folders, ran
 
@@ -41,11 +41,11 @@ def verdicts(found):
 def republished(world, sink, change):
     """Change what batch 0 has published, as if it had come out so."""
     path = world.output / "_commits" / "0.json"
-    commit = durable.read_json(path)
+    commit = disk.read_json(path)
     file = next(file for file in commit["files"] if file["path"].startswith(sink))
     published = world.output / file["path"]
     pq.write_table(change(pq.ParquetFile(published).read()), published)
-    durable.write_json(path, commit | {"files": [one | {"sha256": "0" * 64} for one in commit["files"]]})
+    disk.write_json(path, commit | {"files": [one | {"sha256": "0" * 64} for one in commit["files"]]})
 
 
 def test_batches_are_routed_again_at_their_revisions_and_give_the_same_files(routed):
@@ -147,7 +147,7 @@ def test_a_folder_that_holds_something_and_an_output_that_is_no_jobs_are_refused
     with pytest.raises(JobError, match="is not an empty folder"):
         reruns(routed)
     (routed.output / "_job.json").unlink()
-    with pytest.raises(JobError, match="no output folder of a job"):
+    with pytest.raises(JobError, match="is not the output folder of a job"):
         reruns(routed, into="other")
 
 

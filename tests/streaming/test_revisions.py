@@ -8,13 +8,13 @@ from collections import Counter
 import pytest
 
 import selectroute as sr
-from selectroute.index import file_format
-from selectroute.index.collect import collect
-from selectroute.index.file_format import revisions
-from selectroute.index.manifest import locked
+from selectroute.index.folder import format as file_format
+from selectroute.index.folder.format import revisions
+from selectroute.index.folder.manifest import locked
+from selectroute.index.folder.retention import collect
 from selectroute.index.publisher import Publisher
-from selectroute.spark import snapshots
-from selectroute.spark.pins import pin
+from selectroute.spark.batch.pins import pin
+from selectroute.spark.columns import snapshot_ref
 
 RED = {"properties": {"color": "red"}}
 
@@ -22,7 +22,7 @@ RED = {"properties": {"color": "red"}}
 @pytest.fixture(autouse=True)
 def as_told(monkeypatch):
     """Nothing is opened yet, and only what a test asks for is merged."""
-    monkeypatch.setattr(snapshots, "_opened", {})
+    monkeypatch.setattr(snapshot_ref, "_opened", {})
     monkeypatch.setattr("selectroute.index.publisher.merge_due", lambda *_: None)
 
 
@@ -48,15 +48,15 @@ def test_a_worker_opens_only_what_a_revision_adds(world, monkeypatch):
     index.add("a", "color = 'red'")
     sr.publish(index.freeze(), world.snapshots)
     publisher = Publisher(world.snapshots)
-    refs = [snapshots.refer(publisher.snapshot)]
+    refs = [snapshot_ref.refer(publisher.snapshot)]
     for number in range(2):
         publisher.apply([sr.Add(f"b{number}", "color = 'red'")])
-        refs.append(snapshots.refer(publisher.snapshot))
+        refs.append(snapshot_ref.refer(publisher.snapshot))
     del publisher
     read = []
     real = file_format._read
     monkeypatch.setattr(file_format, "_read", lambda *given: (read.append(given[1]), real(*given))[1])
-    opened = [snapshots.open_once(ref) for ref in refs]
+    opened = [snapshot_ref.open_once(ref) for ref in refs]
     assert [len(one.segments) for one in opened] == [1, 2, 3]
     assert opened[2].segments[:2] == opened[1].segments
     assert len(read) == len(set(read)) <= 6, "each file once"

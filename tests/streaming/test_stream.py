@@ -10,9 +10,9 @@ import pytest
 
 import selectroute as sr
 from selectroute.spark import start_fanout
-from selectroute.spark.audit import audit
-from selectroute.spark.query import StreamError
-from selectroute.spark.sources import batch_files
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.sources.files.stream import batch_files
+from selectroute.spark.stream.fan_out import StreamError
 
 pytestmark = pytest.mark.spark
 
@@ -87,7 +87,7 @@ def test_a_replay_after_a_crash_uses_its_pin_and_the_next_batch_the_new_revision
         raise KeyboardInterrupt("the process dies before the commit")
 
     with monkeypatch.context() as patched:
-        patched.setattr("selectroute.spark.commits.Commits.commit", die)
+        patched.setattr("selectroute.spark.batch.commits.Commits.commit", die)
         with pytest.raises(StreamError):
             run(spark, world)
     assert not world.deliveries()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from selectroute.spark import durable
-from selectroute.spark.audit import audit
-from selectroute.spark.commits import CommitError
-from selectroute.spark.job import JobError, OutputFolder
-from selectroute.spark.unrouted import Unrouted
+from selectroute.durable import disk
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.job.job import CommitError, JobError
+from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.job.unrouted import Unrouted
 
 RULES = ("audit/#=keep", "audit/debug=drop", "#/debug=drop", "orders/+=fail")
 
@@ -91,11 +91,11 @@ def test_an_audit_holds_the_list_against_the_policies(world):
     router = world.router(unrouted="drop", unrouted_topics=RULES)
     router.route(0, [world.drop_json("a.jsonl", *messages(*TOPICS))], "q")
     commit = world.output / "_commits" / "0.json"
-    content = durable.read_json(commit)
+    content = disk.read_json(commit)
 
     def found(**policies):
         content["counts"]["policies"] = policies
-        durable.write_json(commit, content)
+        disk.write_json(commit, content)
         return [one.sentence for one in audit(world.output).findings if "unrouted" in one.sentence]
 
     assert found(keep=3, drop=2) == []

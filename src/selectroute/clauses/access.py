@@ -1,4 +1,4 @@
-"""The equalities of a clause, as keys under which it can be filed.
+"""Equalities of a clause, as keys under which it can be filed.
 
 A *key* stands for a class of values. For one attribute, a message has exactly one key (``message_key``) and a
 literal that is an equality has one or several (``literal_keys``); the literal can hold only if the message's
@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from selectroute.clauses.predicate import Clause, Literal, Matches, Missing, OneOf, Test
-from selectroute.selector.check import NUMBER
 from selectroute.selector.like import compile_like
-from selectroute.selector.values import UNSUPPORTED, Double, Float, Unsupported, Value, to_float32
+from selectroute.selector.syntax.check import NUMBER
+from selectroute.selector.values.values import UNSUPPORTED, Double, Float, Unsupported, Value, to_float32
 
 Key = str | bytes | float | tuple[str, float] | tuple[str]
 """A string; a byte string; a double; ("float", x) for a large float; ("true",), ("false",) and ("null",)."""
@@ -42,7 +42,7 @@ LARGE_LONG = 2**53
 
 
 class Keys(NamedTuple):
-    """The keys of one attribute. ``exact``: the literal holds for every message that has one of them."""
+    """Keys of one attribute. ``exact``: the literal holds for every message that has one of them."""
 
     attribute: str
     keys: frozenset[Key]
@@ -50,7 +50,9 @@ class Keys(NamedTuple):
 
 
 def message_key(value: Value | Unsupported | None) -> Key | None:
-    """The one key of a property's value; ``None`` for NaN and UNSUPPORTED, which equal nothing. O(1)."""
+    """Return the one key of a property's value; ``None`` for NaN and UNSUPPORTED, which equal nothing.
+    O(1).
+    """
     if isinstance(value, str | bytes):
         return value
     if value is None:
@@ -68,7 +70,7 @@ def message_key(value: Value | Unsupported | None) -> Key | None:
 
 
 def literal_keys(literal: Literal) -> Keys | None:
-    """The keys of a literal that is an equality, ``None`` of any other. O(its constants)."""
+    """Return the keys of a literal that is an equality, ``None`` of any other. O(its constants)."""
     predicate = literal.predicate
     if isinstance(predicate, Missing):
         return Keys(predicate.name, frozenset((NULL,)), True) if literal.wanted else None
@@ -104,7 +106,7 @@ def _constant_keys(name: str, constant: Value) -> Keys | None:
 
 @dataclass(slots=True)
 class Equalities:
-    """What a clause can be filed under.
+    """Keys that a clause can be filed under.
 
     ``keys`` by attribute; several equalities of one attribute are intersected. ``covered`` are the literals
     that need not be judged again when the clause is found by their attribute. ``satisfiable`` is false when
@@ -131,8 +133,8 @@ def equalities(clause: Clause) -> Equalities:
 
 
 def prefixed(literals: Iterable[Literal]) -> tuple[str, ...]:
-    """The attributes of which a literal is a LIKE with a prefix: a snapshot files a clause without a key by
-    one of them.
+    """Return the attributes of which a literal is a LIKE with a prefix: a snapshot files a clause without a
+    key by one of them.
     """
     names = (
         literal.predicate.name
@@ -170,6 +172,6 @@ _KIND_NAMES = {
     "Matches": "LIKE",
     "Missing": "IS NOT NULL",
     "Condition": "other conditions",
-    "Sound": "the types of other conditions",
-    "Levels": "a topic filter with several #",
+    "NotVoid": "the types of other conditions",
+    "TopicLevels": "a topic filter with several #",
 }

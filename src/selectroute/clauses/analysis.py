@@ -1,4 +1,4 @@
-"""What can be said of a selector before any message comes: how it is indexed, and what is probably a mistake.
+"""Analysis of a selector before any message comes: how it is indexed, and what is probably a mistake.
 
 A selector that can never be true is valid and matches nothing (seed 002 has a reason code for it), so all of
 this is advice. A warning is only given where it is certain: see `outcomes`.
@@ -18,15 +18,18 @@ from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.outcomes import Leaf, Outcomes, outcomes_by_name, satisfiable, truths
 from selectroute.clauses.predicate import Clause, Condition, Missing, OneOf, Test
 from selectroute.clauses.samples import domain
-from selectroute.selector.ast import And, Arithmetic, Comparison, Expr, Identifier, Literal, postorder
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.explain.sentences import printable
 from selectroute.selector.fields import identifier_of
-from selectroute.selector.printer import to_text
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
-from selectroute.selector.sentences import printable
-from selectroute.selector.source import Span, excerpt, position
-from selectroute.selector.truth import Truth
+from selectroute.selector.selector_type import EXTENDED
+from selectroute.selector.syntax.ast import And, Arithmetic, Comparison, Expr, Identifier, Literal, postorder
+from selectroute.selector.syntax.printer import to_text
+from selectroute.selector.syntax.source import Span, excerpt, position
+from selectroute.selector.values.truth import Truth
 
 MQRC_SELECTOR_ALWAYS_FALSE: Final = 2504
 
@@ -51,7 +54,7 @@ MAX_WARNINGS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class SelectorWarning:
-    """One thing that is probably a mistake: its kind, a sentence, where it is, the MQ reason code if any."""
+    """Probable mistake: its kind, a sentence, where it is, the MQ reason code if any."""
 
     kind: str
     sentence: str
@@ -65,8 +68,8 @@ class SelectorWarning:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How clauses of the selector are found in a snapshot: under the values of these attributes or under
-    their prefixes, or by a scan.
+    """Way in which clauses of the selector are found in a snapshot: under the values of these attributes or
+    under their prefixes, or by a scan.
     """
 
     attributes: tuple[str, ...]
@@ -88,7 +91,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What is known of a valid selector. ``str()`` renders it for people, `to_dict` gives it as data."""
+    """Facts about a valid selector. ``str()`` renders it for people, `to_dict` gives it as data."""
 
     text: str
     dialect: str
@@ -150,7 +153,7 @@ def check(text: str, dialect: str = "jms") -> Analysis:
     >>> [warning.kind for warning in check("JMSPriority > 9 OR color = 'red'").warnings]
     ['impossible-comparison']
 
-    Raises InvalidSelectorError for a text that is none, UnknownDialectError.
+    Raises InvalidSelectorError for a text that is not a selector, UnknownDialectError.
     """
     return analyse(Selector(text, dialect))
 
@@ -174,6 +177,20 @@ def analyse(selector: Selector) -> Analysis:
         _access(possible),
         warnings,
     )
+
+
+def analyse_registered(
+    text: str, dialect: str, seltype: str | None, limits: Limits = DEFAULT_LIMITS
+) -> Analysis | None:
+    """Return what is known of a subscription's selector; None if it is empty, EXTENDED or beyond the limits,
+    which may be others than those it was registered under.
+    """
+    if not text or (seltype or "").upper() == EXTENDED:
+        return None
+    try:
+        return analyse(Selector(text, dialect, limits=limits))
+    except SelectRouteError:
+        return None
 
 
 def _access(clauses: list[Clause]) -> tuple[Access, ...]:
@@ -256,7 +273,7 @@ def _unquoted(expr: Expr, text: str) -> Iterator[SelectorWarning]:
 
 
 def _hyphenated(node: Arithmetic, text: str) -> Iterator[SelectorWarning]:
-    """A difference of two properties that is written like one name, as in ``order-id = 5``."""
+    """Yield a difference of two properties that is written like one name, as in ``order-id = 5``."""
     if node.op == "-" and isinstance(node.left, Identifier) and isinstance(node.right, Identifier):
         written = f"{node.left.name}-{node.right.name}"
         if text[slice(*node.span)].strip("()") == written:

@@ -1,6 +1,6 @@
 """Expression to clauses: a bounded OR of ANDs with the polarity on the leaves.
 
-Three passes, each linear and without recursion. ``_reduce`` turns the expression into a tree of a few
+Three passes, each linear and without recursion. `_Reducer` turns the expression into a tree of a few
 connectives over predicates. ``_measure`` estimates how many clauses and literals each node expands to, and
 makes *opaque* what would exceed the bound: it stays whole, as one ``Condition``. ``_expand`` builds the
 clauses that are left.
@@ -21,17 +21,16 @@ UNKNOWN when ``a > 1`` is. BETWEEN is ALL and NOT BETWEEN is ANY of its two comp
 equivalent to"); where a dialect makes NULL decide it, of "is not NULL" and "is NULL" besides.
 
 Where unlike types make the whole selector false, VOID satisfies neither polarity of a literal. A clause that
-holds has therefore seen none in its own literals, and gets a `Sound` literal for the operations that it does
-not speak of.
+holds has therefore seen none in its own literals, and gets a `NotVoid` literal for the operations that are
+not among them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from selectroute.clauses.guard import guard_of, implied
 from selectroute.clauses.predicate import (
     Clause,
     Condition,
@@ -41,12 +40,13 @@ from selectroute.clauses.predicate import (
     Test,
 )
 from selectroute.clauses.simple import comparisons_of, of_one_property, simple_predicate
-from selectroute.selector import ast
-from selectroute.selector.ast import Expr
+from selectroute.clauses.type_guard import implied, type_guard
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.evaluate import condition as condition_of
 from selectroute.selector.fields import NO_ID
-from selectroute.selector.truth import VOID, Truth
+from selectroute.selector.syntax import ast
+from selectroute.selector.syntax.ast import Expr
+from selectroute.selector.values.truth import VOID, Truth
 
 MAX_CLAUSES = 1_024
 """With more clauses than this, a part of the selector stays whole. One OR of 1,000 branches still fits."""
@@ -90,7 +90,7 @@ class _Node:
     opaque: set[bool] = field(default_factory=set)
 
     def alternatives(self, wanted: bool) -> list[list[tuple[_Node, bool]]]:
-        """The table of the module docstring: a disjunction of conjunctions of (child, wanted)."""
+        """Return the table of the module docstring: a disjunction of conjunctions of (child, wanted)."""
         match self.kind:
             case _Kind.ALL | _Kind.ANY if (self.kind is _Kind.ALL) is wanted:
                 return [[(child, wanted) for child in self.children]]
@@ -108,7 +108,7 @@ class _Node:
 
 
 def clauses_of(expr: Expr | None, dialect: Dialect) -> tuple[Clause, ...]:
-    """The clauses of a selector: it is TRUE on a message exactly when one of them holds.
+    """Return the clauses of a selector: it is TRUE on a message exactly when one of them holds.
 
     ``None`` (no selector) has the one clause without literals. A selector that is never true may have none at
     all. O(size of the selector + size of the result), and the result is bounded.
@@ -125,7 +125,7 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
     conjunction = _conjunction(expr, dialect)
     if conjunction is not None and len(conjunction) <= MAX_LITERALS:  # most selectors: nothing to expand
         return [tuple(conjunction)]
-    nodes = _reduce(expr, dialect)
+    nodes = _Reducer(dialect).nodes(expr)
     if nodes is None:
         return []
     written = sum(node.kind is _Kind.LEAF for node in nodes)
@@ -135,7 +135,7 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
     conjunctions = _expand(nodes, dialect)
     if dialect.unlike_types is not VOID:
         return conjunctions
-    guard = guard_of(expr, dialect)
+    guard = type_guard(expr, dialect)
     return [
         literals if implied(guard, literals) else (*literals, Literal(guard, True))
         for literals in conjunctions
@@ -145,102 +145,146 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
 # ---- 1. expression to connectives over predicates
 
 
-def _reduce(expr: Expr, dialect: Dialect) -> list[_Node] | None:
-    """The nodes in postorder, the root last; ``None`` if a constant makes the whole selector false."""
-    order: list[_Node] = []
-    made: dict[int, _Node] = {}
-    void: list[Expr] = []
+class _Reducer:
+    """Makes the nodes of a selector, in postorder.
 
-    def add(node: _Node) -> _Node:
-        order.append(node)
-        return node
+    A class and no functions inside a function: those refer to each other, and the collector of cycles would
+    stop all threads of a service for them after each import.
+    """
 
-    def leaf(source: Expr, predicate: Predicate) -> _Node:
-        return add(_Node(_Kind.LEAF, source, predicate=predicate))
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._order: list[_Node] = []
+        self._made: dict[int, _Node] = {}
+        self._is_void = False
 
-    def simple(node: Expr, predicate: Predicate, holds: bool) -> _Node:
-        only = leaf(node, predicate)
-        return only if holds else add(_Node(_Kind.NOT, node, (only,)))
+    def nodes(self, expr: Expr) -> list[_Node] | None:
+        """Return the nodes, the root last; ``None`` if a constant makes the whole selector false."""
+        for node in ast.postorder(expr):
+            made = self._node(node)
+            if made is not None:
+                self._made[id(node)] = made
+        self._condition(expr)  # adds the root where it is a bare identifier or TRUE / FALSE
+        return None if self._is_void else self._order
 
-    def comparison(node: ast.Comparison) -> _Node:
-        found = simple_predicate(node, dialect)
+    def _node(self, node: Expr) -> _Node | None:
+        """Return the node of a condition; ``None`` of arithmetic and operands, which belong to
+        comparisons.
+        """
+        match node:
+            case ast.And():
+                return self._add(_Node(_Kind.ALL, node, [self._condition(child) for child in node.operands]))
+            case ast.Or():
+                children = self._merge_equalities([self._condition(child) for child in node.operands])
+                return self._add(_Node(_Kind.ANY, node, children))
+            case ast.Not():
+                return self._add(_Node(_Kind.NOT, node, (self._condition(node.operand),)))
+            case ast.Between():
+                return self._between(node)
+            case ast.Comparison():
+                return self._comparison(node)
+            case ast.In() | ast.Like() | ast.IsNull():
+                found = simple_predicate(node, self._dialect)
+                assert found is not None
+                return self._simple(node, *found)
+            case _:
+                return None
+
+    def _condition(self, node: Expr) -> _Node:
+        """Return the node of an operand of AND, OR or NOT, where a bare identifier or TRUE / FALSE may
+        stand.
+        """
+        if isinstance(node, ast.Literal):
+            return self._add(_Node(_Kind.FIXED, node, fixed=Truth.of(node.value is True)))
+        found = simple_predicate(node, self._dialect) if isinstance(node, ast.Identifier) else None
+        return self._simple(node, *found) if found is not None else self._made[id(node)]
+
+    def _comparison(self, node: ast.Comparison) -> _Node:
+        found = simple_predicate(node, self._dialect)
         if found is not None:
-            return simple(node, *found)
+            return self._simple(node, *found)
         if isinstance(node.left, _CONDITIONAL) or isinstance(node.right, _CONDITIONAL):
-            return either(node)
-        return whole(node)
+            return self._either(node)
+        return self._whole(node)
 
-    def whole(node: ast.Comparison | ast.Between) -> _Node:
-        """A condition on several properties, on arithmetic, or on constants alone."""
-        if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
-            return leaf(node, Condition(node, NOT_ONE_PROPERTY, dialect))
-        truth = condition_of(node, lambda name: None, dialect)
-        if truth is VOID:
-            void.append(node)
-            truth = Truth.FALSE
-        return add(_Node(_Kind.FIXED, node, fixed=truth))
-
-    def between(node: ast.Between) -> _Node:
-        null_decides = dialect.between_on_null is not None
+    def _between(self, node: ast.Between) -> _Node:
+        null_decides = self._dialect.between_on_null is not None
         if null_decides and not of_one_property(node):
-            return whole(node)
-        parts = [comparison(part) for part in comparisons_of(node)]
+            return self._whole(node)
+        parts = [self._comparison(part) for part in comparisons_of(node)]
         if null_decides:
             assert isinstance(node.operand, ast.Identifier)
             null = ast.IsNull(node.operand, not node.negated, span=node.span)
-            found = simple_predicate(null, dialect)
+            found = simple_predicate(null, self._dialect)
             assert found is not None
-            parts.append(simple(null, *found))
-        return add(_Node(_Kind.ANY if node.negated else _Kind.ALL, node, parts))
+            parts.append(self._simple(null, *found))
+        return self._add(_Node(_Kind.ANY if node.negated else _Kind.ALL, node, parts))
 
-    def either(node: ast.Comparison) -> _Node:
+    def _either(self, node: ast.Comparison) -> _Node:
         left, right = node.left, node.right
         if not isinstance(left, _CONDITIONAL):
             left, right = right, left
         equal = node.op == "="
         if isinstance(right, _CONDITIONAL):
-            same = made[id(right)]
-            other = add(_Node(_Kind.NOT, ast.Not(right, span=node.span), (same,)))
+            same = self._made[id(right)]
+            other = self._add(_Node(_Kind.NOT, ast.Not(right, span=node.span), (same,)))
             yes, no = (same, other) if equal else (other, same)
         else:
             yes, no = (
-                comparison(ast.Comparison(node.op, right, ast.Literal(value, span=node.span), span=node.span))
+                self._comparison(
+                    ast.Comparison(node.op, right, ast.Literal(value, span=node.span), span=node.span)
+                )
                 for value in (True, False)
             )
-        return add(_Node(_Kind.EITHER, node, (made[id(left)], yes, no)))
+        return self._add(_Node(_Kind.EITHER, node, (self._made[id(left)], yes, no)))
 
-    def condition(node: Expr) -> _Node:
-        """The node of an operand of AND, OR or NOT, where a bare identifier or TRUE / FALSE may stand."""
-        if isinstance(node, ast.Literal):
-            return add(_Node(_Kind.FIXED, node, fixed=Truth.of(node.value is True)))
-        found = simple_predicate(node, dialect) if isinstance(node, ast.Identifier) else None
-        return simple(node, *found) if found is not None else made[id(node)]
+    def _whole(self, node: ast.Comparison | ast.Between) -> _Node:
+        """Return a condition on several properties, on arithmetic, or on constants alone."""
+        if any(isinstance(part, ast.Identifier) for part in ast.postorder(node)):
+            return self._leaf(node, Condition(node, NOT_ONE_PROPERTY, self._dialect))
+        truth = condition_of(node, lambda name: None, self._dialect)
+        if truth is VOID:
+            self._is_void = True
+            truth = Truth.FALSE
+        return self._add(_Node(_Kind.FIXED, node, fixed=truth))
 
-    for node in ast.postorder(expr):
-        match node:
-            case ast.And():
-                made[id(node)] = add(_Node(_Kind.ALL, node, [condition(child) for child in node.operands]))
-            case ast.Or():
-                children = _merge_equalities([condition(child) for child in node.operands], leaf, dialect)
-                made[id(node)] = add(_Node(_Kind.ANY, node, children))
-            case ast.Not():
-                made[id(node)] = add(_Node(_Kind.NOT, node, (condition(node.operand),)))
-            case ast.Between():
-                made[id(node)] = between(node)
-            case ast.Comparison():
-                made[id(node)] = comparison(node)
-            case ast.In() | ast.Like() | ast.IsNull():
-                found = simple_predicate(node, dialect)
-                assert found is not None
-                made[id(node)] = simple(node, *found)
-            case _:
-                pass  # arithmetic and operands belong to the comparison above them
-    condition(expr)  # adds the root where it is a bare identifier or TRUE / FALSE
-    return None if void else order
+    def _simple(self, node: Expr, predicate: Predicate, holds: bool) -> _Node:
+        only = self._leaf(node, predicate)
+        return only if holds else self._add(_Node(_Kind.NOT, node, (only,)))
+
+    def _leaf(self, source: Expr, predicate: Predicate) -> _Node:
+        return self._add(_Node(_Kind.LEAF, source, predicate=predicate))
+
+    def _add(self, node: _Node) -> _Node:
+        self._order.append(node)
+        return node
+
+    def _merge_equalities(self, children: list[_Node]) -> list[_Node]:
+        """``c = 'a' OR c = 'b'`` is ``c IN ('a', 'b')`` (seed 004): one literal with two keys instead of two
+        clauses.
+        """
+        groups: dict[str, list[_Node]] = {}
+        for child in children:
+            name = _string_equality(child)
+            if name is not None:
+                groups.setdefault(name, []).append(child)
+        merged = {id(child): name for name, group in groups.items() if len(group) > 1 for child in group}
+        result: dict[str | int, _Node] = {}
+        for child in children:
+            name = merged.get(id(child))
+            if name is None:
+                result[id(child)] = child
+            elif name not in result:
+                values = {value for other in groups[name] for value in _strings(other)}
+                equal = OneOf(name, tuple(sorted(values)), False, self._dialect)
+                result[name] = self._leaf(child.source, equal)
+        return list(result.values())
 
 
 def _conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
-    """The literals of a plain AND of predicates, their negations and BETWEEN; ``None`` of anything else."""
+    """Return the literals of a plain AND of predicates, their negations and BETWEEN; ``None`` of anything
+    else.
+    """
     literals: list[Literal] = []
     for node in expr.operands if isinstance(expr, ast.And) else (expr,):
         negated = isinstance(node, ast.Not)
@@ -255,29 +299,6 @@ def _conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
             predicate, holds = one
             literals.append(Literal(predicate, holds is not negated))
     return literals
-
-
-def _merge_equalities(
-    children: list[_Node], leaf: Callable[[Expr, Predicate], _Node], dialect: Dialect
-) -> list[_Node]:
-    """``c = 'a' OR c = 'b'`` is ``c IN ('a', 'b')`` (seed 004): one literal with two keys instead of two
-    clauses.
-    """
-    groups: dict[str, list[_Node]] = {}
-    for child in children:
-        name = _string_equality(child)
-        if name is not None:
-            groups.setdefault(name, []).append(child)
-    merged = {id(child): name for name, group in groups.items() if len(group) > 1 for child in group}
-    result: dict[str | int, _Node] = {}
-    for child in children:
-        name = merged.get(id(child))
-        if name is None:
-            result[id(child)] = child
-        elif name not in result:
-            values = {value for other in groups[name] for value in _strings(other)}
-            result[name] = leaf(child.source, OneOf(name, tuple(sorted(values)), False, dialect))
-    return list(result.values())
 
 
 def _string_equality(node: _Node) -> str | None:
@@ -321,7 +342,7 @@ def _measure(node: _Node, most: int) -> None:
 
 
 def _product(factors: list[tuple[_Node, bool]], most: int) -> tuple[int, int]:
-    """The size of a conjunction. Where it would not fit, its large factors are made opaque first."""
+    """Return the size of a conjunction. Where it would not fit, its large factors are made opaque first."""
     clauses, literals = _size(factors)
     if not _fits(clauses, literals, most):
         for child, wanted in sorted(factors, key=lambda factor: factor[0].clauses[factor[1]], reverse=True):

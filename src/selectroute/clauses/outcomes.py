@@ -1,4 +1,4 @@
-"""What a selector can amount to over all messages, where that can be told for certain.
+"""Outcomes that a selector can have over all messages, where that can be told for certain.
 
 The conditions of a selector are cut into *leaves*, each on one name or opaque. The values of a name are
 `samples`: one or more of each class that its leaves tell apart. A leaf that is opaque (arithmetic, two names)
@@ -18,12 +18,12 @@ from typing import Final
 from selectroute.clauses.predicate import Clause, Matches
 from selectroute.clauses.samples import Sample, Simple, domain, mentioned_numbers, samples
 from selectroute.clauses.simple import comparisons_of, simple_predicate
-from selectroute.selector import ast
-from selectroute.selector.ast import Expr
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.evaluate import Result, as_truth, condition, judge
 from selectroute.selector.fields import NO_ID
-from selectroute.selector.truth import VOID, Truth
+from selectroute.selector.syntax import ast
+from selectroute.selector.syntax.ast import Expr
+from selectroute.selector.values.truth import VOID, Truth
 
 MAX_COMBINATIONS: Final = 4_096
 """With more combinations of outcomes than this, nothing is claimed of the whole selector."""
@@ -49,7 +49,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """The leaves on one name, its samples, and for each sample the outcome of each leaf."""
+    """Leaves on one name, its samples, and for each sample the outcome of each leaf."""
 
     name: str
     leaves: tuple[Leaf, ...]
@@ -57,7 +57,7 @@ class Outcomes:
     rows: tuple[tuple[Result, ...], ...]
 
     def true_rows(self, leaf: int) -> frozenset[int]:
-        """The samples, by their numbers, that make a leaf TRUE."""
+        """Return the samples, by their numbers, that make a leaf TRUE."""
         return frozenset(number for number, row in enumerate(self.rows) if _is_true(row[leaf]))
 
 
@@ -77,7 +77,7 @@ def leaf_of(node: Expr, dialect: Dialect) -> Leaf | None:
 
 
 def outcomes_by_name(expr: Expr, dialect: Dialect) -> dict[str, Outcomes]:
-    """The outcomes of the leaves on each name for which they can be listed. O(n) times a bound."""
+    """Return the outcomes of the leaves on each name for which they can be listed. O(n) times a bound."""
     leaves: dict[str, list[Leaf]] = {}
     for node, inner in _skeleton(expr):
         leaf = None if inner else leaf_of(node, dialect)
@@ -146,7 +146,7 @@ def satisfiable(clauses: Iterable[Clause], known: Mapping[str, Outcomes], dialec
     held: dict[tuple[Simple, bool], int] = {}
 
     def mask(predicate: Simple, wanted: bool) -> int:
-        """The samples on which a literal holds, as bits."""
+        """Return the samples on which a literal holds, as bits."""
         bits = held.get((predicate, wanted))
         if bits is None:
             truths = (sample.truth(predicate) for sample in samples_of[predicate.name])
@@ -167,7 +167,7 @@ def satisfiable(clauses: Iterable[Clause], known: Mapping[str, Outcomes], dialec
 
 
 def _skeleton(expr: Expr) -> list[tuple[Expr, tuple[int, ...]]]:
-    """The connectives and leaves after what they connect, each with the places of its operands."""
+    """Return the connectives and leaves after what they connect, each with the places of its operands."""
     order: list[Expr] = []
     waiting = [expr]
     while waiting:
@@ -190,7 +190,7 @@ def _skeleton(expr: Expr) -> list[tuple[Expr, tuple[int, ...]]]:
 
 
 def _connects(node: Expr) -> bool:
-    """Whether a node is NOT, AND, OR, or a comparison of conditions."""
+    """Return whether a node is NOT, AND, OR, or a comparison of conditions."""
     if isinstance(node, ast.Comparison):
         return isinstance(node.left, ast.CONDITIONS) or isinstance(node.right, ast.CONDITIONS)
     return isinstance(node, ast.And | ast.Or | ast.Not)
@@ -219,7 +219,7 @@ def _outcome(leaf: Leaf, sample: Sample, dialect: Dialect) -> Result:
 
 
 def _free(node: Expr, dialect: Dialect) -> list[tuple[Result, ...]]:
-    """Every outcome that a leaf may have of which nothing is known."""
+    """Return every outcome that a leaf may have of which nothing is known."""
     if isinstance(node, ast.Identifier):
         return [(True,), (False,), (None,), (_NO_BOOLEAN,)]
     free: tuple[Result, ...] = (*Truth, VOID) if dialect.unlike_types is VOID else tuple(Truth)

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from selectroute.selector.ast import Expr
-from selectroute.selector.check import BOOLEAN, BYTES, NUMBER, STRING
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.evaluate import condition
 from selectroute.selector.like import compile_like, like
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.selector.truth import VOID, Truth, Void
-from selectroute.selector.values import Unsupported, Value, compare
+from selectroute.selector.syntax.ast import Expr
+from selectroute.selector.syntax.check import BOOLEAN, BYTES, NUMBER, STRING
+from selectroute.selector.values.truth import VOID, Truth, Void
+from selectroute.selector.values.values import Unsupported, Value, compare
 
 Lookup = Callable[[str], Value | Unsupported | None]
 """Gives the value of an attribute on a message, ``None`` for NULL, UNSUPPORTED for one of a type that no
@@ -24,7 +24,9 @@ An attribute is an identifier, or the derived field that an identifier stands fo
 
 
 def kind_of(value: Value | Unsupported) -> str:
-    """The kind of types among which the value's can be compared; that of UNSUPPORTED is no literal's."""
+    """Return the kind of types among which the value's can be compared; that of UNSUPPORTED is no
+    literal's.
+    """
     return _KINDS.get(type(value), NUMBER)
 
 
@@ -48,7 +50,7 @@ class Test:
 
     @property
     def kind(self) -> str:
-        """The kind of types with which it can be judged."""
+        """Kind of types with which it can be judged."""
         return kind_of(self.constant)
 
     def truth(self, lookup: Lookup) -> Truth | Void:
@@ -135,7 +137,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class NotVoid:
     """No operation of the selector makes it false as a whole: "the selector is always false" (seed 000).
 
     A clause speaks only of some operations of its selector. This predicate stands for all of them: each
@@ -164,8 +166,8 @@ class Sound:
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
-    """The topic string has these levels: ``+`` is any one level, ``#`` any number of them, also none.
+class TopicLevels:
+    """Topic string has these levels: ``+`` is any one level, ``#`` any number of them, also none.
 
     Only filters with two or more ``#`` need this predicate; all others are equalities of single levels.
     """
@@ -183,7 +185,7 @@ class Levels:
         return Truth.of(match_levels(value.split("/"), self.pattern))
 
 
-Predicate = Test | OneOf | Matches | Missing | Condition | Sound | Levels
+Predicate = Test | OneOf | Matches | Missing | Condition | NotVoid | TopicLevels
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ class Literal:
     wanted: bool
 
     def holds(self, lookup: Lookup) -> bool:
-        """Whether the predicate has the wanted truth value on the message."""
+        """Return whether the predicate has the wanted truth value on the message."""
         return self.predicate.truth(lookup) is (Truth.TRUE if self.wanted else Truth.FALSE)
 
 
@@ -209,14 +211,14 @@ class Clause:
     valid_names: bool = False
 
     def holds(self, lookup: Lookup) -> bool:
-        """Whether every literal holds on the message."""
+        """Return whether every literal holds on the message."""
         if self.valid_names and lookup(INVALID_NAMES) is True:
             return False
         return all(literal.holds(lookup) for literal in self.literals)
 
 
 def match_levels(levels: list[str], pattern: tuple[str, ...]) -> bool:
-    """Whether topic levels match a filter's levels, in O(levels × pattern) at worst.
+    """Return whether topic levels match a filter's levels, in O(levels × pattern) at worst.
 
     The greedy method of wildcard matching: on a mismatch, only the latest ``#`` takes one level more.
     """

@@ -1,4 +1,4 @@
-"""The values of a property that tell conditions on it apart: a few that stand for all.
+"""Values of a property that tell conditions on it apart: a few that stand for all.
 
 Conditions on one name (comparisons with literals, IN, LIKE, IS NULL, the bare name) cut the values that it
 can have into classes on which each condition has one outcome. `samples` gives at least one value of every
@@ -24,8 +24,8 @@ from selectroute.selector.dialect import Dialect
 from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
 from selectroute.selector.like import compile_like
 from selectroute.selector.message import DELIVERY_MODES, HEADER_TYPES
-from selectroute.selector.truth import VOID, Truth, Void
-from selectroute.selector.values import (
+from selectroute.selector.values.truth import VOID, Truth, Void
+from selectroute.selector.values.values import (
     TYPE_NAMES,
     Byte,
     Double,
@@ -59,7 +59,7 @@ class Sample:
     likes: Mapping[_Pattern, bool] | None = None
 
     def truth(self, predicate: Simple) -> Truth | Void:
-        """The truth of a predicate on this sample."""
+        """Return the truth of a predicate on this sample."""
         if self.likes is not None and isinstance(predicate, Matches):
             return Truth.of(self.likes[predicate.pattern, predicate.escape] is not predicate.negated)
         lookup: Lookup = lambda _: self.value  # noqa: E731  # shorter than what it stands for
@@ -68,7 +68,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The values that a name can have besides NULL: those listed, or all of some types."""
+    """Values that a name can have besides NULL: those listed, or all of some types."""
 
     types: frozenset[type]
     values: tuple[Value, ...] | None = None
@@ -80,7 +80,7 @@ _ANY: Final = Domain(frozenset(TYPE_NAMES))
 
 
 def domain(name: str, dialect: Dialect) -> Domain:
-    """The values that an identifier can have on some message."""
+    """Return the values that an identifier can have on some message."""
     field = dialect.field_of(name).removeprefix(PREFIX)
     if field in HEADER_TYPES:
         return _of_header(field, converted=name in dialect.fields)
@@ -93,7 +93,9 @@ def domain(name: str, dialect: Dialect) -> Domain:
 
 
 def _of_header(name: str, converted: bool) -> Domain:
-    """The values of a header; `converted` from other names of the field, it may have any of its type."""
+    """Return the values of a header; `converted` from other names of the field, it may have any of its
+    type.
+    """
     kind = HEADER_TYPES[name]
     only = frozenset({kind})
     if name == "JMSDeliveryMode":
@@ -140,7 +142,7 @@ def samples(predicates: Sequence[Simple], where: Domain) -> tuple[Sample, ...] |
 
 
 def mentioned_numbers(predicates: Iterable[Simple]) -> int:
-    """How many numbers the predicates mention."""
+    """Return how many numbers the predicates mention."""
     return len(_numbers(predicates))
 
 
@@ -174,7 +176,7 @@ def _strings(predicates: Iterable[Simple], patterns: Sequence[_Pattern]) -> Iter
 
 
 def _of_type(kind: type, numbers: Sequence[Number], promotes: bool) -> Iterator[Value]:
-    """The first values of every run in which all comparisons with the numbers have one truth."""
+    """Yield the first values of every run in which all comparisons with the numbers have one truth."""
     make, first, last = _ORDERED[kind]
     starts = {first}
     for number in numbers:
@@ -192,7 +194,7 @@ def _of_type(kind: type, numbers: Sequence[Number], promotes: bool) -> Iterator[
 
 
 def _first(make: Callable[[int], Value], op: str, number: Number, first: int, last: int) -> int | None:
-    """The place of the first value that is at or above, or above, the number: a binary search."""
+    """Return the place of the first value that is at or above, or above, the number: a binary search."""
 
     def reached(place: int) -> bool:
         return compare(op, make(place), number, VOID) is Truth.TRUE  # type: ignore[arg-type]
@@ -218,7 +220,7 @@ def _float64(place: int) -> Double:
 
 
 def _signed(place: int, floating: str, integer: str) -> float:
-    """The float at a place in the order of all: their bits, read as an integer, are in that order."""
+    """Return the float at a place in the order of all: their bits, read as an integer, are in that order."""
     magnitude: float = struct.unpack(floating, struct.pack(integer, abs(place)))[0]
     return -magnitude if place < 0 else magnitude
 

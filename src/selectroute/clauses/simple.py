@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from selectroute.clauses.predicate import Matches, Missing, OneOf, Test
-from selectroute.selector import ast
-from selectroute.selector.ast import Expr
 from selectroute.selector.dialect import Dialect
+from selectroute.selector.syntax import ast
+from selectroute.selector.syntax.ast import Expr
 
 Simple = Test | OneOf | Matches | Missing
 
@@ -13,8 +13,8 @@ _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def simple_predicate(node: Expr, dialect: Dialect) -> tuple[Simple, bool] | None:
-    """A condition on one property as a predicate and the truth of it that the condition stands for, if it is
-    one.
+    """Return a condition on one property as a predicate and the truth of it that the condition stands for, if
+    it is one.
     """
     field_of = dialect.field_of
     match node:
@@ -35,7 +35,7 @@ def simple_predicate(node: Expr, dialect: Dialect) -> tuple[Simple, bool] | None
 
 
 def of_one_property(node: ast.Between) -> bool:
-    """Whether a BETWEEN is of an identifier and two literals."""
+    """Return whether a BETWEEN is of an identifier and two literals."""
     return (
         isinstance(node.operand, ast.Identifier)
         and isinstance(node.low, ast.Literal)
@@ -44,7 +44,7 @@ def of_one_property(node: ast.Between) -> bool:
 
 
 def comparisons_of(node: ast.Between) -> tuple[ast.Comparison, ast.Comparison]:
-    """The two comparisons that [NOT] BETWEEN is equivalent to (seed 004)."""
+    """Return the two comparisons that [NOT] BETWEEN is equivalent to (seed 004)."""
     ops: tuple[ast.ComparisonOp, ast.ComparisonOp] = ("<", ">") if node.negated else (">=", "<=")
     lower, upper = ops
     return (

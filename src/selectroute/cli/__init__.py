@@ -1,4 +1,4 @@
-"""The command line: ``selectroute NOUN VERB``. Results on standard output, progress and errors on standard
+"""Command line: ``selectroute NOUN VERB``. Results on standard output, progress and errors on standard
 error.
 """
 
@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from selectroute.cli import (
+from selectroute.cli.commands import (
     dead_letter,
     index,
     message,
@@ -23,17 +23,16 @@ from selectroute.cli import (
     subscription,
     token,
 )
-from selectroute.cli.demo import demo
+from selectroute.cli.commands.demo import demo
+from selectroute.cli.commands.queue import create, delete, depth
+from selectroute.cli.commands.serve import serve
+from selectroute.cli.commands.stream_run import rerun, run
+from selectroute.cli.commands.subscription import explain, export, import_
+from selectroute.cli.commands.warm import warm
 from selectroute.cli.exit_codes import CONFLICT, EPILOG, FAILURE, INVALID_SELECTOR, NOT_FOUND, USAGE
 from selectroute.cli.help import readable
 from selectroute.cli.inputs import InvalidFileError
-from selectroute.cli.queue_administration import create, delete, depth
-from selectroute.cli.serve import serve
 from selectroute.cli.stopping import INTERRUPTED, Interrupted, interruptible
-from selectroute.cli.stream_run import rerun, run
-from selectroute.cli.subscription_explain import explain
-from selectroute.cli.subscription_files import export, import_
-from selectroute.cli.warm import warm
 from selectroute.selector import InvalidSelectorError, SelectRouteError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=EPILOG)
@@ -126,7 +125,7 @@ def main() -> None:
 
 
 def _said(error: SelectRouteError) -> str:
-    """The text of an error; of a queue's the sentence comes before IBM's name of it."""
+    """Return the text of an error; of a queue's the sentence comes before IBM's name of it."""
     from selectroute.queues.errors import REASONS, MQError
 
     if not isinstance(error, MQError) or error.reason not in REASONS:
@@ -138,7 +137,7 @@ def _said(error: SelectRouteError) -> str:
 
 
 def _discard_output() -> None:
-    """What is still buffered for standard output would fail once more when the interpreter exits."""
+    """Discard what is buffered for standard output: it would fail once more when the interpreter exits."""
     with suppress(OSError):  # it is no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -147,7 +146,7 @@ def _exit_code(error: SelectRouteError) -> int:
     # Loaded here because most commands need no index, and this one needs Arrow.
     from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError
     from selectroute.queues.errors import MQError
-    from selectroute.queues.rest_ids import RestError
+    from selectroute.queues.rest.ids import RestError
     from selectroute.registry import errors as registry_errors
     from selectroute.store.errors import NoDatabaseError
 
@@ -164,8 +163,8 @@ def _exit_code(error: SelectRouteError) -> int:
         (RevisionExistsError, registry_errors.NameTakenError, registry_errors.IdTakenError): CONFLICT,
         (registry_errors.StaleRevisionError, registry_errors.IdempotencyConflictError): CONFLICT,
     }
-    if "selectroute.spark.job" in sys.modules:  # no error is a job's where nothing of jobs was loaded
-        from selectroute.spark.job import JobNotFoundError, OtherJobError
+    if "selectroute.spark.job.job" in sys.modules:  # no error is a job's where nothing of jobs was loaded
+        from selectroute.spark.job.job import JobNotFoundError, OtherJobError
 
         codes[JobNotFoundError,] = NOT_FOUND
         codes[OtherJobError,] = CONFLICT

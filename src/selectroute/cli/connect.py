@@ -1,20 +1,18 @@
-"""Which registry a command speaks to, and through what."""
+"""Connection of a command to its registry: settings, database or service."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from selectroute.cli.settings import Settings
+    from selectroute.registry.protocol import SubscriptionRegistry
     from selectroute.registry.registry import Registry
-    from selectroute.registry.remote import RemoteRegistry
     from selectroute.selector.limits import Limits
-
-Connection: TypeAlias = "Registry | RemoteRegistry"
 
 RegistryOption = Annotated[
     str | None,
@@ -27,8 +25,8 @@ RegistryOption = Annotated[
 ]
 
 
-def told(registry: str | None) -> tuple[str, Settings]:
-    """The URL of the registry, and everything else that the command was told. Without a URL: wrong usage."""
+def registry_settings(registry: str | None) -> tuple[str, Settings]:
+    """Return the URL of the registry and all other settings of the command. Without a URL: wrong usage."""
     try:
         from selectroute.cli.settings import config_file, settings
     except ModuleNotFoundError as error:
@@ -42,8 +40,8 @@ def told(registry: str | None) -> tuple[str, Settings]:
     return found.registry, found
 
 
-def queues_told(queues: str | None, manager: str | None = None) -> tuple[str, Settings]:
-    """The URL of the queues, which are where the registry is unless it is said, and all else."""
+def queue_settings(queues: str | None, manager: str | None = None) -> tuple[str, Settings]:
+    """Return the URL of the queues, by default the registry's, and all other settings of the command."""
     try:
         from selectroute.cli.settings import config_file, settings
     except ModuleNotFoundError as error:
@@ -59,19 +57,18 @@ def queues_told(queues: str | None, manager: str | None = None) -> tuple[str, Se
 
 
 @contextmanager
-def connected(registry: str | None, *, create: bool = False) -> Iterator[Connection]:
-    """The registry. A database that is not there is made only with `create`; what is read of it is compared
-    with its digests, all of it only by `registry verify`.
+def connected(registry: str | None, *, create: bool = False) -> Iterator[SubscriptionRegistry]:
+    """Open the registry. A database that is missing is created only with `create`; rows are compared with
+    their digests as they are read, all of them only by `registry verify`.
     """
-    url, found = told(registry)
+    url, found = registry_settings(registry)
     try:
-        from selectroute.registry.registry import Registry
-        from selectroute.registry.remote import RemoteRegistry
+        from selectroute.client.connect import Registry, connect
     except ModuleNotFoundError as error:
         raise missing(error) from error
     if is_service(url):
         token = None if found.token is None else found.token.get_secret_value()
-        with RemoteRegistry(url, token, timeout_seconds=found.timeout) as remote:
+        with connect(url, token=token, timeout_seconds=found.timeout) as remote:
             yield remote
     else:
         with Registry.open(url, create=create, limits=selector_limits(), verify=False) as opened:
@@ -80,8 +77,8 @@ def connected(registry: str | None, *, create: bool = False) -> Iterator[Connect
 
 @contextmanager
 def opened_database(registry: str | None, what: str, *, create: bool = False) -> Iterator[Registry]:
-    """The registry, which must be a database: `what` is not done through a service."""
-    url, _ = told(registry)
+    """Open the registry, which must be a database: `what` is not done through a service."""
+    url, _ = registry_settings(registry)
     if is_service(url):
         raise typer.BadParameter(
             f"{what} needs the database itself; {url.partition('://')[0]}:// is a service",
@@ -96,8 +93,8 @@ def opened_database(registry: str | None, what: str, *, create: bool = False) ->
 
 
 def selector_limits() -> Limits:
-    """The largest selector that a command registers in a database: `limits` of the settings, as `serve` has
-    them.
+    """Return the limits of selectors that a command registers in a database: `limits` of the settings, as
+    `serve` has them.
     """
     from selectroute.cli.settings import Settings, settings_of
     from selectroute.service.limits import ServiceLimits
@@ -109,12 +106,12 @@ def selector_limits() -> Limits:
 
 
 def is_service(url: str) -> bool:
-    """Whether a URL is that of a service."""
+    """Return whether a URL is that of a service."""
     return url.lower().startswith(("http://", "https://"))
 
 
 def missing(error: ModuleNotFoundError, extra: str = "service") -> typer.Exit:
-    """Say what is to be installed."""
+    """Print what has to be installed; return the exit to raise."""
     typer.echo(
         f"selectroute: {error.name} is missing: this needs the extra `{extra}` of selectroute (in a clone of "
         f"it: pip install '.[{extra}]')",

@@ -1,4 +1,4 @@
-"""What commands read: lines of a file or of standard input, strict UTF-8, of bounded length; messages."""
+"""Input of commands: lines of a file or of standard input, strict UTF-8, of bounded length; messages."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import Annotated, Any, Final, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
 from selectroute.cli.exit_codes import NOT_FOUND
 from selectroute.cli.output import Add, Output, records
 from selectroute.selector import Message, MessageError, SelectRouteError
-
-MAX_LINE: Final = 4 << 20
-"""Characters in a line: a selector of the largest configurable size, escaped, and what stands beside it."""
+from selectroute.selector.limits import MAX_LINE
 
 MessagesArgument = Annotated[
     str,
@@ -32,7 +30,7 @@ SkipOption = Annotated[bool, typer.Option("--skip-bad", help="Report lines that 
 
 @contextmanager
 def opened(name: str) -> Iterator[Iterator[str]]:
-    """The lines of a file, or of standard input for ``-``, strict UTF-8 whatever the locale."""
+    """Open the lines of a file, or of standard input for ``-``, strict UTF-8 whatever the locale."""
     if name == "-":
         if sys.stdin is None:
             raise SelectRouteError("standard input is closed")
@@ -110,7 +108,7 @@ def naming_lines(source: str) -> Iterator[None]:
 
 
 class Given(NamedTuple):
-    """One message as it was given: the number of its line (None of one given whole), its JSON on one line."""
+    """Message as it was given: the number of its line (None of one given whole), its JSON on one line."""
 
     line: int | None
     text: str
@@ -123,8 +121,8 @@ class BadMessageError(SelectRouteError):
 
 @contextmanager
 def opened_messages(source: str, skip_bad: bool = False) -> Iterator[Iterator[Given]]:
-    """The messages of a source: JSON itself, a file of one message or of one a line, ``-`` for such a file on
-    standard input.
+    """Open the messages of a source: JSON itself, a file of one message or of one a line, ``-`` for such a
+    file on standard input.
 
     What is no message raises BadMessageError; with `skip_bad` it is reported on standard error instead.
     """
@@ -137,7 +135,9 @@ def opened_messages(source: str, skip_bad: bool = False) -> Iterator[Iterator[Gi
 
 @contextmanager
 def answering(source: str, skip_bad: bool, output: Output) -> Iterator[tuple[Iterator[Given], Add]]:
-    """The messages of a source, and what prints the record of each; of one message it is no array."""
+    """Open the messages of a source, and what prints the record of each: an array, unless there is one
+    message.
+    """
     several = not source.lstrip().startswith("{")
     with opened_messages(source, skip_bad) as found, records(output, several) as add:
         yield found, add

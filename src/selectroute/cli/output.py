@@ -1,4 +1,4 @@
-"""How commands print: records one after the other as a table, JSON or NDJSON; progress on standard error."""
+"""Output of commands: records one after the other as a table, JSON or NDJSON; progress on standard error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Advance = Callable[[int | str], None]
 
 
 class Output(StrEnum):
-    """How results are printed."""
+    """Format of results."""
 
     table = "table"
     json = "json"

@@ -1,4 +1,4 @@
-"""How queues and their messages are printed: for people, and as data."""
+"""Queues and their messages as text for people, and as data."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from selectroute.cli.output import plain
-from selectroute.selector.sentences import counted, printable
+from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
-    from selectroute.cli.queue_clients import Described
-    from selectroute.queues.message import Message
+    from selectroute.client.queues import QueueDescription
+    from selectroute.queues.message.message import QueuedMessage
 
 _ROW: Final = "{:<51}  {:<24}  {:>3}  {:<23}  {}"
 """A line of a list: message id, correlation id, priority, when it was put, properties."""
@@ -24,8 +24,8 @@ _WIDE: Final = 120
 """Columns of a terminal in which a message has a line."""
 
 
-def paragraph(one: Described) -> str:
-    """Everything about a queue, a line each."""
+def paragraph(one: QueueDescription) -> str:
+    """Return everything about a queue, a line each."""
     settings = one.settings
     return "\n".join(
         (
@@ -40,7 +40,7 @@ def paragraph(one: Described) -> str:
     )
 
 
-def print_messages(messages: Sequence[Message]) -> None:
+def print_messages(messages: Sequence[QueuedMessage]) -> None:
     """Print messages below each other: each on a line, or as a paragraph where a terminal is too narrow."""
     if not messages:
         return
@@ -59,9 +59,9 @@ def print_messages(messages: Sequence[Message]) -> None:
                 print(f"  {name} {text}")
 
 
-def _cells(message: Message) -> tuple[str, str, int, str, str]:
+def _cells(message: QueuedMessage) -> tuple[str, str, int, str, str]:
     """Message id, correlation id, priority, when it was put, properties."""
-    from selectroute.queues.message import NO_ID
+    from selectroute.queues.message.message import NO_ID
     from selectroute.selector.fields import id_to_text
 
     descriptor, properties = message.descriptor, dict(message.properties)
@@ -79,9 +79,9 @@ def _cells(message: Message) -> tuple[str, str, int, str, str]:
     )
 
 
-def as_data(message: Message, *, body: bool) -> dict[str, Any]:
-    """A message as plain data, perhaps with its body: a text where it is UTF-8."""
-    from selectroute.queues.rest_items import item_of
+def as_data(message: QueuedMessage, *, body: bool) -> dict[str, Any]:
+    """Return a message as plain data, perhaps with its body: a text where it is UTF-8."""
+    from selectroute.queues.rest.list_items import item_of
 
     data = item_of(message)
     if not body:

@@ -1,4 +1,4 @@
-"""What `selector check` would warn of, said on standard error when subscriptions are registered."""
+"""Warnings of `selector check`, printed on standard error when subscriptions are registered."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
-
-from selectroute.selector import SelectRouteError
 
 if TYPE_CHECKING:
     from selectroute.clauses.analysis import SelectorWarning
@@ -23,15 +21,14 @@ _KEPT_BYTES: Final = 16 << 20
 
 def warnings_of(row: Mapping[str, Any]) -> tuple[SelectorWarning, ...]:
     """Return the warnings of a subscription's selector; none if it is extended or too large for a check."""
-    from selectroute.clauses.analysis import check
+    from selectroute.clauses.analysis import analyse_registered
 
     text, seltype = row.get("selector"), row.get("seltype")
-    if not isinstance(text, str) or not text or (isinstance(seltype, str) and seltype.upper() == "EXTENDED"):
+    if not isinstance(text, str):
         return ()
-    try:
-        return check(text, row.get("dialect") or "jms").warnings
-    except SelectRouteError:
-        return ()
+    dialect = row.get("dialect") or "jms"
+    found = analyse_registered(text, dialect, seltype if isinstance(seltype, str) else None)
+    return () if found is None else found.warnings
 
 
 def warn_of_selector(row: Mapping[str, Any]) -> None:
@@ -44,8 +41,8 @@ def warn_of_selector(row: Mapping[str, Any]) -> None:
 
 
 def warn_of_selectors(rows: Iterable[Mapping[str, Any]], total: int) -> None:
-    """Print how many selectors are probably mistaken, and the first few, of those checked in time. One that
-    is only judged for every message is none of them.
+    """Print how many selectors are probably mistaken, and the first few, of those checked in time. A selector
+    that is merely not indexable is not counted.
     """
     from selectroute.clauses.analysis import NOT_INDEXABLE
 
@@ -67,7 +64,9 @@ def warn_of_selectors(rows: Iterable[Mapping[str, Any]], total: int) -> None:
 
 
 class FirstLines:
-    """The first lines of an input that is read by somebody else, as long as they are few and short."""
+    """First lines of an input, kept while another reader takes all of them; bounded in number and
+    bytes.
+    """
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = lines
@@ -82,7 +81,9 @@ class FirstLines:
             yield line
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """The subscriptions of the lines that were kept; those without an id are named by their lines."""
+        """Yield the subscriptions of the lines that were kept; those without an id are named by their
+        lines.
+        """
         for number, line in enumerate(self._kept, start=1):
             if line.strip():
                 row = json.loads(line)

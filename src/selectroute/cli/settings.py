@@ -1,4 +1,4 @@
-"""What the commands are told beside their options: the environment (``SELECTROUTE_*``), then a TOML file.
+"""Settings of the commands beside their options: the environment (``SELECTROUTE_*``), then a TOML file.
 
 An option goes before the environment, the environment before the file, the file before the default::
 
@@ -17,7 +17,7 @@ An option goes before the environment, the environment before the file, the file
     [limits]
     page = 1000
 
-The file is never looked for in the working folder: whoever can write there could name a registry of his own
+The file is never looked for in the working folder: whoever can write there could name another registry
 and be sent the token.
 """
 
@@ -35,7 +35,7 @@ import typer
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from selectroute.selector.sentences import printable
+from selectroute.selector.explain.sentences import printable
 from selectroute.selector.suggestion import did_you_mean, shown
 
 MAX_CONFIG: Final = 1 << 20
@@ -48,7 +48,7 @@ _OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Settings(BaseSettings):
-    """What holds where a command is given no option."""
+    """Settings that hold where a command is given no option."""
 
     model_config = SettingsConfigDict(env_prefix="SELECTROUTE_", env_ignore_empty=True, extra="ignore")
 
@@ -90,7 +90,7 @@ Kind = TypeVar("Kind", bound=Settings)
 
 
 class _File(PydanticBaseSettingsSource):
-    """The keys of the configuration file that are settings."""
+    """Keys of the configuration file that are settings."""
 
     def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
         return None, field_name, False  # the base class asks for it; __call__ gives all at once
@@ -117,7 +117,7 @@ def settings_of(kind: type[Kind], **options: Any) -> Kind:
 
 
 def config_file() -> tuple[Path, bool]:
-    """Where the configuration file is, and whether the user named it (then it must be there)."""
+    """Return where the configuration file is, and whether the user named it (then it must be there)."""
     if named := os.environ.get("SELECTROUTE_CONFIG"):
         return Path(named), True
     home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do: they interrupt a command, and ask a service to end after the work in hand."""
+"""Ctrl-C and SIGTERM: they interrupt a command, or ask it to end after the work in hand."""
 
 from __future__ import annotations
 
@@ -6,24 +6,21 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final, NoReturn
+
+from selectroute.service.stopping import Stop
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 """The exit code of a command that Ctrl-C interrupted, as a shell has it."""
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
-_ONE_REQUEST_SECONDS: Final = 1.0
-"""A terminal signals the whole process group, and wrappers (`uv run`, `npm`, …) hand the signal on once more:
-signals within this time are one request."""
-
 
 class Interrupted(SystemExit):
-    """The end of a command by Ctrl-C. No KeyboardInterrupt: click makes an exit code of its own of that."""
+    """End of a command by Ctrl-C. No KeyboardInterrupt: click makes an exit code of its own of that."""
 
 
 def interruptible() -> None:
@@ -35,36 +32,6 @@ def interruptible() -> None:
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left undone by then is cleaned up undisturbed
     raise Interrupted(INTERRUPTED)
-
-
-class Stop:
-    """A request to end. `asked` says whether there was one, which also sets `event`; a second one ends the
-    process at once.
-
-    Ending at once loses nothing: a batch that was not committed is routed at the next start.
-    """
-
-    def __init__(self, on_first: Callable[[], None]) -> None:
-        self._on_first = on_first
-        self.at_once: Callable[[], None] = lambda: None
-        """Called before the process ends at once."""
-        self.event = threading.Event()
-        self._first = 0.0
-
-    def asked(self) -> bool:
-        """Return whether the process was asked to end."""
-        return self.event.is_set()
-
-    def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Take a signal."""
-        if not self.event.is_set():
-            self._first = time.monotonic()
-            self.event.set()
-            self._on_first()
-        elif time.monotonic() - self._first > _ONE_REQUEST_SECONDS:
-            with suppress(Exception):  # nothing may keep it
-                self.at_once()
-            os._exit(128 + number)  # threads that wait for Spark would hold up any other end
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How a subscription is printed: as a paragraph, as a line among others, as data."""
+"""Subscriptions as text: as a paragraph, as a line among others, as data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from selectroute.cli.output import print_table
-from selectroute.selector.sentences import printable
+from selectroute.selector.explain.sentences import printable
 
 if TYPE_CHECKING:
     from selectroute.registry.changes import EffectiveFrom
@@ -24,7 +24,7 @@ _HEADING: Final = ("id", "status", "revision", "topic", "selector")
 
 
 def as_data(one: Subscription, batches: Iterable[EffectiveFrom] | None) -> dict[str, Any]:
-    """The fields of a subscription, and from which batches on it holds if that was asked for."""
+    """Return the fields of a subscription, and from which batches on it holds if that was asked for."""
     data = one.to_json()
     if batches is not None:
         data["effective_from"] = [batch.to_json() for batch in batches]
@@ -32,7 +32,7 @@ def as_data(one: Subscription, batches: Iterable[EffectiveFrom] | None) -> dict[
 
 
 def paragraph(one: Subscription, batches: Iterable[EffectiveFrom] | None, past: bool = False) -> str:
-    """Everything about a subscription, a line each."""
+    """Return everything about a subscription, a line each."""
     state = "removed" if past else f"{one.status.value}, revision {one.revision}"
     named = "" if one.name == one.id else f" ({printable(one.name)})"
     place = one.destination.kind + (f":{one.destination.name}" if one.destination.name else "")
@@ -77,5 +77,5 @@ def print_rows(page: Sequence[Subscription], with_heading: bool) -> None:
 
 
 def as_line(one: Subscription) -> str:
-    """A subscription as JSON on a line."""
+    """Return a subscription as JSON on a line."""
     return json.dumps(one.to_json())

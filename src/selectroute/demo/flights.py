@@ -39,7 +39,7 @@ _MESSAGE_ID_PREFIX: Final = "ID:" + b"AMQ FLIGHTS2013 ".hex()
 
 
 class DemoError(SelectRouteError):
-    """The demo cannot run as asked; the message says what to do."""
+    """Demo cannot run as asked; the message says what to do."""
 
 
 def flights_file() -> Path:
@@ -91,7 +91,7 @@ def to_messages(flights: pa.Table) -> pa.Table:
 
 
 def _headers(flights: pa.Table) -> dict[str, pa.Array | pa.ChunkedArray]:
-    """The six header fields that a selector may read."""
+    """Return the six header fields that a selector may read."""
     cancelled = pc.is_null(flights["dep_time"])
     diverted = pc.is_null(flights["arr_delay"])
     delayed = pc.fill_null(pc.greater_equal(flights["arr_delay"], 15), False)

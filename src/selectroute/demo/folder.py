@@ -1,4 +1,4 @@
-"""Which folder a demo run writes to. An earlier run's results are never touched."""
+"""Choice of the folder that a demo run writes to. An earlier run's results are never touched."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from selectroute.selector.sentences import counted
+from selectroute.selector.explain.sentences import counted
 from selectroute.spark import BatchReport
 
 
@@ -31,7 +31,7 @@ class Progress:
         self._task: TaskID | None = None
 
     def say(self, text: str) -> None:
-        """One line, at once."""
+        """Print one line, at once."""
         self._console.print(text, soft_wrap=True, markup=False)
 
     @contextmanager
@@ -55,7 +55,7 @@ class Progress:
 
     @contextmanager
     def stream(self, messages: int) -> Iterator[None]:
-        """The stream runs: batches move a bar, where there is a terminal to draw it on."""
+        """Follow the running stream: batches move a bar, where there is a terminal to draw it on."""
         if not self._console.is_terminal:
             yield
             return

@@ -1,4 +1,4 @@
-"""The outcome as readable tables."""
+"""Outcome as readable tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 import selectroute as sr
 from selectroute.demo.run import Outcome
-from selectroute.selector.sentences import counted
+from selectroute.selector.explain.sentences import counted
 
 _DIFFERENCES_SHOWN = 20
 _MESSAGE: Final = {

@@ -1,4 +1,4 @@
-"""The main job from end to end: data, subscriptions, index, snapshot, stream, one change, accounts, check."""
+"""Main job from end to end: data, subscriptions, index, snapshot, stream, one change, accounts, check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from selectroute.demo.folder import fresh_folder
 from selectroute.demo.progress import Progress
 from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED, DemoSubscription
 from selectroute.demo.verify import Check, Judge, busiest
-from selectroute.selector.sentences import counted
+from selectroute.selector.explain.sentences import counted
 from selectroute.spark import Job, local_session, start_fanout
 
 FILES: Final = 12
@@ -33,7 +33,7 @@ FILES_A_BATCH: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to run; the defaults are those of ``selectroute demo``."""
+    """Options of a run; the defaults are those of ``selectroute demo``."""
 
     messages: int = flights.FLIGHTS
     subscriptions: int = 100_000
@@ -45,7 +45,7 @@ class Options:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run gave: the folder, ``summary.json`` as data, the check, and the busiest subscriptions."""
+    """Result of a run: the folder, ``summary.json`` as data, the check, and the busiest subscriptions."""
 
     folder: Path
     summary: dict[str, Any]
@@ -167,7 +167,7 @@ def _compile_kernel() -> subprocess.Popen[bytes]:
 
     If it fails, so much the worse for the first batch, and for nothing else.
     """
-    code = "from selectroute.match import warm_up; warm_up()"
+    code = "from selectroute.index.warm import warm_up; warm_up()"
     return subprocess.Popen(
         [sys.executable, "-P", "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

@@ -23,7 +23,7 @@ Wish = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class DemoSubscription:
-    """One row of ``subscriptions.jsonl``; ``selector`` is empty for "every message of the topic"."""
+    """Row of ``subscriptions.jsonl``; ``selector`` is empty for "every message of the topic"."""
 
     id: str
     selector: str

@@ -1,4 +1,4 @@
-"""The demo checks itself: random messages, every subscription, the reference evaluator, the deliveries on
+"""Demo checks itself: random messages, every subscription, the reference evaluator, the deliveries on
 disk.
 
 Nothing of what routed the messages is asked. Messages come from the files, subscriptions and the revisions
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 import selectroute as sr
 from selectroute.demo.subscriptions import DemoSubscription, read_jsonl
-from selectroute.selector.sentences import counted
+from selectroute.selector.explain.sentences import counted
 from selectroute.topics import TopicFilter
 
 Place = tuple[str, int]
@@ -40,7 +40,7 @@ _TYPES: Final[Mapping[pa.DataType, type]] = {
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """One message and one subscription that it was delivered to."""
+    """Message and subscription that it was delivered to."""
 
     message: sr.Message
     subscription: DemoSubscription
@@ -48,7 +48,7 @@ class Worked:
 
 @dataclass(slots=True)
 class Check:
-    """The check's result: it held if there are no ``differences``, each of which is a sentence."""
+    """Check's result: it held if there are no ``differences``, each of which is a sentence."""
 
     messages: int = 0
     judged: int = 0
@@ -57,7 +57,7 @@ class Check:
     worked: Worked | None = None
 
     def summary(self) -> dict[str, Any]:
-        """The result as data, for ``summary.json``."""
+        """Return the result as data, for ``summary.json``."""
         return {
             "messages": self.messages,
             "judged": self.judged,
@@ -68,7 +68,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class _Delivered:
-    """What the outputs say about one message."""
+    """Outputs for one message."""
 
     batches: set[tuple[int, int]]  # (batch, revision), exactly one if all is well
     subscriptions: Counter[str]
@@ -183,7 +183,7 @@ class Judge:
 
 
 def busiest(output: Path, count: int) -> list[tuple[str, int]]:
-    """The subscriptions with the most deliveries, and how many each had."""
+    """Return the subscriptions with the most deliveries, and how many each had."""
     totals: Counter[str] = Counter()
     for path in (output / "deliveries").rglob("*.parquet"):
         column = pq.read_table(path, columns=["subscription"], partitioning=None)["subscription"]
@@ -193,7 +193,7 @@ def busiest(output: Path, count: int) -> list[tuple[str, int]]:
 
 
 def _outputs(output: Path, places: list[Place]) -> dict[Place, _Delivered]:
-    """What deliveries, unrouted messages and dead letters say about some messages."""
+    """Return what deliveries, unrouted messages and dead letters say about some messages."""
     found = {place: _Delivered(set(), Counter()) for place in places}
     rows = pa.array(sorted({row for _, row in places}), pa.int64())
     for sink in ("deliveries", "unrouted", "dead-letters"):
@@ -212,7 +212,7 @@ def _outputs(output: Path, places: list[Place]) -> dict[Place, _Delivered]:
 
 
 def _more_telling(best: Worked | None, others: Iterator[Worked]) -> Worked | None:
-    """The one whose selector reads the most properties: the best to show why it matched."""
+    """Return the one whose selector reads the most properties: the best to show why it matched."""
     for one in others:
         if best is None or _weight(one) > _weight(best):
             best = one

@@ -9,15 +9,20 @@ reason.
 judges what is left of the clauses that it finds there. The key only narrows down; the verdict is always
 exact.
 
-**Freeze.** ``freeze`` makes a ``segment`` of all subscriptions: ``entries`` says where each clause is filed,
-and ``layout`` lays them down as flat arrays (``tables`` draws them): those of one key together, in groups of
-one shape, sorted by the bound of their first range so that ``weight > ?`` is one binary search; what remains
-of a clause is a small program. ``build`` makes the same of many subscriptions at once, each shape of selector
-parsed once. ``file_format`` writes the arrays to files that are mapped into memory as they lie, checked by
-SHA-256. ``verify`` asserts every invariant of both forms.
+**Freeze.** ``build`` makes the arrays of a segment (``arrays.tables`` draws them): the entries of one key
+together, in groups of one shape, sorted by the bound of their first range so that ``weight > ?`` is a binary
+search; what remains of a clause is a small program. Selectors of one shape are parsed once (``shapes``).
+``folder`` writes the arrays to files that are mapped into memory as they lie, checked by SHA-256. ``verify``
+asserts every invariant.
 
-**Change.** A snapshot never changes. ``delta`` makes another one that shares its arrays and has a small
-segment beside them, with tombstones for what is gone; ``merge`` rewrites segments as one when there are many,
-or many tombstones. ``publisher`` does both to a folder, where each revision is a ``manifest`` that names the
-files of its segments, and ``collect`` removes what no revision and no reader needs.
+**Change.** A snapshot never changes. ``change`` makes another one that shares its arrays and has a small
+segment beside them, with tombstones for what is gone, and merges segments when there are many, or many
+tombstones. ``publisher`` does both to a folder, where each revision is a manifest that names the files of its
+segments, and ``folder.retention`` removes what no revision and no reader needs.
+
+::
+
+    subscription ─plan─→ access key          jsonl ─┐
+                                                    ├─build─→ snapshot ←─folder─→ files
+    subscriptions ─shapes─→ templates ──────────────┘             └─change─→ snapshot
 """

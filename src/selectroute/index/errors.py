@@ -1,4 +1,4 @@
-"""What the index and its snapshots raise."""
+"""Errors of the index and its snapshots."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SnapshotNotFoundError(SnapshotError):
 
 
 class RevisionExistsError(SnapshotError):
-    """The revision is published already, and a published one is never changed."""
+    """Revision is published already, and a published one is never changed."""
 
 
 class RegistrationError(SelectRouteError):
@@ -88,7 +88,7 @@ class LineProblem(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The error; one about a selector also names the subscription."""
+        """Error; one about a selector also names the subscription."""
         return (
             str(self.cause)
             if self.subscription is None
@@ -103,3 +103,13 @@ class InvalidLinesError(RegistrationError):
         self.problems = tuple(problems)
         self.count = count
         super().__init__("\n".join(f"line {one.line:,}: {one.sentence}" for one in self.problems))
+
+
+class InvariantError(SnapshotError):
+    """An invariant that does not hold: damage that a checksum did not show, or an error of this package."""
+
+
+def require(holds: object, sentence: str) -> None:
+    """Raise `InvariantError` with the sentence unless it holds."""
+    if not holds:
+        raise InvariantError(f"invariant broken: {sentence}")

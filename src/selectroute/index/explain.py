@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from selectroute.clauses.access import Key
 from selectroute.clauses.predicate import Literal
-from selectroute.index.subscription import EXTENDED
-from selectroute.selector.explain import Explanation as SelectorExplanation
+from selectroute.selector.explain.explain import Explanation as SelectorExplanation
+from selectroute.selector.explain.sentences import counted
 from selectroute.selector.fields import identifier_of
-from selectroute.selector.sentences import counted
-from selectroute.selector.truth import Truth, Void
+from selectroute.selector.selector_type import EXTENDED
+from selectroute.selector.values.truth import Truth, Void
 
 
 @dataclass(frozen=True, slots=True)
 class AccessStep:
-    """One clause: the attributes and keys it is filed under, and what the message has there.
+    """Clause with its access: the attributes and keys it is filed under, and what the message has there.
 
     ``probe`` are the message's keys (``None`` for NaN, which no clause has), ``candidates`` the clauses in
     the bucket that they lead to if this clause is in it, otherwise 0. ``reason`` says why a clause is on the
@@ -33,12 +33,12 @@ class AccessStep:
 
     @property
     def found(self) -> bool:
-        """Whether the message's keys lead to this clause."""
+        """True if the message's keys lead to this clause."""
         return all(key in keys for key, keys in zip(self.probe, self.keys, strict=True))
 
     @property
     def holds(self) -> bool:
-        """Whether the clause is satisfied."""
+        """True if the clause is satisfied."""
         return (
             self.found
             and not self.refused
@@ -66,7 +66,7 @@ class AccessStep:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The verdict on one subscription and message, with its causes. ``str()`` renders it for people."""
+    """Verdict on one subscription and message, with its causes. ``str()`` renders it for people."""
 
     subscription: str
     matched: bool

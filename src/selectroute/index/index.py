@@ -1,4 +1,4 @@
-"""The mutable index: subscriptions come and go, single messages are matched at once."""
+"""Mutable index: subscriptions come and go, single messages are matched at once."""
 
 from __future__ import annotations
 
@@ -6,54 +6,32 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from types import NoneType
-from typing import TYPE_CHECKING, Final
 
-from selectroute.clauses.access import Equalities, Key, equalities, message_key, scan_reason
-from selectroute.clauses.predicate import Clause, Literal, Lookup, Sound
-from selectroute.index.collector import paused_collector
+from selectroute.clauses.access import Key, equalities, message_key, scan_reason
+from selectroute.clauses.predicate import Literal, Lookup, NotVoid
+from selectroute.index.build.collector import paused_collector
+from selectroute.index.build.freeze import freeze
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.explain import AccessStep, Explanation
-from selectroute.index.extended import provider_matches
-from selectroute.index.plan import SCAN, Attributes, Plan, Statistics
-from selectroute.index.subscription import EXTENDED, Subscription, prepare
+from selectroute.index.plan.access_key import SCAN, Attributes, Plan, Statistics
+from selectroute.index.plan.filed_clause import FiledClause, file_clause
+from selectroute.index.snapshot import Snapshot
+from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
+from selectroute.selector.extended import provider_matches
 from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from selectroute.selector.message import ONE_MESSAGE, Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
-from selectroute.selector.values import Value
+from selectroute.selector.selector_type import EXTENDED
+from selectroute.selector.values.values import Value
 from selectroute.topics.filter import TopicFilter
 from selectroute.topics.levels import TOPIC, level_value
-
-if TYPE_CHECKING:
-    from selectroute.index.snapshot import Snapshot
-
-
-class _Keep:
-    """The type of `KEEP`."""
-
-    def __repr__(self) -> str:
-        return "KEEP"
-
-
-KEEP: Final = _Keep()
-"""The default of ``Index.replace``: the topic filter stays as it is."""
-
-
-@dataclass(slots=True, eq=False)
-class Filed:
-    """One clause of one subscription, where it is filed and what is left to judge when it is found there."""
-
-    subscription: str
-    clause: Clause
-    attributes: Attributes
-    keys: tuple[tuple[Key, ...], ...]
-    residual: tuple[Literal, ...]
 
 
 @dataclass(slots=True)
 class Counters:
-    """What matching one message cost, and the EXTENDED subscriptions that nobody could judge (2551)."""
+    """Cost of matching one message, and the EXTENDED subscriptions that nobody could judge (2551)."""
 
     probes: int = 0
     candidates: int = 0
@@ -83,9 +61,9 @@ class Index:
         """How crowded the keys of each attribute are."""
         self._plan = Plan(self.statistics)
         self._subscriptions: dict[str, Subscription] = {}
-        self._filed: dict[str, tuple[Filed, ...]] = {}
+        self._filed: dict[str, tuple[FiledClause, ...]] = {}
         self._extended: set[str] = set()
-        self._buckets: dict[Attributes, dict[tuple[Key, ...], dict[Filed, None]]] = {}
+        self._buckets: dict[Attributes, dict[tuple[Key, ...], dict[FiledClause, None]]] = {}
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -97,11 +75,11 @@ class Index:
         return subscription in self._subscriptions
 
     def __iter__(self) -> Iterator[Subscription]:
-        """The subscriptions in the order in which they were added: that of a snapshot's ordinals."""
+        """Return the subscriptions in the order in which they were added: that of a snapshot's ordinals."""
         return iter(self._subscriptions.values())
 
     def __getitem__(self, subscription: str) -> Subscription:
-        """One subscription. Raises `UnknownSubscriptionError`. O(1)."""
+        """Return a subscription. Raises `UnknownSubscriptionError`. O(1)."""
         check_argument(subscription, str, "subscription", "its id, such as 'heavy'")
         try:
             return self._subscriptions[subscription]
@@ -153,7 +131,7 @@ class Index:
         self,
         subscription: str,
         selector: Selector | str | None,
-        topic: str | _Keep | None = KEEP,
+        topic: str | Keep | None = KEEP,
         *,
         dialect: str = "jms",
         extended: bool = False,
@@ -165,7 +143,7 @@ class Index:
         selectors).
         """
         old = self[subscription]
-        kept = old.topic if isinstance(topic, _Keep) else topic
+        kept = old.topic if isinstance(topic, Keep) else topic
         new = prepare(subscription, selector, kept, dialect, extended, self._limits)
         self._unfile(subscription)
         self._file(new)
@@ -178,7 +156,7 @@ class Index:
         del self._filed[subscription]
 
     def match(self, message: Message) -> list[str]:
-        """The subscriptions that the message satisfies, each once, in no promised order.
+        """Return the subscriptions that the message satisfies, each once, in no promised order.
 
         O(tuples of attributes in use + candidates); ``last_match`` has the counts.
         """
@@ -256,13 +234,11 @@ class Index:
         )
 
     def freeze(self, revision: int | None = None) -> Snapshot:
-        """An immutable, flat copy for the kernel. O(total size of the selectors)."""
-        from selectroute.index.freeze import freeze
-
+        """Return an immutable, flat copy for the kernel. O(total size of the selectors)."""
         check_argument(
             revision, (int, NoneType), "revision", "a number, or None for one that is not known yet"
         )
-        return freeze(self, revision)
+        return Snapshot.of(freeze(self, revision))
 
     def _file(self, subscription: Subscription) -> None:
         filed = []
@@ -301,19 +277,8 @@ class Index:
                     del self._plan.pairs[entry.attributes]
 
 
-def file_clause(subscription: str, clause: Clause, found: Equalities, attributes: Attributes) -> Filed:
-    """The keys of a clause under the chosen attributes, and the literals that these do not decide."""
-    covered = [literal for name in attributes for literal in found.covered.get(name, ())]
-    residual = clause.literals
-    if covered:
-        decided = set(map(id, covered))
-        residual = tuple([literal for literal in residual if id(literal) not in decided])
-    keys = tuple([tuple(found.keys[name]) for name in attributes])
-    return Filed(subscription, clause, attributes, keys, residual)
-
-
 def _holds(literal: Literal, lookup: Lookup, guards: dict[int, bool]) -> bool:
-    if not isinstance(literal.predicate, Sound):
+    if not isinstance(literal.predicate, NotVoid):
         return literal.holds(lookup)
     known = guards.get(id(literal.predicate))
     if known is None:

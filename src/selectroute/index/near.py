@@ -21,25 +21,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from selectroute.index import tables as t
-from selectroute.index.group import literals
-from selectroute.index.shapes import MAX_SLOTS, Shape, selector_shapes
-from selectroute.index.snapshot import Snapshot
-from selectroute.index.subscription import EXTENDED
-from selectroute.index.template import sample_of, spelled
-from selectroute.selector import ast
+from selectroute.arrays import tables as t
+from selectroute.arrays.state import SnapshotState
+from selectroute.index.shapes.shape import MAX_SLOTS, Shape, selector_shapes
+from selectroute.index.shapes.template import literals, sample_of, spelled
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import InvalidSelectorError
 from selectroute.selector.evaluate import condition
-from selectroute.selector.explain import Explanation
+from selectroute.selector.explain.explain import Explanation
+from selectroute.selector.explain.sentences import printable, value_text
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector import Selector
-from selectroute.selector.sentences import printable, value_text
-from selectroute.selector.truth import VOID, Truth
-from selectroute.selector.values import Double, Float, Long, Unsupported, Value
+from selectroute.selector.selector_type import EXTENDED
+from selectroute.selector.syntax import ast
+from selectroute.selector.values.truth import VOID, Truth
+from selectroute.selector.values.values import Double, Float, Long, Unsupported, Value
 from selectroute.topics.filter import TopicFilter
 
 MOST_JUDGED: Final = 10_000
@@ -75,7 +74,7 @@ class Nearby(NamedTuple):
 
 
 def near(
-    snapshot: Snapshot,
+    snapshot: SnapshotState,
     message: Message,
     limit: int,
     matched: t.Array,
@@ -165,8 +164,8 @@ def _condition_data(part: Explanation) -> dict[str, Any]:
 # ---- which subscriptions are not ruled out
 
 
-def _candidates(snapshot: Snapshot, message: Message, matched: t.Array) -> t.Array:
-    """The ordinals that may be near, int64; first those of which more operands of the AND may hold."""
+def _candidates(snapshot: SnapshotState, message: Message, matched: t.Array) -> t.Array:
+    """Return the ordinals that may be near, int64; first those of which more operands of the AND may hold."""
     table = snapshot.subscriptions.select(["selector", "dialect", "topic", "seltype"])
     left = np.ones(table.num_rows, np.bool_)
     left[matched] = False
@@ -194,7 +193,7 @@ def _candidates(snapshot: Snapshot, message: Message, matched: t.Array) -> t.Arr
 
 
 def _may_reach(batch: pa.RecordBatch, topic: str | None) -> t.Array:
-    """Whether a selector is there to be judged, and its topic filter not surely another topic's."""
+    """Return whether a selector is there to be judged, and its topic filter not surely another topic's."""
     extended = pc.equal(pc.fill_null(batch["seltype"], ""), EXTENDED)
     there = pc.and_not(pc.greater(pc.binary_length(pc.fill_null(batch["selector"], "")), 0), extended)
     every = pc.is_null(batch["topic"])
@@ -205,7 +204,9 @@ def _may_reach(batch: pa.RecordBatch, topic: str | None) -> t.Array:
 
 
 def _filters_of(topic: str) -> str:
-    """A regular expression of all filters that match a topic, and of some others: anything follows a #."""
+    """Return a regular expression of all filters that match a topic, and of some others: anything follows a
+    #.
+    """
     levels = topic.split("/")
     pattern = "(?:/#.*)?" if len(levels) <= _LEVELS else ".*"
     for number, level in reversed(list(enumerate(levels[:_LEVELS]))):
@@ -220,7 +221,7 @@ def _quoted(text: str) -> str:
 
 
 def _groups(shapes: pa.Array, dialects: pa.Array) -> Iterator[t.Array]:
-    """The rows of each shape and dialect."""
+    """Yield the rows of each shape and dialect."""
     if not len(shapes):
         return
     codes = [one.dictionary_encode().indices.to_numpy().astype(np.int64) for one in (shapes, dialects)]
@@ -230,7 +231,7 @@ def _groups(shapes: pa.Array, dialects: pa.Array) -> Iterator[t.Array]:
 
 
 class _Judged(NamedTuple):
-    """How many operands of the AND cannot hold, and how many may, for each row."""
+    """Counts for each row: operands of the AND that cannot hold, and those that may."""
 
     failing: t.Array
     holding: t.Array
@@ -259,7 +260,7 @@ class _Operand:
     slots: Mapping[object, int]
 
     def may_hold(self, columns: Sequence[Any], message: Message, dialect: Dialect) -> Any:
-        """Whether it may be TRUE, for all rows or for each. Where it is said not to, it is not."""
+        """Return whether it may be TRUE, for all rows or for each. Where it is said not to, it is not."""
         if not self.slots:
             return condition(self.expression, message.value, dialect) is Truth.TRUE
         match self.expression:
@@ -320,7 +321,9 @@ class _Plan:
 
     @classmethod
     def of(cls, marked: str, dialect_name: str) -> _Plan | None:
-        """The plan of a shape with marks; None where its sample does not show what its selectors are."""
+        """Return the plan of a shape with marks; None where its sample does not show what its selectors
+        are.
+        """
         shape = Shape.of_marked(marked)
         if len(shape.kinds) > MAX_SLOTS:
             return None
@@ -364,7 +367,9 @@ def _constants(root: ast.Expr) -> Iterable[Value]:
 
 
 def _key(value: Value) -> object:
-    """What finds a sample again: in some dialects a number has another type, and a sign belongs to it."""
+    """Return what finds a sample again: in some dialects a number has another type, and a sign belongs to
+    it.
+    """
     if isinstance(value, Long | Double | Float) or hasattr(value, "value"):
         return abs(value.value)
     return value

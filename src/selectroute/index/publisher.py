@@ -1,4 +1,4 @@
-"""The one writer of a snapshot folder: applies changes at once, and merges behind.
+"""Writer of a snapshot folder: applies changes at once, and merges behind.
 
 ::
 
@@ -20,12 +20,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
-from selectroute.index.delta import Change
+from selectroute.arrays.state import SnapshotState
+from selectroute.index.change.delta import Change, changed
+from selectroute.index.change.merge import Part, merge_due, merge_size, merged, merged_part, rolled_in
 from selectroute.index.errors import SnapshotError
-from selectroute.index.file_format import latest_revision, published, read_segment
+from selectroute.index.folder.format import latest_revision, published, read_segment
+from selectroute.index.folder.manifest import revisions
 from selectroute.index.index import Index
-from selectroute.index.manifest import revisions
-from selectroute.index.merge import Part, merge_due, merge_size, merged, merged_part, rolled_in
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
@@ -81,7 +82,7 @@ class Publisher:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The newest revision."""
+        """Newest revision."""
         return self._snapshot
 
     def apply(self, changes: Iterable[Change], revision: int | None = None) -> int:
@@ -92,7 +93,7 @@ class Publisher:
         """
         with self._lock:
             done = self._rolled_in()
-            after = (done or self._snapshot).changed(changes, limits=self._limits)
+            after = changed(done or self._snapshot, changes, limits=self._limits)
             due = merge_due(after, self._sealed(done))
             if due is not None and merge_size(after, due) <= AT_ONCE:
                 after = merged(after, due, merged_part(after, due))
@@ -171,18 +172,19 @@ class Publisher:
             raise ValueError(f"a revision above {newest} is needed, not {revision}")
         return revision
 
-    def _publish(self, snapshot: Snapshot, revision: int | None, done: Snapshot | None) -> None:
+    def _publish(self, snapshot: SnapshotState, revision: int | None, done: SnapshotState | None) -> None:
         """Publish a revision; with ``done`` the merge under way is part of it."""
-        self._snapshot = published(replace(snapshot, revision=self._next(revision)), self.folder)
+        state = published(replace(snapshot, revision=self._next(revision)), self.folder)
+        self._snapshot = Snapshot.of(state)
         if done is not None:
             self._merge = None
 
-    def _sealed(self, done: Snapshot | None) -> int:
-        """The segments that a merge under way is about to replace, and those before them."""
+    def _sealed(self, done: SnapshotState | None) -> int:
+        """Return the segments that a merge under way is about to replace, and those before them."""
         return len(self._merge.of.segments) if self._merge is not None and done is None else 0
 
-    def _rolled_in(self) -> Snapshot | None:
-        """The newest revision's subscriptions with the merge that is done; None without one."""
+    def _rolled_in(self) -> SnapshotState | None:
+        """Return the newest revision's subscriptions with the merge that is done; None without one."""
         merge = self._merge
         if merge is None or not merge.part.done():
             return None
@@ -217,7 +219,7 @@ class Publisher:
 
     def _merged_elsewhere(self, snapshot: Snapshot, first: int) -> Part:
         # -P: `-m` would put the working directory first on the path, and run a numpy.py that lies there.
-        command = [sys.executable, "-P", "-m", "selectroute.index.merge"]
+        command = [sys.executable, "-P", "-m", "selectroute.index.change.merge"]
         ended = subprocess.run(
             [*command, str(self.folder), str(snapshot.revision), str(first)], capture_output=True, check=False
         )

@@ -1,65 +1,46 @@
-"""The immutable index: arrays for the kernel, and the table that turns ordinals back into subscriptions."""
+"""Snapshots as users have them: built, opened, matched, changed."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Literal
-from weakref import WeakKeyDictionary
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from selectroute.index.extended import provider_reads
-from selectroute.index.ids import Ids, memory_of, part_of
-from selectroute.index.segment import Attribute, Segment
-from selectroute.index.subscription import EXTENDED
-from selectroute.index.tables import Array
-from selectroute.selector.arguments import check_argument, check_iterable
-from selectroute.selector.dialect import DIALECTS
-from selectroute.selector.fields import identifier_of
+from selectroute.arrays.state import SnapshotState
+from selectroute.index.build.build import Row, build
+from selectroute.index.change.delta import Change, changed
+from selectroute.index.folder.format import open_snapshot
+from selectroute.selector.arguments import check_argument
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
-from selectroute.selector.names import INVALID_NAMES
-from selectroute.selector.sentences import counted
-from selectroute.topics.levels import TOPIC
 
 if TYPE_CHECKING:
-    from selectroute.index.delta import Change
     from selectroute.match.match import Matches
 
 
-@dataclass(frozen=True, eq=False)
-class Snapshot:
+class Snapshot(SnapshotState):
     """All subscriptions of one revision, flat: arrays that executors map into memory, nothing to unpickle.
 
-    Made by ``Index.freeze()``; ``publish`` writes it to a folder and ``Snapshot.open`` maps it from there.
-    ``subscriptions`` has the columns id, destination, topic, selector, dialect, seltype, one row for each
-    ordinal. Ordinals run through the segments, one after the other: the base, then the deltas of `changed`,
-    which share all segments before them.
+    Made by ``Index.freeze()`` and ``build_snapshot``; ``publish`` writes it to a folder and ``Snapshot.open``
+    maps it from there. ``subscriptions`` has the columns id, destination, topic, selector, dialect, seltype,
+    one row for each ordinal. Ordinals run through the segments, one after the other: the base, then the
+    deltas of `changed`, which share all segments before them.
 
     ``len()`` counts the subscriptions. Ordinals may be more: one that was removed or replaced since leaves a
     hole, because the ordinals behind it stay as they are. It matches nothing, and `dead` says which they are.
     """
 
-    segments: tuple[Segment, ...]
-    subscriptions: pa.Table
-    revision: int | None = None
-    digest: str = ""
-    folder: Path | None = None
-
-    def __len__(self) -> int:
-        return int(self.firsts[-1]) - sum(len(segment.removed) for segment in self.segments)
-
-    def __repr__(self) -> str:
-        subscriptions, size = counted(len(self), "subscription"), counted(self.nbytes, "byte")
-        return f"Snapshot(revision={self.revision}, {subscriptions}, {size})"
+    @classmethod
+    def of(cls, state: SnapshotState) -> Snapshot:
+        """Return the snapshot of a state, with what was computed of it already."""
+        if isinstance(state, cls):
+            return state
+        made = cls(state.segments, state.subscriptions, state.revision, state.digest, state.folder)
+        made.__dict__.update(state.__dict__)
+        return made
 
     @classmethod
     def open(cls, folder: str | PathLike[str], revision: int | None = None) -> Snapshot:
@@ -68,16 +49,14 @@ class Snapshot:
         Checks the format version and every SHA-256. Raises `SnapshotError`, which says what is missing or
         damaged.
         """
-        from selectroute.index.file_format import open_snapshot
-
         check_argument(folder, (str, PathLike), "folder", "the path of a snapshot folder")
         check_argument(revision, (int, NoneType), "revision", "the number of a published revision, or None")
-        return open_snapshot(Path(folder), revision)
+        return cls.of(open_snapshot(Path(folder), revision))
 
     def match(
         self, messages: pa.RecordBatch | pa.Table, missing: Literal["warn", "error", "ignore"] = "warn"
     ) -> Matches:
-        """The subscriptions of each message: ``offsets`` int64[rows + 1], ``ordinals`` int32[total].
+        """Return the subscriptions of each message: ``offsets`` int64[rows + 1], ``ordinals`` int32[total].
 
         A column named as an identifier is that identifier, its Arrow type the property's type, null is NULL;
         an identifier without a column is NULL, other columns are not read. ``missing`` says what becomes of
@@ -89,181 +68,45 @@ class Snapshot:
         nothing to others. Raises `ColumnTypeError` for several columns of one name; TypeError for messages
         that are no Arrow batch or table.
         """
-        from selectroute.match.match import match
+        from selectroute.match.match import match  # loads numba, which opening and building never need
 
         return match(self, messages, missing)
 
     def changed(
         self, changes: Iterable[Change], revision: int | None = None, *, limits: Limits = DEFAULT_LIMITS
     ) -> Snapshot:
-        """A snapshot with these changes, in their order: `Add`, `Replace` and `Remove`, whose selectors are
-        within the limits, or a `Selector` within its own.
+        """Return a snapshot with these changes, in their order: `Add`, `Replace` and `Remove`, whose
+        selectors are within the limits, or a `Selector` within its own.
 
         It shares all arrays of this one, and has a delta beside them: O(size of the changed selectors); the
         first change of a segment also hashes its ids. Raises what ``Index.add``, ``replace`` and ``remove``
         raise; this snapshot stays as it is in any case.
         """
-        from selectroute.index.delta import changed
-
-        return changed(self, changes, revision, limits)
-
-    def find(self, ids: Iterable[str]) -> Array:
-        """The ordinal of each subscription, -1 for one that is not there, or not any more; int64[ids]. Costs
-        what `Ids.find` does.
-        """
-        check_iterable(ids, "ids", "the ids of subscriptions: ['heavy']")
-        found = self.ids.find(ids)
-        if self.dead is not None:
-            found[(found >= 0) & self.dead[found]] = -1
-        return found
-
-    @cached_property
-    def firsts(self) -> Array:
-        """The first ordinal of each segment, and at the end the number of ordinals; int64[segments + 1]."""
-        return np.cumsum([0, *(segment.rows for segment in self.segments)], dtype=np.int64)
-
-    @cached_property
-    def dead(self) -> Array | None:
-        """Which ordinals are of no subscription any more, bool[ordinals]; None if every one is."""
-        removed = [segment.removed for segment in self.segments if len(segment.removed)]
-        if not removed:
-            return None
-        mask = np.zeros(self.firsts[-1], np.bool_)
-        mask[np.concatenate(removed)] = True
-        return mask
-
-    @cached_property
-    def deaths(self) -> tuple[int, ...]:
-        """How many ordinals of each segment are of no subscription any more."""
-        removed = np.sort(np.concatenate([np.zeros(0, np.int32), *(s.removed for s in self.segments)]))
-        return tuple(np.diff(np.searchsorted(removed, self.firsts)).tolist())
-
-    @cached_property
-    def dead_entries(self) -> tuple[Array | None, ...]:
-        """Of each segment which entries are dead ordinals', None if none is: uint64[words], bit ``entry &
-        63`` of word ``entry >> 6``. O(entries), at a nanosecond or two each.
-        """
-        found: list[Array | None] = []
-        for segment, first, deaths in zip(self.segments, self.firsts[:-1], self.deaths, strict=True):
-            if self.dead is None or not deaths:
-                found.append(None)
-                continue
-            bits = self.dead[first : first + segment.rows][segment.tables.entry_ordinal]
-            words = np.zeros(len(bits) // 64 + 1, np.uint64)
-            packed = np.packbits(bits, bitorder="little")
-            words.view(np.uint8)[: len(packed)] = packed
-            found.append(words)
-        return tuple(found)
-
-    @cached_property
-    def attributes(self) -> tuple[Attribute, ...]:
-        """What all segments together read, each property once."""
-        found: dict[str, Attribute] = {}
-        for segment in self.segments:
-            for one in segment.attributes:
-                other = found.get(one.name, one)
-                found[one.name] = Attribute(
-                    one.name,
-                    one.codes or other.codes,
-                    one.values or other.values,
-                    one.byte_strings and other.byte_strings,
-                )
-        return tuple(found.values())
-
-    @property
-    def checks_names(self) -> bool:
-        """Whether some selectors take no message whose property names break a rule."""
-        return any(segment.checks_names for segment in self.segments)
-
-    @property
-    def scanned(self) -> Mapping[str, int]:
-        """The clauses on the scan lists, counted by their reason."""
-        return dict(sum((Counter(segment.scanned) for segment in self.segments), Counter()))
-
-    @cached_property
-    def reads(self) -> tuple[str, ...]:
-        """The columns that selectors and topic filters read, sorted: what `match` looks for in a batch.
-
-        ``@topic`` is the topic. Of a field that has several names all are here, and one of them will do.
-        """
-        names = {name for attribute in self.attributes for name in attribute.sources}
-        if self.checks_names:
-            names.add(INVALID_NAMES)
-        if self.extended is not None:
-            extended = self.subscriptions["selector"].filter(pa.array(self.extended))
-            for selector in set(extended.to_pylist()):
-                names.update(provider_reads(selector) or ())
-        return tuple(sorted(names))
-
-    def readers(self, column: str, *, byte_strings: bool = True) -> int:
-        """Count the subscriptions whose selector or topic filter reads a column, under any of its names.
-
-        Without ``byte_strings`` only those whose dialect has no byte strings. O(bytes of all selectors).
-        """
-        names = {identifier_of(one.name) for one in self.attributes if column in (one.name, *one.sources)}
-        rows = self.subscriptions
-        if column == TOPIC:
-            reads = pc.is_valid(rows["topic"])
-        elif not names:
-            return 0
-        else:
-            # What stands outside of literals, between characters that no identifier has.
-            bare = pc.replace_substring_regex(pc.fill_null(rows["selector"], ""), "'[^']*'", "''")
-            other = r"[^\p{L}\p{N}\p{M}\p{Sc}\p{Pc}\p{Cf}.]"
-            name = "|".join(re.escape(one) for one in sorted(names))
-            reads = pc.match_substring_regex(bare, f"(^|{other})({name})({other}|$)")
-        if not byte_strings:
-            without = [one.name for one in DIALECTS.values() if not one.byte_strings]
-            reads = pc.and_(reads, pc.is_in(rows["dialect"], pa.array(without)))
-        found = np.asarray(
-            reads.to_numpy(zero_copy_only=False) if isinstance(reads, pa.Array) else reads.to_numpy()
-        )
-        return int(np.count_nonzero(found if self.dead is None else found & ~self.dead))
-
-    @cached_property
-    def extended(self) -> Array | None:
-        """Whether each ordinal's selector is EXTENDED, bool[ordinals]; None if none is."""
-        column = self.subscriptions["seltype"]
-        places = [
-            first + _extended_rows(segment, _piece(column, first, segment.rows))
-            for first, segment in zip(self.firsts[:-1], self.segments, strict=True)
-        ]
-        mask = np.zeros(self.firsts[-1], np.bool_) if any(map(len, places)) else None
-        if mask is None:
-            return None
-        mask[np.concatenate(places)] = True
-        if self.dead is not None:
-            mask &= ~self.dead
-        return mask if mask.any() else None
-
-    @cached_property
-    def ids(self) -> Ids:
-        """The id of each ordinal, strings. ``ids[ordinal].as_py()``, or ``ids.take(ordinals)``."""
-        column = self.subscriptions["id"]
-        return Ids(
-            part_of(segment, _piece(column, first, segment.rows))
-            for first, segment in zip(self.firsts[:-1], self.segments, strict=True)
-        )
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays that matching reads; the ids are not among them."""
-        return sum(segment.nbytes for segment in self.segments)
+        return Snapshot.of(changed(self, changes, revision, limits))
 
 
-def _piece(column: pa.ChunkedArray, first: int, rows: int) -> pa.Array:
-    """Some rows of a column as one array: the memory itself where it lies in one chunk, not a copy."""
-    chunks = [chunk for chunk in column.slice(first, rows).chunks if len(chunk)]
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays([pa.array([], column.type), *chunks])
+def build_snapshot(
+    subscriptions: pa.Table | Iterable[Row],
+    revision: int | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Snapshot:
+    """Return a snapshot of many subscriptions, in their order: what ``Index.add`` and ``freeze`` make, much
+    faster.
 
+    ``subscriptions`` are (id, selector) or (id, selector, topic), where a selector is a text in the default
+    dialect or a `Selector` in its own; or dicts, or a table, with ``id`` and any of ``selector``, ``topic``,
+    ``dialect``, ``seltype`` (EXTENDED, or left to the selector) and ``destination``, all strings.
+    ``progress`` is called with the number of subscriptions read so far; ``limits`` are those of a selector's
+    text, and a `Selector` has met its own. O(size of the selectors + subscriptions × log subscriptions).
 
-_extended: WeakKeyDictionary[Segment, tuple[object, Array]] = WeakKeyDictionary()
+    Raises `BuildError` for the subscriptions that ``Index.add`` refuses, whose cause is that of the
+    first, or to whose destination nothing can be delivered; `RegistrationError` for a column or field that
+    subscriptions do not have; TypeError or ValueError for rows of any other form.
 
-
-def _extended_rows(segment: Segment, seltypes: pa.Array) -> Array:
-    """The EXTENDED rows of a segment, found once for all snapshots that have it."""
-    memory, rows = _extended.get(segment, (None, None))
-    if rows is None or memory != memory_of(seltypes):
-        rows = np.flatnonzero(pc.equal(seltypes, EXTENDED).to_numpy(zero_copy_only=False))
-        _extended[segment] = (memory_of(seltypes), rows)
-    return rows
+    >>> snapshot = build_snapshot([("s1", "JMSType = 'car'", None), ("s2", "weight > 2500", "cars/+")])
+    >>> len(snapshot)
+    2
+    """
+    return Snapshot.of(build(subscriptions, revision, progress, limits=limits))

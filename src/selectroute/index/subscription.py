@@ -1,4 +1,4 @@
-"""One registered subscription: what was given, checked, and the clauses that it is filed by."""
+"""Registered subscription: what was given, checked, and the clauses that it is filed by."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Final
 from selectroute.clauses.normal_form import clauses_of
 from selectroute.clauses.predicate import Clause
 from selectroute.index.errors import InvalidIdError
-from selectroute.index.extended import check_extended, provider_reads
-from selectroute.index.template import clauses_by_shape
+from selectroute.index.shapes.template import clauses_by_shape
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError
+from selectroute.selector.extended import check_extended, provider_reads
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.selector import Selector
+from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
 from selectroute.topics.filter import TopicFilter
 
 ID: Final = "[A-Za-z0-9._-]{1,128}"
@@ -26,15 +27,21 @@ ID: Final = "[A-Za-z0-9._-]{1,128}"
 
 _ID = re.compile(ID)
 
-NONE: Final = "NONE"
-STANDARD: Final = "STANDARD"
-EXTENDED: Final = "EXTENDED"
-"""The types of selectors."""
+
+class Keep:
+    """Type of `KEEP`."""
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP: Final = Keep()
+"""The default of ``Index.replace``: the topic filter stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One registered subscription. ``selector`` is its text, empty for none; ``topic`` its filter, None for
+    """Registered subscription. ``selector`` is its text, empty for none; ``topic`` its filter, None for
     all.
     """
 
@@ -48,7 +55,9 @@ class Subscription:
 
 
 def literal_count(clauses: Iterable[Clause]) -> int:
-    """How many literals clauses have together: what an index takes to build and to hold follows from it."""
+    """Return how many literals clauses have together: what an index takes to build and to hold follows from
+    it.
+    """
     return sum(len(clause.literals) for clause in clauses)
 
 
@@ -90,7 +99,7 @@ def prepare(
 
 
 def _clauses(text: str, rules: Dialect, limits: Limits) -> tuple[Clause, ...] | None:
-    """The clauses of a selector; None of one that is left to the extended selection provider."""
+    """Return the clauses of a selector; None of one that is left to the extended selection provider."""
     clauses = clauses_by_shape(text, rules.name) if limits.include(DEFAULT_LIMITS) else None
     if clauses is not None:
         return clauses

@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, TypeAlias
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import HEADER_TYPES
 from selectroute.selector.suggestion import did_you_mean, unknown_field
-from selectroute.selector.values import TYPE_NAMES
+from selectroute.selector.values.values import TYPE_NAMES
 from selectroute.topics.levels import TOPIC
 
 TYPES: Final = ("boolean", "byte", "short", "int", "long", "float", "double", "string", "bytes")
@@ -58,7 +58,7 @@ class KafkaBindingError(SelectRouteError):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One place in a record: a header by name, a field of the body by path, or what ``kind`` says."""
+    """Place in a record: a header by name, a field of the body by path, or what ``kind`` says."""
 
     kind: Kind
     name: str = ""
@@ -85,7 +85,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What an identifier is: its type, one of `TYPES`, and its source."""
+    """Source of an identifier: its type, one of `TYPES`, and its source."""
 
     type: str
     source: Source
@@ -93,7 +93,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class KafkaBinding:
-    """The properties of records, by their identifiers; what is not bound is the header of its name.
+    """Properties of records, by their identifiers; what is not bound is the header of its name.
 
     Attributes:
         bound: what is bound.

@@ -1,4 +1,4 @@
-"""The headers that a delivery over Kafka carries beside those of its message.
+"""Headers that a delivery over Kafka carries beside those of its message.
 
 ``selectroute-subscription``, ``selectroute-delivery-id`` (source / partition / offset / subscription: whose
 message for whom, the same in every attempt) and ``selectroute-revision`` are for consumers to read. So is

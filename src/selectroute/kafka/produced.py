@@ -10,11 +10,11 @@ import math
 from typing import NamedTuple
 
 from selectroute.selector.message import Message
-from selectroute.selector.values import Double, Float, Number, Value
+from selectroute.selector.values.values import Double, Float, Number, Value
 
 
 class Produced(NamedTuple):
-    """What a message becomes: no key, its body, and a header for each JMS header and property."""
+    """Record that a message becomes: no key, its body, and a header for each JMS header and property."""
 
     key: bytes | None
     value: bytes | None

@@ -1,4 +1,4 @@
-"""One record of Kafka as a message: the meaning of a binding, a record at a time.
+"""Kafka records as messages: the meaning of a binding, a record at a time.
 
 `spark/kafka_reader.py` does the same by whole columns, and only for what selectors read; this is what it is
 held to, and the way in for what takes whole messages one by one, such as a queue.
@@ -16,7 +16,7 @@ from selectroute.kafka.texts import NOT_UTF_8, TextError, value_of, value_of_jso
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import HEADER_TYPES, MAX_PROPERTIES, Message, MessageError, longest_name
-from selectroute.selector.values import Int, Long, Value
+from selectroute.selector.values.values import Int, Long, Value
 from selectroute.topics.levels import TOPIC
 
 Header = tuple[str, bytes | None]
@@ -151,7 +151,7 @@ class _Sources:
         return Int(record.partition) if source.kind == "partition" else Long(record.offset)
 
     def text(self, bound: Bound) -> bytes | None:
-        """The bytes of a header or of the key, None of any other source."""
+        """Return the bytes of a header or of the key, None of any other source."""
         kind = bound.source.kind
         if kind == "key":
             return self._record.key
@@ -184,7 +184,7 @@ def _strict(name: str, bound: Bound, text: bytes) -> Value | None:
 
 
 def _as_header(name: str, value: Value | None) -> Value | None:
-    """An id as 24 bytes is what a message has as text."""
+    """Return an id as 24 bytes is what a message has as text."""
     return id_to_text(value) if isinstance(value, bytes) and name in HEADER_TYPES else value
 
 

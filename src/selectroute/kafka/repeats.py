@@ -37,7 +37,7 @@ AnyRecord = TypeVar("AnyRecord")
 
 
 class Origin(NamedTuple):
-    """What is needed of a record: the partition that it was read from, and its header `BATCH`."""
+    """Part of a record that is needed: the partition that it was read from, and its header `BATCH`."""
 
     topic: str
     partition: int
@@ -73,7 +73,7 @@ class Numbers:
 
 
 class _Lane:
-    """What was met of the newest batch of a job, or of its newest backfill."""
+    """Deliveries met of the newest batch of a job, or of its newest backfill."""
 
     __slots__ = ("batch", "tasks")
 
@@ -95,7 +95,8 @@ _Lanes = dict[tuple[str, bool], _Lane]
 
 
 class Deduplicator:
-    """Which deliveries came before, for any number of partitions. Not for several threads at once.
+    """Memory of the deliveries that came before, for any number of partitions. Not for several threads at
+    once.
 
     Memory: for each partition and job the newest batch's deliveries in it, at most some 330 bytes each and,
     where they lie close, down to a quarter of a byte a delivery of the task.
@@ -221,7 +222,7 @@ def _bits(data: Any) -> int:
 
 
 def _listed(bits: int) -> list[int] | None:
-    """The positions of the bits; None for more than are shorter than their digits."""
+    """Return the positions of the bits; None for more than are shorter than their digits."""
     if bits.bit_count() > _FEW:
         return None
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""What a text in a record header, or a value in a JSON body, is as a value of its bound type.
+"""Conversion of header texts and JSON values to values of their bound types.
 
 This is the meaning, one value at a time; `spark/record_values.py` does the same by whole columns.
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from selectroute.selector.message import DELIVERY_MODES, octets_of
-from selectroute.selector.numbers import decimal_float32
-from selectroute.selector.source import SURROGATE
-from selectroute.selector.values import Byte, Double, Float, Int, Long, Short, Value
+from selectroute.selector.syntax.source import SURROGATE
+from selectroute.selector.values.numbers import decimal_float32
+from selectroute.selector.values.values import Byte, Double, Float, Int, Long, Short, Value
 
 NOT_UTF_8: Final = "not-utf-8"
 NOT_OF_TYPE: Final = "not-of-its-type"

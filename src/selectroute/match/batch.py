@@ -1,4 +1,4 @@
-"""The columns of a batch by the names that selectors use, and which messages break the rules on names."""
+"""Columns of a batch by the names that selectors use, and which messages break the rules on names."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from selectroute.index import tables as t
+from selectroute.arrays import tables as t
 from selectroute.match.columns import ColumnTypeError
-from selectroute.match.mixed import is_mixed
+from selectroute.match.from_messages import is_mixed
 from selectroute.selector.message import HEADER_TYPES
 from selectroute.selector.names import INVALID_NAMES, breaches
 
@@ -28,7 +28,7 @@ def leaves(schema: pa.Schema) -> Iterator[tuple[str, Path]]:
 
 
 def _columns(schema: pa.Schema) -> Iterator[tuple[str, Path, pa.DataType]]:
-    """Every column and every field of a struct, at any depth."""
+    """Yield every column and every field of a struct, at any depth."""
     waiting: list[tuple[str, Path, pa.DataType]] = [
         (field.name, (position,), field.type) for position, field in enumerate(schema)
     ]
@@ -66,7 +66,7 @@ class Batch:
 
     @property
     def names(self) -> AbstractSet[str]:
-        """The names of the columns, and of the groups of columns."""
+        """Names of the columns, and of the groups of columns."""
         return self._paths.keys() | self._groups.keys() if self._groups else self._paths.keys()
 
     def column(self, name: str) -> pa.Array | None:

@@ -31,12 +31,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from selectroute.index import tables as t
-from selectroute.match.mixed import is_mixed
+from selectroute.arrays import tables as t
+from selectroute.match.from_messages import is_mixed
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import CORRELATION_IDS
 from selectroute.selector.message import octets_of
-from selectroute.selector.values import Long
+from selectroute.selector.values.values import Long
 from selectroute.topics.levels import Derivation
 
 _TAGS: dict[pa.DataType, int] = {
@@ -88,7 +88,7 @@ class ColumnTypeError(SelectRouteError):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One column, unpacked: ``tags`` int8[n] and ``bits`` int64[n]; strings are ``data[bits : bits +
+    """Unpacked column: ``tags`` int8[n] and ``bits`` int64[n]; strings are ``data[bits : bits +
     sizes]``, int32[n].
 
     Of a column with few distinct values these are the distinct ones, and row i of the column is ``rows[i]``
@@ -132,7 +132,7 @@ def check_column(name: str, type_: pa.DataType, byte_strings: bool = False) -> N
 
 
 def _wanted(name: str) -> int | None:
-    """The type that a name fixes."""
+    """Return the type that a name fixes."""
     return t.STRING if name.startswith("@") else _HEADER_TAGS.get(name)
 
 
@@ -191,7 +191,7 @@ def _lane(name: str, array: pa.Array) -> Lane:
 
 
 def unsupported_lane(array: pa.Array) -> Lane:
-    """The lane of a column whose type no property has: its values are there, and unlike everything."""
+    """Return the lane of a column whose type no property has: its values are there, and unlike everything."""
     present: t.Array = array.is_valid().to_numpy(zero_copy_only=False)
     return Lane(
         np.array([t.NULL, t.UNSUPPORTED], np.int8),
@@ -203,7 +203,7 @@ def unsupported_lane(array: pa.Array) -> Lane:
 
 
 def bytes_lane(array: pa.Array) -> Lane:
-    """The lane of a column of byte strings."""
+    """Return the lane of a column of byte strings."""
     if pa.types.is_fixed_size_binary(array.type):
         array = array.cast(pa.large_binary())
     starts, sizes, data = _strings(array)
@@ -211,7 +211,7 @@ def bytes_lane(array: pa.Array) -> Lane:
 
 
 def null_lane(rows: int) -> Lane:
-    """The lane of a property that no message of the batch has."""
+    """Return the lane of a property that no message of the batch has."""
     return Lane(
         np.zeros(1, np.int8),
         np.zeros(1, np.int64),
@@ -222,7 +222,7 @@ def null_lane(rows: int) -> Lane:
 
 
 class TopicLevels:
-    """The topic strings of a batch, each distinct one split into its levels once.
+    """Topic strings of a batch, each distinct one split into its levels once.
 
     Raises `ColumnTypeError` for a string that is no UTF-8. A column that holds no strings matches no filter.
     """
@@ -243,7 +243,7 @@ class TopicLevels:
         self._levels = [None if text is None else text.split("/") for text in distinct]
 
     def lane(self, derivation: Derivation) -> Lane:
-        """The lane of one level, or of the number of levels."""
+        """Return the lane of one level, or of the number of levels."""
         if self._unsupported is not None:
             return self._unsupported
         values = [None if levels is None else derivation.of(levels) for levels in self._levels]
@@ -263,7 +263,7 @@ def _tags(array: pa.Array, tag: int) -> t.Array:
 
 
 def _fixed_width(array: pa.Array, width: type) -> t.Array:
-    """The values buffer as it lies; under a null it may hold anything."""
+    """Return the values buffer as it lies; under a null it may hold anything."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), width)
@@ -288,7 +288,7 @@ def _strings(array: pa.Array) -> tuple[t.Array, t.Array, t.Array]:
 
 
 def _dictionary_lane(name: str, array: pa.DictionaryArray) -> Lane:
-    """The distinct values with a NULL after them, for the rows that are null."""
+    """Return the distinct values with a NULL after them, for the rows that are null."""
     with_null = pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)])
     distinct = lane(name, with_null)
     rows = pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary)).to_numpy(zero_copy_only=False)
@@ -323,7 +323,7 @@ def _mixed_lane(name: str, array: pa.StructArray) -> Lane:
 def _decoded(
     tags: t.Array, starts: t.Array, sizes: t.Array, data: t.Array
 ) -> tuple[t.Array, t.Array, t.Array]:
-    """The strings with byte strings behind them, made of their hexadecimal digits."""
+    """Return the strings with byte strings behind them, made of their hexadecimal digits."""
     rows = np.flatnonzero(tags == t.BYTES)
     starts, sizes = starts.copy(), sizes.copy()
     octets: list[bytes] = []
@@ -353,13 +353,13 @@ def _check_bits(tags: t.Array, bits: t.Array) -> None:
 
 
 def _outside(values: t.Array, width: int) -> t.Array:
-    """Whether integers do not fit in so many bits."""
+    """Return whether integers do not fit in so many bits."""
     outside: t.Array = (values < -(1 << width - 1)) | (values >= 1 << width - 1)
     return outside
 
 
 def _id_lane(name: str, array: pa.Array) -> Lane:
-    """The lane of ids that come as bytes: 24 of them are a string, anything else is no id."""
+    """Return the lane of ids that come as bytes: 24 of them are a string, anything else is no id."""
     sizes = pc.fill_null(pc.binary_length(array), _ID_BYTES).to_numpy(zero_copy_only=False)
     other = sizes != _ID_BYTES
     known = pc.if_else(pa.array(other), pa.scalar(None, array.type), array) if other.any() else array

@@ -1,4 +1,4 @@
-"""The compiler of the kernel, with its cache in a folder that only this user can write.
+"""Compiler of the kernel, with its cache in a folder that only this user can write.
 
 numba's cache holds machine code that is run as it is found. So it must lie where nobody else can put a file:
 a folder of mode 0700 of our own, below the user's cache folder or, without one, below the system's temporary
@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import stat
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,41 +17,34 @@ from typing import Any, Final, TypeVar
 import numba
 from numba.core import event
 
+from selectroute.durable.private_folder import CLOSED, private_folders
+
 _LOGGER = logging.getLogger("selectroute")
 _KERNEL: Final = "selectroute.match."
 """Of these modules are the functions that take long to compile."""
+
+ROOMS: Final = ("arrays", "clauses", "match")
+"""Folders whose constants and functions are compiled into the kernel: each change of them is a version."""
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def _private_folder() -> Path | None:
-    """A folder that exists, is ours and is closed to others; ``None`` if there is none."""
+    """Return a folder that exists, is this user's and is closed to others; ``None`` if there is none."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return Path(chosen)  # the user's own choice and responsibility
-    roots = [os.environ.get("XDG_CACHE_HOME"), os.path.expanduser("~/.cache"), tempfile.gettempdir()]
-    for root in filter(None, roots):
-        folder = Path(root) / f"selectroute-{os.getuid()}"
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = folder.lstat()
-        except OSError:
-            continue
-        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
-            return folder
-    return None
+    return next(private_folders(CLOSED), None)
 
 
 def _cache() -> str | None:
-    """The cache of this version of the code: numba looks at the changes of a function's own file only."""
+    """Return the cache of this version of the code: numba looks at the changes of a function's own file
+    only.
+    """
     folder = _private_folder()
     if folder is None:
         return None
-    sources = [
-        path
-        for stage in ("index", "match")
-        for path in sorted((Path(__file__).parents[1] / stage).glob("*.py"))
-    ]
+    sources = [path for room in ROOMS for path in sorted((Path(__file__).parents[1] / room).rglob("*.py"))]
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     return str(folder / f"kernel-{version}")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from selectroute.arrays import tables as t
+from selectroute.arrays.hashing import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT, HASH_TAG_SHIFT
 from selectroute.clauses.access import LARGE_FLOAT
-from selectroute.index import tables as t
-from selectroute.index.dictionary import HASH_MULTIPLIER, HASH_SEED, HASH_SHIFT, HASH_TAG_SHIFT
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.memory import address_of, byte_at, word_at
-from selectroute.match.ranges import first_not_below
+from selectroute.match.range_kernel import first_not_below
 
 _SEED, _MULTIPLIER, _SHIFT = np.uint64(HASH_SEED), np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)
 _TAG_SHIFT = np.uint64(HASH_TAG_SHIFT)
@@ -158,7 +158,7 @@ def find_prefixes(tags, starts, sizes, data, keys, parents, firsts, prefixes, be
 
 @inlined
 def _is_greater(left, at, stop, right, first, last):
-    """Whether the bytes from ``at`` to ``stop`` are greater than those from ``first`` to ``last``."""
+    """Return whether the bytes from ``at`` to ``stop`` are greater than those from ``first`` to ``last``."""
     while at < stop and first < last:
         a, b = byte_at(left, at), byte_at(right, first)
         if a != b:
@@ -170,7 +170,7 @@ def _is_greater(left, at, stop, right, first, last):
 
 @inlined
 def _begins(text, start, size, prefixes, first, last):
-    """Whether a string begins with a prefix."""
+    """Return whether a string begins with a prefix."""
     if last - first > size:
         return False
     while first < last:
@@ -183,7 +183,7 @@ def _begins(text, start, size, prefixes, first, last):
 
 @inlined
 def _number_code(value, keys, codes):
-    """The code of the key equal to `value`; NaN and what is not there have none."""
+    """Return the code of the key equal to `value`; NaN and what is not there have none."""
     low, high = 0, len(keys)
     while low < high:
         middle = (low + high) >> 1
@@ -196,7 +196,9 @@ def _number_code(value, keys, codes):
 
 @inlined
 def _hash(data, bytes_, start, size, tag):
-    """The hash of ``dictionary.hash_strings``, word by word, of a string in the ``bytes_`` at an address."""
+    """Return the hash of ``dictionary.hash_strings``, word by word, of a string in the ``bytes_`` at an
+    address.
+    """
     state = (_SEED ^ (np.uint64(size) | np.uint64(tag) << _TAG_SHIFT)) * _MULTIPLIER
     state ^= state >> _SHIFT
     position = np.int64(start)
@@ -213,7 +215,7 @@ def _hash(data, bytes_, start, size, tag):
 
 @inlined
 def _same(left, left_bytes, at, right, right_bytes, first, size):
-    """Whether two strings of one size are equal, that at ``at`` and that at ``first``."""
+    """Return whether two strings of one size are equal, that at ``at`` and that at ``first``."""
     for _ in range(size >> 3):
         if word_at(left, at) != word_at(right, first):
             return False
@@ -225,7 +227,9 @@ def _same(left, left_bytes, at, right, right_bytes, first, size):
 
 @inlined
 def _tail(data, bytes_, at, rest):
-    """The last one to seven bytes of a string, padded with zeros to a word. Reads within the bytes only."""
+    """Return the last one to seven bytes of a string, padded with zeros to a word. Reads within the bytes
+    only.
+    """
     if at + 8 <= bytes_:
         return _cut(word_at(data, at), rest)
     if bytes_ >= 8:  # the word that ends with the bytes, moved down
@@ -238,5 +242,5 @@ def _tail(data, bytes_, at, rest):
 
 @inlined
 def _cut(word, rest):
-    """The lowest bytes of a word."""
+    """Return the lowest bytes of a word."""
     return word & ((np.uint64(1) << np.uint64(rest << 3)) - np.uint64(1))

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selectroute.index import tables as t
-from selectroute.index.extended import provider_matches, provider_reads, usable_provider
-from selectroute.index.snapshot import Snapshot
+from selectroute.arrays import tables as t
+from selectroute.arrays.state import SnapshotState
 from selectroute.match.batch import Batch
 from selectroute.match.columns import ColumnTypeError
-from selectroute.match.rows import Rows
+from selectroute.match.to_messages import Rows
+from selectroute.selector.extended import provider_matches, provider_reads, usable_provider
 from selectroute.selector.message import Message, MessageError
 
 
@@ -37,7 +37,7 @@ NOTHING_REFUSED = Refused(np.zeros(0, np.int64), np.zeros(0, np.int32))
 
 
 def judge_extended(
-    snapshot: Snapshot, batch: Batch, offsets: t.Array, ordinals: t.Array
+    snapshot: SnapshotState, batch: Batch, offsets: t.Array, ordinals: t.Array
 ) -> tuple[t.Array, t.Array, Refused]:
     """Return the offsets and ordinals of what matches, and what was refused. O(matches)."""
     extended = snapshot.extended

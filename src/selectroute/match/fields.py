@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from selectroute.index import tables as t
+from selectroute.arrays import tables as t
 from selectroute.match.batch import Batch
 from selectroute.match.columns import Lane, lane, null_lane
-from selectroute.match.mixed import mixed_array
+from selectroute.match.from_messages import mixed_array
 from selectroute.selector.fields import (
     DERIVED,
     ID_BYTES,
@@ -26,7 +26,17 @@ from selectroute.selector.fields import (
     id_from_any_text,
     id_from_text,
 )
-from selectroute.selector.values import UNSUPPORTED, Byte, Double, Float, Int, Long, Short, Unsupported, Value
+from selectroute.selector.values.values import (
+    UNSUPPORTED,
+    Byte,
+    Double,
+    Float,
+    Int,
+    Long,
+    Short,
+    Unsupported,
+    Value,
+)
 
 _INTEGERS: dict[int, type[Byte | Short | Int | Long]] = {
     t.BYTE: Byte,
@@ -95,7 +105,9 @@ def _value(tag: int, bits: int, octets: bytes) -> Value | Unsupported | None:
 
 
 def _converted(source: Source, columns: Sequence[Lane | None], rows: int) -> Lane:
-    """The lane of what other names convert to. The first of them is there, the others may be missing."""
+    """Return the lane of what other names convert to. The first of them is there, the others may be
+    missing.
+    """
     first = columns[0]
     assert first is not None
     if source.convert in (id_from_text, id_from_any_text, correlation_id_from_text):

@@ -1,4 +1,4 @@
-"""The match kernel: codes in, runs of matching entries out, then their ordinals into one allocation.
+"""Match kernel: codes in, runs of matching entries out, then their ordinals into one allocation.
 
 A block of rows goes through five stages, each a loop over plain arrays::
 
@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from selectroute.index import tables as t
-from selectroute.index.access_paths import CODE_MULTIPLIER
+from selectroute.arrays import tables as t
+from selectroute.arrays.hashing import CODE_MULTIPLIER
+from selectroute.match.array_pool import take_array
 from selectroute.match.compiled import compiled, inlined
 from selectroute.match.memory import copy
-from selectroute.match.narrow import narrow
-from selectroute.match.program import judge
-from selectroute.match.scan import by_column, by_row, scan, words_of
-from selectroute.match.spare import room
+from selectroute.match.range_search import narrow
+from selectroute.match.run_residual import judge
+from selectroute.match.scan_list import by_column, by_row, scan, words_of
 
 _MULTIPLIER = np.uint64(CODE_MULTIPLIER)
 
@@ -119,7 +119,8 @@ def find(
     posting_filter, slot_first, slots, first_divided, divided, prefixed, prefix_parent, prefix_leaf, visits,
     leaves, firsts, counters,
 ):  # fmt: skip
-    """The leaves of the rows from `block` to `stop`; ``firsts[r - block]`` is where those of row r begin.
+    """Return the leaves of the rows from `block` to `stop`; ``firsts[r - block]`` is where those of row r
+    begin.
 
     Returns how many; -1 if there is no room for them.
     """
@@ -201,7 +202,7 @@ def find(
 
 @inlined
 def slot_of(code, posting, slot_first, slots):
-    """The slot of a code in a posting; negative if it has none."""
+    """Return the slot of a code in a posting; negative if it has none."""
     begin = slot_first[posting]
     mask = slot_first[posting + 1] - begin - 1
     at = np.int64((np.uint64(code) * _MULTIPLIER) >> np.uint64(16)) & mask
@@ -214,7 +215,9 @@ def slot_of(code, posting, slot_first, slots):
 
 @compiled
 def join(row, stop, spans, spanned, held, entry_ordinal, seen, runs, used, offsets):
-    """The runs of the rows from `row` to `stop`, behind those ``used`` before. Returns how many there are."""
+    """Return the runs of the rows from `row` to `stop`, behind those ``used`` before. Returns how many there
+    are.
+    """
     span = judged = 0
     total = offsets[row]
     while row < stop:
@@ -254,7 +257,7 @@ def join(row, stop, spans, spanned, held, entry_ordinal, seen, runs, used, offse
 
 def emit(runs: t.Array, offsets: t.Array, entry_ordinal: t.Array) -> t.Array:
     """Second pass: the ordinals of all runs, in order, int32[offsets[-1]]."""
-    ordinals = room(int(offsets[-1]))
+    ordinals = take_array(int(offsets[-1]))
     _copy_runs(runs, entry_ordinal, ordinals)
     return ordinals
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from selectroute.index import tables as t
-from selectroute.index.segment import Segment
-from selectroute.index.snapshot import Snapshot
+from selectroute.arrays import tables as t
+from selectroute.arrays.segment import Segment
+from selectroute.arrays.state import SnapshotState
 from selectroute.match.batch import Batch
 from selectroute.match.columns import Lane, TopicLevels, lane
 from selectroute.match.encode import encode, find_prefixes, hash_strings
@@ -26,7 +26,7 @@ from selectroute.topics.levels import TOPIC, derivation
 
 
 class Columns(NamedTuple):
-    """The batch as the kernel sees it, one row of each array for each attribute of the segment."""
+    """Batch as the kernel sees it, one row of each array for each attribute of the segment."""
 
     tags: t.Array  # int8[attributes, rows]
     codes: t.Array  # int32[attributes, rows], of attributes with ``codes``
@@ -45,7 +45,7 @@ class Columns(NamedTuple):
 
 
 class AttributeLanes:
-    """The lanes of a batch by the names of attributes: columns, derived fields, levels of the topic."""
+    """Lanes of a batch by the names of attributes: columns, derived fields, levels of the topic."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -71,11 +71,11 @@ class AttributeLanes:
 
 
 class Lanes:
-    """The columns that a snapshot reads, unpacked once for all segments, and the text that their strings
+    """Columns that a snapshot reads, unpacked once for all segments, and the text that their strings
     share. Those that are NULL throughout, of many kinds of messages most, are left out.
     """
 
-    def __init__(self, snapshot: Snapshot, batch: Batch) -> None:
+    def __init__(self, snapshot: SnapshotState, batch: Batch) -> None:
         self.rows = batch.rows
         self.lanes: dict[str, Lane] = {}
         self.hashes: dict[str, t.Array] = {}
@@ -108,7 +108,7 @@ class Lanes:
         self.text = np.concatenate(texts) if length else np.zeros(0, np.uint8)
 
     def columns(self, segment: Segment, invalid_names: t.Array) -> Columns:
-        """What a segment reads, encoded by its constants."""
+        """Return what a segment reads, encoded by its constants."""
         rows, count = self.rows, len(segment.attributes)
         tables = segment.tables
         # All zeros is NULL, in tags and in codes. What no column fills is never touched, and costs no memory.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from selectroute.index import tables as t
+from selectroute.arrays import tables as t
 from selectroute.match.compiled import compiled
 from selectroute.match.memory import address_of
 from selectroute.match.utf8 import after, before, byte_of, code_point, first_of, size_of
@@ -27,7 +27,7 @@ _VAIN_PER_BYTE, _VAIN_AT_LEAST = 8, 1 << 16
 
 @compiled
 def like(text, start, end, symbols, first, last):
-    """Whether the symbols from `first` to `last` match the bytes from `start` to `end`.
+    """Return whether the symbols from `first` to `last` match the bytes from `start` to `end`.
 
     O(bytes + symbols) for the usual patterns, O(bytes x symbols / 64) at worst.
     """
@@ -37,7 +37,9 @@ def like(text, start, end, symbols, first, last):
 
 @compiled
 def _greedily(text, start, end, symbols, first, last):
-    """The verdict, 0 or 1; or -1 and what is left, bytes and symbols, where too much was read in vain."""
+    """Return the verdict, 0 or 1; or -1 and what is left, bytes and symbols, where too much was read in
+    vain.
+    """
     address = address_of(text)
     low, high = np.int64(start), np.int64(end)
     first, last = np.int64(first), np.int64(last)
@@ -146,7 +148,8 @@ def like_in_bits(text, start, end, symbols, first, last):
 
 @compiled
 def _end_of_first(characters, low, high, segment, masks):
-    """The end of the first place of the segment between `low` and `high`, -1 if there is none, by Shift-And.
+    """Return the end of the first place of the segment between `low` and `high`, -1 if there is none, by
+    Shift-And.
 
     Bit k of `matched` says that the segment up to its symbol k matches the characters up to `at`. With each
     character all bits move up by one, and those stay where the segment has this character or ANY_ONE::

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from selectroute.index import tables as t
-from selectroute.index.delta import Replace
-from selectroute.index.ids import Ids
-from selectroute.index.index import Index
-from selectroute.index.segment import CROWDED, Segment
-from selectroute.index.snapshot import Snapshot
+from selectroute.arrays import tables as t
+from selectroute.arrays.ids import Ids
+from selectroute.arrays.segment import Segment
+from selectroute.arrays.state import SnapshotState
 from selectroute.match.batch import Batch
-from selectroute.match.beside import emit_beside, nothing
-from selectroute.match.compiled import cache_folder, compilations
 from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
 from selectroute.match.kernel import collect, emit
 from selectroute.match.lanes import Columns, Lanes
 from selectroute.match.missing import Missing, check_choice, missing_columns, tell
-from selectroute.match.verdicts import FEWEST_ROWS
+from selectroute.match.multi_segment import empty_matches, merge_segments
 from selectroute.selector.arguments import check_argument
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What matching a batch cost: keys looked up, of these found, and residuals judged."""
+    """Cost of matching a batch: keys looked up, of these found, and residuals judged."""
 
     probes: int
     found: int
@@ -39,7 +33,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The matches of a batch: row i has ``ordinals[offsets[i] : offsets[i + 1]]``, in no promised order, each
+    """Matches of a batch: row i has ``ordinals[offsets[i] : offsets[i + 1]]``, in no promised order, each
     once.
 
     ``offsets`` is int64[rows + 1], ``ordinals`` int32[total]. ``len()`` is the number of rows. ``refused``
@@ -58,7 +52,7 @@ class Matches:
         return len(self.offsets) - 1
 
     def __getitem__(self, row: int) -> t.Array:
-        """The ordinals of one row, int32."""
+        """Return the ordinals of one row, int32."""
         if not 0 <= row < len(self):
             raise IndexError(row)
         return self.ordinals[self.offsets[row] : self.offsets[row + 1]]
@@ -74,7 +68,8 @@ class Matches:
         )
 
     def ids(self) -> pa.Array:
-        """The ids of the subscriptions of each row: an Arrow array of lists of strings, one list a row.
+        """Return the ids of the subscriptions of each row: an Arrow array of lists of strings, one list a
+        row.
 
         ``matches.ids().to_pylist()`` are lists of Python's. O(matches), without a Python object for any.
         """
@@ -89,7 +84,7 @@ _LONGEST_ID = 128
 
 
 def id_lists(ids: Any, offsets: t.Array, ordinals: t.Array) -> pa.Array:
-    """The ids of matches as ``list<string>``, one list a message.
+    """Return the ids of matches as ``list<string>``, one list a message.
 
     Where that cannot hold so many it is ``large_list<large_string>``. ``ids`` is the id of each ordinal, with
     a method ``take``.
@@ -104,7 +99,9 @@ def id_lists(ids: Any, offsets: t.Array, ordinals: t.Array) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(offsets), pa.concat_arrays(parts))
 
 
-def match(snapshot: Snapshot, messages: pa.RecordBatch | pa.Table, missing: Missing = "ignore") -> Matches:
+def match(
+    snapshot: SnapshotState, messages: pa.RecordBatch | pa.Table, missing: Missing = "ignore"
+) -> Matches:
     """See `Snapshot.match`."""
     if isinstance(messages, pa.Table):
         # Usually one batch; several where a string column exceeds the 2 GiB of 32-bit offsets.
@@ -139,7 +136,7 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in schema], schema=schema)
 
 
-def _tell_missing(snapshot: Snapshot, batch: Batch, missing: Missing) -> None:
+def _tell_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> None:
     """Say which columns the batch lacks, once for a snapshot. Equal columns are looked at once."""
     known = snapshot.__dict__.get(_COMPLETE)
     if missing == "warn" and known is _TOLD:
@@ -154,7 +151,7 @@ def _tell_missing(snapshot: Snapshot, batch: Batch, missing: Missing) -> None:
 
 
 def _runs(segment: Segment, columns: Columns) -> tuple[t.Array, t.Array, t.Array]:
-    """The runs of matching entries, the rows' offsets, and the counters."""
+    """Return the runs of matching entries, the rows' offsets, and the counters."""
     depth = max(segment.depth, 2)
     bits = np.zeros(depth, np.int64)
     # Zeroed pages cost nothing until they are touched, so this is free where no subscription has several
@@ -170,70 +167,23 @@ def _runs(segment: Segment, columns: Columns) -> tuple[t.Array, t.Array, t.Array
     return runs, offsets, counters
 
 
-def _emitted(snapshot: Snapshot, found: list[tuple[t.Array, t.Array, t.Array]]) -> tuple[t.Array, t.Array]:
-    """The matches of each row in all segments, ordinals running through these; dead ones left out."""
+def _emitted(
+    snapshot: SnapshotState, found: list[tuple[t.Array, t.Array, t.Array]]
+) -> tuple[t.Array, t.Array]:
+    """Return the matches of each row in all segments, ordinals running through these; dead ones left out."""
     if len(found) == 1:  # tombstones come with later segments
         runs, offsets, _ = found[0]
         return offsets, emit(runs, offsets, snapshot.segments[0].tables.entry_ordinal)
-    matches = nothing(len(found[0][1]) - 1)
+    matches = empty_matches(len(found[0][1]) - 1)
     for number in reversed(range(len(found))):
         ordinals = snapshot.segments[number].tables.entry_ordinal
         first, dead = int(snapshot.firsts[number]), snapshot.dead_entries[number]
-        matches = emit_beside(*found[number][:2], ordinals, first, dead, matches)
+        matches = merge_segments(*found[number][:2], ordinals, first, dead, matches)
     return matches
 
 
-@dataclass(frozen=True, slots=True)
-class Warmed:
-    """What `warm` did.
-
-    ``folder`` is where the compiled code is kept, None if it can be kept nowhere; ``seconds`` is the time
-    that it took; ``compiled`` is the number of functions that were compiled, 0 if the cache had them all.
-    """
-
-    folder: Path | None
-    seconds: float
-    compiled: int
-
-    def __str__(self) -> str:
-        where = (
-            "kept nowhere: there is no folder of this user alone, name one in NUMBA_CACHE_DIR"
-            if self.folder is None
-            else f"kept in {self.folder}"
-        )
-        done = f"compiled in {self.seconds:.0f} s" if self.compiled else "was warm already"
-        return f"the matching kernel {done}, {where}"
-
-
-def warm() -> Warmed:
-    """Compile the matching kernel ahead of the first match, for this user and machine.
-
-    Takes about half a minute once, then under a second. The code is kept below ``NUMBA_CACHE_DIR``, or
-    else ``XDG_CACHE_HOME``, or else ``~/.cache``. Where several processes are about to match for the first
-    time, one of them should do this before: otherwise each compiles for itself.
-    """
-    start, before = time.perf_counter(), compilations()
-    warm_up()
-    return Warmed(cache_folder(), time.perf_counter() - start, compilations() - before)
-
-
-def warm_up() -> None:
-    """Compile the kernel, or load it from the cache; see `warm`."""
-    index = Index()
-    index.add("any", "name = 'value' AND number > 0")
-    index.add("prefix", "name LIKE 'val%'")
-    for number in range(CROWDED):
-        index.add(f"pattern-{number}", f"name LIKE '%{number}%e'")
-    snapshot = index.freeze()
-    # With one segment and with several: what copies the ordinals is another function then. Strings are
-    # numbered where so many of them are compared with so many patterns.
-    rows = pa.record_batch({"name": ["value"] * FEWEST_ROWS, "number": [1] * FEWEST_ROWS})
-    for one in (snapshot, snapshot.changed([Replace("any", "name = 'value'")])):
-        match(one, rows)
-
-
 def _joined(parts: list[Matches]) -> Matches:
-    """The matches of several batches, one after the other."""
+    """Return the matches of several batches, one after the other."""
     if len(parts) == 1:
         return parts[0]
     before = np.cumsum([0] + [len(part.ordinals) for part in parts])

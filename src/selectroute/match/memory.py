@@ -22,7 +22,7 @@ def _data(context: Any, builder: Any, type_: Any, array: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def address_of(_context: Any, array: Any) -> Any:
-    """Where the elements of a contiguous array begin."""
+    """Return where the elements of a contiguous array begin."""
 
     def lower(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.ptrtoint(_data(context, builder, signature.args[0], arguments[0]), _LONG)
@@ -54,7 +54,7 @@ def real_at(_context: Any, _address: Any, _index: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def bits_of_real(_context: Any, _real: Any) -> Any:
-    """The bits of a double, as a long."""
+    """Return the bits of a double, as a long."""
 
     def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], _LONG)
@@ -64,7 +64,7 @@ def bits_of_real(_context: Any, _real: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def word_at(_context: Any, _address: Any, _byte: Any) -> Any:
-    """The eight bytes from ``byte`` on as a number, uint64, the first byte the lowest."""
+    """Return the eight bytes from ``byte`` on as a number, uint64, the first byte the lowest."""
 
     def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         pointer = builder.inttoptr(builder.add(arguments[0], arguments[1]), _LONG.as_pointer())
@@ -75,7 +75,7 @@ def word_at(_context: Any, _address: Any, _byte: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def byte_at(_context: Any, _address: Any, _byte: Any) -> Any:
-    """One byte."""
+    """Return one byte."""
 
     def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.load(builder.inttoptr(builder.add(arguments[0], arguments[1]), _BYTE.as_pointer()))
@@ -85,7 +85,7 @@ def byte_at(_context: Any, _address: Any, _byte: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def trailing_zeros(_context: Any, _word: Any) -> Any:
-    """How many zeros stand below the lowest bit of a word that is not zero, as int64."""
+    """Return how many zeros stand below the lowest bit of a word that is not zero, as int64."""
 
     def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable
 from typing import Final, Literal, TypeAlias, get_args
 
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.explain.sentences import printable
 from selectroute.selector.fields import DERIVED
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.selector.sentences import printable
 
 Missing: TypeAlias = Literal["warn", "error", "ignore"]
 """What becomes of columns that selectors read and the messages do not have."""

@@ -1,4 +1,4 @@
-"""The characters of UTF-8, one by one, from either end of a text.
+"""Characters of UTF-8, one by one, from either end of a text.
 
 A column may hold what is no UTF-8. So that it is split alike from either end, a character is a byte and all
 continuation bytes behind it; one that encodes no code point is `ANY_ONE` only. No byte beyond the end is
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from selectroute.index import tables as t
+from selectroute.arrays import tables as t
 from selectroute.match.compiled import inlined
 from selectroute.match.memory import byte_at, word_at
 
@@ -18,7 +18,7 @@ _EACH, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 
 @inlined
 def first_of(text, at, end, byte):
-    """Where a byte stands first from `at` on, or -1."""
+    """Return where a byte stands first from `at` on, or -1."""
     all_bytes = np.uint64(byte) * _EACH
     while at + 8 <= end:
         unlike = word_at(text, at) ^ all_bytes
@@ -34,7 +34,7 @@ def first_of(text, at, end, byte):
 
 @inlined
 def after(text, at, end, symbol):
-    """The end of the character at `at`, or -1 if there is none or it is not the symbol."""
+    """Return the end of the character at `at`, or -1 if there is none or it is not the symbol."""
     if at == end:
         return np.int64(-1)
     if symbol == t.ANY_ONE:
@@ -59,7 +59,7 @@ def after(text, at, end, symbol):
 
 @inlined
 def before(text, start, at, symbol):
-    """The begin of the character that ends at `at`, or -1 if there is none or it is not the symbol."""
+    """Return the begin of the character that ends at `at`, or -1 if there is none or it is not the symbol."""
     if at == start:
         return np.int64(-1)
     if symbol == t.ANY_ONE:
@@ -102,7 +102,7 @@ def byte_of(point, size, k):
 
 @inlined
 def code_point(text, at, after):
-    """The code point of a character, or -1 if its bytes encode none."""
+    """Return the code point of a character, or -1 if its bytes encode none."""
     size, lead = after - at, np.int32(byte_at(text, at))
     if size == 1:
         return lead if lead < 0x80 else np.int32(-1)

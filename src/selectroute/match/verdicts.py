@@ -1,4 +1,4 @@
-"""What LIKE says of each distinct string of a batch, so that it is asked once."""
+"""Verdicts of LIKE on each distinct string of a batch, each asked for once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from selectroute.index import tables as t
-from selectroute.index.segment import Segment
+from selectroute.arrays import tables as t
+from selectroute.arrays.segment import Segment
 from selectroute.match.columns import Lane
 from selectroute.match.encode import number_strings
 
@@ -21,7 +21,7 @@ are asked. Further patterns are judged each time.
 
 
 class Verdicts(NamedTuple):
-    """The verdicts of a segment's patterns on a batch's strings, in cells of two bits: 0 not asked, 2 no, 3
+    """Verdicts of a segment's patterns on a batch's strings, in cells of two bits: 0 not asked, 2 no, 3
     yes. The cell of a pattern and a string is ``first + pattern * strings + string``, by their numbers.
     """
 
@@ -32,7 +32,7 @@ class Verdicts(NamedTuple):
 
 
 class Strings(NamedTuple):
-    """The distinct strings of a column: which a row has, int32[rows], and how many there are."""
+    """Distinct strings of a column: which a row has, int32[rows], and how many there are."""
 
     numbers: t.Array
     distinct: int

@@ -1,4 +1,4 @@
-"""What a queue refuses, as IBM MQ does: a completion code and a reason."""
+"""Errors of queues as IBM MQ has them: a completion code and a reason."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ REASONS: Final[Mapping[int, str]] = MappingProxyType(
         MQRC_SELECTION_NOT_AVAILABLE: "SELECTION_NOT_AVAILABLE",
     }
 )
-"""The reasons that queues give, with IBM's names, without their ``MQRC_``."""
+"""Reasons of queues by IBM's names, without ``MQRC_``."""
 
 
 class MQError(SelectRouteError):

@@ -1,96 +1,99 @@
-"""What every queue does, in memory or in a database."""
+"""Queues: the calls of IBM MQ (MQPUT, MQGET, browse, syncpoint) over a store of messages.
+
+`Queue` checks what a call asks for, once, and makes one `Request` of it; a `MessageStore` finds, keeps and
+hands out the messages. There are two stores: `MemoryStore` and `SqlStore`.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, Self
+from threading import local
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
 
-from selectroute.queues.message import NO_ID, NO_TOKEN, UNLIMITED, Descriptor, Message
-from selectroute.queues.options import DEFAULT_MATCH
+from selectroute.queues.errors import (
+    MQRC_HCONN_ERROR,
+    MQRC_INCONSISTENT_BROWSE,
+    MQRC_MSG_TOKEN_ERROR,
+    MQRC_NO_MSG_AVAILABLE,
+    MQRC_NO_MSG_UNDER_CURSOR,
+    MQRC_WAIT_INTERVAL_ERROR,
+    failed,
+)
+from selectroute.queues.lookup.finding import Statistics
+from selectroute.queues.lookup.groups import Handle, Lookup, position_after
+from selectroute.queues.lookup.match_options import DEFAULT_MATCH
+from selectroute.queues.lookup.request import Request, request_of
+from selectroute.queues.message.message import NO_ID, NO_TOKEN, UNLIMITED, Descriptor, QueuedMessage
+from selectroute.queues.message.put_validation import ValidatedPut, validate_put
+from selectroute.queues.message.record import Record
+from selectroute.queues.settings import QueueSettings
+from selectroute.queues.unit import UnitOfWork, UnitStore
+from selectroute.queues.waiting import Waiter
 from selectroute.selector.selector import Selector
 
-if TYPE_CHECKING:
-    from types import TracebackType
 
+class MessageStore(UnitStore, Protocol):
+    """Storage of a queue: its messages, those in units, and the calls that wait for one.
 
-class Unit(Protocol):
-    """A unit of work: what is put in it becomes visible, and what is got in it is gone, when it is committed.
-
-    Backed out, its puts never were and its gets are on the queue again, in their old places, each with a
-    backout count that is one more. As a context manager it commits at the end and backs out on an exception.
-    A unit that nobody can end any more, because its thread or process is dead, is backed out.
+    Every method is safe for threads; those that fail raise MQError and change nothing. Units are always ones
+    that `begin_unit` of this store returned.
     """
 
-    def commit(self) -> None:
-        """End the unit. Raises MQError 2232 for one that has ended."""
+    settings: QueueSettings
+    statistics: Statistics
 
-    def backout(self) -> None:
-        """End the unit as if nothing had been done in it. Raises MQError 2232 for one that has ended."""
+    @property
+    def depth(self) -> int:
+        """Number of messages that could be got now."""
 
-    def __enter__(self) -> Self: ...
+    def put(self, message: ValidatedPut, unit: UnitOfWork[Any] | None) -> Descriptor:
+        """Store a message, on the queue or in the unit."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def take(self, lookup: Lookup, unit: UnitOfWork[Any] | None, waiter: Waiter | None) -> Record | None:
+        """Take the first match off the queue; without one, add `waiter` to those who wait."""
 
+    def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
+        """Return the first match and leave it there; without one, add `waiter` to those who wait."""
 
-class Cursor(Protocol):
-    """A place on a queue while it is browsed. Not to be shared by threads.
+    def wait(self, waiter: Waiter, seconds: float) -> Record:
+        """Wait for the message of a waiter. Raises MQError 2033 when the time is over."""
 
-    What `first` and `next` take means what it means to `Queue.get`. Messages that come or go meanwhile do not
-    disturb it: `next` gives the first match behind the place where the cursor stands.
-    """
+    def at(self, queue_key: int) -> Record | None:
+        """Return the message with a key."""
 
-    def first(
-        self,
-        match: int = DEFAULT_MATCH,
-        *,
-        msg_id: bytes = NO_ID,
-        correl_id: bytes = NO_ID,
-        group_id: bytes = NO_ID,
-        msg_seq_number: int = 1,
-        offset: int = 0,
-        msg_token: bytes = NO_TOKEN,
-        selector: str | Selector | None = None,
-        wait: float | None = None,
-        logical_order: bool = False,
-    ) -> Message:
-        """Return the first match on the queue and stand on it. Raises MQError 2033 and stays where it is."""
+    def take_at(self, queue_key: int, unit: UnitOfWork[Any] | None) -> Record | None:
+        """Take the message with a key off the queue."""
 
-    def next(
-        self,
-        match: int = DEFAULT_MATCH,
-        *,
-        msg_id: bytes = NO_ID,
-        correl_id: bytes = NO_ID,
-        group_id: bytes = NO_ID,
-        msg_seq_number: int = 1,
-        offset: int = 0,
-        msg_token: bytes = NO_TOKEN,
-        selector: str | Selector | None = None,
-        wait: float | None = None,
-        logical_order: bool = False,
-    ) -> Message:
-        """Return the next match behind the cursor and stand on it; the first match if it stands nowhere yet.
+    def begin_unit(self) -> UnitOfWork[Any]:
+        """Begin a unit of work."""
 
-        Raises MQError 2033 and stays where it is; 2259 if `logical_order` is not what it was before.
-        """
+    def to_message(self, record: Record) -> QueuedMessage:
+        """Return a record as callers get it, with the expiry that is left."""
 
-    def under(self) -> Message:
-        """Return the message on which the cursor stands. Raises MQError 2034 if it is gone, or none was."""
-
-    def get_under(self, *, syncpoint: Unit | None = None) -> Message:
-        """Get the message on which the cursor stands. Raises MQError 2034 if it is gone, or none was."""
+    def close(self) -> None:
+        """Wake all waiting calls, back out all units and free what the store holds."""
 
 
-class Queue(ABC):
-    """Messages in order, each to be got once: by its place, by its ids or by a selector.
+_made = tuple.__new__  # a NamedTuple's own constructor takes twice as long
+
+StoreT = TypeVar("StoreT", bound=MessageStore)
+
+
+class Queue(Generic[StoreT]):
+    """A queue of messages, each got once: the first one, or the first with given ids or of a selector.
 
     Safe for any number of threads. Every call that fails raises `MQError` and changes nothing.
     """
 
-    @abstractmethod
+    def __init__(self, store: StoreT) -> None:
+        self.settings = store.settings
+        self.statistics = store.statistics
+        self._store = store
+        self._threads = local()
+        self._logical = False
+
     def put(
         self,
         body: bytes = b"",
@@ -105,22 +108,24 @@ class Queue(ABC):
         persistence: bool | None = None,
         expiry: int = UNLIMITED,
         properties: Mapping[str, object] | None = None,
-        syncpoint: Unit | None = None,
+        syncpoint: UnitOfWork[Any] | None = None,
     ) -> Descriptor:
         """Put a message and return its descriptor.
 
         Without a `msg_id`, or with 24 zero bytes, a unique one is made. `expiry` is in tenths of a second.
         `properties` are those of ``sr.Message``, and the headers that an application may set: JMSType,
-        JMSReplyTo, JMSDestination, and JMSCorrelationID and JMSXGroupID, texts that also give their 24 bytes
-        where these are not given. With `syncpoint` the message is there when that unit is committed, in the
-        place that it has now.
+        JMSReplyTo, JMSDestination, JMSCorrelationID and JMSXGroupID. The text of the last two also gives the
+        24 bytes of `correl_id` and `group_id` where these are not given. With `syncpoint` the message becomes
+        visible when that unit is committed, at the position that it has now.
 
-        Raises MQError: 2004 for a body that is no bytes, 2013, 2018 for a unit of another queue, 2030 for a
+        Raises MQError: 2004 for a body that is not bytes, 2013, 2018 for a unit of another queue, 2030 for a
         body or 2478 for properties beyond the limit, 2047, 2050, 2053 on a full queue, 2206, 2207, 2232,
         2250, 2251, 2258, 2442 for the name and 2473 for the value of a property.
         """
+        ids = (msg_id, correl_id, group_id, msg_seq_number, offset, last_in_group)
+        message = validate_put(self.settings, body, *ids, priority, persistence, expiry, properties)
+        return self._store.put(message, None if syncpoint is None else self._own(syncpoint))
 
-    @abstractmethod
     def get(
         self,
         match: int = DEFAULT_MATCH,
@@ -134,23 +139,49 @@ class Queue(ABC):
         selector: str | Selector | None = None,
         wait: float | None = None,
         logical_order: bool = False,
-        syncpoint: Unit | None = None,
-    ) -> Message:
+        syncpoint: UnitOfWork[Any] | None = None,
+    ) -> QueuedMessage:
         """Take the first message that agrees with all fields in `match`, and with `selector`, off the queue.
 
-        Fields without their option are not even looked at; nothing is ever written into what is given.
-        `selector` is a text of the queue's dialect or a Selector of any. `wait` is how many seconds to wait
-        for such a message, ``math.inf`` without end. With `syncpoint` the message comes back unless that unit
-        is committed.
+        Fields whose option is not in `match` are ignored, whatever they hold. `selector` is a text of the
+        queue's dialect or a Selector of any. `wait` is the number of seconds to wait for a match,
+        ``math.inf`` without end. With `syncpoint` the message comes back unless that unit is committed.
 
-        `logical_order`: each thread has a group of its own, which it has begun; then the next message of
-        that is got, whatever is ahead of it. Without one, the first message that begins a group, or is in
-        none, and its group is begun. Options that do not apply must agree with the message that is got.
+        `logical_order`: each thread has a current group. Within one, the next message of that group is got,
+        whatever is ahead of it on the queue. Outside of one, only messages that begin a group or are in none
+        are eligible, and the group of that message becomes the current one. Options that do not apply must
+        agree with the message that is got.
 
-        Raises MQError: 2033 if there is none, 2018 for a unit of another queue, 2090 for a wait below 0,
-        2206, 2207, 2232, 2247, 2250, 2251, 2258, 2331 for a token that is none or one to wait for, 2459 or
+        Raises MQError: 2033 if there is none, 2018 for a unit of another queue, 2090 for a negative wait,
+        2206, 2207, 2232, 2247, 2250, 2251, 2258, 2331 for an invalid token or a wait for a token, 2459 or
         2551 for an invalid selector.
         """
+        request = request_of(
+            self.settings.dialect,
+            match,
+            msg_id,
+            correl_id,
+            group_id,
+            msg_seq_number,
+            offset,
+            msg_token,
+            selector,
+        )
+        unit = None if syncpoint is None else self._own(syncpoint)
+        handle = self._handle(logical_order) if logical_order or self._logical else None
+        lookup = _made(Lookup, (request, -1, handle if logical_order else None))
+        waiter = None
+        if wait is not None:
+            _check_wait(request, wait)
+            waiter = Waiter(lookup, unit=unit)
+        record = self._store.take(lookup, unit, waiter)
+        if record is None:
+            if waiter is None or wait is None:
+                raise failed(MQRC_NO_MSG_AVAILABLE)
+            record = self._store.wait(waiter, wait)
+        if handle is not None and not logical_order:
+            handle.position = None  # a get out of logical order leaves the current group
+        return self._store.to_message(record)
 
     def browse(
         self,
@@ -166,40 +197,31 @@ class Queue(ABC):
         wait: float | None = None,
         logical_order: bool = False,
         cursor: Cursor | None = None,
-    ) -> Message:
+    ) -> QueuedMessage:
         """Return what `get` would, and leave it on the queue; with a `cursor` the next match behind that."""
-        return (self.cursor() if cursor is None else cursor).next(
-            match,
-            msg_id=msg_id,
-            correl_id=correl_id,
-            group_id=group_id,
-            msg_seq_number=msg_seq_number,
-            offset=offset,
-            msg_token=msg_token,
-            selector=selector,
-            wait=wait,
-            logical_order=logical_order,
-        )
+        ids = (msg_id, correl_id, group_id, msg_seq_number, offset, msg_token)
+        request = request_of(self.settings.dialect, match, *ids, selector)
+        return (self.cursor() if cursor is None else cursor).browse_next(request, wait, logical_order)
 
-    @abstractmethod
     def cursor(self) -> Cursor:
-        """Return a new cursor, which stands nowhere yet."""
+        """Return a new cursor, before the first message."""
+        return Cursor(self)
 
-    @abstractmethod
-    def unit(self) -> Unit:
+    def unit(self) -> UnitOfWork[Any]:
         """Begin a unit of work, for the `syncpoint` of puts and gets of this queue."""
+        return self._store.begin_unit()
 
     @property
-    @abstractmethod
     def depth(self) -> int:
-        """How many messages could be got now: without those in units and those that have expired."""
+        """Number of messages that could be got now: not in units, and not expired."""
+        return self._store.depth
 
     def __len__(self) -> int:
         return self.depth
 
-    @abstractmethod
     def close(self) -> None:
-        """Close the queue: who waits is told, units are backed out, and further calls raise MQError 2019."""
+        """Close the queue: waiting calls fail, units are backed out, and further calls raise MQError 2019."""
+        self._store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -208,3 +230,139 @@ class Queue(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _own(self, unit: object) -> UnitOfWork[Any]:
+        """Return a unit that was begun on this queue. Raises MQError 2018."""
+        if not isinstance(unit, UnitOfWork) or not unit.belongs_to(self._store):
+            raise failed(MQRC_HCONN_ERROR, "the unit of work is one of another queue")
+        return unit
+
+    def _handle(self, logical_order: bool) -> Handle:
+        """Return the handle of this thread, which has a current group of its own."""
+        self._logical = self._logical or logical_order
+        handle: Handle | None = getattr(self._threads, "handle", None)
+        if handle is None:
+            handle = self._threads.handle = Handle()
+        return handle
+
+    def _browse(self, lookup: Lookup, wait: float | None) -> Record:
+        """Return the first match, left on the queue. Raises MQError 2033."""
+        waiter = None
+        if wait is not None:
+            _check_wait(lookup.request, wait)
+            waiter = Waiter(lookup, browses=True)
+        record = self._store.browse(lookup, waiter)
+        if record is None:
+            if waiter is None or wait is None:
+                raise failed(MQRC_NO_MSG_AVAILABLE)
+            record = self._store.wait(waiter, wait)
+        return record
+
+    def _to_message(self, record: Record) -> QueuedMessage:
+        return self._store.to_message(record)
+
+    def _at(self, queue_key: int) -> QueuedMessage:
+        record = self._store.at(queue_key)
+        if record is None:
+            raise failed(MQRC_NO_MSG_UNDER_CURSOR)
+        return self._store.to_message(record)
+
+    def _take_at(self, queue_key: int, syncpoint: UnitOfWork[Any] | None) -> QueuedMessage:
+        record = self._store.take_at(queue_key, None if syncpoint is None else self._own(syncpoint))
+        if record is None:
+            raise failed(MQRC_NO_MSG_UNDER_CURSOR)
+        return self._store.to_message(record)
+
+
+class Cursor:
+    """A position on a queue while it is browsed. Not to be shared by threads.
+
+    The arguments of `first` and `next` mean what they mean to `Queue.get`. Messages that are put or got
+    meanwhile do not disturb it: `next` returns the first match behind the cursor's position.
+    """
+
+    __slots__ = ("_begun", "_handle", "_logical", "_queue", "_queue_key")
+
+    def __init__(self, queue: Queue[Any]) -> None:
+        self._queue = queue
+        self._queue_key = -1
+        self._begun = -1
+        self._handle = Handle()
+        self._logical: bool | None = None
+
+    def first(
+        self,
+        match: int = DEFAULT_MATCH,
+        *,
+        msg_id: bytes = NO_ID,
+        correl_id: bytes = NO_ID,
+        group_id: bytes = NO_ID,
+        msg_seq_number: int = 1,
+        offset: int = 0,
+        msg_token: bytes = NO_TOKEN,
+        selector: str | Selector | None = None,
+        wait: float | None = None,
+        logical_order: bool = False,
+    ) -> QueuedMessage:
+        """Move to the first match on the queue and return it. Raises MQError 2033 and stays where it is."""
+        ids = (msg_id, correl_id, group_id, msg_seq_number, offset, msg_token)
+        request = request_of(self._queue.settings.dialect, match, *ids, selector)
+        return self._move(Lookup(request, -1, Handle() if logical_order else None), wait)
+
+    def next(
+        self,
+        match: int = DEFAULT_MATCH,
+        *,
+        msg_id: bytes = NO_ID,
+        correl_id: bytes = NO_ID,
+        group_id: bytes = NO_ID,
+        msg_seq_number: int = 1,
+        offset: int = 0,
+        msg_token: bytes = NO_TOKEN,
+        selector: str | Selector | None = None,
+        wait: float | None = None,
+        logical_order: bool = False,
+    ) -> QueuedMessage:
+        """Move to the next match behind the cursor and return it; from a new cursor, to the first match.
+
+        Raises MQError 2033 and stays where it is; 2259 if `logical_order` is not what it was before.
+        """
+        ids = (msg_id, correl_id, group_id, msg_seq_number, offset, msg_token)
+        request = request_of(self._queue.settings.dialect, match, *ids, selector)
+        return self.browse_next(request, wait, logical_order)
+
+    def browse_next(self, request: Request, wait: float | None, logical_order: bool) -> QueuedMessage:
+        """Move to the next match of a request; see `next`."""
+        if self._logical not in (None, logical_order):
+            raise failed(MQRC_INCONSISTENT_BROWSE, "the cursor browses in the other order; begin with first")
+        if logical_order:  # the groups behind the last one browsed, wherever its messages are
+            return self._move(Lookup(request, self._begun, self._handle), wait)
+        return self._move(Lookup(request, self._queue_key), wait)
+
+    def under(self) -> QueuedMessage:
+        """Return the message under the cursor. Raises MQError 2034 if it is gone, or there never was one."""
+        return self._queue._at(self._queue_key)
+
+    def get_under(self, *, syncpoint: UnitOfWork[Any] | None = None) -> QueuedMessage:
+        """Get the message under the cursor. Raises MQError 2034 if it is gone, or there never was one."""
+        return self._queue._take_at(self._queue_key, syncpoint)
+
+    def _move(self, lookup: Lookup, wait: float | None) -> QueuedMessage:
+        record = self._queue._browse(lookup, wait)
+        handle = lookup.handle
+        if handle is not None:
+            if handle.position is None:
+                self._begun = record.queue_key
+            handle.position = position_after(record, handle.position)
+            self._handle = handle
+        self._queue_key = record.queue_key
+        self._logical = handle is not None
+        return self._queue._to_message(record)
+
+
+def _check_wait(request: Request, wait: object) -> None:
+    """Check how long to wait. Raises MQError 2090, and 2331 with a token: that is there now or never."""
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or math.isnan(wait) or wait < 0:
+        raise failed(MQRC_WAIT_INTERVAL_ERROR, "a wait is 0 seconds or more")
+    if request.msg_token is not None:
+        raise failed(MQRC_MSG_TOKEN_ERROR, "a call cannot wait for a token")

@@ -1,4 +1,4 @@
-"""Calls that wait for a message, found from the message that arrives."""
+"""Calls that wait for a message. An arriving message finds them, by its ids and by an index of selectors."""
 
 from __future__ import annotations
 
@@ -8,52 +8,59 @@ from operator import attrgetter
 from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from selectroute.queues.catalogue import Statistics
-from selectroute.queues.groups import Wanted
-from selectroute.queues.record import Record, message_of
+from selectroute.queues.lookup.finding import Statistics
+from selectroute.queues.lookup.groups import ID_FIELDS, Lookup
+from selectroute.queues.message.record import Record, message_of
+from selectroute.queues.unit import UnitOfWork
 
 if TYPE_CHECKING:
     from selectroute.index.index import Index
-    from selectroute.queues.held_unit import HeldUnit
 
-_NOBODY: Final[dict[int, Waiter]] = {}
+_NONE: Final[dict[int, Waiter]] = {}
 _NUMBER: Final = attrgetter("number")
 
 
 class Waiter:
-    """One call that waits. Whoever finds the message for it hands it over; nobody looks for it again."""
+    """Call that waits. It is handed its message, and does not look for it again.
 
-    __slots__ = ("_deliver", "_handed", "browses", "id", "number", "record", "unit", "wanted")
+    Args:
+        lookup: what the call waits for.
+        browses: whether it leaves the message on the queue.
+        unit: the unit that it gets the message in.
+        notify: called in place of waking a thread, by any thread; it must return at once.
+    """
+
+    __slots__ = ("_handed", "_notify", "browses", "id", "lookup", "number", "record", "unit")
 
     def __init__(
         self,
-        wanted: Wanted,
+        lookup: Lookup,
         *,
         browses: bool = False,
-        unit: HeldUnit | None = None,
-        deliver: Callable[[Record], None] | None = None,
+        unit: UnitOfWork[Any] | None = None,
+        notify: Callable[[], None] | None = None,
     ) -> None:
-        self.wanted = wanted
+        self.lookup = lookup
         self.browses = browses
-        self.unit: Any = unit  # of the kind of the queue
+        self.unit = unit
         self.record: Record | None = None
         self.number = 0
-        # Where it is in a group may change while it waits: a backout by another thread takes it back.
-        self.id = next(iter(wanted.ids), None)
-        self._deliver = deliver
+        # Kept, because its group may change while it waits: a backout by another thread restores it.
+        self.id = next(iter(lookup.ids), None)
+        self._notify = notify
         self._handed = Lock()
         self._handed.acquire()
 
     def takes(self, record: Record) -> bool:
-        """Return whether an arriving message is what the call waits for; in an ended unit it gets none."""
-        return self.wanted.wants(record) and (self.unit is None or not self.unit.ended)
+        """Return whether an arriving message is for this call; after its unit has ended, none is."""
+        return self.lookup.wants(record) and (self.unit is None or not self.unit.ended)
 
     def hand_over(self) -> None:
-        """Tell who waits that it has its message, or that there will be none."""
-        if self._deliver is None:
+        """Tell the call that it has its message, or that there will be none."""
+        if self._notify is None:
             self._handed.release()
-        elif self.record is not None:
-            self._deliver(self.record)
+        else:
+            self._notify()
 
     def wait(self, seconds: float) -> None:
         """Wait until something is handed over, or the time is over."""
@@ -61,9 +68,7 @@ class Waiter:
 
 
 class Waiters:
-    """Waiting calls, those that browse apart from those that take. Not safe for threads: the queue has the
-    lock.
-    """
+    """Waiting calls of a queue. Not safe for threads: the store has the lock."""
 
     __slots__ = ("_browsing", "_numbers", "_statistics", "_taking", "count")
 
@@ -82,22 +87,21 @@ class Waiters:
         self._of(waiter).add(waiter)
 
     def remove(self, waiter: Waiter) -> bool:
-        """Forget a call; return whether it was still waiting. O(1), of the last of a selector O(its size)."""
+        """Remove a call; return whether it was still waiting. O(1), of the last of a selector O(its size)."""
         found = self._of(waiter).remove(waiter)
         self.count -= found
         return found
 
     def all(self) -> list[Waiter]:
-        """Every waiting call."""
+        """Return every waiting call."""
         return [*self._browsing.all(), *self._taking.all()]
 
     def offer(self, record: Record) -> list[Waiter]:
-        """Return the calls that get an arriving message, taken off: all that browse, the one that takes it
-        last, if there is one.
+        """Remove and return the calls that get an arriving message: all that browse, and one that takes it.
 
         "The queue manager attempts to give priority to … specific get-wait requests that can be satisfied
         only by certain messages", before those that any message satisfies (IBM MQ, MQGMO_WAIT). O(calls that
-        get it), if those that wait for one of its ids, or whose selectors it satisfies, ask for no more.
+        get it), unless calls that share its ids or selectors have further conditions.
         """
         given = [waiter for waiter in self._browsing.candidates(record) if self._takes(waiter, record)]
         for waiter in self._taking.candidates(record):
@@ -118,9 +122,9 @@ class Waiters:
 
 
 class _Waiting:
-    """Waiting calls by one of the ids that they wait for, by their selectors, and those without either.
+    """Waiting calls by one of their ids, else by selector, else in order.
 
-    Each of the selectors is in an `Index` once, like those of subscriptions.
+    Each selector is in an `Index` once, like those of subscriptions.
     """
 
     __slots__ = ("_any", "_by_id", "_by_selector", "_index")
@@ -132,7 +136,7 @@ class _Waiting:
         self._index: Index | None = None
 
     def add(self, waiter: Waiter) -> None:
-        selection = waiter.wanted.request.selection
+        selection = waiter.lookup.request.selection
         if waiter.id is not None:
             self._by_id.setdefault(waiter.id, {})[waiter.number] = waiter
         elif selection is not None:
@@ -148,11 +152,11 @@ class _Waiting:
             self._any[waiter.number] = waiter
 
     def remove(self, waiter: Waiter) -> bool:
-        selection = waiter.wanted.request.selection
+        selection = waiter.lookup.request.selection
         if waiter.id is not None:
-            group = self._by_id.get(waiter.id, _NOBODY)
+            group = self._by_id.get(waiter.id, _NONE)
         elif selection is not None:
-            group = self._by_selector.get(selection.name, _NOBODY)
+            group = self._by_selector.get(selection.name, _NONE)
         else:
             group = self._any
         if waiter.number not in group:
@@ -171,9 +175,9 @@ class _Waiting:
             yield from group.values()
 
     def candidates(self, record: Record) -> Iterator[Waiter]:
-        """Those that may wait for a message, the specific ones first, of each kind the oldest first."""
+        """Yield the calls that may wait for a message: specific ones first, of each kind the oldest first."""
         if self._by_id:
-            groups = [self._by_id.get((field, value), _NOBODY) for field, value in enumerate(record[:3])]
+            groups = [self._by_id.get(id, _NONE) for id in zip(ID_FIELDS, record[:3], strict=True)]
             yield from merge(*(group.values() for group in groups), key=_NUMBER)
         if self._by_selector:
             assert self._index is not None

@@ -18,7 +18,7 @@ OPS: Final[tuple[Op, ...]] = get_args(Op)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of the log. Those of one revision became true together."""
+    """A change of the log. The changes of one revision became true together."""
 
     revision: int
     op: Op
@@ -39,7 +39,7 @@ class Change:
     """
 
     def to_json(self) -> dict[str, Any]:
-        """The change as plain data."""
+        """Return the change as plain data."""
         data: dict[str, Any] = {
             "revision": self.revision,
             "op": self.op,
@@ -54,7 +54,7 @@ class Change:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Change:
-        """The inverse of `to_json`. Raises `InvalidSpecError`."""
+        """Invert `to_json`. Raises `InvalidSpecError`."""
         try:
             given = data["subscription"]
             return cls(
@@ -68,7 +68,7 @@ class Change:
                 digest=str(data.get("digest", "")),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidSpecError("", f"this is no change: {error}") from error
+            raise InvalidSpecError("", f"not a change: {error}") from error
 
 
 class ChangePage(list[Change]):
@@ -92,7 +92,7 @@ class ChangePage(list[Change]):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One of several changes that share a revision, see `Registry.apply`."""
+    """A change to be made with others as one revision, see `Registry.apply`."""
 
     op: Op
     id: str | None = None
@@ -109,7 +109,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What `Registry.apply` did: one revision, and the subscription of each operation after it (after a
+    """Result of `Registry.apply`: one revision, and the subscription of each operation after it (after a
     remove: as it was).
     """
 
@@ -119,7 +119,9 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
-    """What makes a repeated request the same: who asks, the client's key, and a digest of the request."""
+    """Identity of a request that may be repeated: the caller, the client's key, and a digest of the
+    request.
+    """
 
     subject: str
     key: str
@@ -128,14 +130,14 @@ class Idempotency:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What a query can deliver of the time that a subscription was paused."""
+    """Ability of a query to deliver the messages that a paused subscription missed."""
 
     query: str
     can_replay: bool
     reason: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return it as plain data."""
         return {"query": self.query, "can_replay": self.can_replay, "reason": self.reason}
 
 
@@ -149,19 +151,19 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveFrom:
-    """The first batch of a query that used a revision or a later one."""
+    """First batch of a query that used a revision or a later one."""
 
     query: str
     batch: int
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return it as plain data."""
         return {"query": self.query, "batch": self.batch}
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """How many subscriptions an import changed, and the revision that they share."""
+    """Result of an import: how many subscriptions it changed, and the revision that they share."""
 
     rows: int
     revision: int
@@ -169,7 +171,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What `Registry.verify` read and found whole."""
+    """Result of `Registry.verify`: the rows read, all as they were written."""
 
     revision: int
     changes: int

@@ -1,4 +1,4 @@
-"""What the registry raises; what its database says is in ``selectroute.store.errors``."""
+"""Errors of the registry; those of its database are in ``selectroute.store.errors``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class RegistryError(SelectRouteError):
-    """The base of what the registry refuses. Nothing was stored."""
+    """Base of what the registry refuses. Nothing was stored."""
 
 
 class NotFoundError(RegistryError):
@@ -48,7 +48,7 @@ class IdTakenError(RegistryError):
 
 
 class StaleRevisionError(RegistryError):
-    """The subscription was changed since it was read: a change expected one revision and found another."""
+    """Subscription was changed since it was read: a change expected one revision and found another."""
 
     def __init__(self, id: str, expected: int, found: int) -> None:
         super().__init__(f"subscription {id!r} is at revision {found}, not {expected}: read it again")
@@ -58,7 +58,7 @@ class StaleRevisionError(RegistryError):
 
 
 class IdempotencyConflictError(RegistryError):
-    """The key of a request that was made before, with another request."""
+    """Key of a request that was made before, with another request."""
 
 
 class InvalidSpecError(RegistryError):
@@ -111,13 +111,13 @@ class ImportLineError(RegistryError):
 
     @classmethod
     def of(cls, problems: Iterable[LineProblem]) -> ImportLineError:
-        """The error of one problem or more, in whatever order."""
+        """Return the error of one problem or more, in whatever order."""
         first, *others = sorted(problems, key=lambda one: one.line)
         return cls(first.line, first.cause, others)
 
 
 class OperationError(RegistryError):
-    """One of several operations that cannot be; `index` counts from 0, and `cause` says what is wrong."""
+    """Error of one of several operations; `index` counts from 0, and `cause` says what is wrong."""
 
     def __init__(self, index: int, cause: SelectRouteError) -> None:
         super().__init__(f"operation {index}: {cause}")

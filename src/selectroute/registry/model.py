@@ -11,9 +11,8 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 from selectroute.index.destination import destination_text
 from selectroute.registry.errors import InvalidSpecError
+from selectroute.selector.selector_type import EXTENDED, Seltype
 from selectroute.selector.suggestion import unknown_field
-
-Seltype = Literal["NONE", "STANDARD", "EXTENDED"]
 
 READ_ONLY: Final = frozenset(
     {"id", "status", "revision", "created", "modified", "effective_from", "warnings"}
@@ -25,7 +24,7 @@ FIELDS: Final = ("name", "topic", "selector", "dialect", "seltype", "destination
 
 
 class Status(StrEnum):
-    """Whether a subscription gets messages."""
+    """State of a subscription: whether it gets messages."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -33,7 +32,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where deliveries go besides ``deliveries/``: nowhere, to the queue of a name, or to a topic of Kafka.
+    """Destination of deliveries besides ``deliveries/``: nowhere, to the queue of a name, or to a topic of
+    Kafka.
 
     The kind ``files`` is read of what earlier releases have stored; it does nothing, and is refused anew.
     """
@@ -43,16 +43,16 @@ class Destination:
 
     @property
     def text(self) -> str | None:
-        """The destination as snapshots have it, see ``index.destination``."""
+        """Destination as snapshots have it, see ``index.destination``."""
         return destination_text(self.kind, self.name)
 
     def to_json(self) -> dict[str, Any]:
-        """The destination as plain data."""
+        """Return the destination as plain data."""
         return {"kind": self.kind} if self.name is None else {"kind": self.kind, "name": self.name}
 
     @classmethod
     def from_json(cls, data: object) -> Destination:
-        """The destination of plain data, unchecked but for its types. Raises `InvalidSpecError`."""
+        """Return the destination of plain data, unchecked but for its types. Raises `InvalidSpecError`."""
         if not isinstance(data, Mapping):
             raise InvalidSpecError("/destination", 'a destination is an object such as {"kind": "none"}')
         for name in data:
@@ -70,7 +70,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSpec:
-    """What a client gives. `checked` (``registry.specification``) says whether it can be."""
+    """Specification of a subscription, as a client gives it; checked by `registry.specification.checked`."""
 
     selector: str = ""
     """The text; empty takes every message."""
@@ -89,7 +89,7 @@ class SubscriptionSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that are given, as plain data."""
+        """Return the fields that are given, as plain data."""
         data: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
         data["destination"] = self.destination.to_json()
         data["labels"] = dict(self.labels)
@@ -97,9 +97,9 @@ class SubscriptionSpec:
 
     @classmethod
     def from_json(cls, data: object) -> SubscriptionSpec:
-        """The specification of plain data: of a client's, or of a whole subscription, whose `READ_ONLY`
-        fields are left alone. null is as good as absent. Raises `InvalidSpecError` for a field that is none,
-        or of another type.
+        """Return the specification of plain data: of a client's, or of a whole subscription, whose
+        `READ_ONLY` fields are left alone. null is as good as absent. Raises `InvalidSpecError` for a field
+        that is none, or of another type.
         """
         if not isinstance(data, Mapping):
             raise InvalidSpecError("", "a subscription is an object")
@@ -123,7 +123,7 @@ class SubscriptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What is registered. ``revision`` is that of its last change: its ETag."""
+    """A registered subscription. ``revision`` is that of its last change: its ETag."""
 
     id: str
     name: str
@@ -140,19 +140,21 @@ class Subscription:
 
     @property
     def spec(self) -> SubscriptionSpec:
-        """What a client would give for it. Of the types of selectors only EXTENDED is explicit."""
+        """Specification that a client would give for it. Of the types of selectors only EXTENDED is
+        explicit.
+        """
         return SubscriptionSpec(
             selector=self.selector,
             topic=self.topic,
             dialect=self.dialect,
-            seltype="EXTENDED" if self.seltype == "EXTENDED" else None,
+            seltype=EXTENDED if self.seltype == EXTENDED else None,
             name=self.name,
             destination=self.destination,
             labels=self.labels,
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The subscription as plain data; times are RFC 3339 in UTC."""
+        """Return the subscription as plain data; times are RFC 3339 in UTC."""
         return {
             "id": self.id,
             "name": self.name,
@@ -170,7 +172,7 @@ class Subscription:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Subscription:
-        """The inverse of `to_json`; other fields are left alone. Raises `InvalidSpecError`."""
+        """Invert `to_json`; other fields are left alone. Raises `InvalidSpecError`."""
         try:
             return cls(
                 id=_of(str, data["id"]),
@@ -187,7 +189,7 @@ class Subscription:
                 modified=time_of(_of(str, data["modified"])),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidSpecError("", f"this is no subscription: {error}") from error
+            raise InvalidSpecError("", f"not a subscription: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +202,12 @@ class Page:
 
 @lru_cache(maxsize=256)  # all of an import have the same
 def time_text(time: datetime) -> str:
-    """A time as RFC 3339 in UTC, with microseconds."""
+    """Return a time as RFC 3339 in UTC, with microseconds."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def time_of(text: str) -> datetime:
-    """The inverse of `time_text`. Raises ValueError."""
+    """Invert `time_text`. Raises ValueError."""
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
@@ -228,5 +230,5 @@ def _of(type_: type[_T], value: object) -> _T:
 
 
 def _pointer(*names: str) -> str:
-    """A place in a document, RFC 6901."""
+    """Return a place in a document, RFC 6901."""
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, func
 
-from selectroute.registry.cursors import cursor_of, read_cursor
 from selectroute.registry.errors import InvalidSpecError
+from selectroute.registry.log.cursors import cursor_of, read_cursor
+from selectroute.registry.log.rows import subscription_of, subscriptions_with_state, topic_key
+from selectroute.registry.log.tables import label, subscription
 from selectroute.registry.model import Page
-from selectroute.registry.rows import subscription_of, subscriptions_with_state, topic_key
-from selectroute.registry.tables import label, subscription
 
 MAX_LIMIT: Final = 1_000
 
@@ -24,7 +24,7 @@ _ORDER: Final = ("name", "label", "topic", "status", "dialect")
 
 
 def page(connection: Connection, filters: Filters, limit: int, cursor: str | None) -> Page:
-    """One page. Raises `InvalidSpecError` for a limit, a cursor or a filter that is none."""
+    """Return one page. Raises `InvalidSpecError` for a limit, a cursor or a filter that is none."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidSpecError("/limit", f"a limit is 1 to {MAX_LIMIT:,}")
     rows = connection.execute(statement_of(filters, limit, cursor)).all()
@@ -33,7 +33,7 @@ def page(connection: Connection, filters: Filters, limit: int, cursor: str | Non
 
 
 def statement_of(filters: Filters, limit: int, cursor: str | None) -> Select[Any]:
-    """What reads a page, and one row more if there is one."""
+    """Return what reads a page, and one row more if there is one."""
     statement = _filtered(subscriptions_with_state(), filters)
     # The index by labels is in the order of its own ids; SQLite does not see that they are the same.
     by_label = "label" in filters and "name" not in filters

@@ -1,8 +1,8 @@
-"""What a caller may touch, decided in one place: on what is stored, in the transaction that stores it.
+"""Permissions of callers, decided in one place: on what is stored, in the transaction that stores it.
 
 Whatever a service lets a client write goes through `Permission.check_stored` with the specification that the
 registry is about to write down, and through `Permission.check_known` in that transaction. So a caller cannot
-send something that is checked as one thing and stored as another, or go on when his token is revoked.
+send something that is checked as one thing and stored as another, or go on when the token is revoked.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from sqlalchemy import Connection, bindparam, select
 
 from selectroute.index.destination import KAFKA, NOWHERE, QUEUE
 from selectroute.registry.errors import AuthError, ForbiddenError
+from selectroute.registry.log.tables import token
 from selectroute.registry.model import Destination
-from selectroute.registry.tables import token
 from selectroute.registry.tokens import Token
 from selectroute.topics.filter import TopicFilter
 
@@ -25,11 +25,11 @@ _KNOWN: Final = select(token.c.id).where(token.c.id == bindparam("given_id"))
 
 
 class Stored(Protocol):
-    """What is written down: a specification, or a subscription."""
+    """A row to be stored: a specification, or a subscription."""
 
     @property
     def topic(self) -> str | None:
-        """The topic filter, None for every topic."""
+        """Topic filter, None for every topic."""
 
     @property
     def destination(self) -> Destination:
@@ -38,7 +38,7 @@ class Stored(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a caller may touch. Without arguments: everything.
+    """Subscriptions, topics and destinations that a caller may touch. Without arguments: all.
 
     Args:
         topics: the filters within which a subscription's topic filter must be; None for all.
@@ -54,8 +54,8 @@ class Permission:
 
     @classmethod
     def of(cls, token: Token) -> Permission:
-        """The permission of a token. One that is limited in any way may name no destination beyond its own
-        patterns; without patterns, none at all.
+        """Return the permission of a token. One that is limited in any way may name no destination beyond its
+        own patterns; without patterns, none at all.
         """
         topics = tuple(map(_parsed, token.topics)) if token.topics else None
         if topics is None and not token.queues and not token.kafka:
@@ -64,17 +64,18 @@ class Permission:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is anything that the caller may not touch."""
+        """True if there is anything that the caller may not touch."""
         return not (self.topics is None and self.queues is None and self.kafka is None)
 
     @property
     def sees_all(self) -> bool:
-        """Whether every subscription exists for the caller."""
+        """True if every subscription exists for the caller."""
         return self.topics is None
 
     def sees(self, topic: str | None) -> bool:
-        """Whether a subscription with this topic filter exists for the caller: one of his filters takes every
-        topic of it. One without a filter takes every topic, so it is seen by those who may touch all.
+        """Return whether a subscription with this topic filter exists for the caller: one of its filters
+        takes every topic of it. One without a filter takes every topic, so it is seen by those who may touch
+        all.
 
         Raises `InvalidTopicFilterError` for text that is not a topic filter.
         """
@@ -83,7 +84,9 @@ class Permission:
         return topic is not None and any(one.covers(_parsed(topic)) for one in self.topics)
 
     def may_name(self, kind: str, name: str | None) -> bool:
-        """Whether the caller may let deliveries go to this destination, or use the queue of this name."""
+        """Return whether the caller may let deliveries go to this destination, or use the queue of this
+        name.
+        """
         if kind == NOWHERE or not self.is_limited:
             return True
         patterns = {QUEUE: self.queues, KAFKA: self.kafka}.get(kind, ())

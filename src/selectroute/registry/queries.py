@@ -1,4 +1,4 @@
-"""What queries report: that they exist, whether they can read again, and which batch used which revision."""
+"""Reports of queries: that they exist, whether they can read again, and which batch used which revision."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 
 from selectroute.registry.changes import Backfill, EffectiveFrom
-from selectroute.registry.tables import batch, query
-from selectroute.store.digests import sealed
+from selectroute.registry.log.tables import batch, query
+from selectroute.store.digests import row_digest
 from selectroute.store.errors import DamagedError
 
 
 def note_query(connection: Connection, name: str, source: str, can_replay: bool, reason: str | None) -> None:
     """Write down a query, or what is new about it."""
     row = {"query": name, "source": source, "can_replay": can_replay, "reason": reason}
-    row["seal"] = sealed(name, source, int(can_replay), reason)
+    row["seal"] = row_digest(name, source, int(can_replay), reason)
     known = connection.execute(select(query).where(query.c.query == name)).one_or_none()
     if known is None:
         connection.execute(insert(query), row)
@@ -36,7 +36,7 @@ def note_batch(connection: Connection, name: str, number: int, revision: int) ->
     same = connection.execute(
         select(batch.c.batch).where(batch.c.query == name, batch.c.revision == revision)
     ).scalar()
-    row = {"query": name, "revision": revision, "batch": number, "seal": sealed(name, revision, number)}
+    row = {"query": name, "revision": revision, "batch": number, "seal": row_digest(name, revision, number)}
     if same is None:
         connection.execute(insert(batch), row)
     else:
@@ -46,7 +46,9 @@ def note_batch(connection: Connection, name: str, number: int, revision: int) ->
 
 
 def effective_from(connection: Connection, revision: int) -> list[EffectiveFrom]:
-    """The first batch of each query that used this revision or a later one, by the name of the query."""
+    """Return the first batch of each query that used this revision or a later one, by the name of the
+    query.
+    """
     first = (
         select(batch.c.query, func.min(batch.c.revision).label("revision"))
         .where(batch.c.revision >= revision)
@@ -62,13 +64,13 @@ def effective_from(connection: Connection, revision: int) -> list[EffectiveFrom]
 
 
 def newest_used(connection: Connection) -> int:
-    """The newest revision that a batch of any query used, 0 before the first."""
+    """Return the newest revision that a batch of any query used, 0 before the first."""
     found: int | None = connection.execute(select(func.max(batch.c.revision))).scalar()
     return found or 0
 
 
 def backfills(connection: Connection) -> list[Backfill]:
-    """What each query can do about messages of the past."""
+    """Return what each query can do about messages of the past."""
     found = []
     for row in connection.execute(select(query).order_by(query.c.query)):
         if row.seal != query_seal(row):
@@ -78,13 +80,13 @@ def backfills(connection: Connection) -> list[Backfill]:
 
 
 def query_seal(row: Any) -> bytes:
-    """The seal of a row of the table ``query``."""
-    return sealed(row.query, row.source, int(row.can_replay), row.reason)
+    """Return the seal of a row of the table ``query``."""
+    return row_digest(row.query, row.source, int(row.can_replay), row.reason)
 
 
 def batch_seal(row: Any) -> bytes:
-    """The seal of a row of the table ``batch``."""
-    return sealed(row.query, row.revision, row.batch)
+    """Return the seal of a row of the table ``batch``."""
+    return row_digest(row.query, row.revision, row.batch)
 
 
 def _sound(row: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The registry: subscriptions that outlive the process, and every change to them in order.
+"""Registry in a database: subscriptions that outlive the process, and every change to them in order.
 
 ::
 
@@ -9,59 +9,91 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Iterable, Iterator, Mapping
+import threading
+import time
+import warnings
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import NoneType, TracebackType
-from typing import Any, Literal, cast
+from pathlib import Path
+from types import NoneType
+from typing import Any, ClassVar, Final, Literal
 
 from sqlalchemy import Connection, insert
 
-from selectroute.registry import queries, staging, transfer
-from selectroute.registry.administration import Administration
+from selectroute.index.build.build import rebuilt
+from selectroute.index.jsonl import read_subscriptions
+from selectroute.index.snapshot import Snapshot
+from selectroute.index.verdicts import explained, index_of_one, judged
+from selectroute.registry import queries
+from selectroute.registry import tokens as token_rows
+from selectroute.registry.bulk import staging, transfer
 from selectroute.registry.changes import (
     Applied,
+    Backfill,
+    Change,
+    ChangePage,
+    EffectiveFrom,
     From,
     Idempotency,
     Imported,
+    Op,
     Operation,
     Resumed,
+    Verified,
 )
-from selectroute.registry.counter import first_counter, read_counter
-from selectroute.registry.errors import NotFoundError, OperationError
-from selectroute.registry.history import Progress
-from selectroute.registry.model import Page, Subscription, SubscriptionSpec
+from selectroute.registry.errors import InvalidSpecError, NotFoundError, OperationError, PublishError
+from selectroute.registry.log import change_log
+from selectroute.registry.log.header_rows import first_counter, read_counter, read_setting, write_setting
+from selectroute.registry.log.idempotency import answered, applied, keep
+from selectroute.registry.log.revision import Revision, new_id
+from selectroute.registry.log.rows import change_of, subscription_of, subscriptions_with_state
+from selectroute.registry.log.tables import FORMAT, counter, metadata, subscription
+from selectroute.registry.log.verify import verify
+from selectroute.registry.matcher import SnapshotMatcher
+from selectroute.registry.model import Page, Status, Subscription, SubscriptionSpec
 from selectroute.registry.pages import Filters, page
 from selectroute.registry.permission import EVERYTHING, Permission
-from selectroute.registry.requests import answered, applied, keep
-from selectroute.registry.revision import Revision
-from selectroute.registry.rows import subscription_of, subscriptions_with_state
-from selectroute.registry.settings import write_setting
+from selectroute.registry.protocol import Progress
 from selectroute.registry.specification import Budget, Checks, is_id, patched
-from selectroute.registry.tables import FORMAT, counter, metadata, subscription
+from selectroute.registry.tokens import Token
 from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.message import Message
 from selectroute.store.engine import Store
 from selectroute.store.errors import DamagedError
-from selectroute.store.head import Mark, lost
+from selectroute.store.head import CommitMark, lost
 
 _ID = "the id of a subscription, such as 'heavy'"
 _SPEC = "a SubscriptionSpec: sr.SubscriptionSpec('weight > 2500', topic='cars/+')"
 
+_LOOK_SECONDS: Final = 0.2
+"""How often batches are looked for that used a subscription."""
 
-class Registry(Administration):
-    """The subscriptions of a database, and the log of their changes. Safe for use by threads and processes.
+_POLL_SECONDS: Final = 0.05
+"""How often the commits of other processes are looked for while this one waits."""
+
+_BULK_ROWS: Final = 10_000
+"""From how many lines on an import clears up the log of the database behind it, while others wait."""
+
+
+class Registry:
+    """Subscriptions of a database, and the log of their changes. Safe for use by threads and processes.
 
     Each call that changes something is one transaction and one revision: it is done and durable when the
     call returns, and left no trace when it raises. All raise `StoreError` as the database says, besides what
     they say themselves.
 
-    What changes something takes `by`, who asks for it: what that one may not see is not there for him, what
-    he may not write raises `ForbiddenError`, and if his token was revoked meanwhile `AuthError`.
+    A method that changes something takes `by`, the caller's permission: a subscription that the caller may
+    not see is not there, a write beyond the permission raises `ForbiddenError`, and a token that was revoked
+    meanwhile `AuthError`.
     """
 
+    _open_service: ClassVar[Callable[[str, str | None], Any] | None] = None
+
     def __init__(self, store: Store, limits: Limits) -> None:
-        super().__init__(store)
+        self._store = store
+        self._committed = threading.Condition()
         self.limits = limits
         self._owner = self.id
 
@@ -76,15 +108,18 @@ class Registry(Administration):
         progress: Progress | None = None,
         token: str | None = None,
     ) -> Registry:
-        """Open a registry: a database (``sqlite:///path``, ``postgresql+psycopg://…``), or over HTTP.
+        """Open the registry in a database: ``sqlite:///path`` or ``postgresql+psycopg://…``.
+
+        A service, ``http://host:port``, is opened by ``selectroute.connect``. Until that was there it was
+        opened here; this still works, with a DeprecationWarning, and gives a `RemoteRegistry`.
 
         Args:
-            url: where it is. ``http://host:port`` gives a `RemoteRegistry`, with the same methods.
+            url: of the database.
             limits: the largest selector that is registered.
-            create: whether a database that is none yet becomes one.
+            create: whether an empty database becomes a registry.
             verify: read everything first and compare it with its digests, see `verify`.
-            progress: called while that goes on.
-            token: the secret of a bearer token, for a registry over HTTP.
+            progress: called during that.
+            token: the secret of a bearer token, for a service.
 
         Raises:
             InvalidUrlError: the URL is none of these.
@@ -92,10 +127,10 @@ class Registry(Administration):
                 message names the place.
         """
         check_argument(url, str, "url", "sqlite:///PATH, postgresql+psycopg://… or http://HOST:PORT")
-        if url.startswith(("http://", "https://")):
-            from selectroute.registry.remote import RemoteRegistry
-
-            return cast(Registry, RemoteRegistry(url, token=token))
+        if cls._open_service is not None and url.startswith(("http://", "https://")):
+            warnings.warn("a service is opened by selectroute.connect(url)", DeprecationWarning, stacklevel=2)
+            service: Registry = cls._open_service(url, token)
+            return service
         store = Store(url, metadata, _first_rows if create else None)
         try:
             made = cls(store, limits)
@@ -110,8 +145,13 @@ class Registry(Administration):
             raise
         return made
 
+    @classmethod
+    def services_are_opened_by(cls, opener: Callable[[str, str | None], Any]) -> None:
+        """Let `open` go on taking URLs of services. Called by ``selectroute.client``, the layer above."""
+        cls._open_service = staticmethod(opener)
+
     def close(self) -> None:
-        """Give the database back."""
+        """Close every connection to the database."""
         self._store.close()
 
     def __repr__(self) -> str:
@@ -120,28 +160,53 @@ class Registry(Administration):
     def __enter__(self) -> Registry:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def url(self) -> str:
+        """URL of the database, with its password."""
+        return self._store.url.render_as_string(hide_password=False)
+
+    @property
+    def revision(self) -> int:
+        """Newest revision; 0 before the first change."""
+        with self._store.reading() as connection:
+            number: int = read_counter(connection).revision
+            return number
+
+    def info(self) -> dict[str, str | int | None]:
+        """Return the newest revision, how many subscriptions there are, the registry's id, and the folder
+        that it is published to (None: none is set).
+        """
+        try:
+            folder = str(self.snapshots_folder)
+        except PublishError:
+            folder = None
+        return {
+            "revision": self.revision,
+            "subscriptions": len(self),
+            "id": self.id,
+            "snapshots": folder,
+        }
 
     # ---- one subscription
 
     def __len__(self) -> int:
-        """How many subscriptions there are, paused ones too. O(1)."""
+        """Return how many subscriptions there are, paused ones too. O(1)."""
         with self._store.reading() as connection:
             number: int = read_counter(connection).subscriptions
             return number
 
     def get(self, id: str) -> Subscription:
-        """A subscription. Raises `NotFoundError`."""
+        """Return a subscription. Raises `NotFoundError`."""
         check_argument(id, str, "id", _ID)
         if not is_id(id):  # no database is asked for what it could not even be sent
             raise NotFoundError(f"there is no subscription {id!r}")
         return self._one(subscription.c.id == id, f"there is no subscription {id!r}")
 
     def get_by_name(self, name: str) -> Subscription:
-        """The subscription of a name. Raises `NotFoundError`."""
+        """Return the subscription of a name. Raises `NotFoundError`."""
         check_argument(name, str, "name", "the name of a subscription")
         return self._one(subscription.c.name == name, f"there is no subscription of the name {name!r}")
 
@@ -244,9 +309,9 @@ class Registry(Administration):
         max_expanded: int | None = None,
         by: Permission = EVERYTHING,
     ) -> Applied:
-        """Several changes as one revision, all of them or none. Raises `OperationError` naming the first that
-        cannot be, with what it raises alone as the cause; with `max_expanded`, also `TooCostlyError` where
-        the selectors multiply out to more literals than these, see `Budget`.
+        """Make several changes one revision, all of them or none. Raises `OperationError` naming the first
+        that cannot be, with what it raises alone as the cause; with `max_expanded`, also `TooCostlyError`
+        where the selectors multiply out to more literals than these, see `Budget`.
         """
         check_iterable(operations, "operations", "a list of Operation")
         operations = list(operations)
@@ -314,12 +379,12 @@ class Registry(Administration):
         """
         budget = Budget(max_expanded)
         with staging.staged(lines, self.limits, max_rows, budget, progress, by) as stage:
-            with self._changing(by=by, bulk=True) as revision:
+            with self._changing(by=by, bulk=stage.rows >= _BULK_ROWS) as revision:
                 rows = transfer.import_stage(revision, stage, mode, progress)
             return Imported(rows, revision.number if rows else revision.before)
 
     def export(self, *, revision: int | None = None) -> Generator[str, None, None]:
-        """All subscriptions as lines of JSON without their ends, as they are now or were at a revision.
+        """Yield all subscriptions as lines of JSON without their ends, as they are now or were at a revision.
 
         A connection to the database is in use until the last line is read, or this is closed.
         """
@@ -330,6 +395,252 @@ class Registry(Administration):
         """Take a revision without changes, as when a snapshot is made again; returns it."""
         with self._changing() as revision:
             return revision.skip()
+
+    # ---- the log
+
+    def changes(
+        self,
+        after: int = 0,
+        *,
+        limit: int = 1_000,
+        cursor: str | None = None,
+        ops: Collection[Op] | None = None,
+        wait_seconds: float = 0,
+    ) -> ChangePage:
+        """Return the changes behind a revision, the oldest first, at most `limit` of them.
+
+        They end with a revision, unless the first one alone has more; ``next_cursor`` gives those that
+        follow, also inside of a revision. With a `cursor`, the changes are those behind its page, whatever
+        `after` is. With `ops` only changes of these kinds count. Without any, waits so many seconds for one.
+
+        Raises `DamagedError` if the log is not what was written, `InvalidSpecError` for a limit, cursor or
+        kind that is none.
+        """
+        if limit < 1:
+            raise InvalidSpecError("/limit", "a limit is 1 or more")
+        position = change_log.LogPosition(after) if cursor is None else change_log.LogPosition.of(cursor)
+        until = time.monotonic() + wait_seconds
+        while True:
+            with self._store.reading() as connection:
+                found = change_log.page(connection, position, limit, ops)
+            if found or not self.wait(max(after, found.revision), until - time.monotonic()):
+                return found
+
+    def wait(self, after: int, seconds: float) -> bool:
+        """Wait until there is a revision behind `after`, at most so many seconds; whether there is."""
+        until = time.monotonic() + seconds
+        while self.revision <= after:
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            # A commit of this process wakes at once; those of others are looked for.
+            with self._committed:
+                self._committed.wait(min(left, _POLL_SECONDS))
+        return True
+
+    def digest_at(self, revision: int) -> str:
+        """Return the digest of the log up to a revision, in hex: it vouches for every change until then."""
+        with self._store.reading() as connection:
+            return change_log.digest_at(connection, change_log.LogPosition(revision)).hex()
+
+    def pending(self, after: int) -> int:
+        """Return how many changes are behind a revision. O(that many)."""
+        with self._store.reading() as connection:
+            return change_log.count_behind(connection, after)
+
+    def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
+        """Yield all changes behind a revision, up to the newest when this began; in bounded memory. With
+        `ops` only those of these kinds.
+        """
+        with self._store.reading() as connection:
+            yield from map(change_of, change_log.rows_behind(connection, after, ops))
+
+    @contextmanager
+    def bodies(self, status: str) -> Iterator[tuple[int, Iterator[str]]]:
+        """Read the newest revision, and all subscriptions of a status at it, each as a line of JSON."""
+        with self._store.reading() as connection:
+            yield read_counter(connection).revision, transfer.bodies(connection, status)
+
+    def as_of(self, revision: int, ids: Iterable[str]) -> Sequence[Subscription]:
+        """Return those of these subscriptions that were registered at a revision, as they were then."""
+        with self._store.reading() as connection:
+            return change_log.as_of(connection, revision, ids)
+
+    def check_acknowledged(self) -> None:
+        """Compare the newest revision with the one that was acknowledged last before this was opened.
+
+        Raises `DamagedError` if the database has not come so far, or with another history.
+        """
+        head, mark = self._store.head, self._store.acknowledged
+        if head is None or mark is None:
+            return
+        with self._store.reading() as connection:
+            newest = read_counter(connection).revision
+            digest = change_log.digest_at(connection, change_log.LogPosition(mark.number)).hex()
+            owner = read_setting(connection, "id")
+        if owner != mark.owner:
+            raise lost(head, "this is another registry than the one that was there")
+        if newest < mark.number:
+            raise lost(head, f"it is at revision {newest}, revision {mark.number} was acknowledged")
+        if digest != mark.digest:
+            raise lost(head, f"revision {mark.number} is not the one that was acknowledged")
+
+    def verify(self, progress: Progress | None = None) -> Verified:
+        """Read the whole database and compare it with its digests. O(changes + subscriptions).
+
+        Raises `DamagedError` naming the first place that is not what was written.
+        """
+        with self._store.reading() as connection:
+            return verify(connection, self._store.is_sqlite, progress)
+
+    # ---- messages
+
+    def explain(self, id: str, message: Message) -> dict[str, Any]:
+        """Return why a subscription gets a message or does not, as ``/v1/messages:explain`` does for it: by
+        the delivery kernel, on the subscription as it is now. Raises `NotFoundError`.
+        """
+        one = self.get(id)
+        if one.status is Status.PAUSED:
+            return {"revision": one.revision, "id": one.id, "matched": False, "reason": "it is paused"}
+        snapshot = index_of_one(one.id, one.selector, one.topic, one.dialect, one.seltype).freeze()
+        return {"revision": one.revision, **explained(snapshot, 0, message, judged(snapshot, message))}
+
+    def matcher(self, progress: Callable[[int], None] = lambda _: None) -> SnapshotMatcher:
+        """Return the active subscriptions, indexed here. O(subscriptions), in memory.
+
+        Args:
+            progress: called now and then with how many subscriptions are read.
+        """
+        with self.bodies(Status.ACTIVE) as (revision, bodies):
+            table = read_subscriptions(bodies, progress=progress, ignore_unknown=True).table
+        return SnapshotMatcher(Snapshot.of(rebuilt(table)), revision)
+
+    # ---- queries
+
+    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
+        """Make a query known: what it reads, and whether it can read it again (if not, why)."""
+        with self._store.writing() as connection:
+            queries.note_query(connection, query, source, can_replay, reason)
+
+    def queries(self) -> Sequence[Backfill]:
+        """Return the queries that are known, by their names, and whether each can read again."""
+        with self._store.reading() as connection:
+            return queries.backfills(connection)
+
+    def note_batch(self, query: str, batch: int, revision: int) -> None:
+        """Say that a batch of a query was delivered by a revision."""
+        with self._store.writing() as connection:
+            queries.note_batch(connection, query, batch, revision)
+
+    def effective_from(self, revision: int) -> Sequence[EffectiveFrom]:
+        """Return the first batch of each query that used this revision or a later one; none before it is
+        known.
+        """
+        with self._store.reading() as connection:
+            return queries.effective_from(connection, revision)
+
+    def effective_of(
+        self, id: str, *, wait_seconds: float = 0
+    ) -> tuple[Subscription, Sequence[EffectiveFrom]]:
+        """Return a subscription, and the first batch of each query that used it as it is. Where there is
+        none, wait for one so many seconds at most. Raises `NotFoundError`.
+        """
+        until = time.monotonic() + wait_seconds
+        while True:
+            one = self.get(id)
+            batches = self.effective_from(one.revision)
+            left = until - time.monotonic()
+            if batches or left <= 0:
+                return one, batches
+            time.sleep(min(left, _LOOK_SECONDS))
+
+    def newest_used(self) -> int:
+        """Return the newest revision that a batch of any query used, 0 before the first."""
+        with self._store.reading() as connection:
+            return queries.newest_used(connection)
+
+    # ---- tokens
+
+    def add_token(
+        self,
+        role: str,
+        *,
+        topics: Iterable[str] = (),
+        queues: Iterable[str] = (),
+        kafka: Iterable[str] = (),
+        name: str | None = None,
+        by: Permission = EVERYTHING,
+    ) -> tuple[Token, str]:
+        """Make a token for a role. Returns it and its secret, which is stored nowhere.
+
+        Args:
+            role: reader, writer or admin.
+            topics: the filters within which it may touch subscriptions; without any, all.
+            queues: patterns of queues (``CARS.*``) that its subscriptions may name, and that it may use.
+            kafka: patterns of Kafka topics that its subscriptions may name. A token with topics and without
+                patterns may name no destination.
+            name: what it is for; its id by default.
+            by: who makes it. Raises `AuthError` if that one's token is revoked.
+        """
+        with self._store.writing() as connection:
+            by.check_known(connection)
+            return token_rows.add_token(connection, new_id(), role, topics, queues, kafka, name)
+
+    def tokens(self) -> Sequence[Token]:
+        """Return all tokens."""
+        with self._store.reading() as connection:
+            return token_rows.tokens(connection)
+
+    def had_tokens(self) -> bool:
+        """Return whether there is a token, or ever was one: then nobody is let in without."""
+        with self._store.reading() as connection:
+            return token_rows.had_tokens(connection)
+
+    def revoke_token(self, id: str, *, by: Permission = EVERYTHING) -> None:
+        """Revoke a token. Raises `NotFoundError`, and `AuthError` if the token of `by` is revoked."""
+        with self._store.writing() as connection:
+            by.check_known(connection)
+            token_rows.revoke_token(connection, id)
+
+    def authenticate(self, secret: str) -> Token:
+        """Return the token of a secret. Raises `AuthError`."""
+        with self._store.reading() as connection:
+            return token_rows.authenticate(connection, secret)
+
+    # ---- settings
+
+    @property
+    def id(self) -> str:
+        """Id that tells this registry from every other one."""
+        return self.setting("id") or ""
+
+    def setting(self, name: str) -> str | None:
+        """Return a setting's value, None if it is not set."""
+        with self._store.reading() as connection:
+            return read_setting(connection, name)
+
+    def set(self, name: str, value: str | None) -> None:
+        """Set a setting, or unset it: ``snapshots`` is the folder that revisions are published to."""
+        if name != "snapshots":
+            raise InvalidSpecError(f"/{name}", "the one setting is snapshots")
+        with self._store.writing() as connection:
+            write_setting(connection, name, value)
+
+    @property
+    def snapshots_folder(self) -> Path:
+        """Where revisions are published: the setting ``snapshots``, or beside a SQLite database.
+
+        Raises `PublishError` where there is neither.
+        """
+        given = self.setting("snapshots")
+        if given is not None:
+            return Path(given)
+        if self._store.is_sqlite:
+            return Path(self._store.path + ".snapshots")
+        raise PublishError(
+            "no folder is set to publish revisions to: name one (--snapshots), or set the registry's"
+            " `snapshots`"
+        )
 
     # ---- inside
 
@@ -352,7 +663,7 @@ class Registry(Administration):
             yield revision
             newest = revision.finish()
         if self._store.head is not None and newest > revision.before:
-            self._store.head.advance(Mark(self._owner, newest, revision.digest.hex()))
+            self._store.head.advance(CommitMark(self._owner, newest, revision.digest.hex()))
         with self._committed:
             self._committed.notify_all()
 
@@ -365,7 +676,7 @@ class Registry(Administration):
 
 
 def _first_rows(connection: Connection) -> None:
-    """What a new registry begins with."""
+    """Write the first rows of a new registry."""
     connection.execute(insert(counter), first_counter())
     write_setting(connection, "id", secrets.token_hex(16))
     write_setting(connection, "format", FORMAT)

@@ -1,4 +1,4 @@
-"""Whether a specification can be, and what a merge patch makes of one."""
+"""Checks of specifications, and JSON merge patches of them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from selectroute.index.destination import FILES, FILES_REFUSED, KAFKA, QUEUE, QUEUE_NAME, TOPIC_NAME
-from selectroute.index.extended import ExtendedSelectionError
-from selectroute.index.subscription import EXTENDED, ID, NONE, STANDARD, literal_count, prepare
+from selectroute.index.subscription import ID, literal_count, prepare
 from selectroute.index.subscription import Subscription as Prepared
 from selectroute.registry.errors import InvalidSpecError, TooCostlyError
 from selectroute.registry.model import FIELDS, READ_ONLY, Subscription, SubscriptionSpec
 from selectroute.selector.dialect import UnknownDialectError
 from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.extended import ExtendedSelectionError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
 from selectroute.topics.filter import TopicFilter
 
 MAX_LABELS: Final = 64
@@ -31,7 +32,8 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def checked(spec: SubscriptionSpec, limits: Limits = DEFAULT_LIMITS) -> SubscriptionSpec:
-    """The specification with the type of its selector, if it can be registered. O(size of the selector).
+    """Return the specification with the type of its selector, if it can be registered. O(size of the
+    selector).
 
     Raises InvalidSelectorError, InvalidTopicFilterError, `InvalidSpecError`.
     """
@@ -52,7 +54,7 @@ _SHORTEST_LITERAL: Final = 7
 
 
 class Budget:
-    """How many literals the selectors of one import or batch may have beyond what is written in them.
+    """Budget of literals that the selectors of one import or batch may have beyond what is written in them.
 
     AND and OR multiply out: of 170 characters come 256 literals, and all of them must be built and published
     before a change of anybody else is. None as the number is no bound.
@@ -100,11 +102,11 @@ class Checks:
         budget.spend(self._literals[_decisive(spec)], len(spec.selector) + len(spec.topic or ""))
 
     def knows(self, spec: SubscriptionSpec) -> bool:
-        """Whether asking for this one takes no time."""
+        """Return whether asking for this one takes no time."""
         return _decisive(spec) in self._known
 
     def checked(self, spec: SubscriptionSpec) -> SubscriptionSpec:
-        """What the function `checked` returns and raises."""
+        """Return and raise what the function `checked` does."""
         check_fields(spec)
         key = _decisive(spec)
         if key not in self._known:
@@ -121,12 +123,12 @@ class Checks:
 
 
 def _decisive(spec: SubscriptionSpec) -> tuple[str | None, ...]:
-    """All that the check of a selector and its topic filter depends on."""
+    """Return all that the check of a selector and its topic filter depends on."""
     return spec.selector, spec.topic, spec.dialect, EXTENDED if spec.seltype == EXTENDED else None
 
 
 def prepared(spec: SubscriptionSpec, limits: Limits) -> Prepared:
-    """The selector with its clauses, which is checked here, with the topic filter."""
+    """Return the selector with its clauses, which is checked here, with the topic filter."""
     if spec.topic is not None:
         TopicFilter.parse(spec.topic)
     try:
@@ -189,7 +191,7 @@ def _check_labels(labels: Mapping[str, str]) -> None:
 
 
 def is_id(id: str) -> bool:
-    """Whether a subscription can have this id.
+    """Return whether a subscription can have this id.
 
     >>> is_id("a.b"), is_id("a/b")
     (True, False)
@@ -198,19 +200,19 @@ def is_id(id: str) -> bool:
 
 
 def check_id(id: str) -> str:
-    """The id, if it is one. Raises `InvalidSpecError`."""
+    """Return the id. Raises `InvalidSpecError` for an invalid one."""
     if not is_id(id):
         raise InvalidSpecError("/id", "an id is 1 to 128 of A-Z a-z 0-9 . _ -")
     return id
 
 
 def wrong_seltype(found: str) -> str:
-    """What is said of a seltype that the selector does not have."""
+    """Return the error of a seltype that the selector does not have."""
     return f"the seltype is {found}: {NONE} without a selector, {STANDARD} with one, {EXTENDED} if asked for"
 
 
 def patched(subscription: Subscription, patch: Mapping[str, Any]) -> SubscriptionSpec:
-    """The specification that a JSON merge patch (RFC 7396) makes of a subscription's; unchecked.
+    """Return the specification that a JSON merge patch (RFC 7396) makes of a subscription's; unchecked.
 
     null puts a field back to what it is when it is not given; a null in ``labels`` removes that label. A type
     that is not patched follows from the selector again, unless it is EXTENDED. Raises `InvalidSpecError` for

@@ -15,16 +15,16 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select
 
 from selectroute.registry.errors import AuthError, InvalidSpecError, NotFoundError
+from selectroute.registry.log.header_rows import read_setting, write_setting
+from selectroute.registry.log.tables import token
 from selectroute.registry.model import time_of, time_text
-from selectroute.registry.settings import read_setting, write_setting
-from selectroute.registry.tables import token
-from selectroute.store.digests import sealed
+from selectroute.registry.role import Role
+from selectroute.store.digests import row_digest
 from selectroute.store.errors import DamagedError
 from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 
@@ -38,14 +38,6 @@ _TOPIC_PATTERN: Final = re.compile("[A-Za-z0-9._*?-]{1,249}")
 
 _HAD_TOKENS: Final = "had-tokens"
 """The setting that says that there was a token; it is never unset."""
-
-
-class Role(StrEnum):
-    """What a token may do: read; change subscriptions as well; everything."""
-
-    READER = "reader"
-    WRITER = "writer"
-    ADMIN = "admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +57,7 @@ class Token:
     kafka: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return it as plain data."""
         return {
             "id": self.id,
             "name": self.name,
@@ -78,7 +70,7 @@ class Token:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Token:
-        """The inverse of `to_json`; other fields are left alone. Raises KeyError, TypeError, ValueError."""
+        """Invert `to_json`; other fields are left alone. Raises KeyError, TypeError, ValueError."""
         # A service of the first release knows topics only.
         topics, queues, kafka = (
             tuple(map(str, data.get(name, ()))) for name in ("topics", "queues", "kafka")
@@ -96,7 +88,7 @@ def add_token(
     kafka: Iterable[str],
     name: str | None,
 ) -> tuple[Token, str]:
-    """A new token and its secret, 256 random bits that are told this once."""
+    """Make a token; return it and its secret, 256 random bits that are shown this once."""
     if role not in list(Role):
         raise InvalidSpecError("/role", "a role is reader, writer or admin")
     given = tuple(topics)
@@ -121,14 +113,16 @@ def add_token(
     more: dict[str, str | None] = {"queues": None, "kafka": None}
     if own_queues or own_kafka:
         more = {"queues": json.dumps(own_queues), "kafka": json.dumps(own_kafka)}
-    seal = sealed(*row.values(), *(more.values() if own_queues or own_kafka else ()))
+    seal = row_digest(*row.values(), *(more.values() if own_queues or own_kafka else ()))
     connection.execute(insert(token), {**row, **more, "seal": seal})
     _mark(connection)
     return made, secret
 
 
 def _patterns(given: Iterable[str], field: str, allowed: re.Pattern[str], letters: str) -> tuple[str, ...]:
-    """The patterns, checked: none has a letter that no name has, so that none is special but * and ?."""
+    """Return the patterns, checked: none has a letter that no name has, so that none is special but * and
+    ?.
+    """
     found = tuple(given)
     for index, one in enumerate(found):
         if not allowed.fullmatch(one):
@@ -137,7 +131,9 @@ def _patterns(given: Iterable[str], field: str, allowed: re.Pattern[str], letter
 
 
 def had_tokens(connection: Connection) -> bool:
-    """Whether there is a token, or ever was one: then nobody is let in without, also when all are revoked."""
+    """Return whether there is a token, or ever was one: then nobody is let in without, also when all are
+    revoked.
+    """
     if read_setting(connection, _HAD_TOKENS) is not None:
         return True
     return connection.execute(select(token.c.id).limit(1)).scalar() is not None
@@ -150,7 +146,7 @@ def _mark(connection: Connection) -> None:
 
 
 def tokens(connection: Connection) -> list[Token]:
-    """All tokens, the oldest first."""
+    """Return all tokens, the oldest first."""
     return [_token(row) for row in connection.execute(select(token).order_by(token.c.id))]
 
 
@@ -162,7 +158,7 @@ def revoke_token(connection: Connection, id: str) -> None:
 
 
 def authenticate(connection: Connection, secret: str) -> Token:
-    """The token of a secret. Raises `AuthError`."""
+    """Return the token of a secret. Raises `AuthError`."""
     if _SECRET.fullmatch(secret):
         hashed = _hash(secret)
         row = connection.execute(select(token).where(token.c.hash == hashed)).one_or_none()
@@ -170,13 +166,13 @@ def authenticate(connection: Connection, secret: str) -> Token:
         # same time whatever it compares.
         if row is not None and hmac.compare_digest(row.hash, hashed):
             return _token(row)
-    raise AuthError("this is no token's secret")
+    raise AuthError("not a token's secret")
 
 
 def token_seal(row: Any) -> bytes:
-    """The seal of a row of the table ``token``."""
+    """Return the seal of a row of the table ``token``."""
     more = () if row.queues is None and row.kafka is None else (row.queues, row.kafka)
-    return sealed(row.id, row.name, row.role, row.topics, row.hash, row.created, *more)
+    return row_digest(row.id, row.name, row.role, row.topics, row.hash, row.created, *more)
 
 
 def _token(row: Any) -> Token:

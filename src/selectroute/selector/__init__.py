@@ -32,21 +32,21 @@ wire. The whole stage uses the standard library only.
 Read in this order: dialect, tokens, parser, ast, values, evaluate.
 """
 
-from selectroute.selector.ast import Expr, children, postorder
 from selectroute.selector.dialect import DIALECTS, JMS, Dialect, UnknownDialectError, dialect
 from selectroute.selector.errors import KINDS, InvalidSelectorError, SelectRouteError
 from selectroute.selector.evaluate import evaluate
-from selectroute.selector.explain import Explanation, explain
+from selectroute.selector.explain.explain import Explanation, explain
 from selectroute.selector.like import LikeOp, compile_like, like
 from selectroute.selector.limits import Limits
 from selectroute.selector.message import Message, MessageError
 from selectroute.selector.names import PropertyNameError, check_property_names
-from selectroute.selector.parser import parse
-from selectroute.selector.printer import to_text
 from selectroute.selector.selector import Selector
-from selectroute.selector.source import Span
-from selectroute.selector.truth import Truth
-from selectroute.selector.values import (
+from selectroute.selector.syntax.ast import Expr, children, postorder
+from selectroute.selector.syntax.parser import parse
+from selectroute.selector.syntax.printer import to_text
+from selectroute.selector.syntax.source import Span
+from selectroute.selector.values.truth import Truth
+from selectroute.selector.values.values import (
     Byte,
     Double,
     Float,

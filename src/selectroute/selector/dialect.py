@@ -1,4 +1,4 @@
-"""The dialects as data: one record holds every difference between them, one value is one dialect.
+"""Dialects as data: one record holds every difference between them, one value is one dialect.
 
 No code asks which dialect it has; it reads the field that says what it needs to know. A new dialect is a
 new value. ``selectroute selector dialects`` shows them side by side.
@@ -22,8 +22,8 @@ from selectroute.selector.fields import (
     PREFIX,
     SYNONYMS,
 )
-from selectroute.selector.truth import VOID, Truth, Void
-from selectroute.selector.values import Double, Float
+from selectroute.selector.values.truth import VOID, Truth, Void
+from selectroute.selector.values.values import Double, Float
 
 
 class UnknownDialectError(SelectRouteError, ValueError):
@@ -32,7 +32,7 @@ class UnknownDialectError(SelectRouteError, ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberSyntax:
-    """How numeric literals are written."""
+    """Spelling of numeric literals."""
 
     bases: frozenset[int]
     """The bases of exact literals: 16 is ``0x``, 2 is ``0b``, 8 a leading zero, which else means nothing."""

@@ -1,4 +1,4 @@
-"""The differences between the dialects side by side, in words: generated from the records of `dialect`."""
+"""Differences between the dialects side by side, in words: generated from the records of `dialect`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from selectroute.selector.dialect import DIALECTS, Dialect, NumberSyntax
 from selectroute.selector.fields import PREFIX
-from selectroute.selector.truth import VOID, Truth, Void
-from selectroute.selector.values import Double
+from selectroute.selector.values.truth import VOID, Truth, Void
+from selectroute.selector.values.values import Double
 
 NONE: Final = "–"
 
@@ -19,7 +19,9 @@ _NEEDS: Final = {"negative_zero": "+", "arithmetic_on_null": "+", "between_on_nu
 
 
 class Row(NamedTuple):
-    """One difference: the field of `Dialect`, what it is called, and what it is in each dialect, by name."""
+    """Difference between dialects: the field of `Dialect`, what it is called, and what it is in each dialect,
+    by name.
+    """
 
     field: str
     title: str
@@ -95,7 +97,7 @@ _SPACES: Final = {" ": "space", "\t": "HT", "\n": "LF", "\v": "VT", "\f": "FF", 
 
 
 def _numbers(syntax: NumberSyntax) -> str:
-    """How exact and approximate literals are written."""
+    """Return how exact and approximate literals are written."""
     bases = ", ".join(_BASES[base] for base in sorted(syntax.bases) if base != 10)
     parts = [f"decimal, {bases}" if bases else "decimal"]
     if syntax.separator:

@@ -1,4 +1,4 @@
-"""The errors of the package, and every kind of invalid selector with its sentence, an example and a hint.
+"""Errors of the package, and every kind of invalid selector with its sentence, an example and a hint.
 
 A raise site names a kind and a span (and what was expected there); everything that people read is written
 here.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from selectroute.selector.source import EXCERPT_COLUMNS, Span, excerpt, position
+from selectroute.selector.syntax.source import EXCERPT_COLUMNS, Span, excerpt, position
 
 MQRC_SELECTION_NOT_AVAILABLE = 2551
 """The reason code of a selector that is invalid when it is presented."""
@@ -20,11 +20,11 @@ MQRC_SELECTOR_SYNTAX_ERROR = 2459
 
 
 class SelectRouteError(Exception):
-    """The base of every error that this package raises."""
+    """Base of every error that this package raises."""
 
 
-class Kind(NamedTuple):
-    """One way in which a text is no selector."""
+class ErrorKind(NamedTuple):
+    """Kind of error in the text of a selector."""
 
     sentence: str
     example: str
@@ -36,168 +36,168 @@ class Kind(NamedTuple):
     """The dialect in which the example is one."""
 
 
-KINDS: Mapping[str, Kind] = MappingProxyType(
+KINDS: Mapping[str, ErrorKind] = MappingProxyType(
     {
         # the text as a whole
-        "too-long": Kind(
+        "too-long": ErrorKind(
             "the selector is longer than the limit", "a = 1", "the limit is an option of Selector"
         ),
-        "too-deep": Kind(
+        "too-deep": ErrorKind(
             "the selector is nested more deeply than the limit",
             "((((a = 1))))",
             "parentheses around a chain of ANDs or of ORs can be left out",
         ),
-        "too-many-items": Kind(
+        "too-many-items": ErrorKind(
             "a list of IN has more items than the limit",
             "a IN ('b', 'c')",
             "split the list over several selectors",
         ),
-        "blank": Kind(
+        "blank": ErrorKind(
             "the selector holds nothing but white space",
             "  ",
             "the empty string is the selector that matches every message",
         ),
         # words and literals
-        "unexpected-character": Kind(
+        "unexpected-character": ErrorKind(
             "no selector has this character outside a string", "a # b", "write a string in single quotes"
         ),
-        "not-a-character": Kind(
+        "not-a-character": ErrorKind(
             "half of a surrogate pair is no character", "a = '\ud800'", "write both halves or neither"
         ),
-        "unterminated-string": Kind(
+        "unterminated-string": ErrorKind(
             "string literal is never closed",
             "region = 'EMEA AND price > 10",
             "write '' for a quote inside a string",
         ),
-        "double-quotes": Kind(
+        "double-quotes": ErrorKind(
             "a string stands in single quotes", 'color = "blue"', "write 'text' with single quotes"
         ),
-        "odd-byte-string": Kind(
+        "odd-byte-string": ErrorKind(
             "a byte string is pairs of hexadecimal digits, and one digit is left over",
             'a = "0x2F1"',
             "write a zero before the digit that stands alone",
             MQRC_SELECTOR_SYNTAX_ERROR,
             "ibm-mq",
         ),
-        "malformed-byte-string": Kind(
+        "malformed-byte-string": ErrorKind(
             "a byte string is one or more pairs of hexadecimal digits after 0x",
             'a = "0x2G"',
             'write it as in "0x2F1C"',
             dialect="ibm-mq",
         ),
-        "unknown-operator": Kind(
+        "unknown-operator": ErrorKind(
             "selectors have no such operator", "a == 1", "the operators are = <> < <= > >= + - * /"
         ),
-        "not-in-dialect": Kind(
+        "not-in-dialect": ErrorKind(
             "the dialect does not have this",
             "a = 1 OR b = 2",
             "it has comparisons by = and NAME IS NULL, joined by AND",
             dialect="mqe",
         ),
-        "malformed-number": Kind(
+        "malformed-number": ErrorKind(
             "this is no number",
             "a = 1_",
             "a number must be set apart from what follows; digits may only be joined by _ between them",
         ),
-        "malformed-octal": Kind(
+        "malformed-octal": ErrorKind(
             "a leading zero makes a number octal, and 8 and 9 are no octal digits",
             "a = 09",
             "leave the zero out",
         ),
-        "integer-out-of-range": Kind(
+        "integer-out-of-range": ErrorKind(
             "the exact number is outside the range of a Java long",
             "a = 9223372036854775808",
             "an approximate number such as 1E19 has a wider range",
         ),
-        "number-too-large": Kind(
+        "number-too-large": ErrorKind(
             "the approximate number is too large for its type",
             "a = 1E309",
             "a double reaches to 1.7976931348623157E308, a float (F) to 3.4028235E38",
         ),
-        "number-too-small": Kind(
+        "number-too-small": ErrorKind(
             "the approximate number is not zero but would be rounded to it",
             "a = 1E-400",
             "a double reaches down to 4.9E-324, a float (F) to 1.4E-45",
         ),
-        "reserved-word": Kind(
+        "reserved-word": ErrorKind(
             "a reserved word is no name", "order = 1 AND like = 2", "no property can be read by such a name"
         ),
-        "null-literal": Kind(
+        "null-literal": ErrorKind(
             "NULL is no value to compare or compute with", "a = NULL", "write IS NULL or IS NOT NULL"
         ),
-        "unknown-header": Kind(
+        "unknown-header": ErrorKind(
             "no selector can read this header",
             "JMSMessageId = 'ID:1'",
             "names that begin with JMS are reserved: for these, and in most dialects for JMSX and JMS_ names",
         ),
-        "invalid-name": Kind(
+        "invalid-name": ErrorKind(
             "no property can have this name",
             "a..b = 1",
             "a name consists of parts with a dot between each two",
             dialect="ibm-mq",
         ),
         # grammar
-        "unexpected-token": Kind("this cannot stand here", "a = 1 b"),
-        "unexpected-end": Kind("the selector ends too early", "a = "),
-        "unclosed-parenthesis": Kind(
+        "unexpected-token": ErrorKind("this cannot stand here", "a = 1 b"),
+        "unexpected-end": ErrorKind("the selector ends too early", "a = "),
+        "unclosed-parenthesis": ErrorKind(
             "the parenthesis is never closed", "(a = 1", "write ) behind what it encloses, or leave it out"
         ),
-        "unopened-parenthesis": Kind(
+        "unopened-parenthesis": ErrorKind(
             "the parenthesis was never opened", "a = 1)", "write ( before what it encloses, or leave it out"
         ),
-        "misplaced-not": Kind(
+        "misplaced-not": ErrorKind(
             "NOT cannot be an operand", "a = NOT b", "put it in parentheses, as in a = (NOT b)"
         ),
-        "chained-comparison": Kind(
+        "chained-comparison": ErrorKind(
             "comparisons do not chain", "1 < a < 5", "join two comparisons by AND, or use BETWEEN"
         ),
-        "empty-list": Kind(
+        "empty-list": ErrorKind(
             "a list of IN holds at least one string", "a IN ()", "write FALSE for what never holds"
         ),
         # types
-        "not-a-condition": Kind(
+        "not-a-condition": ErrorKind(
             "this is a value, not true or false",
             "weight + 1",
             "compare it with something",
         ),
-        "not-a-number": Kind(
+        "not-a-number": ErrorKind(
             "this is no number, and can be no operand here",
             "'a' + 1 = 2",
             "arithmetic, signs and BETWEEN take numbers and names",
         ),
-        "not-a-name": Kind(
+        "not-a-name": ErrorKind(
             "this operator wants a name on its left", "'abc' LIKE 'a%'", "write the name of a property first"
         ),
-        "not-a-string": Kind(
+        "not-a-string": ErrorKind(
             "a string literal is wanted here",
             "a IN (1, 2)",
             "write text in single quotes; numbers compare by =",
         ),
-        "string-order": Kind(
+        "string-order": ErrorKind(
             "strings can only be compared by = and <>",
             "name > 'x'",
             "no string comes before another; a number is written without quotes",
         ),
-        "boolean-order": Kind(
+        "boolean-order": ErrorKind(
             "true and false can only be compared by = and <>", "flag > TRUE", "write = TRUE or = FALSE"
         ),
-        "byte-string-order": Kind(
+        "byte-string-order": ErrorKind(
             "byte strings can only be compared by = and <>",
             'a > "0x00"',
             "no byte string comes before another",
             dialect="ibm-mq",
         ),
-        "unlike-types": Kind(
+        "unlike-types": ErrorKind(
             "values of these types are never comparable",
             "'a' = 1",
             "no value is converted: write both as strings or both as numbers",
         ),
-        "bad-escape": Kind(
+        "bad-escape": ErrorKind(
             "the escape is exactly one character",
             "a LIKE 'x' ESCAPE 'ab'",
             "write one character, as in ESCAPE '!'",
         ),
-        "bad-pattern": Kind(
+        "bad-pattern": ErrorKind(
             "the pattern ends in an escape that escapes nothing",
             "a LIKE 'x!' ESCAPE '!'",
             "double the escape character to match it",
@@ -213,7 +213,7 @@ _PLACE_COLUMN = 64  # where "(dialect …)" begins on the first line of an error
 
 
 class Fix(NamedTuple):
-    """One edit: what stands at the span, perhaps nothing, becomes the text."""
+    """Edit of a text: what is at the span, perhaps nothing, becomes the text."""
 
     span: Span
     text: str
@@ -224,7 +224,8 @@ class Fix(NamedTuple):
 
 
 class Fault(Exception):
-    """What a raise site of the parser says: kind, span, what was expected, a hint better than the kind's.
+    """Details that the parser gives where it raises: kind, span, what was expected, a hint better than the
+    kind's.
 
     `fixes` are edits worth trying. `parser.parse` adds the text, the dialect and the first fix that mends the
     selector, and raises it all as an InvalidSelectorError.
@@ -279,17 +280,17 @@ class InvalidSelectorError(SelectRouteError):
 
     @property
     def sentence(self) -> str:
-        """What is wrong, in one clause."""
+        """Return what is wrong, in one clause."""
         return KINDS[self.kind].sentence
 
     @property
     def underlined(self) -> str:
-        """The part of the text that is at fault."""
+        """Part of the text that is at fault."""
         return self.text[self.span.start : self.span.end]
 
     @property
     def suggestion(self) -> str | None:
-        """The text with the fix applied; None without one."""
+        """Text with the fix applied; None without one."""
         return None if self.fix is None else self.fix.applied(self.text)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The meaning of a selector: every rule of the standard once, in the order in which it is written there.
+"""Meaning of a selector: every rule of the standard once, in the order in which it is written there.
 
 This is the reference. It is slow and plain on purpose; every faster engine must agree with it on every
 message. Quotations are from seed 004 unless another is named.
@@ -11,7 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
-from selectroute.selector.ast import (
+from selectroute.selector.dialect import Dialect
+from selectroute.selector.fields import NO_ID
+from selectroute.selector.like import compile_like, like
+from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.syntax.ast import (
     And,
     Arithmetic,
     Between,
@@ -29,12 +33,8 @@ from selectroute.selector.ast import (
     children,
     postorder,
 )
-from selectroute.selector.dialect import Dialect
-from selectroute.selector.fields import NO_ID
-from selectroute.selector.like import compile_like, like
-from selectroute.selector.names import INVALID_NAMES
-from selectroute.selector.truth import VOID, Truth, Void, all_of, any_of, not_
-from selectroute.selector.values import (
+from selectroute.selector.values.truth import VOID, Truth, Void, all_of, any_of, not_
+from selectroute.selector.values.values import (
     MISMATCH,
     Operand,
     Unsupported,

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from selectroute.selector.values import Byte, Int, Long, Short, Value
+from selectroute.selector.values.values import Byte, Int, Long, Short, Value
 
 PREFIX: Final = "@"
 """What a derived field has before the name that selectors use."""
@@ -185,7 +185,9 @@ def _queue_uri(queue: Value | None, manager: Value | None) -> str | None:
 
 
 def _message_type(part: str) -> Convert:
-    """A part of ``mcd://domain/set/type?format=fmt``; of a JMSType that is no such URI, the type is all."""
+    """Return a part of ``mcd://domain/set/type?format=fmt``; of a JMSType that is no such URI, the type is
+    all.
+    """
 
     def convert(value: Value | None) -> str | None:
         if not isinstance(value, str):
@@ -218,7 +220,7 @@ def _same(convert: Convert, *names: str) -> dict[str, tuple[Source, ...]]:
 def _id(
     text: str, octets: str, from_text: Convert, *, alias: str | None = None
 ) -> dict[str, tuple[Source, ...]]:
-    """An id: a string, perhaps by two names, and 24 bytes."""
+    """Return an id: a string, perhaps by two names, and 24 bytes."""
     texts = [text] if alias is None else [text, alias]
     fields = {octets: tuple(Source((name,), from_text) for name in texts)}
     for name, sources in _same(_text, *texts).items():

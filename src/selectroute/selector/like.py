@@ -7,7 +7,7 @@ from typing import Final
 
 
 class LikeOp(Enum):
-    """What a pattern's wildcards stand for."""
+    """Characters that a pattern's wildcards stand for."""
 
     ANY_ONE = "_"
     ANY_MANY = "%"
@@ -64,7 +64,7 @@ def like(text: str, operations: tuple[str | LikeOp, ...]) -> bool:
 
 
 def _segments(operations: tuple[str | LikeOp, ...]) -> list[list[str | LikeOp]]:
-    """What stands before, between and after the ``%``: one segment more than there are ``%``."""
+    """Return what stands before, between and after the ``%``: one segment more than there are ``%``."""
     segments: list[list[str | LikeOp]] = [[]]
     for operation in operations:
         if operation is ANY_MANY:
@@ -79,7 +79,7 @@ def _stands_at(at: int, segment: list[str | LikeOp], text: str) -> bool:
 
 
 def _find(segment: list[str | LikeOp], text: str, start: int, stop: int) -> int:
-    """Where the segment stands first, from `start` on and ending by `stop`; -1 if nowhere."""
+    """Return where the segment stands first, from `start` on and ending by `stop`; -1 if nowhere."""
     characters = "".join(op for op in segment if isinstance(op, str))
     if len(characters) == len(segment):
         return text.find(characters, start, stop)  # linear: CPython's two-way search

@@ -1,4 +1,4 @@
-"""How large a selector may be; checked before a tree is built."""
+"""Limits on the size of a selector, checked before a tree is built."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from selectroute.selector.errors import Fault
-from selectroute.selector.source import Span
-from selectroute.selector.tokens import BYTES, NAME, NUMBER, STRING, Token
+from selectroute.selector.syntax.source import Span
+from selectroute.selector.syntax.tokens import BYTES, NAME, NUMBER, STRING, Token
+
+MAX_LINE: Final = 4 << 20
+"""Characters in a line of JSON: a selector of the largest configurable size, escaped, and its other fields.
+"""
+
+MAX_LINE_BYTES: Final = 4 * MAX_LINE
+"""Bytes in such a line, where it isn't decoded yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest selector that is accepted. The parser takes any; limits protect those who serve many.
+    """Largest selector that is accepted. The parser takes any; limits protect those who serve many.
 
     >>> Limits(nesting=1_000)
     Limits(length=10240, nesting=1000, items=10000)

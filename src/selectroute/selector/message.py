@@ -17,9 +17,9 @@ from typing import Any, Final
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import CORRELATION_IDS, DERIVED, PREFIX, is_no_id, read
 from selectroute.selector.names import INVALID_NAMES, check_property_names, message_breaches
-from selectroute.selector.source import SURROGATE
 from selectroute.selector.suggestion import did_you_mean, nearest, unknown_field
-from selectroute.selector.values import (
+from selectroute.selector.syntax.source import SURROGATE
+from selectroute.selector.values.values import (
     UNSUPPORTED,
     Byte,
     Double,
@@ -161,7 +161,7 @@ class Message:
         return self._values.get(name)
 
     def _set_properties(self) -> list[str]:
-        """The names of the properties that the message has: one that is NULL is not there."""
+        """Return the names of the properties that the message has: one that is NULL is not there."""
         own = {name: None for name, value in self.properties.items() if value is not None}
         return list(own | {name: None for name in self._unlike if name not in HEADER_TYPES})
 

@@ -55,7 +55,7 @@ def identifier_length(text: str, dots: bool = False) -> int:
 
 
 class NameProblem(NamedTuple):
-    """What is wrong with a name in a selector: a kind of `InvalidSelectorError`, a hint, the likely name."""
+    """Fault of a name in a selector: a kind of `InvalidSelectorError`, a hint, the likely name."""
 
     kind: str
     hint: str | None

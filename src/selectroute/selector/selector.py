@@ -1,21 +1,21 @@
-"""The selector: a text that was checked once, ready to judge any number of messages."""
+"""Selector: a text that was checked once, ready to judge any number of messages."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from selectroute.selector.arguments import check_argument
-from selectroute.selector.ast import Expr, Identifier, postorder
 from selectroute.selector.dialect import DEFAULT_DIALECT
 from selectroute.selector.dialect import dialect as dialect_named
 from selectroute.selector.errors import MQRC_SELECTOR_SYNTAX_ERROR
 from selectroute.selector.evaluate import evaluate
-from selectroute.selector.explain import Explanation, explain
+from selectroute.selector.explain.explain import Explanation, explain
 from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
 from selectroute.selector.message import ONE_MESSAGE, Message
-from selectroute.selector.parser import parse
-from selectroute.selector.printer import to_text
-from selectroute.selector.truth import Truth
+from selectroute.selector.syntax.ast import Expr, Identifier, postorder
+from selectroute.selector.syntax.parser import parse
+from selectroute.selector.syntax.printer import to_text
+from selectroute.selector.values.truth import Truth
 
 
 class Selector:
@@ -58,7 +58,7 @@ class Selector:
 
     @property
     def identifiers(self) -> tuple[str, ...]:
-        """The names of the headers and properties that the selector reads, sorted. O(n)."""
+        """Names of the headers and properties that the selector reads, sorted. O(n)."""
         if self.expression is None:
             return ()
         names = {node.name for node in postorder(self.expression) if isinstance(node, Identifier)}
@@ -66,7 +66,7 @@ class Selector:
 
     @property
     def canonical(self) -> str:
-        """The selector written the one canonical way; equal for equal expressions. O(n)."""
+        """Selector written the one canonical way; equal for equal expressions. O(n)."""
         return "" if self.expression is None else to_text(self.expression)
 
     def evaluate(self, message: Message) -> Truth:

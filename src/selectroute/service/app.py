@@ -1,4 +1,4 @@
-"""The application: all calls, behind the gate."""
+"""Application: all calls, behind the middleware."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from selectroute.queues.sql_queues import SqlQueues
+from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service import bulk, changes, messages, queue_messages, subscriptions, system, tokens
-from selectroute.service import queues as queue_administration
-from selectroute.service.batch_waiting import BatchWaiting
-from selectroute.service.callers import Callers
-from selectroute.service.calls import Call, invalid
+from selectroute.service import system
 from selectroute.service.context import Service
-from selectroute.service.cursors import HiddenCursors
-from selectroute.service.documented import EXAMPLES, SUMMARIES
-from selectroute.service.gate import Gate
+from selectroute.service.http.callers import Callers
+from selectroute.service.http.endpoint import Call, invalid
+from selectroute.service.http.error_mapping import noted
+from selectroute.service.http.middleware import Gate
+from selectroute.service.http.openapi import EXAMPLES, SUMMARIES
+from selectroute.service.http.problems import PROBLEMS, Problem, ProblemError
+from selectroute.service.http.rates import Rates
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
-from selectroute.service.problems import PROBLEMS, Problem, ProblemError
-from selectroute.service.publishing import Publishing, Watch
-from selectroute.service.queue_waiting import QueueWaiting
-from selectroute.service.rates import Rates
-from selectroute.service.refusals import noted
+from selectroute.service.queues import administration
+from selectroute.service.queues import messages as queue_messages
+from selectroute.service.queues.waiting import QueueWaiting
+from selectroute.service.subscriptions import bulk, changes, messages, subscriptions, tokens
+from selectroute.service.subscriptions.batch_waiting import BatchWaiting
+from selectroute.service.subscriptions.cursors import HiddenCursors
+from selectroute.service.subscriptions.publishing import Publishing, Watch
 
 _ROUTERS: tuple[APIRouter, ...] = (
     bulk.router,
@@ -43,7 +45,7 @@ _ROUTERS: tuple[APIRouter, ...] = (
     tokens.router,
     system.router,
     queue_messages.router,
-    queue_administration.router,
+    administration.router,
     subscriptions.router,  # last: /v1/subscriptions/{id} is the most general path
 )
 
@@ -77,7 +79,7 @@ def create_app(
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
 ) -> FastAPI:
-    """The service of a registry, an ASGI application. Its lifespan starts and stops what runs beside it.
+    """Make the service of a registry, an ASGI application. Its lifespan starts and stops what runs beside it.
 
     Args:
         registry: an open registry; it stays open when the application ends.
@@ -156,7 +158,9 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
-    """What the framework itself refuses: no such path, no such method on it. OPTIONS asks for the methods."""
+    """Answer what the framework itself refuses: no such path, no such method on it. OPTIONS asks for the
+    methods.
+    """
     assert isinstance(error, HTTPException)
     headers = error.headers
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -171,8 +175,8 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 
 def _allowed(request: Request) -> list[str]:
-    """The methods of a path. A route has one of them, and a path may fit several templates, of which the one
-    with the most text of its own is meant (``/{id}:pause``, not ``/{id}``).
+    """Return the methods of a path. A route has one of them, and a path may fit several templates, of which
+    the one with the most text of its own is meant (``/{id}:pause``, not ``/{id}``).
     """
     calls = [route for router in _ROUTERS for route in router.routes]
     there = [
@@ -187,7 +191,7 @@ def _allowed(request: Request) -> list[str]:
 
 
 def _documented(app: FastAPI) -> Any:
-    """The OpenAPI document, with the problem document and the bearer token in it."""
+    """Return the OpenAPI document, with the problem document and the bearer token in it."""
     made = FastAPI.openapi
 
     def document() -> dict[str, Any]:

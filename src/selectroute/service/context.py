@@ -1,4 +1,4 @@
-"""What the calls of one service share."""
+"""State that the calls of one service share."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Annotated
 from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
-from selectroute.queues.sql_queues import SqlQueues
+from selectroute.queues.sql.queues import SqlQueues
 from selectroute.registry.registry import Registry
-from selectroute.service.batch_waiting import BatchWaiting
-from selectroute.service.callers import Caller, Callers
-from selectroute.service.cursors import HiddenCursors
+from selectroute.service.http.callers import Caller, Callers
+from selectroute.service.http.rates import Rates
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import Metrics
-from selectroute.service.publishing import Publishing, Watch
-from selectroute.service.queue_waiting import QueueWaiting
-from selectroute.service.rates import Rates
+from selectroute.service.queues.waiting import QueueWaiting
+from selectroute.service.subscriptions.batch_waiting import BatchWaiting
+from selectroute.service.subscriptions.cursors import HiddenCursors
+from selectroute.service.subscriptions.publishing import Publishing, Watch
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The registry, and everything around it."""
+    """Registry, and everything around it."""
 
     registry: Registry
     limits: ServiceLimits
@@ -38,7 +38,7 @@ class Service:
     """How many imports each caller has under way."""
     exporting: CapacityLimiter
     writing: CapacityLimiter
-    """Who may hold a thread while he waits for his turn to write; all others need theirs to read."""
+    """Callers that may hold a thread while they wait for their turn to write; the other threads read."""
     parsing: CapacityLimiter
     """Large bodies that are read at the same time, each in a thread: more would only slow all others down."""
     explaining: CapacityLimiter
@@ -67,5 +67,5 @@ def _caller(request: Request) -> Caller:
     return caller
 
 
-The = Annotated[Service, Depends(_service)]
-By = Annotated[Caller, Depends(_caller)]
+ServiceDep = Annotated[Service, Depends(_service)]
+CallerDep = Annotated[Caller, Depends(_caller)]

@@ -1,4 +1,4 @@
-"""What one request may hold and ask for. ``GET /v1/limits`` shows all of it."""
+"""Limits on what one request may hold and ask for. ``GET /v1/limits`` shows all of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Count = Annotated[int, Field(ge=1, le=2**40)]
 
 
 class ServiceLimits(BaseModel):
-    """The limits of a service. Lengths count characters unless they are called bytes.
+    """Limits of a service. Lengths count characters unless they are called bytes.
 
     >>> ServiceLimits(page=100).page
     100
@@ -122,5 +122,5 @@ class ServiceLimits(BaseModel):
 
     @property
     def of_selectors(self) -> Limits:
-        """The largest selector that is registered."""
+        """Largest selector that is registered."""
         return Limits(self.selector_length, self.selector_nesting, self.selector_items)

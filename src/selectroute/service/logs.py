@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import structlog
 
-from selectroute.selector.sentences import printable
+from selectroute.selector.explain.sentences import printable
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -38,7 +38,9 @@ def configure(level: str = "info", form: str | None = None) -> None:
 
 
 def log() -> Any:
-    """The logger of the service. Before `configure` it is a logger of the standard library like any other."""
+    """Return the logger of the service. Before `configure` it is a logger of the standard library like any
+    other.
+    """
     return _LOG
 
 
@@ -66,7 +68,7 @@ class TextFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record, and below it the traceback if there is one."""
+        """Return the line of a record, and below it the traceback if there is one."""
         data: dict[str, Any] = json.loads(record.getMessage())
         at = data["timestamp"][11:19]
         if data["event"] == "request":
@@ -81,7 +83,7 @@ class TextFormatter(logging.Formatter):
 
 
 class _Forward(logging.Handler):
-    """What uvicorn has to say, in lines of the same form."""
+    """Log lines of uvicorn, in the same form."""
 
     def emit(self, record: logging.LogRecord) -> None:
         _LOG.warning("server", message=record.getMessage())

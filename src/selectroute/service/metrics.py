@@ -1,4 +1,4 @@
-"""What the service counts, in the text format of Prometheus. No label holds what a caller sent."""
+"""Counters of the service, in the text format of Prometheus. No label holds what a caller sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from selectroute.service.publishing import Publishing
+from selectroute.service.subscriptions.publishing import Publishing
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -16,7 +16,7 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 
 class Metrics:
-    """The counters of one service, and what it reads off the registry when it is asked.
+    """Counters of one service, and what it reads off the registry when it is asked.
 
     Args:
         publishing: tells the state of the registry.
@@ -47,12 +47,12 @@ class Metrics:
         self.registry.register(_State(publishing, waiting))
 
     def text(self) -> bytes:
-        """All of it, as Prometheus scrapes it."""
+        """Return all of it, as Prometheus scrapes it."""
         return generate_latest(self.registry)
 
 
 class _State(Collector):
-    """The gauges: who waits for messages, the registry's revision, the snapshot that is published of it."""
+    """Gauges: who waits for messages, the registry's revision, the snapshot that is published of it."""
 
     def __init__(self, publishing: Publishing, waiting: Callable[[], int]) -> None:
         self._publishing = publishing

@@ -32,7 +32,7 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 
 
 def front_page(facts: Mapping[str, str]) -> str:
-    """The page of the path ``/``: facts of this service, and where to go on."""
+    """Return the page of the path ``/``: facts of this service, and where to go on."""
     rows = "".join(f"<tr><th>{escape(name)}<td>{escape(value)}" for name, value in facts.items())
     links = (
         ("/docs", "how each call is made"),
@@ -46,7 +46,7 @@ def front_page(facts: Mapping[str, str]) -> str:
 
 
 def docs_page(document: Mapping[str, Any]) -> str:
-    """The OpenAPI document as a page."""
+    """Return the OpenAPI document as a page."""
     by_tag: dict[str, list[str]] = {}
     contents: dict[str, list[str]] = {}
     for path, operations in document["paths"].items():

@@ -1,10 +1,10 @@
-"""The process that answers: binds, serves, and stops without breaking off what it is doing."""
+"""Process of a service: binds, serves, and stops without breaking off what it is doing."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import os
+import gc
 import resource
 import signal
 import socket
@@ -19,32 +19,28 @@ from typing import Final
 
 import uvicorn
 
+from selectroute.registry.loopback import is_loopback
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.app import QUEUE_MANAGER, create_app
-from selectroute.service.callers import is_loopback
+from selectroute.service.http.protocol import AcceptErrors, Protocol
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.logs import log
-from selectroute.service.protocol import AcceptErrors, Protocol
+from selectroute.service.stopping import Stop
 
 STOP_SECONDS: Final = 30
 """How long requests that are under way may take when the service is told to stop."""
 
-_ONE_REQUEST_SECONDS: Final = 1.0
-"""A terminal signals the whole process group, and wrappers hand the signal on once more: signals within this
-time are one request to stop.
-"""
-
 _BACKLOG: Final = 2_048
 
 _ACCEPTED: Final = 64
-"""Connections that are accepted before somebody else has his turn. Where none can be, asyncio tries as often
+"""Connections that are accepted before others have their turn. Where none can be, asyncio tries as often
 at once, and reports each time.
 """
 
-_SWITCH_SECONDS: Final = 0.001
-"""How long one thread of Python keeps the others waiting. A request needs its turn some ten times: beside a
-thread that computes, Python's own 5 ms would make 50 of them.
+_SWITCH_SECONDS: Final = 0.0002
+"""How long one thread of Python keeps the others waiting. A request needs its turn some fifty times: beside a
+thread that computes, Python's own 5 ms would make 250 of them.
 """
 
 _FILES: Final = 65_536
@@ -106,7 +102,7 @@ def serve(
 
 
 def taken_place(host: str, port: int) -> socket.socket:
-    """A socket that is bound to this address, on which nobody is answered yet. Raises ServeError."""
+    """Return a socket that is bound to this address, on which nobody is answered yet. Raises ServeError."""
     # The protocol is named: asyncio turns Nagle's algorithm off on no other socket, and each answer of more
     # than one write would wait 40 ms for the client's delayed acknowledgement.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -138,7 +134,7 @@ def bound(
     started: Callable[[str], None] = lambda _: None,
     place: socket.socket | None = None,
 ) -> Server:
-    """A server that listens and does not answer yet. See `serve`."""
+    """Make a server that listens and does not answer yet. See `serve`."""
     open_to_others = not is_loopback(host)
     if open_to_others and not registry.had_tokens():
         raise ServeError(
@@ -207,7 +203,7 @@ class Server(uvicorn.Server):
         self._listening = listening
         self._started = started
         self._release = release
-        self._asked_at = 0.0
+        self._stop = Stop(self._exit)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer until told to stop."""
@@ -225,17 +221,17 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         self._listening.listen(_BACKLOG)  # asyncio took `_ACCEPTED` for that, too
         if self.started:
+            gc.freeze()  # modules and routes stay: the collector would stop all threads to look at them
             self._started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop after what is under way; at once when asked again later. What is committed stays, and what is
         not was not acknowledged.
         """
-        if not self.should_exit:
-            self._asked_at = time.monotonic()
-            self.should_exit = True
-        elif time.monotonic() - self._asked_at > _ONE_REQUEST_SECONDS:
-            os._exit(128 + sig)
+        self._stop.handle(sig, frame)
+
+    def _exit(self) -> None:
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop: who waits is answered now, what else is under way is completed."""

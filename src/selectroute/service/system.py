@@ -1,27 +1,28 @@
-"""The service itself: its limits, its health, its metrics."""
+"""Calls on the service itself: its limits, its health, its metrics."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
+from selectroute.registry.loopback import is_loopback
+from selectroute.registry.role import Role
 from selectroute.selector.errors import SelectRouteError
-from selectroute.service.callers import Role, is_loopback
-from selectroute.service.calls import Call, JsonAnswer, call
-from selectroute.service.context import By, Service, The
+from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.http.models import StateAnswer
+from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.metrics import CONTENT_TYPE
-from selectroute.service.models import StateAnswer
 from selectroute.service.pages import HEADERS, docs_page, front_page
-from selectroute.service.problems import ProblemError
 from selectroute.store.errors import ReplacedError
 
 router = APIRouter(route_class=Call, tags=["service"])
 
 
 @call(router, "GET", "/v1/limits", Role.reader, response_model=ServiceLimits)
-def limits(service: The) -> Response:
-    """What a request may hold and ask for."""
+def limits(service: ServiceDep) -> Response:
+    """Return what a request may hold and ask for."""
     return JsonAnswer(service.limits.model_dump())
 
 
@@ -33,15 +34,15 @@ def limits(service: The) -> Response:
     "forbidden",
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-def metrics(service: The, by: By) -> Response:
-    """What is counted, for Prometheus. With a token for all topics: it is counted over everybody."""
+def metrics(service: ServiceDep, by: CallerDep) -> Response:
+    """Return the counters, for Prometheus. With a token for all topics: it is counted over everybody."""
     by.check_all_topics("metrics need a token")
     return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
 @call(router, "GET", "/healthz", Role.reader, response_model=StateAnswer)
 def health() -> Response:
-    """The process answers."""
+    """Answer, as a process that is alive."""
     return JsonAnswer({"status": "ok"})
 
 
@@ -53,9 +54,9 @@ def health() -> Response:
     response_model=StateAnswer,
     responses={503: {"model": StateAnswer, "description": "It cannot be asked now."}},
 )
-def ready(request: Request, service: The) -> Response:
-    """The registry can be read, and a revision is published. Anybody may ask; which revisions these are is
-    told to callers who may see all subscriptions.
+def ready(request: Request, service: ServiceDep) -> Response:
+    """Answer whether the registry can be read and a revision is published. Anybody may ask; which revisions
+    these are is told to callers who may see all subscriptions.
     """
     try:
         state = service.publishing.state()
@@ -74,8 +75,10 @@ def ready(request: Request, service: The) -> Response:
 
 
 @call(router, "GET", "/", Role.reader, include_in_schema=False, response_class=HTMLResponse)
-def front(request: Request, service: The) -> Response:
-    """A page that says what this is. Anybody may ask; counts are for callers who see all subscriptions."""
+def front(request: Request, service: ServiceDep) -> Response:
+    """Show a page that says what this is. Anybody may ask; counts are for callers who see all
+    subscriptions.
+    """
     facts: dict[str, str] = {}
     authorization = request.headers.get("authorization")
     # Without a token a page of some site whose name points here would be shown them.
@@ -98,7 +101,7 @@ def front(request: Request, service: The) -> Response:
 
 @call(router, "GET", "/docs", Role.reader, include_in_schema=False, response_class=HTMLResponse)
 async def docs(request: Request) -> Response:
-    """The OpenAPI document as a page."""
+    """Return the OpenAPI document as a page."""
     # In the event loop, as /openapi.json does: FastAPI has a document before it is completed.
     state, document = request.app.state, request.app.openapi()
     if not hasattr(state, "docs"):
@@ -107,7 +110,7 @@ async def docs(request: Request) -> Response:
 
 
 def _sees_all(service: Service, authorization: str | None) -> bool:
-    """Whether this Authorization header is of a caller for whom every subscription exists."""
+    """Return whether this Authorization header is of a caller for whom every subscription exists."""
     try:
         return service.callers.caller(authorization).sees_all
     except ProblemError:

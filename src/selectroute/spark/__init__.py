@@ -1,34 +1,40 @@
-"""Spark: messages in columns or files, batch or stream, routed to their subscriptions.
+"""Spark: messages in DataFrames, files or Kafka, batch or stream, routed to their subscriptions.
 
-``route`` and ``deliveries`` take a DataFrame. For files there is a faster way, the *fan-out*: the workers
-read the files themselves, so that only what selectors read is decoded and nothing crosses between the JVM
-and Python. ``start_fanout`` is that as a stream with exactly-once output, ``match_files`` the same reading
-path without a stream or output.
+``route`` and ``deliveries`` take a DataFrame. For files and Kafka there is a faster way, the *fan-out*: the
+workers read the messages themselves, so that only what selectors read is decoded, and nothing crosses between
+the JVM and Python. ``start_fanout`` is that as a stream with exactly-once output, ``match_files`` the same
+reading path without a stream or output. The way of a batch through the rooms::
 
-Read `batches` first: one batch from pin to commit. Then `plan` (files → splits), `worker` with `readers` and
-`sinks` (what a task does), `pins` and `commits` (what survives a crash). What a stream on a live registry
-does beside its batches is in `follower`: it writes back from where changes hold (`cutoffs`), and gives
-resumed subscriptions what they missed (`backfill`); `replay` judges dead letters once more. A registry beyond
-one machine's memory is cut in partitions: `partition` says how. This is the only folder that imports pyspark.
+                    sources/ (readers)               destinations/ ─▶ sinks/
+                              │                             ▲
+    stream/ ─▶ batch/ ─plan─▶ inputs/ ─tasks─▶ worker/ ─────┘ stages
+                 │  pins: by which revision
+                 └─ commits: the batch is done ─▶ senders/ ─▶ queues, Kafka
+    beside the stream:        backfill/  replay/         without a stream:   frames/  partitions/
+    afterwards, reading only: audit/                     under all of them:  job/  columns/  runtime/
+
+Rooms import only those below them: audit, stream, backfill and replay, batch, {frames, inputs, senders},
+{partitions, worker}, destinations, {columns, job, sinks}, sources, runtime. Read ``batch/router.py`` first:
+one batch from pin to commit. Only this package imports pyspark.
 """
 
-from selectroute.spark.batches import BatchReport
-from selectroute.spark.binding import Binding, BindingError
-from selectroute.spark.connector import Connector, ConnectorError, find_connector
-from selectroute.spark.java import JavaError
-from selectroute.spark.job import DestinationNotFoundError, Job, JobError, OtherJobError
-from selectroute.spark.kafka_input import KafkaCluster, KafkaInput
-from selectroute.spark.kafka_options import kafka_binding, kafka_cluster
-from selectroute.spark.output import Output, OutputChoice, OutputError, explain_output, unpack
-from selectroute.spark.partition import PartitionedSnapshot
-from selectroute.spark.partition_publish import publish_partitions
-from selectroute.spark.partition_route import PartitionError
-from selectroute.spark.query import FanOut, check, start_fanout
-from selectroute.spark.rerun import Rerun, rerun
-from selectroute.spark.route import deliveries, match_files, route
-from selectroute.spark.session import local_session
-from selectroute.spark.snapshots import distribute
-from selectroute.spark.sources import SourceError, SourceNotFoundError
+from selectroute.spark.audit.rerun import Rerun, rerun
+from selectroute.spark.batch.router import BatchReport
+from selectroute.spark.columns.binding import Binding, BindingError
+from selectroute.spark.columns.matches import Output, OutputChoice, OutputError, explain_output, unpack
+from selectroute.spark.columns.snapshot_ref import distribute
+from selectroute.spark.frames.match_files import match_files
+from selectroute.spark.frames.route import deliveries, route
+from selectroute.spark.job.job import DestinationNotFoundError, Job, JobError, OtherJobError
+from selectroute.spark.partitions.publish import publish_partitions
+from selectroute.spark.partitions.route import PartitionError
+from selectroute.spark.partitions.snapshot import PartitionedSnapshot
+from selectroute.spark.runtime.jars import Connector, ConnectorError, find_connector
+from selectroute.spark.runtime.java import JavaError
+from selectroute.spark.runtime.session import local_session
+from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError
+from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput, kafka_binding, kafka_cluster
+from selectroute.spark.stream.fan_out import FanOut, check, start_fanout
 
 __all__ = [
     "BatchReport",

@@ -1,4 +1,4 @@
-"""What a store on disk is made of: an engine of SQLAlchemy for SQLite or PostgreSQL, transactions, digests.
+"""Store on disk: SQLite or PostgreSQL by SQLAlchemy, transactions, digests of rows.
 
 ``engine`` opens a database by its URL and hands out transactions: many that read, each of one consistent
 state, and one at a time that writes. ``errors`` is what a database can say, in this package's words: it is

@@ -9,7 +9,8 @@ START = bytes(32)
 
 
 def canonical(*fields: str | int | None) -> bytes:
-    """The one way to write fields down for a digest: each text with its length, NULL unlike the empty text.
+    """Return the one way to write fields down for a digest: each text with its length, NULL unlike the empty
+    text.
 
     >>> canonical("add", None, 7)
     b'3:add-1:7'
@@ -21,11 +22,11 @@ def canonical(*fields: str | int | None) -> bytes:
     return "".join(parts).encode(errors="surrogatepass")
 
 
-def sealed(*fields: str | int | None) -> bytes:
-    """The SHA-256 of a row by itself, 32 bytes."""
+def row_digest(*fields: str | int | None) -> bytes:
+    """Return the SHA-256 of a row by itself, 32 bytes."""
     return hashlib.sha256(canonical(*fields)).digest()
 
 
 def chained(previous: bytes, *fields: str | int | None) -> bytes:
-    """The SHA-256 of a row behind the row with the digest `previous`, 32 bytes."""
+    """Return the SHA-256 of a row behind the row with the digest `previous`, 32 bytes."""
     return hashlib.sha256(previous + canonical(*fields)).digest()

@@ -1,4 +1,4 @@
-"""What a store raises: the database's own words, sorted by what can be done about them."""
+"""Errors of a store: the database's own words, sorted by what can be done about them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from selectroute.selector.errors import SelectRouteError
 
 
 class StoreError(SelectRouteError):
-    """The base of what a store raises; by itself, a database that refuses for a reason not listed below."""
+    """Base of what a store raises; by itself, a database that refuses for a reason not listed below."""
 
 
 class UnavailableError(StoreError):
-    """The database cannot be reached, or not in time; the same call may do later. Nothing was stored."""
+    """Database cannot be reached, or not in time; the same call may do later. Nothing was stored."""
 
 
 class BusyError(UnavailableError):
@@ -18,11 +18,11 @@ class BusyError(UnavailableError):
 
 
 class ReadOnlyError(UnavailableError):
-    """The database takes no writes: the disk is full, fails, or may not be written. Nothing was stored."""
+    """Database takes no writes: the disk is full, fails, or may not be written. Nothing was stored."""
 
 
 class DamagedError(StoreError):
-    """What is stored is not what was written; the message names the place."""
+    """Store does not hold what was written; the message names the place."""
 
 
 class InvalidUrlError(StoreError):
@@ -34,4 +34,4 @@ class NoDatabaseError(InvalidUrlError):
 
 
 class ReplacedError(UnavailableError):
-    """The database's file is not the one that was opened: nothing that is written to it would be kept."""
+    """Database's file is not the one that was opened: nothing that is written to it would be kept."""

@@ -1,7 +1,7 @@
-"""Statements in SQLite that are a transaction each, without what SQLAlchemy does around every one.
+"""Autocommitted statements in SQLite, without SQLAlchemy's work around each.
 
-That is three times what a statement by a key itself takes, where the disk syncs quickly. The statement is
-SQLAlchemy's all the same, compiled once; what is put into it are parameters.
+Where the disk syncs quickly, that work takes three times as long as a statement by a key itself. The
+statement is still SQLAlchemy's, compiled once, with parameters.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from sqlalchemy import Engine, PoolProxiedConnection
 from sqlalchemy.sql.base import Executable
 
 
-class Singles:
-    """One connection for them. Not safe for threads: whoever writes has the store's lock."""
+class AutocommitStatements:
+    """A connection for statements that are a transaction each. Not thread-safe: writers hold the store's
+    lock.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

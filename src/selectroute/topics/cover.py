@@ -1,4 +1,4 @@
-"""Whether one topic filter takes every topic that another one takes.
+"""Containment of topic filters: does one take every topic that another takes?
 
 Texts of levels are endless, so there is always a *fresh* one that neither filter names: nothing but a
 wildcard takes it. A topic of the inner filter whose wildcards are filled with fresh levels is therefore the
@@ -27,7 +27,7 @@ Levels = tuple[str, ...]
 
 
 def covers(outer: Levels, inner: Levels) -> bool:
-    """Whether the levels of a filter take every topic that the inner ones take.
+    """Return whether the levels of a filter take every topic that the inner ones take.
     O(len(outer) × len(inner)).
     """
     if inner == ("#",):
@@ -54,7 +54,7 @@ def covers(outer: Levels, inner: Levels) -> bool:
 
 
 def _parts(levels: Levels) -> tuple[Levels, list[int], list[Levels], Levels]:
-    """A filter's front, the least lengths of its gaps, the segments between them, and its back."""
+    """Return a filter's front, the least lengths of its gaps, the segments between them, and its back."""
     runs: list[list[str]] = [[]]  # literal levels with what is between them, and gaps, by turns
     for wildcard, group in groupby(levels, key=lambda level: level in ("+", "#")):
         part = list(group)
@@ -68,12 +68,12 @@ def _parts(levels: Levels) -> tuple[Levels, list[int], list[Levels], Levels]:
 
 
 def _takes(wanted: Levels, levels: Sequence[str]) -> bool:
-    """Whether levels without a gap are those wanted, one by one."""
+    """Return whether levels without a gap are those wanted, one by one."""
     return all(want in ("+", level) and level != "#" for want, level in zip(wanted, levels, strict=True))
 
 
 def _behind(levels: Levels, at: int, gap: int, end: int) -> int:
-    """The first position with so many levels behind `at`, gaps being empty."""
+    """Return the first position with so many levels behind `at`, gaps being empty."""
     while gap and at < end:
         gap -= levels[at] != "#"
         at += 1
@@ -81,7 +81,7 @@ def _behind(levels: Levels, at: int, gap: int, end: int) -> int:
 
 
 def _place(segment: Levels, levels: Levels, start: int, end: int) -> int | None:
-    """The leftmost position from `start` on at which a segment lies within one piece."""
+    """Return the leftmost position from `start` on at which a segment lies within one piece."""
     for place in range(start, end - len(segment) + 1):
         if _takes(segment, levels[place : place + len(segment)]):
             return place

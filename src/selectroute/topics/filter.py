@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from selectroute.clauses.predicate import Levels, Literal, Missing, Test, match_levels
+from selectroute.clauses.predicate import Literal, Missing, Test, TopicLevels, match_levels
 from selectroute.selector.dialect import JMS
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.values import Long
+from selectroute.selector.values.values import Long
 from selectroute.topics.cover import covers
 from selectroute.topics.levels import LEVELS, TOPIC, level_name
 
@@ -71,11 +71,11 @@ class TopicFilter:
         )
 
     def matches(self, topic: str | None) -> bool:
-        """Whether a topic string matches. O(levels of the topic × levels of the filter)."""
+        """Return whether a topic string matches. O(levels of the topic × levels of the filter)."""
         return topic is not None and match_levels(topic.split("/"), self.levels)
 
     def covers(self, other: TopicFilter) -> bool:
-        """Whether this filter takes every topic that the other one takes. Exact.
+        """Return whether this filter takes every topic that the other one takes. Exact.
         O(levels of the one × levels of the other).
 
         >>> TopicFilter.parse("cars/#").covers(TopicFilter.parse("cars/+/de"))
@@ -84,7 +84,7 @@ class TopicFilter:
         return covers(self.levels, other.levels)
 
     def literals(self) -> tuple[Literal, ...]:
-        """The literals that together hold exactly for the topics that match."""
+        """Return the literals that together hold exactly for the topics that match."""
         return _literals(self.levels)
 
 
@@ -111,7 +111,7 @@ def _literals(levels: tuple[str, ...]) -> tuple[Literal, ...]:
 
 
 def _whole(levels: tuple[str, ...], needed: bool) -> tuple[Literal, ...]:
-    return (Literal(Levels(TOPIC, levels), True),) if needed else ()
+    return (Literal(TopicLevels(TOPIC, levels), True),) if needed else ()
 
 
 def _equal_levels(levels: tuple[str, ...], first: int) -> tuple[Literal, ...]:

@@ -1,4 +1,4 @@
-"""The properties that are derived from a message's topic string."""
+"""Properties that are derived from a message's topic string."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from selectroute.selector.values import Long, Value
+from selectroute.selector.values.values import Long, Value
 
 TOPIC = "@topic"
 LEVELS = "@topic.levels"
@@ -15,18 +15,18 @@ _LEVEL = re.compile(r"@topic\[(-?\d+)\]")
 
 
 def level_name(position: int) -> str:
-    """The property of one level: 0, 1, … from the front, -1, -2, … from the end."""
+    """Return the property of one level: 0, 1, … from the front, -1, -2, … from the end."""
     return f"{TOPIC}[{position}]"
 
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """How a property is derived from the topic: a level's position, or ``None`` for their number."""
+    """Derivation of a property from the topic: a level's position, or ``None`` for their number."""
 
     position: int | None
 
     def of(self, levels: list[str]) -> Value | None:
-        """The property's value for the levels of a topic string."""
+        """Return the property's value for the levels of a topic string."""
         if self.position is None:
             return Long(len(levels))
         inside = -len(levels) <= self.position < len(levels)
@@ -35,7 +35,9 @@ class Derivation:
 
 @lru_cache(maxsize=1_024)
 def derivation(name: str) -> Derivation | None:
-    """How the property of this name is derived; ``None`` if it is not (``@topic`` itself, an identifier)."""
+    """Return how the property of this name is derived; ``None`` if it is not (``@topic`` itself, an
+    identifier).
+    """
     if name == LEVELS:
         return Derivation(None)
     found = _LEVEL.fullmatch(name)
@@ -43,7 +45,7 @@ def derivation(name: str) -> Derivation | None:
 
 
 def level_value(name: str, topic: str | None) -> Value | None:
-    """The value of ``@topic`` or of a property derived from it, ``None`` (NULL) without a topic.
+    """Return the value of ``@topic`` or of a property derived from it, ``None`` (NULL) without a topic.
     O(len(topic)).
 
     >>> level_value("@topic[1]", "cars/eu")

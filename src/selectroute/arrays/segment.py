@@ -1,0 +1,134 @@
+"""A part of a snapshot: what one call of the kernel matches against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from selectroute.arrays.tables import LIKE, NOT_LIKE, Array, Tables, as_array
+from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
+from selectroute.topics.levels import TOPIC
+
+CROWDED = 16
+"""So many residuals of a leaf that ask LIKE of one attribute make it worth while to know equal strings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """Property or derived field that the snapshot reads, and what it needs of it.
+
+    ``codes``: its values are looked up among the constants; ``values``: ranges and programs read them;
+    ``byte_strings``: all who read it have byte strings in their dialect, so that a column of bytes is one.
+    """
+
+    name: str
+    codes: bool
+    values: bool
+    byte_strings: bool
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Columns from which it comes: the topic string, or the names of a field that has several."""
+        if self.name.startswith(TOPIC):
+            return (TOPIC,)
+        if not self.name.startswith(PREFIX):
+            return (self.name,)
+        own = self.name.removeprefix(PREFIX)
+        others = dict.fromkeys(name for source in DERIVED[own] for name in source.names)
+        return (own, *others) if own in SYNONYMS else tuple(others)
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Some subscriptions, flat: arrays that executors map into memory, nothing to unpickle.
+
+    ``rows`` is the number of subscriptions; an entry's ordinal counts from the segment's own first.
+    ``depth`` is the deepest stack that a program needs, ``scanned`` counts the clauses on the scan list by
+    their reason. ``checks_names``: some selectors take no message whose property names break a rule.
+    ``removed`` are the tombstones that came with a delta: ordinals of the snapshot, int32, ascending, all
+    below those of the segment itself. Matching this segment alone has nothing to do with them.
+    """
+
+    tables: Tables
+    attributes: tuple[Attribute, ...]
+    depth: int
+    checks_names: bool
+    scanned: Mapping[str, int]
+    rows: int
+    removed: Array = field(default_factory=lambda: np.zeros(0, np.int32))
+
+    @cached_property
+    def like_patterns(self) -> tuple[Array, Array]:
+        """Patterns of LIKE, numbered for each attribute: int32[steps], of what is no LIKE -1; and how
+        many an attribute has, int64[attributes]. O(steps), once.
+        """
+        operations, attributes, patterns = self.tables.step.T
+        steps = np.flatnonzero((operations == LIKE) | (operations == NOT_LIKE))
+        distinct, places = np.unique(attributes[steps] << 32 | patterns[steps], return_inverse=True)
+        counts = np.bincount(distinct >> 32, minlength=len(self.attributes))
+        numbers = np.full(len(operations), -1, np.int32)
+        numbers[steps] = places - (np.cumsum(counts) - counts)[attributes[steps]]
+        return numbers, counts
+
+    @cached_property
+    def crowded_patterns(self) -> list[int]:
+        """Attributes of which some leaf has `CROWDED` residuals with LIKE. O(entries x log), once."""
+        tables = self.tables
+        numbers, _ = self.like_patterns
+        steps = np.flatnonzero(numbers >= 0)
+        if len(steps) < CROWDED:
+            return []
+        of_program = np.full(len(tables.step_first) - 1, -1, np.int64)
+        of_program[np.searchsorted(tables.step_first, steps, side="right") - 1] = tables.step[steps, 1]
+        of_term = of_program[tables.term_program]
+        terms = np.flatnonzero(of_term >= 0)
+        of_residual = np.full(len(tables.term_first) - 1, -1, np.int64)
+        of_residual[np.searchsorted(tables.term_first, terms, side="right") - 1] = of_term[terms]
+        entries = np.flatnonzero(tables.entry_residual >= 0)
+        entries = entries[of_residual[tables.entry_residual[entries]] >= 0]
+        leaves = np.searchsorted(tables.entry_first[tables.group_first], entries, side="right") - 1
+        pairs = np.unique(leaves << 32 | tables.entry_residual[entries])
+        asked = (pairs >> 32) * len(self.attributes) + of_residual[pairs & 0xFFFFFFFF]
+        leaf_attributes, counts = np.unique(asked, return_counts=True)
+        return np.unique(leaf_attributes[counts >= CROWDED] % len(self.attributes)).tolist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def scan_terms(self) -> tuple[Array, int]:
+        """Return which terms of the scan list's residuals are equal: int32[terms], a number for each that
+        stands there several times, else -1; and how many numbers there are. Without residuals there,
+        int32[0].
+        """
+        tables = self.tables
+        residuals: Array = np.unique(tables.entry_residual[: tables.entry_first[tables.group_first[1]]])
+        residuals = residuals[residuals >= 0]
+        if not len(residuals):
+            return np.zeros(0, np.int32), 0
+        terms = np.concatenate(
+            [np.arange(tables.term_first[one], tables.term_first[one + 1]) for one in residuals]
+        )
+        keys = tables.term_program[terms].astype(np.int64) << 1 | tables.term_wanted[terms] & 1
+        _, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        several = counts > 1
+        numbers = np.full(len(tables.term_program), -1, np.int32)
+        numbers[terms] = np.where(several, np.cumsum(several) - 1, -1)[places]
+        return numbers, int(several.sum())
+
+    @cached_property
+    def single_terms(self) -> tuple[Array, Array, Array]:
+        """Each program as a residual of one term, of the program's own number, for `judge`: int32[programs +
+        1] that counts from 0, and uint8[programs] of ones and of zeros.
+        """
+        programs = len(self.tables.step_first) - 1
+        return (
+            as_array("term_first", np.arange(programs + 1)),
+            as_array("term_wanted", np.ones(programs)),
+            as_array("term_wanted", np.zeros(programs)),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self.tables) + int(self.removed.nbytes)

@@ -1,0 +1,214 @@
+"""State of a snapshot, and what follows from it: holes, attributes, ids, columns that are read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from selectroute.arrays.ids import Ids, memory_of, part_of
+from selectroute.arrays.segment import Attribute, Segment
+from selectroute.arrays.tables import Array
+from selectroute.selector.arguments import check_iterable
+from selectroute.selector.dialect import DIALECTS
+from selectroute.selector.explain.sentences import counted
+from selectroute.selector.extended import provider_reads
+from selectroute.selector.fields import identifier_of
+from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.selector_type import EXTENDED
+from selectroute.topics.levels import TOPIC
+
+
+@dataclass(frozen=True, eq=False)
+class SnapshotState:
+    """Subscriptions of one revision: segments of arrays, and the table of who they are.
+
+    ``subscriptions`` has the columns id, destination, topic, selector, dialect, seltype, one row for each
+    ordinal. Ordinals run through the segments, one after the other: the base, then the deltas. `Snapshot` is
+    this with what can be done with it.
+
+    ``len()`` counts the subscriptions. Ordinals may be more: one that was removed or replaced since leaves a
+    hole, because the ordinals behind it stay as they are. It matches nothing, and `dead` says which they are.
+    """
+
+    segments: tuple[Segment, ...]
+    subscriptions: pa.Table
+    revision: int | None = None
+    digest: str = ""
+    folder: Path | None = None
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1]) - sum(len(segment.removed) for segment in self.segments)
+
+    def __repr__(self) -> str:
+        subscriptions, size = counted(len(self), "subscription"), counted(self.nbytes, "byte")
+        return f"Snapshot(revision={self.revision}, {subscriptions}, {size})"
+
+    def find(self, ids: Iterable[str]) -> Array:
+        """Return the ordinal of each subscription, -1 for one that is not there, or not any more; int64[ids].
+        Costs what `Ids.find` does.
+        """
+        check_iterable(ids, "ids", "the ids of subscriptions: ['heavy']")
+        found = self.ids.find(ids)
+        if self.dead is not None:
+            found[(found >= 0) & self.dead[found]] = -1
+        return found
+
+    @cached_property
+    def firsts(self) -> Array:
+        """First ordinal of each segment, and at the end the number of ordinals; int64[segments + 1]."""
+        return np.cumsum([0, *(segment.rows for segment in self.segments)], dtype=np.int64)
+
+    @cached_property
+    def dead(self) -> Array | None:
+        """Mask of the ordinals that are of no subscription any more, bool[ordinals]; None if every one is."""
+        removed = [segment.removed for segment in self.segments if len(segment.removed)]
+        if not removed:
+            return None
+        mask = np.zeros(self.firsts[-1], np.bool_)
+        mask[np.concatenate(removed)] = True
+        return mask
+
+    @cached_property
+    def deaths(self) -> tuple[int, ...]:
+        """Count of ordinals in each segment that are of no subscription any more."""
+        removed = np.sort(np.concatenate([np.zeros(0, np.int32), *(s.removed for s in self.segments)]))
+        return tuple(np.diff(np.searchsorted(removed, self.firsts)).tolist())
+
+    @cached_property
+    def dead_entries(self) -> tuple[Array | None, ...]:
+        """Of each segment which entries are dead ordinals', None if none is: uint64[words], bit ``entry &
+        63`` of word ``entry >> 6``. O(entries), at a nanosecond or two each.
+        """
+        found: list[Array | None] = []
+        for segment, first, deaths in zip(self.segments, self.firsts[:-1], self.deaths, strict=True):
+            if self.dead is None or not deaths:
+                found.append(None)
+                continue
+            bits = self.dead[first : first + segment.rows][segment.tables.entry_ordinal]
+            words = np.zeros(len(bits) // 64 + 1, np.uint64)
+            packed = np.packbits(bits, bitorder="little")
+            words.view(np.uint8)[: len(packed)] = packed
+            found.append(words)
+        return tuple(found)
+
+    @cached_property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Attributes that all segments together read, each once."""
+        found: dict[str, Attribute] = {}
+        for segment in self.segments:
+            for one in segment.attributes:
+                other = found.get(one.name, one)
+                found[one.name] = Attribute(
+                    one.name,
+                    one.codes or other.codes,
+                    one.values or other.values,
+                    one.byte_strings and other.byte_strings,
+                )
+        return tuple(found.values())
+
+    @property
+    def checks_names(self) -> bool:
+        """True if some selectors take no message whose property names break a rule."""
+        return any(segment.checks_names for segment in self.segments)
+
+    @property
+    def scanned(self) -> Mapping[str, int]:
+        """Clauses on the scan lists, counted by their reason."""
+        return dict(sum((Counter(segment.scanned) for segment in self.segments), Counter()))
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that selectors and topic filters read, sorted: what `match` looks for in a batch.
+
+        ``@topic`` is the topic. Of a field that has several names all are here, and one of them will do.
+        """
+        names = {name for attribute in self.attributes for name in attribute.sources}
+        if self.checks_names:
+            names.add(INVALID_NAMES)
+        if self.extended is not None:
+            extended = self.subscriptions["selector"].filter(pa.array(self.extended))
+            for selector in set(extended.to_pylist()):
+                names.update(provider_reads(selector) or ())
+        return tuple(sorted(names))
+
+    def readers(self, column: str, *, byte_strings: bool = True) -> int:
+        """Count the subscriptions whose selector or topic filter reads a column, under any of its names.
+
+        Without ``byte_strings`` only those whose dialect has no byte strings. O(bytes of all selectors).
+        """
+        names = {identifier_of(one.name) for one in self.attributes if column in (one.name, *one.sources)}
+        rows = self.subscriptions
+        if column == TOPIC:
+            reads = pc.is_valid(rows["topic"])
+        elif not names:
+            return 0
+        else:
+            # What stands outside of literals, between characters that no identifier has.
+            bare = pc.replace_substring_regex(pc.fill_null(rows["selector"], ""), "'[^']*'", "''")
+            other = r"[^\p{L}\p{N}\p{M}\p{Sc}\p{Pc}\p{Cf}.]"
+            name = "|".join(re.escape(one) for one in sorted(names))
+            reads = pc.match_substring_regex(bare, f"(^|{other})({name})({other}|$)")
+        if not byte_strings:
+            without = [one.name for one in DIALECTS.values() if not one.byte_strings]
+            reads = pc.and_(reads, pc.is_in(rows["dialect"], pa.array(without)))
+        found = np.asarray(
+            reads.to_numpy(zero_copy_only=False) if isinstance(reads, pa.Array) else reads.to_numpy()
+        )
+        return int(np.count_nonzero(found if self.dead is None else found & ~self.dead))
+
+    @cached_property
+    def extended(self) -> Array | None:
+        """Mask of the ordinals whose selector is EXTENDED, bool[ordinals]; None if none is."""
+        column = self.subscriptions["seltype"]
+        places = [
+            first + _extended_rows(segment, _piece(column, first, segment.rows))
+            for first, segment in zip(self.firsts[:-1], self.segments, strict=True)
+        ]
+        mask = np.zeros(self.firsts[-1], np.bool_) if any(map(len, places)) else None
+        if mask is None:
+            return None
+        mask[np.concatenate(places)] = True
+        if self.dead is not None:
+            mask &= ~self.dead
+        return mask if mask.any() else None
+
+    @cached_property
+    def ids(self) -> Ids:
+        """Id of each ordinal, strings. ``ids[ordinal].as_py()``, or ``ids.take(ordinals)``."""
+        column = self.subscriptions["id"]
+        return Ids(
+            part_of(segment, _piece(column, first, segment.rows))
+            for first, segment in zip(self.firsts[:-1], self.segments, strict=True)
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays that matching reads; the ids are not among them."""
+        return sum(segment.nbytes for segment in self.segments)
+
+
+def _piece(column: pa.ChunkedArray, first: int, rows: int) -> pa.Array:
+    """Some rows of a column as one array: the memory itself where it lies in one chunk, not a copy."""
+    chunks = [chunk for chunk in column.slice(first, rows).chunks if len(chunk)]
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays([pa.array([], column.type), *chunks])
+
+
+_extended: WeakKeyDictionary[Segment, tuple[object, Array]] = WeakKeyDictionary()
+
+
+def _extended_rows(segment: Segment, seltypes: pa.Array) -> Array:
+    """Return the EXTENDED rows of a segment, found once for all snapshots that have it."""
+    memory, rows = _extended.get(segment, (None, None))
+    if rows is None or memory != memory_of(seltypes):
+        rows = np.flatnonzero(pc.equal(seltypes, EXTENDED).to_numpy(zero_copy_only=False))
+        _extended[segment] = (memory_of(seltypes), rows)
+    return rows

@@ -1,0 +1,251 @@
+"""``selectroute dead-letter list | replay``: what a fan-out job could not read, judge or deliver."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections import Counter
+from dataclasses import asdict
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selectroute.cli.commands.stream import JobFolder
+from selectroute.cli.output import Output, OutputOption, plain, records
+from selectroute.selector.explain.sentences import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from selectroute.spark.replay.letters import DeadLetter
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Look at what a streaming fan-out could not read, judge or deliver, and have it replayed.",
+)
+
+_SHOWN_BYTES = 200
+_POLL_SECONDS = 0.5
+
+BatchOption = Annotated[list[int] | None, typer.Option("--batch", help="Only of this batch.")]
+
+
+class Stage(StrEnum):
+    """Where a message or a delivery came to an end."""
+
+    read = "read"
+    parse = "parse"
+    judge = "judge"
+    deliver = "deliver"
+
+
+def _known_reasons(given: list[str] | None) -> list[str] | None:
+    from selectroute.selector.suggestion import did_you_mean
+    from selectroute.spark.replay.letters import REASONS
+
+    known = sorted(set().union(*REASONS.values()))
+    for one in given or ():
+        if one not in known:
+            raise typer.BadParameter(f"there is no reason {one!r}: {did_you_mean(one, known)}")
+    return given
+
+
+def _reasons_for(incomplete: str) -> list[str]:
+    from selectroute.spark.replay.letters import REASONS
+
+    return sorted(one for one in set().union(*REASONS.values()) if one.startswith(incomplete))
+
+
+StageOption = Annotated[list[Stage] | None, typer.Option("--stage", help="Only of this stage.")]
+ReasonOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reason",
+        metavar="REASON",
+        help="Only for this reason, such as not-json.",
+        callback=_known_reasons,
+        autocompletion=_reasons_for,
+    ),
+]
+SubscriptionOption = Annotated[
+    list[str] | None, typer.Option("--subscription", help="Only deliveries to this one that were refused.")
+]
+
+
+@app.command("list")
+def list_(
+    output: JobFolder,
+    batch: BatchOption = None,
+    stage: StageOption = None,
+    reason: ReasonOption = None,
+    subscription: SubscriptionOption = None,
+    limit: Annotated[int, typer.Option(min=0, help="The most to print; 0 for all.")] = 1_000,
+    count: Annotated[bool, typer.Option("--count", help="Only how many there are for each reason.")] = False,
+    as_: OutputOption = Output.table,
+) -> None:
+    """Print dead letters in the order of their batches: why, where they stand, and their bytes.
+
+    Each option can be given several times. In JSON the bytes are "raw", a text where they are UTF-8, else
+    "raw_base64". Exit code 1 if there is none.
+    """
+    from selectroute.spark.replay.letters import dead_letters
+
+    found = dead_letters(
+        output,
+        batches=batch or (),
+        stages=[one.value for one in stage or ()],
+        reasons=reason or (),
+        subscriptions=subscription or (),
+    )
+    if count:
+        printed = _print_counts(Counter((letter.stage, letter.reason) for letter in found), as_)
+    else:
+        shown = (_as_json(letter) for letter in islice(found, limit or None))
+        printed = _print(shown, as_, _text)
+        rest = sum(1 for _ in found) if limit and printed == limit else 0
+        if rest:
+            typer.echo(f"and {rest:,} more: --limit 0 prints all", err=True)
+    if not printed:
+        typer.echo("no dead letters", err=True)
+        raise typer.Exit(1)
+
+
+@app.command()
+def replay(
+    output: JobFolder,
+    batch: BatchOption = None,
+    stage: StageOption = None,
+    reason: ReasonOption = None,
+    subscription: SubscriptionOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print how many there are to replay, for each reason.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has replayed them.")] = False,
+    as_: OutputOption = Output.table,
+) -> None:
+    """Have the job judge dead letters once more: what it took in, by the newest revision and whatever else
+    was mended. Each is replayed once; what fails again is a dead letter of the replay.
+
+    It only asks: the job does it between two batches, if it runs, or else when it is started next, and counts
+    it on its own ("replay" in accounting.jsonl). Exit code 1 if there is nothing to replay.
+    """
+    from selectroute.spark.replay.letters import count_left
+    from selectroute.spark.replay.request import ReplayFilterSpec, make_request
+
+    wanted = ReplayFilterSpec(
+        tuple(batch or ()),
+        tuple(one.value for one in stage or ()),
+        tuple(reason or ()),
+        tuple(subscription or ()),
+    )
+    left = count_left(output, wanted)
+    if not left:
+        typer.echo("no dead letters to replay", err=True)
+        raise typer.Exit(1)
+    if dry_run:
+        _print_counts(left, as_)
+        return
+    request = make_request(output, wanted)
+    letters = counted(left.total(), "dead letter")
+    if not wait:
+        line = {"request": request.id, "letters": left.total()}
+        _print([line], as_, lambda line: f"request {line['request']}: {letters}")
+        return
+    typer.echo(f"request {request.id}: {letters}", err=True)
+    _print(_replayed(output, request.id), as_, _text_of_replay)
+
+
+def _replayed(output: Path, request: str) -> Iterable[dict[str, Any]]:
+    """Wait until a request is done, and yield what its replays did."""
+    from selectroute.spark.audit.status import status
+    from selectroute.spark.batch.commits import REPLAY, Commits
+    from selectroute.spark.replay.request import replays_of
+
+    if not status(output).running:
+        typer.echo("the job does not run: it replays them when it is started next", err=True)
+    while (replays := replays_of(output, request)) is None:
+        time.sleep(_POLL_SECONDS)
+    commits = Commits(output)
+    for number in replays:
+        commit = commits.read(number) or {}
+        counts = commits.counts(commit)
+        record = commit[REPLAY]
+        yield {
+            "batch": number,
+            "revision": commit["revision"],
+            "batches": record["batches"],
+            "letters": record["letters"],
+            **{name: counts[name] for name in ("messages", "routed", "unrouted", "dead_lettered")},
+            **{name: counts[name] for name in ("deliveries", "refused")},
+            "missing": [one["why"] for one in record["missing"]],
+        }
+
+
+def _text_of_replay(line: dict[str, Any]) -> str:
+    found = (
+        f"replay {line['batch']}  revision {line['revision']}  {counted(line['letters'], 'dead letter')}  "
+        f"{counted(line['messages'], 'message')}: {line['routed']:,} routed, {line['unrouted']:,} unrouted, "
+        f"{counted(line['dead_lettered'], 'dead letter')}; "
+        f"{counted(line['deliveries'], 'delivery', 'deliveries')}, "
+        f"{line['refused']:,} refused"
+    )
+    return "\n    missing: ".join([found, *line["missing"]])
+
+
+def _print_counts(counted: Counter[tuple[str, str]], as_: Output) -> int:
+    lines = [
+        {"stage": stage, "reason": reason, "count": number}
+        for (stage, reason), number in counted.most_common()
+    ]
+    return _print(lines, as_, lambda line: f"{line['count']:>10,}  {line['stage']}  {line['reason']}")
+
+
+def _print(lines: Any, as_: Output, text: Any) -> int:
+    printed = 0
+    console = plain()
+    if as_ is Output.table:
+        for line in lines:
+            console.print(text(line), soft_wrap=True)
+            printed += 1
+        return printed
+    with records(as_, several=True) as add:
+        for line in lines:
+            add(json.dumps(line, ensure_ascii=False))
+            printed += 1
+    return printed
+
+
+def _as_json(letter: DeadLetter) -> dict[str, Any]:
+    found = asdict(letter)
+    raw, key, headers = found.pop("raw"), found.pop("key"), found.pop("headers")
+    found |= _bytes("raw", raw)
+    if headers is not None:  # of Kafka
+        found |= _bytes("key", key)
+        found["headers"] = [{"name": name, **_bytes("value", value)} for name, value in headers]
+    return found
+
+
+def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Bytes in JSON: as text where they are UTF-8."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def _text(line: dict[str, Any]) -> str:
+    offset = "" if line["offset"] is None else f":{line['offset']}"
+    where = f"{line['source']}/{line['partition']}{offset}"
+    whose = f" for {line['subscription']}" if line["subscription"] else ""
+    found = f"batch {line['batch']}  {line['stage']}  {line['reason']}  {where}{whose}\n    {line['message']}"
+    raw = line.get("raw") or line.get("raw_base64")
+    if raw is None:
+        return found
+    more = f" … ({len(raw):,} in all)" if len(raw) > _SHOWN_BYTES else ""
+    return f"{found}\n    {raw[:_SHOWN_BYTES]!r}{more}"

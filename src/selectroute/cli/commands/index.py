@@ -1,0 +1,205 @@
+"""``selectroute index build | stats | verify | merge | collect``: snapshots from the command line."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from selectroute.cli.inputs import naming_lines, opened
+from selectroute.cli.output import Output, OutputOption, plain, progress
+from selectroute.cli.selector_warnings import CHECKED, warn_of_selectors
+from selectroute.selector.explain.sentences import counted
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+
+app = typer.Typer(
+    no_args_is_help=True, help="Build, inspect, verify, merge and clear up snapshots of subscriptions."
+)
+
+
+MAX_REVISION = 2**63 - 1
+"""A revision is a 64-bit integer."""
+
+
+RevisionOption = Annotated[
+    int | None,
+    typer.Option(max=MAX_REVISION, help="The revision to read; the newest by default.", show_default=False),
+]
+Folder = Annotated[Path, typer.Argument(help="The snapshot folder, as written by `index build`.")]
+
+
+@app.command()
+def build(
+    subscriptions: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUBS.jsonl", help="Subscriptions, one JSON object a line; - reads standard input."
+        ),
+    ],
+    folder: Annotated[Path, typer.Argument(help="The snapshot folder; made if need be.")],
+    revision: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MAX_REVISION,
+            help="Publish under this revision, with the rows valid at it; by default the next one, "
+            "with the rows that still are.",
+            show_default=False,
+        ),
+    ] = None,
+    output: OutputOption = Output.table,
+    selector_length: Annotated[
+        int, typer.Option(min=1, max=1 << 20, help="The most characters that a selector may have.")
+    ] = DEFAULT_LIMITS.length,
+    selector_nesting: Annotated[
+        int, typer.Option(min=1, max=10_000, help="How deep parentheses, NOTs and signs may nest.")
+    ] = DEFAULT_LIMITS.nesting,
+    selector_items: Annotated[
+        int, typer.Option(min=1, help="The most strings in a list of IN.")
+    ] = DEFAULT_LIMITS.items,
+) -> None:
+    """Read subscriptions, index them and publish a snapshot.
+
+    A line is {"id": "s1", "topic": "cars/+", "selector": "JMSType = 'car' AND weight > 2500"}; all but "id"
+    may be left out.
+    """
+    from selectroute.index.folder.format import publish
+    from selectroute.index.jsonl import build_from_lines
+
+    limits = Limits(selector_length, selector_nesting, selector_items)
+    started = time.perf_counter()
+    with naming_lines(subscriptions), opened(subscriptions) as lines, progress("building") as advance:
+        snapshot = build_from_lines(lines, revision, advance, limits=limits)
+    built = time.perf_counter()
+    with progress("publishing"):
+        published = publish(snapshot, folder)
+    done = time.perf_counter()
+    warn_of_selectors(snapshot.subscriptions.slice(0, CHECKED).to_pylist(), len(snapshot))
+    result = {
+        "revision": published,
+        "subscriptions": len(snapshot),
+        "bytes": snapshot.nbytes,
+        "scanned": dict(snapshot.scanned),
+        "seconds": {"build": round(built - started, 3), "publish": round(done - built, 3)},
+    }
+    if output is not Output.table:
+        print(json.dumps(result))
+        return
+    console = plain()
+    size, seconds = f"{snapshot.nbytes:,} bytes", f"{done - started:.1f} s"
+    console.print(
+        f"revision {published}: {counted(len(snapshot), 'subscription')}, {size}, {seconds}", soft_wrap=True
+    )
+    _print_scanned(console, dict(snapshot.scanned))
+
+
+@app.command()
+def stats(folder: Folder, revision: RevisionOption = None, output: OutputOption = Output.table) -> None:
+    """Show what a snapshot is made of: access keys, how crowded they are, what is scanned and why."""
+    from selectroute.index.describe import statistics
+    from selectroute.index.snapshot import Snapshot
+
+    found = statistics(Snapshot.open(folder, revision))
+    if output is not Output.table:
+        print(json.dumps(asdict(found)))
+        return
+    console = plain()
+    console.print(
+        f"revision {found.revision}: {counted(found.subscriptions, 'subscription')}, "
+        f"{counted(found.entries, 'entry', 'entries')}, "
+        f"{counted(found.programs, 'program')}, {found.bytes:,} bytes "
+        f"({found.bytes_per_subscription:.1f} each)",
+        soft_wrap=True,
+    )
+    console.print(f"reads {', '.join(found.reads) or 'no column'}", soft_wrap=True)
+    table = Table("access key", box=None)
+    for name in ("keys", "entries", "under the fullest key"):
+        table.add_column(name, justify="right")
+    for row in found.tuples:
+        name = ", ".join(row.attributes) or "(scan list)"
+        table.add_row(name, f"{row.keys:,}", f"{row.entries:,}", f"{row.largest:,}")
+    console.print(table)
+    _print_scanned(console, found.scanned)
+
+
+@app.command()
+def verify(folder: Folder, revision: RevisionOption = None) -> None:
+    """Check a snapshot: every SHA-256, and every invariant of its arrays."""
+    from selectroute.index.snapshot import Snapshot
+    from selectroute.index.verify.verify import verify_snapshot
+
+    with progress("verifying"):
+        snapshot = Snapshot.open(folder, revision)
+        verify_snapshot(snapshot)
+    plain().print(f"revision {snapshot.revision}: {counted(len(snapshot), 'subscription')}, sound")
+
+
+@app.command()
+def merge(folder: Folder, output: OutputOption = Output.table) -> None:
+    """Rewrite the newest revision as one segment, its access keys planned afresh, and publish it as the next.
+
+    Subscriptions stay as they are; messages are matched faster after many changes. Readers go on meanwhile.
+    """
+    from selectroute.index.folder.manifest import latest_revision
+    from selectroute.index.publisher import Publisher
+
+    latest_revision(folder)  # a publisher would begin a folder that is not there
+    started = time.perf_counter()
+    with progress("merging"), Publisher(folder) as publisher:
+        before = publisher.snapshot
+        revision = publisher.merge()
+        after = publisher.snapshot
+    result = {
+        "revision": revision,
+        "subscriptions": len(after),
+        "segments": {"before": len(before.segments), "after": len(after.segments)},
+        "bytes": after.nbytes,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    if output is not Output.table:
+        print(json.dumps(result))
+        return
+    merged = f"{counted(len(before.segments), 'segment')} merged into {len(after.segments):,}"
+    plain().print(
+        f"revision {revision}: {counted(len(after), 'subscription')}, {merged}, {after.nbytes:,} bytes",
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def collect(
+    folder: Folder,
+    keep: Annotated[int, typer.Option(min=1, help="How many of the newest revisions stay.")] = 2,
+    grace: Annotated[
+        float, typer.Option(min=0, help="For so many seconds a revision stays after a newer one came.")
+    ] = 3600.0,
+    output: OutputOption = Output.table,
+) -> None:
+    """Remove old revisions that no query needs, and files that no revision names.
+
+    Queries say in the folder leases/ which revisions they still may need.
+    """
+    from selectroute.index.folder.retention import collect
+
+    gone = collect(folder, keep=keep, grace_seconds=grace)
+    if output is not Output.table:
+        print(json.dumps(asdict(gone)))
+        return
+    plain().print(
+        f"{counted(len(gone.revisions), 'revision')} and {counted(gone.files, 'file')} removed, "
+        f"{gone.bytes:,} bytes"
+    )
+
+
+def _print_scanned(console: Console, scanned: dict[str, int]) -> None:
+    for reason, count in scanned.items():
+        console.print(
+            f"{counted(count, 'clause')} {'is' if count == 1 else 'are'} scanned for every message: {reason}",
+            soft_wrap=True,
+        )

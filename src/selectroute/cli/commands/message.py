@@ -1,0 +1,176 @@
+"""``selectroute message match``: the subscriptions that get a message."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from selectroute.cli.commands.subscription import as_json_text, as_text
+from selectroute.cli.connect import RegistryOption, connected
+from selectroute.cli.exit_codes import FAILURE
+from selectroute.cli.inputs import MessagesArgument, SkipOption, answering
+from selectroute.cli.output import Output, OutputOption, progress
+from selectroute.selector import Message
+from selectroute.selector.explain.sentences import counted, printable
+
+if TYPE_CHECKING:
+    from selectroute.registry.protocol import Matcher
+
+app = typer.Typer(no_args_is_help=True, help="Ask which subscriptions get a message.")
+
+_ROW: Final = "  {:<26}  {:<24}  {}"
+_SHOWN: Final = 2_000
+_TRUTHS: Final = {"void": "of unlike types, which makes the whole selector false"}
+
+
+class _Found(NamedTuple):
+    """Matches of a message: all of them counted, the first ids named; `refused` could not be judged.
+
+    `near` are those that one condition keeps from it, if they were asked for.
+    """
+
+    revision: int | None
+    total: int
+    ids: list[str]
+    refused: list[str]
+    near: list[dict[str, Any]] | None
+    near_complete: bool | None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> _Found:
+        known: dict[str, Any] = {name: data.get(name) for name in cls._fields}
+        return cls(**known)
+
+    def to_dict(self) -> dict[str, Any]:
+        data = self._asdict()
+        return data if self.near is not None else {name: data[name] for name in self._fields[:4]}
+
+
+@app.command()
+def match(
+    messages: MessagesArgument,
+    snapshots: Annotated[
+        Path | None,
+        typer.Option(help="A snapshot folder in place of a registry.", metavar="FOLDER", show_default=False),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also say why each of them gets it, with the values seen.")
+    ] = False,
+    near: Annotated[
+        bool,
+        typer.Option("--near", help="Also list those that miss it by one condition, with what it saw."),
+    ] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Name so many of a message at most, and so many near it.")
+    ] = 20,
+    output: OutputOption = Output.table,
+    skip_bad: SkipOption = False,
+    registry: RegistryOption = None,
+) -> None:
+    """Print the subscriptions that get a message, judged by the matcher that delivers.
+
+    selectroute message match '{"topic": "cars/eu", "properties": {"weight": 3000}}'
+
+    selectroute message match messages.jsonl --snapshots subscriptions.db.snapshots -o ndjson
+
+    A subscription is near a message if its topic filter matches and only one condition keeps its selector
+    from being true. Those of which more conditions hold come first. At most 10,000 are judged for a message;
+    with a million subscriptions that takes a few seconds.
+
+    Exit code 1 if no subscription gets any of them.
+    """
+    matched = False
+    with _opened(registry, snapshots) as source, answering(messages, skip_bad, output) as (given, add):
+        for one in given:
+            found = _Found.of(source.match(one.message, limit, near))
+            matched = matched or found.total > 0
+            if output is Output.table:
+                add(_text(source, one.message, one.line, found, explain))
+            else:
+                add(_json(source, one.message, one.line, found, explain))
+    if not matched:
+        raise typer.Exit(FAILURE)
+
+
+@contextmanager
+def _opened(registry: str | None, snapshots: Path | None) -> Iterator[Matcher]:
+    """Open what messages are matched against: a snapshot folder, or a registry."""
+    if snapshots is not None:
+        if registry is not None:
+            raise typer.BadParameter("give --snapshots or --registry, not both", param_hint="--snapshots")
+        from selectroute.index.snapshot import Snapshot
+        from selectroute.registry.matcher import SnapshotMatcher
+
+        snapshot = Snapshot.open(snapshots)
+        yield SnapshotMatcher(snapshot, snapshot.revision)
+        return
+    with connected(registry) as connection:
+        with progress("indexing") as advance:
+            matcher = connection.matcher(advance)
+        yield matcher
+
+
+def _text(source: Matcher, message: Message, line: int | None, found: _Found, explain: bool) -> str:
+    which = "the message" if line is None else f"line {line:,}"
+    noun = "subscription" if found.total == 1 else "subscriptions"
+    lines = [f"{found.total or 'no'} {noun} get{'s' if found.total == 1 else ''} {which}"]
+    for id in found.ids:
+        one = source.get(id)
+        if explain:
+            why = as_text(one, message, source.explain(id, message), line)
+            lines += [f"  {part}" for part in why.splitlines()]
+            continue
+        lines += _row(id, one.topic, one.selector)
+    if found.total > len(found.ids):
+        lines.append(f"  and {found.total - len(found.ids):,} more; --limit names more of them")
+    lines += [f"  {id}: no extended selection provider could judge its selector" for id in found.refused]
+    if found.near is not None:
+        lines += _near(found.near, bool(found.near_complete))
+    return "\n".join(lines)
+
+
+def _row(id: str, topic: str | None, selector: str) -> list[str]:
+    """Return a subscription in one line; on a terminal, where that would be too long, with its selector
+    beneath.
+    """
+    shown = "every topic" if topic is None else printable(topic, _SHOWN)
+    text = printable(selector, _SHOWN) or "every message"
+    line = _ROW.format(id, shown, text)
+    width = shutil.get_terminal_size().columns
+    if len(line) <= width or not sys.stdout.isatty():
+        return [line]
+    beneath = textwrap.wrap(text, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    return [f"  {id}  {shown}", *beneath]
+
+
+def _near(found: list[dict[str, Any]], complete: bool) -> list[str]:
+    """Return each subscription, and beneath it the conditions that keep the message from it."""
+    if not found:
+        return [f"no others miss it by one condition{'' if complete else ', among those that were judged'}"]
+    lines = [f"{counted(len(found), 'other misses', 'others miss')} it by one condition"]
+    for one in found:
+        lines += _row(one["id"], one["topic"], one["selector"])
+        for condition in one["conditions"]:
+            truth = _TRUTHS.get(condition["truth"], condition["truth"].upper())
+            saw = "".join(f"; {printable(value, _SHOWN)}" for value in condition["saw"])
+            lines.append(f"    {printable(condition['text'], _SHOWN)} is {truth}{saw}")
+    if not complete:
+        lines.append("  there may be more; --limit lists more of them")
+    return lines
+
+
+def _json(source: Matcher, message: Message, line: int | None, found: _Found, explain: bool) -> str:
+    data = ({} if line is None else {"line": line}) | found.to_dict()
+    if not explain:
+        return json.dumps(data)
+    # A tree may be too deep for json.dumps.
+    trees = ", ".join(as_json_text({}, source.explain(id, message)) for id in found.ids)
+    return f'{json.dumps(data)[:-1]}, "explanations": [{trees}]}}'

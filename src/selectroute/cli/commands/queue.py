@@ -1,0 +1,422 @@
+"""``selectroute queue list | put | get | browse | create | delete | depth``: messages and queues."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from selectroute.cli.connect import missing
+from selectroute.cli.output import Output, OutputOption, records
+from selectroute.cli.queue_text import as_data, paragraph, print_messages, write_body
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.explain.sentences import printable
+from selectroute.selector.names import identifier_length
+from selectroute.selector.suggestion import nearest
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from selectroute.cli.queue_access import Queues
+    from selectroute.queues.message.message import QueuedMessage
+    from selectroute.queues.rest.lookup import LookupParams
+    from selectroute.selector.values.values import Value
+
+NameArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+QueuesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--queues",
+        metavar="URL",
+        help="A database or a service, as a registry is; or SELECTROUTE_QUEUES. By default the registry's.",
+        show_default=False,
+    ),
+]
+ManagerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--queue-manager", metavar="NAME", help="The queue manager of a service.", show_default="selectroute"
+    ),
+]
+MessageIdOption = Annotated[
+    str | None, typer.Option(metavar="ID", help="ID: and 48 hexadecimal digits.", show_default=False)
+]
+CorrelationIdOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        help="ID: and up to 48 hexadecimal digits, padded with zeros; or a text of your own.",
+        show_default=False,
+    ),
+]
+GroupIdOption = Annotated[
+    str | None, typer.Option(metavar="ID", help="Likewise, of the group.", show_default=False)
+]
+SequenceOption = Annotated[
+    int | None,
+    typer.Option("--sequence", metavar="N", min=1, help="MsgSeqNumber in the group.", show_default=False),
+]
+OffsetOption = Annotated[
+    int | None, typer.Option(metavar="N", min=0, help="Offset of a segment.", show_default=False)
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option("--message-token", metavar="HEX", help="32 hexadecimal digits.", show_default=False),
+]
+SelectorOption = Annotated[
+    str | None, typer.Option(help="What the message must satisfy.", show_default=False)
+]
+SelectorDialectOption = Annotated[
+    str | None,
+    typer.Option("--dialect", help="The selector's dialect.", show_default="the queue's"),
+]
+MessageWaitOption = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", min=0, help="Wait for the message so long at most.", show_default=False),
+]
+PropertyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        "-p",
+        metavar="NAME[:TYPE]=VALUE",
+        help="A property, a string unless a type is named: boolean, byte, short, integer, long, float, "
+        "double, string, bytes. Once for each.",
+        show_default=False,
+    ),
+]
+
+
+def lookup_of(*given: Any) -> LookupParams:
+    """Return which message the options name, in the order of the fields of a `LookupParams`."""
+    from selectroute.queues.rest.lookup import LookupParams
+
+    return LookupParams(*given)
+
+
+def properties_of(given: list[str] | None) -> dict[str, Value]:
+    """Return the properties of NAME[:TYPE]=VALUE."""
+    from selectroute.queues.rest.ids import RestError
+    from selectroute.queues.rest.properties import TYPES, value_of
+
+    found: dict[str, Value] = {}
+    for one in given or ():
+        named, sign, text = one.partition("=")
+        name, colon, kind = named.partition(":")
+        if not colon:
+            kind = "string"
+        if not sign or not name or name in found:
+            raise typer.BadParameter(
+                "a property is NAME[:TYPE]=VALUE, each name once", param_hint="--property"
+            )
+        if identifier_length(name, dots=True) < len(name):
+            raise typer.BadParameter(
+                f"{printable(name)!r} cannot be the name of a property: letters, digits, _ and $ can, not "
+                "beginning with a digit; dots in the dialect ibm-mq",
+                param_hint="--property",
+            )
+        if kind not in TYPES:
+            types = ("boolean", "byte", "short", "integer", "long", "float", "double", "string", "bytes")
+            near = nearest(kind, types)
+            advice = f"did you mean `{near}`? " if near else ""
+            raise typer.BadParameter(
+                f"{name}: there is no type {printable(kind)!r}: {advice}The types are {', '.join(types)}",
+                param_hint="--property",
+            )
+        try:
+            found[name] = value_of(text, kind)
+        except RestError as error:
+            raise typer.BadParameter(f"{name}: {error.sentence}", param_hint="--property") from None
+    return found
+
+
+def opened(queues: str | None, manager: str | None = None) -> AbstractContextManager[Queues]:
+    """Open the queues that a command was given."""
+    try:
+        from selectroute.cli.queue_access import opened_queues
+    except ModuleNotFoundError as error:
+        raise missing(error) from error
+    return opened_queues(queues, manager)
+
+
+# ---- messages
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Queues: put messages, get each once, by its ids or by a selector; in a database or over HTTP.",
+)
+
+MAX_BODY: Final = 1 << 30
+"""Bytes of a body that are read; a queue has its own limit."""
+
+
+@app.command("list")
+def list_(
+    queue: Annotated[
+        str | None,
+        typer.Argument(metavar="[QUEUE]", help="List the messages of this queue.", show_default="all queues"),
+    ] = None,
+    message_id: MessageIdOption = None,
+    correlation_id: CorrelationIdOption = None,
+    group_id: GroupIdOption = None,
+    selector: SelectorOption = None,
+    dialect: SelectorDialectOption = None,
+    limit: Annotated[
+        int, typer.Option(min=1, help="So many messages at most; a service gives no more than a page.")
+    ] = 50,
+    output: OutputOption = Output.table,
+    queues: QueuesOption = None,
+    manager: ManagerOption = None,
+) -> None:
+    """List all queues; or messages of one, without their bodies, in the order in which they would be got.
+
+    selectroute queue list
+
+    selectroute queue list ORDERS --selector "weight > 2500" -o ndjson
+    """
+    lookup = lookup_of(message_id, correlation_id, group_id, None, None, None, selector, dialect)
+    with opened(queues, manager) as connection, records(output, several=True) as add_record:
+        if queue is None:
+            names = list(connection.names())
+            for name in names:
+                add_record(name if output is Output.table else json.dumps({"name": name}))
+            if not names and output is Output.table:
+                typer.echo("no queues", err=True)
+            return
+        found = connection.listed(queue, lookup, limit)
+        if output is Output.table:
+            print_messages(found)
+            if not found:
+                typer.echo("no messages", err=True)
+            return
+        for message in found:
+            add_record(json.dumps(as_data(message, body=False)))
+
+
+@app.command()
+def put(
+    queue: NameArgument,
+    body: Annotated[
+        str,
+        typer.Argument(
+            metavar="BODY", help="The body; - reads it from standard input.", show_default="empty"
+        ),
+    ] = "",
+    message_id: MessageIdOption = None,
+    correlation_id: CorrelationIdOption = None,
+    group_id: GroupIdOption = None,
+    sequence: SequenceOption = None,
+    offset: OffsetOption = None,
+    last_in_group: Annotated[bool, typer.Option("--last-in-group", help="The group ends with it.")] = False,
+    priority: Annotated[
+        int | None, typer.Option(min=0, max=9, help="9 is the most urgent.", show_default="the queue's")
+    ] = None,
+    persistent: Annotated[
+        bool | None, typer.Option("--persistent/--non-persistent", show_default="the queue's")
+    ] = None,
+    expiry: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.001, help="After so long it is gone.", show_default="never"),
+    ] = None,
+    reply_to: Annotated[
+        str | None, typer.Option(metavar="QUEUE[@MANAGER]", help="Where replies go.", show_default=False)
+    ] = None,
+    property_: PropertyOption = None,
+    output: OutputOption = Output.table,
+    queues: QueuesOption = None,
+    manager: ManagerOption = None,
+) -> None:
+    """Put a message, and print its message id.
+
+    selectroute queue put ORDERS shipped --correlation-id order-7 -p weight:integer=3000
+
+    selectroute queue put ORDERS - < order.json
+
+    Exit code 3 if there is no such queue.
+    """
+    with opened(queues, manager) as connection:
+        from selectroute.queues.rest import headers as rest
+        from selectroute.queues.rest.properties import header_of
+
+        given = {
+            rest.MESSAGE_ID: message_id,
+            rest.CORRELATION_ID: correlation_id,
+            rest.GROUP_ID: group_id,
+            rest.SEQUENCE: sequence,
+            rest.OFFSET: offset,
+            rest.LAST_IN_GROUP: "true" if last_in_group else None,
+            rest.PRIORITY: priority,
+            rest.PERSISTENCE: None
+            if persistent is None
+            else ("persistent" if persistent else "nonPersistent"),
+            rest.EXPIRY: None if expiry is None else round(1000 * expiry),
+            rest.REPLY_TO: reply_to,
+        }
+        headers = {name: str(value) for name, value in given.items() if value is not None}
+        properties = header_of(properties_of(property_))
+        fields = rest.put_fields(headers, [properties])
+        made = connection.put(queue, _body(body), fields)
+        if output is Output.table:
+            print(rest.descriptor_headers(made)[rest.MESSAGE_ID])
+        else:
+            from selectroute.queues.message.message import QueuedMessage
+
+            data = as_data(QueuedMessage(made, b""), body=False)
+            del data["properties"]
+            print(json.dumps(data))
+
+
+def _taking(removes: bool) -> Callable[..., None]:
+    """Return the command that prints the first match, and leaves it on its queue or not."""
+
+    def command(
+        queue: NameArgument,
+        message_id: MessageIdOption = None,
+        correlation_id: CorrelationIdOption = None,
+        group_id: GroupIdOption = None,
+        sequence: SequenceOption = None,
+        offset: OffsetOption = None,
+        token: TokenOption = None,
+        selector: SelectorOption = None,
+        dialect: SelectorDialectOption = None,
+        wait: MessageWaitOption = None,
+        output: OutputOption = Output.table,
+        queues: QueuesOption = None,
+        manager: ManagerOption = None,
+    ) -> None:
+        ids = (message_id, correlation_id, group_id, sequence, offset, token)
+        lookup = lookup_of(*ids, selector, dialect)
+        with opened(queues, manager) as connection:
+            if removes:
+                connection.get(queue, lookup, wait, lambda message: _show(message, output))
+            else:
+                _show(connection.browse(queue, lookup, wait), output)
+
+    return command
+
+
+app.command(
+    "get",
+    help="""Take the first match off a queue and print its body as it is; as JSON everything about it.
+
+    selectroute queue get ORDERS --correlation-id order-7 --wait 10
+
+    selectroute queue get ORDERS --selector "weight > 2500" -o json
+
+    Exit code 1 if there is none (2033), 3 if there is no such queue, 5 if the selector is invalid. Of a
+    database, a message that cannot be printed stays on its queue.
+    """,
+)(_taking(removes=True))
+app.command(
+    "browse",
+    help="""Print what `get` would, and leave it on the queue.
+
+    selectroute queue browse ORDERS --message-id ID:414D51…
+    """,
+)(_taking(removes=False))
+
+
+def _show(message: QueuedMessage, output: Output) -> None:
+    """Print a message, all of it, or raise."""
+    if output is Output.table:
+        write_body(message.body)
+    else:
+        print(json.dumps(as_data(message, body=True)), flush=True)
+
+
+def _body(given: str) -> bytes:
+    """Return the bytes of a body as it was given; for ``-`` what is on standard input."""
+    if given != "-":
+        return os.fsencode(given)
+    if sys.stdin is None:
+        raise SelectRouteError("standard input is closed")
+    found: Any = sys.stdin.buffer.read(MAX_BODY + 1)
+    if len(found) > MAX_BODY:
+        raise SelectRouteError(f"standard input has more than {MAX_BODY:,} bytes")
+    return bytes(found)
+
+
+# ---- queues as a whole
+
+
+class Order(StrEnum):
+    """Order of messages on a queue."""
+
+    priority = "priority"
+    fifo = "fifo"
+
+
+def create(
+    queue: NameArgument,
+    order: Annotated[
+        Order, typer.Option(help="The most urgent first, and then by arrival; or by arrival alone.")
+    ] = Order.priority,
+    default_priority: Annotated[
+        int, typer.Option(min=0, max=9, help="Of messages that are put without one.")
+    ] = 4,
+    default_persistence: Annotated[
+        bool, typer.Option("--persistent", help="Messages are persistent unless they say otherwise.")
+    ] = False,
+    max_depth: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="The most messages.", show_default="any number")
+    ] = None,
+    max_message_length: Annotated[
+        int, typer.Option(min=0, metavar="BYTES", help="The longest body.")
+    ] = 4_194_304,
+    dialect: Annotated[str, typer.Option(help="The dialect of selectors.")] = "ibm-jms",
+    output: OutputOption = Output.table,
+    queues: QueuesOption = None,
+) -> None:
+    """Make a queue.
+
+    selectroute queue create ORDERS --queues sqlite:///queues.db
+
+    One that is there with these settings is left as it is; exit code 4 if it has others.
+    """
+    with opened(queues) as connection:
+        from selectroute.queues.settings import QueueSettings
+
+        try:
+            settings = QueueSettings(
+                order.value, default_priority, default_persistence, max_depth, max_message_length, dialect
+            )
+        except (ValueError, SelectRouteError) as error:
+            raise typer.BadParameter(str(error)) from None
+        if not connection.create(queue, settings):
+            typer.echo(f"{queue} is there already, with these settings", err=True)
+        found = connection.describe(queue)
+        print(paragraph(found) if output is Output.table else json.dumps(found.to_json()))
+
+
+def delete(
+    queue: NameArgument,
+    purge: Annotated[bool, typer.Option("--purge", help="With the messages that it has.")] = False,
+    queues: QueuesOption = None,
+) -> None:
+    """Delete a queue that is empty, or with --purge with its messages.
+
+    selectroute queue delete ORDERS --purge
+
+    Exit code 3 if there is none, 4 if it has messages.
+    """
+    with opened(queues) as connection:
+        connection.delete(queue, purge)
+
+
+def depth(
+    queue: NameArgument,
+    output: OutputOption = Output.table,
+    queues: QueuesOption = None,
+) -> None:
+    """Print how many messages could be got now; as JSON also the settings of the queue.
+
+    selectroute queue depth ORDERS
+    """
+    with opened(queues) as connection:
+        found = connection.describe(queue)
+        print(found.depth if output is Output.table else json.dumps(found.to_json()))

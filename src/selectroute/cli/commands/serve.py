@@ -1,0 +1,140 @@
+"""``selectroute serve``: a registry over HTTP, and its revisions published for streams."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from selectroute.cli.connect import RegistryOption, is_service, missing, registry_settings
+from selectroute.cli.output import progress
+
+
+def serve(
+    registry: RegistryOption = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help="The address to listen on; without tokens one of this machine's own.",
+            show_default="127.0.0.1",
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="The port; 0 for any that is free.", show_default="8080"),
+    ] = None,
+    snapshots: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder in which revisions are published.", show_default="beside a SQLite database"
+        ),
+    ] = None,
+    queues: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The database of queues, if that is another one. Or SELECTROUTE_QUEUES.",
+            show_default="the registry's",
+        ),
+    ] = None,
+    queue_manager: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The queue manager that the service is.", show_default="selectroute"
+        ),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="debug, info, warning or error.", show_default="info")
+    ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            help="text, or json: a line of JSON an event.", show_default="text on a terminal, else json"
+        ),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option(help="Read the whole registry first and compare it with its digests.")
+    ] = True,
+) -> None:
+    """Serve a registry and queues over HTTP until it is told to stop (Ctrl-C, SIGTERM), and publish the
+    registry's revisions.
+
+    selectroute serve --registry sqlite:///subscriptions.db
+
+    selectroute serve --registry postgresql+psycopg://user@db/r --host 0.0.0.0 --snapshots /srv/snapshots
+
+    Without a token everybody on this machine may do everything, and nobody else can reach the service;
+    `selectroute token create` makes one.
+
+    Limits are settings: SELECTROUTE_LIMITS__PAGE=100, or a table `limits` in the TOML file, by the names that
+    GET /v1/limits shows.
+    """
+    url, _ = registry_settings(registry)
+    if is_service(url):
+        raise typer.BadParameter("a service serves a database, not another service", param_hint="--registry")
+    try:
+        from sqlalchemy import make_url
+
+        from selectroute.cli.settings import Settings, settings_of
+        from selectroute.registry.registry import Registry
+        from selectroute.service.limits import ServiceLimits
+        from selectroute.service.logs import FORMS, LEVELS, configure
+        from selectroute.service.server import serve as answer
+        from selectroute.service.server import taken_place
+    except ModuleNotFoundError as error:
+        raise missing(error) from error
+
+    class ServeSettings(Settings, env_nested_delimiter="__"):
+        host: str = "127.0.0.1"
+        port: int = 8080
+        log_level: str = "info"
+        log: str | None = None
+        limits: ServiceLimits = ServiceLimits()
+
+    given = settings_of(
+        ServeSettings,
+        host=host,
+        port=port,
+        snapshots=snapshots,
+        queues=queues,
+        queue_manager=queue_manager,
+        log_level=log_level,
+        log=log,
+    )
+    if given.queues is not None and is_service(given.queues):
+        raise typer.BadParameter("queues are served of a database", param_hint="--queues")
+    if given.log_level not in LEVELS:
+        raise typer.BadParameter(f"a log level is {', '.join(LEVELS)}")
+    if given.log is not None and given.log not in FORMS:
+        raise typer.BadParameter("a log is text or json", param_hint="--log")
+    largest = given.limits
+    configure(given.log_level, given.log)
+    # The port first: where it is taken, no database is made.
+    with ExitStack() as held:
+        place = held.enter_context(taken_place(given.host, given.port))
+        with progress("verifying") as advance:
+            opened = held.enter_context(
+                Registry.open(
+                    url, limits=largest.of_selectors, verify=verify, progress=lambda done, _: advance(done)
+                )
+            )
+        needed = "needed" if opened.had_tokens() else "none"
+        where = make_url(opened.url).render_as_string(hide_password=True)
+        answer(
+            opened,
+            given.host,
+            given.port,
+            limits=largest,
+            snapshots=given.snapshots or opened.snapshots_folder,  # or it is said at once that there is none
+            queues=given.queues,
+            queue_manager=given.queue_manager,
+            started=lambda url: print(
+                f"selectroute: {url} serves {where}, tokens: {needed}; Ctrl-C ends it",
+                file=sys.stderr,
+                flush=True,
+            ),
+            place=place,
+        )

@@ -1,0 +1,646 @@
+"""``selectroute subscription add | get | list | replace | remove | pause | resume | import | export |
+explain``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, StrEnum
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from selectroute.cli.connect import RegistryOption, connected, opened_database, registry_settings
+from selectroute.cli.inputs import (
+    MessagesArgument,
+    SkipOption,
+    answering,
+    naming_lines,
+    opened,
+    up_to_first,
+)
+from selectroute.cli.output import Advance, Output, OutputOption, progress, records
+from selectroute.cli.selector_warnings import FirstLines, warn_of_selector, warn_of_selectors
+from selectroute.cli.subscription_text import as_data, as_line, paragraph, print_rows
+from selectroute.selector import Message, Selector, SelectRouteError
+from selectroute.selector.explain.sentences import counted, printable
+from selectroute.selector.limits import MAX_LINE, UNLIMITED
+from selectroute.selector.selector_type import EXTENDED
+
+if TYPE_CHECKING:
+    from selectroute.registry.changes import EffectiveFrom
+    from selectroute.registry.model import Destination, Subscription
+    from selectroute.registry.protocol import Selecting, SubscriptionRegistry
+
+_COMPLETED: Final = 1_000
+"""Subscriptions among which an id is looked for to complete it: a key press must not read a million."""
+
+
+def known_dialect(name: str | None) -> str | None:
+    """Return the name of a dialect. One that is unknown is wrong usage."""
+    from selectroute.selector.dialect import UnknownDialectError, dialect
+
+    try:
+        return None if name is None else dialect(name).name
+    except UnknownDialectError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def dialects_for(incomplete: str) -> list[str]:
+    """Return the dialects whose names begin so, for a shell that completes one."""
+    from selectroute.selector import DIALECTS
+
+    return [name for name in DIALECTS if name.startswith(incomplete)]
+
+
+def ids_for(incomplete: str) -> list[str]:
+    """Return ids that begin so, for a shell that completes one: of a registry that the settings name and
+    that is a database, so that no key press asks a service.
+    """
+    try:
+        with opened_database(None, "completion") as registry:
+            found = [one.id for one in registry.list(limit=_COMPLETED).items]
+    except Exception:  # whatever is wrong, a shell that completes shows no error
+        return []
+    return [id for id in found if id.startswith(incomplete)]
+
+
+IdArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="ID", help="The subscription's id.", show_default=False, autocompletion=ids_for),
+]
+ByNameOption = Annotated[
+    str | None, typer.Option("--by-name", metavar="NAME", help="The one of this name.", show_default=False)
+]
+SELECTOR_HELP: Final = (
+    "What a message must satisfy; - reads it from standard input. After -- if it begins with a dash."
+)
+TopicOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILTER", help="Topics such as a/+/c or a/#.", show_default="every topic"),
+]
+DialectOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The selector's dialect; see `selector dialects`.",
+        show_default="jms",
+        callback=known_dialect,
+        autocompletion=dialects_for,
+    ),
+]
+ExtendedOption = Annotated[
+    bool, typer.Option("--extended", help="Leave the selector to an extended selection provider (ibm-mq).")
+]
+NameOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A unique name of your own.", show_default="the id")
+]
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="KEY=VALUE", help="A label; once for each.", show_default=False),
+]
+DestinationOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="none, queue:NAME or kafka:TOPIC.",
+        show_default="none",
+    ),
+]
+IfRevisionOption = Annotated[
+    int | None,
+    typer.Option(
+        "--if-revision",
+        metavar="N",
+        min=0,
+        max=2**63 - 1,
+        help="Only if its revision is still N: otherwise nothing is changed, and the exit code is 4.",
+        show_default=False,
+    ),
+]
+WaitOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        min=0,
+        help="Wait until a batch has used the change, so long at most; exit code 1 if none has.",
+        show_default=False,
+    ),
+]
+
+
+def chosen(connection: SubscriptionRegistry, id: str | None, by_name: str | None) -> str:
+    """Return the id that was given, or that of the name. Neither or both: wrong usage."""
+    if (id is None) == (by_name is None):
+        raise typer.BadParameter("give an id, or --by-name", param_hint="ID")
+    return id if id is not None else connection.get_by_name(by_name or "").id
+
+
+def selector_text(selector: str) -> str:
+    """Return the selector; for ``-`` what is on standard input, without the end of its last line."""
+    if selector != "-":
+        return selector
+    with opened("-") as lines:
+        text = ""
+        for line in lines:
+            text += line
+            if len(text) > MAX_LINE:
+                raise typer.BadParameter(f"the selector has more than {MAX_LINE:,} characters")
+    return text.rstrip("\r\n")
+
+
+def labels_of(given: list[str] | None) -> dict[str, str]:
+    """Return the labels of KEY=VALUE."""
+    pairs = [one.partition("=") for one in given or ()]
+    if not all(key and sign for key, sign, _ in pairs):
+        raise typer.BadParameter("a label is KEY=VALUE", param_hint="--label")
+    return {key: text for key, _, text in pairs}
+
+
+def destination_of(given: str | None) -> Destination:
+    """Return the destination of none, queue:NAME or kafka:TOPIC; the registry refuses any other."""
+    from selectroute.registry.model import Destination
+
+    if given is None:
+        return Destination()
+    kind, sign, name = given.partition(":")
+    return Destination.from_json({"kind": kind, "name": name if sign else None})
+
+
+# ---- one subscription, and lists
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Subscriptions of a registry: who gets which messages. A change holds from one batch on.",
+)
+
+_PAGE: Final = 1_000
+_LOOK_SECONDS: Final = 0.2
+
+
+class State(StrEnum):
+    """State of a subscription."""
+
+    active = "active"
+    paused = "paused"
+
+
+class Start(StrEnum):
+    """From where on a resumed subscription gets messages."""
+
+    latest = "latest"
+    last_processed = "last-processed"
+
+
+@app.command()
+def add(
+    selector: Annotated[
+        str, typer.Argument(metavar="SELECTOR", help=SELECTOR_HELP, show_default="every message")
+    ] = "",
+    topic: TopicOption = None,
+    dialect: DialectOption = None,
+    extended: ExtendedOption = False,
+    name: NameOption = None,
+    label: LabelOption = None,
+    destination: DestinationOption = None,
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="An id of your own.", show_default="made here")
+    ] = None,
+    wait: WaitOption = None,
+    output: OutputOption = Output.table,
+    registry: RegistryOption = None,
+) -> None:
+    """Register a subscription, and print it with its id.
+
+    selectroute subscription add "JMSType = 'car' AND weight > 2500" --topic 'cars/+' --id heavy
+
+    selectroute subscription add - --dialect ibm-mq --name invoices --label team=billing < selector.txt
+
+    Exit code 4 if the id or the name is taken, 5 if the selector is invalid.
+    """
+    _, settings = registry_settings(registry)
+    with connected(registry, create=True) as connection:
+        from selectroute.registry.model import SubscriptionSpec
+
+        spec = SubscriptionSpec(
+            selector_text(selector),
+            topic,
+            settings.dialect if dialect is None else dialect,
+            EXTENDED if extended else None,
+            name,
+            destination_of(destination),
+            labels_of(label),
+        )
+        registered = connection.register(spec, id=id)
+        warn_of_selector(as_data(registered, None))
+        _changed(connection, registered, wait, output)
+
+
+@app.command()
+def get(
+    id: IdArgument = None,
+    by_name: ByNameOption = None,
+    wait: WaitOption = None,
+    output: OutputOption = Output.table,
+    registry: RegistryOption = None,
+) -> None:
+    """Print a subscription, and from which batch of each query on it holds.
+
+    selectroute subscription get heavy
+
+    selectroute subscription get --by-name invoices -o json
+
+    Exit code 3 if there is none.
+    """
+    with connected(registry) as connection:
+        one = connection.get(chosen(connection, id, by_name))
+        _changed(connection, one, 0.0 if wait is None else wait, output, must=wait is not None)
+
+
+@app.command("list")
+def list_(
+    topic: Annotated[
+        str | None, typer.Option(metavar="FILTER", help="With this topic filter.", show_default=False)
+    ] = None,
+    status: Annotated[State | None, typer.Option(help="In this state.", show_default=False)] = None,
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIALECT",
+            help="Of this dialect.",
+            show_default=False,
+            callback=known_dialect,
+            autocompletion=dialects_for,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of this name.", show_default=False)
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="KEY=VALUE", help="With this label.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 50,
+    all_: Annotated[bool, typer.Option("--all", help="All, however many there are.")] = False,
+    cursor: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
+    output: OutputOption = Output.table,
+    registry: RegistryOption = None,
+) -> None:
+    """List subscriptions in the order of their ids.
+
+    selectroute subscription list --topic 'cars/+' --status active
+
+    selectroute subscription list --all -o ndjson
+
+    Where there are more, standard error says with which --cursor the list goes on.
+    """
+    left: int | None = None if all_ else limit
+    if label is not None:
+        labels_of([label])
+    with connected(registry) as connection, records(output, several=True) as add_record:
+        any_ = False
+        while left is None or left > 0:
+            page = connection.list(
+                limit=_PAGE if left is None else min(left, _PAGE),
+                cursor=cursor,
+                topic=topic,
+                status=None if status is None else status.value,
+                dialect=dialect,
+                name=name,
+                label=label,
+            )
+            if output is not Output.table:
+                for one in page.items:
+                    add_record(as_line(one))
+            elif page.items:
+                print_rows(page.items, with_heading=not any_)
+            any_ = any_ or bool(page.items)
+            left = None if left is None else left - len(page.items)
+            cursor = page.next_cursor
+            if cursor is None:
+                if not any_ and output is Output.table:
+                    print("no subscriptions", file=sys.stderr)
+                return
+        print(f"there are more: --cursor {cursor}", file=sys.stderr)
+
+
+@app.command()
+def replace(
+    id: IdArgument = None,
+    selector: Annotated[
+        str | None, typer.Argument(metavar="SELECTOR", help=SELECTOR_HELP, show_default="as it is")
+    ] = None,
+    by_name: ByNameOption = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(metavar="FILTER", help="Other topics; '' for every topic.", show_default="as it is"),
+    ] = None,
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            help="Another dialect.",
+            show_default="as it is",
+            callback=known_dialect,
+            autocompletion=dialects_for,
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Another name.", show_default="as it is")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="KEY=VALUE", help="A label more, or another value; KEY= removes it."),
+    ] = None,
+    destination: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="none, queue:NAME or kafka:TOPIC.", show_default="as it is"),
+    ] = None,
+    if_revision: IfRevisionOption = None,
+    wait: WaitOption = None,
+    output: OutputOption = Output.table,
+    registry: RegistryOption = None,
+) -> None:
+    """Change a subscription; what is not given stays as it is. With --by-name, SELECTOR is the only argument.
+
+    selectroute subscription replace heavy "JMSType = 'car' AND weight > 3000"
+
+    selectroute subscription replace heavy --topic 'cars/#' --if-revision 17 --wait 30
+
+    Each message is judged by exactly one revision: --wait tells the first batch that used this one.
+    """
+    if by_name is not None and id is not None and selector is None:
+        id, selector = None, id
+    patch: dict[str, Any] = {}
+    if selector is not None:
+        patch["selector"] = selector_text(selector)
+    for field, value in (("dialect", dialect), ("name", name)):
+        if value is not None:
+            patch[field] = value
+    if topic is not None:
+        patch["topic"] = topic or None
+    if label:
+        patch["labels"] = {key: text or None for key, text in labels_of(label).items()}
+    if destination is not None:
+        place = destination_of(destination)
+        patch["destination"] = {"kind": place.kind, "name": place.name}
+    if not patch:
+        raise typer.BadParameter("say what is to change: a selector, --topic, --label, …")
+    with connected(registry) as connection:
+        one = connection.change(chosen(connection, id, by_name), patch, expected=if_revision)
+        if "selector" in patch or "dialect" in patch:
+            warn_of_selector(as_data(one, None))
+        _changed(connection, one, wait, output)
+
+
+@app.command()
+def remove(
+    id: IdArgument = None,
+    by_name: ByNameOption = None,
+    if_revision: IfRevisionOption = None,
+    output: OutputOption = Output.table,
+    registry: RegistryOption = None,
+) -> None:
+    """Remove a subscription, and print what it was.
+
+    selectroute subscription remove heavy --if-revision 18
+    """
+    with connected(registry) as connection:
+        one = connection.remove(chosen(connection, id, by_name), expected=if_revision)
+        print(paragraph(one, None, past=True) if output is Output.table else as_line(one))
+
+
+@app.command()
+def pause(
+    id: IdArgument = None,
+    by_name: ByNameOption = None,
+    if_revision: IfRevisionOption = None,
+    wait: WaitOption = None,
+    output: OutputOption = Output.table,
+    registry: RegistryOption = None,
+) -> None:
+    """Let a subscription get no messages until it is resumed.
+
+    selectroute subscription pause heavy
+    """
+    with connected(registry) as connection:
+        one = connection.pause(chosen(connection, id, by_name), expected=if_revision)
+        _changed(connection, one, wait, output)
+
+
+@app.command()
+def resume(
+    id: IdArgument = None,
+    by_name: ByNameOption = None,
+    from_: Annotated[
+        Start, typer.Option("--from", help="With messages to come only, or also with those it missed.")
+    ] = Start.latest,
+    if_revision: IfRevisionOption = None,
+    wait: WaitOption = None,
+    output: OutputOption = Output.table,
+    registry: RegistryOption = None,
+) -> None:
+    """Let a paused subscription get messages again, and say which queries can deliver what it missed.
+
+    selectroute subscription resume heavy --from last-processed
+    """
+    with connected(registry) as connection:
+        found = connection.resume(
+            chosen(connection, id, by_name), from_="latest" if from_ is Start.latest else "last-processed",
+            expected=if_revision,
+        )  # fmt: skip
+        backfill = [one.to_json() for one in found.backfill]
+        more: dict[str, Any] = {"backfill": backfill} if from_ is Start.last_processed else {}
+        _changed(connection, found.subscription, wait, output, **more)
+        if output is Output.table and from_ is Start.last_processed:
+            for one in found.backfill:
+                can = "delivers what it missed" if one.can_replay else f"cannot: {one.reason}"
+                print(f"  backfill      query {one.query} {can}")
+            if not found.backfill:
+                print("  backfill      no query has reported to this registry yet")
+
+
+def effective(connection: SubscriptionRegistry, one: Subscription, seconds: float) -> Sequence[EffectiveFrom]:
+    """Return the first batch of each query that used a subscription as it is. Where there is none, wait for
+    one so many seconds at most.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        now, batches = connection.effective_of(one.id, wait_seconds=max(until - time.monotonic(), 0.0))
+        if now.revision != one.revision:
+            return []  # it was changed meanwhile, and the batches used the later revision
+        left = until - time.monotonic()
+        if batches or left <= 0:
+            return batches
+        time.sleep(min(left, _LOOK_SECONDS))
+
+
+def _changed(
+    connection: SubscriptionRegistry,
+    one: Subscription,
+    wait: float | None,
+    output: Output,
+    *,
+    must: bool = True,
+    **more: Any,
+) -> None:
+    """Print a subscription; with `wait`, when a batch has used it, at the latest after so many seconds."""
+    batches = None
+    if wait is not None:
+        batches = effective(connection, one, wait)
+    if output is Output.table:
+        print(paragraph(one, batches))
+    else:
+        print(json.dumps({**as_data(one, batches), **more}))
+    if must and batches == []:
+        print(f"selectroute: no batch has used revision {one.revision} yet", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+# ---- import and export: all subscriptions as lines of JSON
+
+
+class Mode(Enum):
+    """Treatment of an id that exists already."""
+
+    add = "add"
+    replace = "replace"
+
+
+def import_(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="SUBS.jsonl", help="Subscriptions, one JSON object a line; - reads standard input."
+        ),
+    ],
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            help="add: an id that is there is refused; replace: it is replaced, and keeps its status unless "
+            "the line gives one."
+        ),
+    ] = Mode.add,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Accept input without any subscription: nothing is changed.")
+    ] = False,
+    output: OutputOption = Output.table,
+    registry: RegistryOption = None,
+) -> None:
+    """Register many subscriptions as one revision: all of them, or none.
+
+    selectroute subscription import subscriptions.jsonl
+
+    selectroute subscription export --registry sqlite:///old.db | selectroute subscription import -
+
+    A line is {"topic": "cars/+", "selector": "JMSType = 'car'"}, perhaps with "id", "name", "dialect",
+    "labels", "destination" and "status". The first 20 lines that cannot be are named with their errors, and
+    nothing is imported; exit code 5 if the first has an invalid selector. Exit code 1 if the input is empty,
+    which a failed command before a pipe makes it.
+    """
+    with naming_lines(file), opened(file) as lines:
+        first = list(up_to_first(lines))  # before a database is made for nothing
+        if not allow_empty and not (first and first[-1].strip()):
+            name = "standard input" if file == "-" else file
+            raise SelectRouteError(
+                f"{name} has no subscriptions: nothing is changed; --allow-empty accepts that"
+            )
+        with connected(registry, create=True) as connection, progress("importing") as advance:
+            given = FirstLines(chain(first, lines))
+            done = connection.import_(
+                _then(given, advance), mode=mode.value, progress=lambda rows, _: advance(rows)
+            )
+    warn_of_selectors(given.rows(), done.rows)
+    if output is Output.table:
+        print(f"revision {done.revision}: {counted(done.rows, 'subscription')}")
+    else:
+        print(json.dumps({"rows": done.rows, "revision": done.revision}))
+
+
+def export(
+    revision: Annotated[
+        int | None,
+        typer.Option(min=0, max=2**63 - 1, help="As they were at a revision.", show_default="as they are"),
+    ] = None,
+    registry: RegistryOption = None,
+) -> None:
+    """Print all subscriptions of one revision, one JSON object a line.
+
+    selectroute subscription export > subscriptions.jsonl
+
+    selectroute subscription export --revision 17 | grep '"cars/+"'
+    """
+    with connected(registry) as connection, progress("exporting", while_printing=True) as advance:
+        for line in _counted(connection.export(revision=revision), advance):
+            print(line)
+
+
+def _then(lines: Iterable[str], advance: Advance) -> Iterator[str]:
+    """Yield lines; when all were taken, say that the registry works on them."""
+    count = 0
+    for line in lines:
+        count += 1
+        yield line
+    advance(f"read {counted(count, 'line')}, waiting for the registry")
+
+
+def _counted(lines: Iterable[str], advance: Advance) -> Iterator[str]:
+    for count, line in enumerate(lines, start=1):
+        yield line
+        if not count % 1_000:
+            advance(count)
+
+
+# ---- explain
+
+
+@app.command()
+def explain(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The subscription's id.", show_default=False)],
+    messages: MessagesArgument,
+    output: OutputOption = Output.table,
+    skip_bad: SkipOption = False,
+    registry: RegistryOption = None,
+) -> None:
+    """Say why a subscription gets messages or does not, by the matcher that delivers them.
+
+    selectroute subscription explain heavy '{"topic": "cars/eu", "properties": {"weight": "3000"}}'
+
+    The subscription is taken as it is now: what was delivered before is judged by the revision of its batch.
+    """
+    with connected(registry) as connection, answering(messages, skip_bad, output) as (found, add):
+        one = connection.get(id)
+        for given in found:
+            data = connection.explain(id, given.message)
+            line = {} if given.line is None else {"line": given.line}
+            add(
+                as_text(one, given.message, data, given.line)
+                if output is Output.table
+                else as_json_text(line, data)
+            )
+
+
+def as_json_text(line: dict[str, int], data: dict[str, Any]) -> str:
+    """Return the answer on a line. A tree that was made here may be too deep for ``json.dumps``."""
+    tree = data.get("selector")
+    if tree is None or isinstance(tree, dict):
+        return json.dumps({**line, **data})
+    head = json.dumps({**line, **{name: value for name, value in data.items() if name != "selector"}})
+    return f'{head[:-1]}, "selector": {tree.to_json()}}}'
+
+
+def as_text(one: Selecting, message: Message, data: dict[str, Any], line: int | None) -> str:
+    """Return the answer for people: the verdict, the way to it, the tree of the selector."""
+    verdict = "gets" if data["matched"] else "does not get"
+    which = "the message" if line is None else f"line {line:,}"
+    head = f"{one.id} {verdict} {which}, at revision {data['revision']}"
+    lines = [head if data["matched"] else f"{head}: {printable(data['reason'], 2_000)}"]
+    topic = data.get("topic")
+    if topic:
+        fits = "matches" if topic["matches"] else "does not match"
+        shown = "no topic" if message.topic is None else printable(message.topic)
+        lines.append(f"  topic filter {printable(topic['filter'])} {fits} {shown}")
+    lines += [f"  {printable(step['text'], 2_000)}" for step in data.get("access", ())]
+    if one.seltype != EXTENDED:
+        tree = Selector(one.selector, one.dialect, limits=UNLIMITED).explain(message)
+        lines += [f"  {part}" for part in str(tree).splitlines()]
+    return "\n".join(lines)

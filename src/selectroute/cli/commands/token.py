@@ -1,0 +1,141 @@
+"""``selectroute token create | list | revoke``: who may use a service."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from selectroute.cli.connect import RegistryOption, connected
+from selectroute.cli.output import Output, OutputOption, print_table, records
+from selectroute.registry.role import Role
+from selectroute.selector.explain.sentences import printable
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Bearer tokens for a service, made in its database, or over HTTP by an admin. Once there is one, "
+    "everybody needs one.",
+)
+
+
+@app.command()
+def create(
+    role: Annotated[
+        Role,
+        typer.Option(
+            help="reader asks, writer also changes, puts and gets, admin also makes tokens and queues."
+        ),
+    ],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILTER",
+            help="Only subscriptions whose topic filters are within this one; once for each.",
+            show_default="all subscriptions",
+        ),
+    ] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Only these queues as destinations and to put and get, such as CARS.*; once for each.",
+            show_default="all, with --topic none",
+        ),
+    ] = None,
+    kafka: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Only these Kafka topics as destinations, such as cars.*; once for each.",
+            show_default="all, with --topic none",
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What it is for.", show_default="its id")] = None,
+    registry: RegistryOption = None,
+    output: OutputOption = Output.table,
+) -> None:
+    """Make a token and print its secret, which is shown this once and stored nowhere.
+
+    export SELECTROUTE_TOKEN=$(selectroute token create --role admin --registry sqlite:///subscriptions.db)
+
+    selectroute token create --role writer --topic 'cars/#' --name "the garage" -o json
+
+    selectroute token create --role writer --topic 'cars/#' --queue 'CARS.*' --kafka 'cars.*'
+
+    In a PATTERN, * is any number of characters and ? is one; all others are themselves, and the whole name is
+    compared. With --topic and without --queue and --kafka, subscriptions made with the token have no
+    destination, and it can use no queue. With --queue or --kafka alone, it still sees all subscriptions.
+
+    A job (selectroute stream run) needs a writer's token without any of the three.
+    """
+    with connected(registry, create=True) as opened:
+        is_first = not opened.had_tokens()
+        token, secret = opened.add_token(
+            role.value, topics=topic or (), queues=queue or (), kafka=kafka or (), name=name
+        )
+    if is_first:
+        typer.echo(_first(role), err=True)
+    if output is not Output.table:
+        print(json.dumps({**token.to_json(), "secret": secret}))
+        return
+    Console(stderr=True, highlight=False).print(f"token {token.id} ({token.role}); its secret, once:")
+    print(secret)
+
+
+def _first(role: Role) -> str:
+    """Return what the first token of a registry changes."""
+    now = (
+        "this is the registry's first token: from now on every caller of a service needs one "
+        "(SELECTROUTE_TOKEN)"
+    )
+    if role is Role.admin:
+        return now
+    return (
+        f"{now}. It cannot make other tokens: make an admin's here, with the database, "
+        "`selectroute token create --role admin`"
+    )
+
+
+@app.command("list")
+def list_(registry: RegistryOption = None, output: OutputOption = Output.table) -> None:
+    """List the tokens, without their secrets.
+
+    selectroute token list --registry sqlite:///subscriptions.db
+    """
+    with connected(registry) as opened:
+        tokens = opened.tokens()
+    if output is not Output.table:
+        with records(output, several=True) as add:
+            for token in tokens:
+                add(json.dumps(token.to_json()))
+        return
+    if not tokens:
+        typer.echo("no tokens", err=True)
+        return
+    rows = []
+    for token in tokens:
+        topics = ", ".join(token.topics) or "all"
+        patterns = [f"queue:{one}" for one in token.queues] + [f"kafka:{one}" for one in token.kafka]
+        destinations = "\n".join(patterns) or ("none" if token.topics else "all")
+        name = "" if token.name == token.id else printable(token.name)
+        rows.append(
+            (token.id, name, token.role.value, printable(topics), destinations, f"{token.created:%F}")
+        )
+    names = ("id", "name", "role", "topics", "delivers to", "created")
+    print_table(dict(zip(names, zip(*rows, strict=True), strict=True)), uncut=("id", "role", "created"))
+
+
+@app.command()
+def revoke(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `token list` shows it.")],
+    registry: RegistryOption = None,
+) -> None:
+    """Revoke a token, at once. A registry still requires tokens after the last one is revoked: make
+    another one here, with the database.
+
+    selectroute token revoke 01k7tq2x8m4ha6s0v3wznb5c9d
+    """
+    with connected(registry) as opened:
+        opened.revoke_token(id)

@@ -1,0 +1,159 @@
+"""Queues that a command uses: in a database, or behind a service."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from selectroute.cli.connect import is_service, queue_settings
+from selectroute.client.queues import QueueDescription, RemoteQueues
+from selectroute.client.registry import RemoteRegistry
+from selectroute.queues.errors import MQRC_OBJECT_ALREADY_EXISTS, MQError
+from selectroute.queues.message.message import Descriptor, QueuedMessage
+from selectroute.queues.rest.lookup import LookupParams
+from selectroute.queues.settings import QueueSettings
+from selectroute.queues.sql.queues import SqlQueues
+
+
+class Queues(Protocol):
+    """Queues, as the commands use them. All methods raise MQError with IBM's reasons, besides the errors of
+    the database or the network.
+    """
+
+    def names(self) -> list[str]:
+        """Return the names of all queues, in order."""
+
+    def create(self, name: str, settings: QueueSettings) -> bool:
+        """Make a queue; return whether it is new. One that is there with these settings stays as it is."""
+
+    def describe(self, name: str) -> QueueDescription:
+        """Return a queue as it is now."""
+
+    def delete(self, name: str, purge: bool) -> None:
+        """Delete a queue."""
+
+    def put(self, name: str, body: bytes, fields: Mapping[str, Any]) -> Descriptor:
+        """Put a message; `fields` as `Queue.put` takes them."""
+
+    def get(
+        self, name: str, lookup: LookupParams, wait: float | None, deliver: Callable[[QueuedMessage], None]
+    ) -> None:
+        """Get a message and deliver it."""
+
+    def browse(self, name: str, lookup: LookupParams, wait: float | None) -> QueuedMessage:
+        """Return the message that a get would give."""
+
+    def listed(self, name: str, lookup: LookupParams, most: int) -> list[QueuedMessage]:
+        """Return the first messages without their bodies."""
+
+
+class DatabaseQueues:
+    """Queues in a database."""
+
+    def __init__(self, queues: SqlQueues) -> None:
+        self._queues = queues
+
+    def names(self) -> list[str]:
+        """See `Queues.names`."""
+        return self._queues.names()
+
+    def create(self, name: str, settings: QueueSettings) -> bool:
+        """See `Queues.create`."""
+        try:
+            self._queues.create(name, settings)
+        except MQError as error:
+            if error.reason != MQRC_OBJECT_ALREADY_EXISTS or self._queues.settings(name) != settings:
+                raise
+            return False
+        return True
+
+    def describe(self, name: str) -> QueueDescription:
+        """See `Queues.describe`."""
+        queue = self._queues.open(name)
+        return QueueDescription(name, queue.settings, queue.depth)
+
+    def delete(self, name: str, purge: bool) -> None:
+        """See `Queues.delete`."""
+        self._queues.delete(name, purge=purge)
+
+    def put(self, name: str, body: bytes, fields: Mapping[str, Any]) -> Descriptor:
+        """See `Queues.put`."""
+        return self._queues.open(name).put(body, **fields)
+
+    def get(
+        self, name: str, lookup: LookupParams, wait: float | None, deliver: Callable[[QueuedMessage], None]
+    ) -> None:
+        """See `Queues.get`. A message that cannot be delivered stays on the queue."""
+        queue = self._queues.open(name)
+        with queue.unit() as unit:
+            deliver(queue.get(**lookup.fields(queue.settings), wait=wait, syncpoint=unit))
+
+    def browse(self, name: str, lookup: LookupParams, wait: float | None) -> QueuedMessage:
+        """See `Queues.browse`."""
+        queue = self._queues.open(name)
+        return queue.browse(**lookup.fields(queue.settings), wait=wait)
+
+    def listed(self, name: str, lookup: LookupParams, most: int) -> list[QueuedMessage]:
+        """See `Queues.listed`."""
+        queue = self._queues.open(name)
+        return queue.listed(most, **lookup.fields(queue.settings))
+
+
+class ServiceQueues:
+    """Queues behind a service."""
+
+    def __init__(self, queues: RemoteQueues) -> None:
+        self._queues = queues
+
+    def names(self) -> list[str]:
+        """See `Queues.names`."""
+        return self._queues.names()
+
+    def create(self, name: str, settings: QueueSettings) -> bool:
+        """See `Queues.create`."""
+        return self._queues.create(name, settings)
+
+    def describe(self, name: str) -> QueueDescription:
+        """See `Queues.describe`."""
+        return self._queues.describe(name)
+
+    def delete(self, name: str, purge: bool) -> None:
+        """See `Queues.delete`."""
+        self._queues.delete(name, purge=purge)
+
+    def put(self, name: str, body: bytes, fields: Mapping[str, Any]) -> Descriptor:
+        """See `Queues.put`."""
+        return self._queues.open(name).put(body, **fields)
+
+    def get(
+        self, name: str, lookup: LookupParams, wait: float | None, deliver: Callable[[QueuedMessage], None]
+    ) -> None:
+        """See `Queues.get`. A message that the service has sent is gone from the queue, delivered or not."""
+        deliver(self._queues.open(name).get(wait=wait, **lookup._asdict()))
+
+    def browse(self, name: str, lookup: LookupParams, wait: float | None) -> QueuedMessage:
+        """See `Queues.browse`."""
+        return self._queues.open(name).browse(wait=wait, **lookup._asdict())
+
+    def listed(self, name: str, lookup: LookupParams, most: int) -> list[QueuedMessage]:
+        """See `Queues.listed`; a service gives no more than a page."""
+        return self._queues.open(name).listed(most, **lookup._asdict())
+
+
+@contextmanager
+def opened_queues(queues: str | None, manager: str | None = None) -> Iterator[Queues]:
+    """Open the queues that a command was given, wherever they are."""
+    url, found = queue_settings(queues, manager)
+    if not is_service(url):
+        with SqlQueues(url) as opened:
+            yield DatabaseQueues(opened)
+        return
+    token = None if found.token is None else found.token.get_secret_value()
+    with RemoteRegistry(url, token, timeout_seconds=found.timeout) as service:
+        yield ServiceQueues(service.queues(found.queue_manager, warn=_warn))
+
+
+def _warn(sentence: str) -> None:
+    print(f"warning: {sentence}", file=sys.stderr)

@@ -1,0 +1,242 @@
+"""Requests to a service and their answers: time limits, retries, bounded sizes, whatever they are about."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import httpx
+
+from selectroute.registry.errors import RegistryError
+from selectroute.registry.loopback import is_loopback
+from selectroute.selector.limits import MAX_LINE_BYTES
+
+MAX_ANSWER: Final = 64 << 20
+"""Bytes of one answer that are read, unless a request says otherwise; a stream has no such limit."""
+
+ATTEMPTS: Final = 5
+"""How often a request is sent at most."""
+
+REFUSED_ATTEMPTS: Final = 3
+"""How often it is sent at most to a service that answers that it can do nothing at present."""
+
+_LATER: Final = frozenset({429, 503})
+"""Codes by which the service says that it did nothing and can be asked again."""
+
+_GATEWAY: Final = frozenset({502, 504})
+"""Codes of a proxy that lost the service: as good as a lost connection."""
+
+_NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+"""What fails before a byte of the request is out."""
+
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+
+
+Params = Mapping[str, str | Sequence[str]]
+"""The query of a request; a parameter with several values is sent several times."""
+
+
+class UnreachableError(RegistryError):
+    """A service that does not answer, or breaks off. `sent`: whether the request may have been done."""
+
+    def __init__(self, url: str, reason: str, sent: bool) -> None:
+        super().__init__(f"{url} does not answer: {reason}")
+        self.sent = sent
+        if sent:
+            self.add_note("the connection was lost after the request was sent; it may have been done")
+
+
+class Answer(NamedTuple):
+    """An answer; `repeated` if an attempt before it was sent and lost its connection."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    repeated: bool = False
+
+
+class HttpClient:
+    """A pool of connections to one service. Thread-safe; `close` it."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        timeout_seconds: float,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url = url
+        self._sleep = sleep
+        headers = {"Accept": "application/json", "User-Agent": "selectroute"}
+        if token is not None:
+            if not (token.isascii() and token.isprintable()):
+                raise RegistryError("the token has characters that no token has")
+            headers["Authorization"] = f"Bearer {token}"
+        self._client = httpx.Client(
+            base_url=_checked(url),
+            headers=headers,
+            timeout=timeout_seconds,
+            transport=transport,
+            follow_redirects=False,  # the token is for this service, not for where it points to
+            trust_env=not is_loopback(httpx.URL(url).host),  # no proxy leads back to this machine
+        )
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._client.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+        max_bytes: int = MAX_ANSWER,
+    ) -> Answer:
+        """Send a request, `body` as JSON, and return its answer whatever its code.
+
+        What lost its connection, or is refused for now, is sent again after a pause, so it must be harmless
+        twice. Raises UnreachableError.
+        """
+        content = None if body is None else json.dumps(body).encode()
+        given = dict(headers or {})
+        if body is not None:
+            given.setdefault("Content-Type", "application/json")
+        repeated = False
+        for attempt in range(1, ATTEMPTS + 1):
+            last = attempt == ATTEMPTS
+            try:
+                answer = self._send(method, path, params, content, given, timeout_seconds, max_bytes)
+            except httpx.TransportError as error:
+                repeated |= not isinstance(error, _NOT_SENT)
+                if last:
+                    raise UnreachableError(self.url, _reason(error), repeated) from error
+                self._sleep(_pause(attempt))
+                continue
+            is_lost = answer.status in _GATEWAY and not last
+            is_later = answer.status in _LATER and attempt < REFUSED_ATTEMPTS
+            if not is_lost and not is_later:
+                return answer._replace(repeated=repeated)
+            repeated |= is_lost
+            self._sleep(_pause(attempt, answer.headers.get("Retry-After")))
+        raise AssertionError("the last attempt returns or raises")
+
+    def upload(self, path: str, lines: Iterable[bytes], *, params: Params, timeout_seconds: float) -> Answer:
+        """POST lines as they come, NDJSON, and return the answer. Sent once: the lines are not kept."""
+        headers = {"Content-Type": "application/x-ndjson"}
+        return self.once(
+            "POST", path, params=params, content=lines, headers=headers, timeout_seconds=timeout_seconds
+        )
+
+    def once(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        content: bytes | Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Answer:
+        """Send a request a single time and return its answer: what it does is not harmless twice.
+
+        Raises UnreachableError, which says whether it may have been done.
+        """
+        try:
+            return self._send(method, path, params, content, headers or {}, timeout_seconds, MAX_ANSWER)
+        except httpx.TransportError as error:
+            raise UnreachableError(self.url, _reason(error), not isinstance(error, _NOT_SENT)) from error
+
+    @contextmanager
+    def lines(self, path: str, params: Params, timeout_seconds: float) -> Iterator[Answer | Iterator[bytes]]:
+        """Open a stream: its lines without their ends if the code is 200, otherwise the answer.
+
+        A stream that breaks off raises UnreachableError where it does.
+        """
+        headers = {"Accept": "application/x-ndjson"}
+        try:
+            with self._client.stream(
+                "GET", path, params=dict(params), headers=headers, timeout=timeout_seconds
+            ) as answer:
+                if answer.status_code == 200:
+                    yield _lines(answer.iter_bytes(), self.url)
+                else:
+                    yield self._read(answer, MAX_ANSWER)
+        except httpx.TransportError as error:
+            raise UnreachableError(self.url, _reason(error), False) from error
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        content: bytes | Iterable[bytes] | None,
+        headers: Mapping[str, str],
+        timeout_seconds: float | None,
+        max_bytes: int,
+    ) -> Answer:
+        with self._client.stream(
+            method,
+            path,
+            params=dict(params or {}),
+            content=content,
+            headers=dict(headers),
+            timeout=httpx.USE_CLIENT_DEFAULT if timeout_seconds is None else timeout_seconds,
+        ) as answer:
+            return self._read(answer, max_bytes)
+
+    def _read(self, answer: httpx.Response, max_bytes: int) -> Answer:
+        body = bytearray()
+        try:
+            for part in answer.iter_bytes():
+                body += part
+                if len(body) > max_bytes:
+                    raise RegistryError(f"{self.url} answers with more than {max_bytes:,} bytes")
+        except httpx.DecodingError as error:
+            raise RegistryError(f"{self.url} answers what cannot be decoded: {error}") from error
+        return Answer(answer.status_code, answer.headers, bytes(body))
+
+
+def _lines(parts: Iterator[bytes], url: str) -> Iterator[bytes]:
+    rest = b""
+    for part in parts:
+        *whole, rest = (rest + part).split(b"\n")
+        yield from whole
+        if len(rest) > MAX_LINE_BYTES:
+            raise RegistryError(f"{url} sends a line of more than {MAX_LINE_BYTES:,} bytes")
+    if rest:
+        yield rest
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise RegistryError(f"not a URL of a service: {error}") from None
+    if parts.userinfo:
+        raise RegistryError("a service takes no password in its URL; it takes a bearer token")
+    if parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
+        raise RegistryError("the URL of a service is http(s)://host:port, perhaps with a path")
+    return url.rstrip("/")
+
+
+def _pause(attempt: int, retry_after: str | None = None) -> float:
+    """Seconds until the next attempt: what the service says, or twice as long each time, with some chance."""
+    if retry_after is not None and retry_after.isascii() and retry_after.isdigit():
+        return min(float(retry_after), _LONGEST_PAUSE_SECONDS)
+    return min(0.1 * 2.0**attempt, _LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0)
+
+
+def _reason(error: httpx.TransportError) -> str:
+    if isinstance(error, httpx.TimeoutException):
+        return "it took too long"
+    return str(error) or type(error).__name__

@@ -1,0 +1,187 @@
+"""Problem documents of a service (RFC 9457), turned back into the errors that the registry itself raises."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from selectroute.client.http import Answer
+from selectroute.index.errors import LineProblem
+from selectroute.registry.errors import (
+    AuthError,
+    DamagedError,
+    IdempotencyConflictError,
+    IdTakenError,
+    ImportLineError,
+    InvalidSpecError,
+    NameTakenError,
+    NotFoundError,
+    OperationError,
+    ReadOnlyError,
+    RegistryError,
+    StaleRevisionError,
+    TooLargeError,
+    UnavailableError,
+)
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.selector.errors import KINDS, Fix, InvalidSelectorError, SelectRouteError
+from selectroute.selector.explain.sentences import printable
+from selectroute.selector.syntax.source import Span
+from selectroute.topics.filter import InvalidTopicFilterError
+
+Asked = Callable[[int], SubscriptionSpec | None]
+"""From the index of an operation or of a line to what was asked for there, if that is still known."""
+
+_TYPE: Final = "urn:selectroute:problem:"
+_PLACE: Final = re.compile(r"(?:/operations)?/(\d{1,9})(/.*|)", re.DOTALL)
+
+_SHOWN: Final = 2_000
+"""Characters of a sentence of the service that are shown."""
+
+_BY_KIND: Final[Mapping[str, Callable[[str], SelectRouteError]]] = {
+    "unauthorised": AuthError,
+    "forbidden": AuthError,
+    "subscription-not-found": NotFoundError,
+    "not-found": NotFoundError,
+    "name-taken": NameTakenError,
+    "id-taken": IdTakenError,
+    "idempotency-conflict": IdempotencyConflictError,
+    "too-large": TooLargeError,
+    "invalid-topic-filter": InvalidTopicFilterError,
+    "read-only": ReadOnlyError,
+    "unavailable": UnavailableError,
+    "damaged": DamagedError,
+}
+
+
+def refusal(
+    answer: Answer,
+    url: str,
+    *,
+    id: str = "",
+    spec: SubscriptionSpec | None = None,
+    several: type[OperationError] | type[ImportLineError] | None = None,
+    asked: Asked = lambda _: None,
+) -> SelectRouteError:
+    """Return the error that an answer without success stands for.
+
+    Args:
+        answer: what the service said.
+        url: the service, for an answer that is no problem document.
+        id: the subscription that it is about.
+        spec: what was asked for, so that an invalid selector can be shown.
+        several: what an error of one of many is wrapped in, if many were asked for; `asked` finds that one.
+    """
+    problem = _document(answer)
+    if problem is None:
+        return RegistryError(f"{url} answers with code {answer.status}, and not as a registry does")
+    kind = str(problem.get("type", "")).removeprefix(_TYPE)
+    if kind == "subscription-not-found" and id:
+        return NotFoundError(f"there is no subscription {id!r}")
+    detail = _shown(problem.get("detail") or problem.get("title") or kind)
+    faults = problem.get("errors")
+    fault = faults[0] if isinstance(faults, list) and faults and isinstance(faults[0], dict) else {}
+    pointer = str(fault.get("pointer", ""))
+    if pointer and not pointer.startswith("/"):
+        pointer = f"/{pointer}"  # a parameter or a header by its name
+    place = _PLACE.fullmatch(pointer) if several is not None else None
+    if several is None or place is None:
+        return _stale(problem, detail, id) or _error(kind, detail, pointer, fault, spec)
+    index = int(place[1])
+    reason = _shown(fault.get("reason", detail))
+    cause = _stale(problem, reason, id) or _error(kind, reason, place[2], fault, asked(index))
+    if several is OperationError:
+        return OperationError(index, cause)
+    return ImportLineError(index + 1, cause, _other_lines(faults, index, asked))
+
+
+def _other_lines(faults: Any, first: int, asked: Asked) -> Iterator[LineProblem]:
+    """Yield the lines besides the first that cannot be taken. What kind of error each is, only selectors'
+    tell.
+    """
+    for fault in faults[1:]:
+        place = _PLACE.fullmatch(str(fault.get("pointer", ""))) if isinstance(fault, dict) else None
+        if place is None or int(place[1]) == first:
+            continue
+        index, reason = int(place[1]), _shown(fault.get("reason"))
+        kind = "invalid-selector" if fault.get("kind") is not None else "invalid-subscription"
+        yield LineProblem(index + 1, _error(kind, reason, place[2], fault, asked(index)))
+
+
+def _stale(problem: Mapping[str, Any], detail: str, id: str) -> RegistryError | None:
+    """Return the error of a subscription that was changed meanwhile, if the problem is one."""
+    if problem.get("type") != f"{_TYPE}stale-revision":
+        return None
+    expected, found = problem.get("expected"), problem.get("found")
+    if isinstance(expected, int) and isinstance(found, int):
+        stale = StaleRevisionError(id, expected, found)
+        stale.args = stale.args if id else (detail,)  # one of several operations: the service knows which
+        return stale
+    return NotFoundError(f"there is no subscription {id!r}")  # If-Match holds for none that is not there
+
+
+def _error(
+    kind: str, detail: str, pointer: str, fault: Mapping[str, Any], spec: SubscriptionSpec | None
+) -> SelectRouteError:
+    if kind == "invalid-selector":
+        error = None if spec is None else _invalid_selector(fault, spec)
+        return error or InvalidSpecError(pointer, _sentence(detail, fault))
+    if kind in _BY_KIND:
+        return _BY_KIND[kind](detail)
+    if kind in ("invalid-subscription", "invalid-message", "invalid-body", "invalid-request"):
+        return InvalidSpecError(pointer, _sentence(detail, fault))
+    return RegistryError(detail)
+
+
+def _invalid_selector(fault: Mapping[str, Any], spec: SubscriptionSpec) -> InvalidSelectorError | None:
+    """Return the error as it was where it was found; None if the document does not say enough."""
+    kind, offset, length = fault.get("kind"), fault.get("offset"), fault.get("length")
+    text, size = spec.selector, len(spec.selector)
+    if not isinstance(kind, str) or kind not in KINDS:
+        return None
+    if not isinstance(offset, int) or not isinstance(length, int):
+        return None
+    if not 0 <= offset <= offset + length <= size:
+        return None
+    expected = fault.get("expected")
+    hint, suggestion, reason = fault.get("hint"), fault.get("suggestion"), fault.get("mqrc")
+    return InvalidSelectorError(
+        kind,
+        text,
+        Span(offset, offset + length),
+        tuple(map(_shown, expected)) if isinstance(expected, list) else (),
+        hint=_shown(hint) if isinstance(hint, str) else None,
+        fix=_fix(text, suggestion) if isinstance(suggestion, str) else None,
+        dialect=spec.dialect,
+        reason=reason if isinstance(reason, int) else None,
+    )
+
+
+def _fix(text: str, suggestion: str) -> Fix:
+    """Return the one edit that makes the suggestion of the text."""
+    start = 0
+    while start < min(len(text), len(suggestion)) and text[start] == suggestion[start]:
+        start += 1
+    end = 0
+    while end < min(len(text), len(suggestion)) - start and text[-1 - end] == suggestion[-1 - end]:
+        end += 1
+    return Fix(Span(start, len(text) - end), suggestion[start : len(suggestion) - end])
+
+
+def _document(answer: Answer) -> dict[str, Any] | None:
+    try:
+        problem = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return None
+    is_ours = isinstance(problem, dict) and str(problem.get("type", "")).startswith(_TYPE)
+    return problem if is_ours else None
+
+
+def _sentence(detail: str, fault: Mapping[str, Any]) -> str:
+    return _shown(fault.get("reason") or detail)
+
+
+def _shown(text: object) -> str:
+    return printable(str(text), _SHOWN)

@@ -1,0 +1,261 @@
+"""Queues of a service over HTTP: IBM MQ's messaging REST API v3, and ``/v1/queues`` to administer them.
+
+`RemoteQueues` are those of a service, `RemoteQueue` is one of them. A request that puts or gets is sent once:
+sent twice, it would put or get two messages.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Final, NamedTuple, TypedDict, TypeVar, Unpack
+from urllib.parse import quote
+
+from selectroute.client.http import Answer, HttpClient
+from selectroute.client.limits import MAX_WAIT_SECONDS
+from selectroute.client.problems import refusal
+from selectroute.queues.errors import (
+    MQRC_NO_MSG_AVAILABLE,
+    MQRC_NOT_AUTHORIZED,
+    REASONS,
+    failed,
+)
+from selectroute.queues.message.message import Descriptor, QueuedMessage
+from selectroute.queues.rest.headers import OMITTED, descriptor_of, message_of, put_headers
+from selectroute.queues.rest.list_items import message_of_item
+from selectroute.queues.rest.lookup import LookupParams
+from selectroute.queues.settings import QueueSettings
+from selectroute.registry.errors import RegistryError
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.explain.sentences import printable
+
+QUEUE_MANAGER: Final = "selectroute"
+"""The name of the queue manager that a service is, unless it was started with another."""
+
+_PATH: Final = "/v1/queues"
+_CREATED, _NONE, _REFUSED, _INVALID = 201, 204, 300, 422
+_SPARE_SECONDS: Final = 5.0
+_T = TypeVar("_T")
+
+
+class QueueDescription(NamedTuple):
+    """A queue: its name, its settings, and how many messages could be got from it now."""
+
+    name: str
+    settings: QueueSettings
+    depth: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"name": self.name, **asdict(self.settings), "depth": self.depth}
+
+
+class Wanted(TypedDict, total=False):
+    """Properties of the message that is wanted, as texts; what is left out may be anything."""
+
+    message_id: str | None
+    correlation_id: str | None
+    group_id: str | None
+    msg_seq_number: int | None
+    offset: int | None
+    msg_token: str | None
+    selector: str | None
+    dialect: str | None
+    """Of the selector; None for the queue's."""
+
+
+class RemoteQueues:
+    """Queues of a service. All methods raise MQError with IBM's reasons, `UnreachableError`, and
+    `AuthError`.
+
+    `RemoteRegistry.queues` makes it.
+
+    Args:
+        http: the connections to the service.
+        manager: the name of the queue manager that the service is.
+        timeout_seconds: how long an answer may take, without the wait that was asked for.
+        warn: called with a sentence where an answer leaves something out; by default it is a UserWarning.
+    """
+
+    def __init__(
+        self,
+        http: HttpClient,
+        manager: str,
+        timeout_seconds: float,
+        warn: Callable[[str], object] = warnings.warn,
+    ) -> None:
+        self._http = http
+        self._manager = manager
+        self._timeout_seconds = timeout_seconds
+        self._warn = warn
+
+    def names(self) -> list[str]:
+        """Return the names of all queues, in order."""
+        answer = _checked(self._http, self._http.ask("GET", _PATH))
+        return _read(self._http, lambda: [str(one["name"]) for one in json.loads(answer.body)["items"]])
+
+    def create(self, name: str, settings: QueueSettings | None = None) -> bool:
+        """Make a queue; return whether it is new. An existing one with these settings stays as it is."""
+        body = asdict(settings or QueueSettings())
+        answer = _checked(self._http, self._http.ask("PUT", _path_of(name), body=body))
+        return answer.status == _CREATED
+
+    def describe(self, name: str) -> QueueDescription:
+        """Return a queue as it is now."""
+        answer = _checked(self._http, self._http.ask("GET", _path_of(name)))
+
+        def read() -> QueueDescription:
+            data = json.loads(answer.body)
+            found = {field: data[field] for field in asdict(QueueSettings())}
+            return QueueDescription(str(data["name"]), QueueSettings(**found), int(data["depth"]))
+
+        return _read(self._http, read)
+
+    def delete(self, name: str, *, purge: bool = False) -> None:
+        """Delete a queue that is empty; with `purge`, with its messages."""
+        params = {"purge": str(purge).lower()}
+        _checked(self._http, self._http.ask("DELETE", _path_of(name), params=params))
+
+    def open(self, name: str) -> RemoteQueue:
+        """Return the queue of a name. The service is not asked whether it is there."""
+        return RemoteQueue(self, name, self._http, self._manager, self._timeout_seconds, self._warn)
+
+
+class RemoteQueue:
+    """A queue of a service: put a message, get each once, by its ids or by a selector.
+
+    Thread-safe. It is opened by `RemoteQueues.open`; all methods raise what those raise.
+    """
+
+    def __init__(
+        self,
+        queues: RemoteQueues,
+        name: str,
+        http: HttpClient,
+        manager: str,
+        timeout_seconds: float,
+        warn: Callable[[str], object],
+    ) -> None:
+        self.name = name
+        self._queues = queues
+        self._http = http
+        self._messages = (
+            f"/ibmmq/rest/v3/messaging/qmgr/{quote(manager, safe='')}/queue/{quote(name, safe='')}/message"
+        )
+        self._timeout_seconds = timeout_seconds
+        self._warn = warn
+
+    def __repr__(self) -> str:
+        return f"RemoteQueue({self.name!r}, {self._http.url!r})"
+
+    @property
+    def settings(self) -> QueueSettings:
+        """Settings with which the queue was made."""
+        return self._queues.describe(self.name).settings
+
+    @property
+    def depth(self) -> int:
+        """Count of messages that could be got now."""
+        return self._queues.describe(self.name).depth
+
+    def put(self, body: bytes = b"", **fields: Any) -> Descriptor:
+        """Put a message and return its descriptor; `fields` are those of `Queue.put`, without syncpoint."""
+        headers = {**dict(put_headers(fields)), "Content-Type": "application/octet-stream"}
+        answer = self._http.once("POST", self._messages, content=body, headers=headers)
+        _checked(self._http, answer)
+        return _read(self._http, lambda: descriptor_of(answer.headers))
+
+    def get(self, *, wait: float | None = None, **wanted: Unpack[Wanted]) -> QueuedMessage:
+        """Get the first message that has all that is wanted, and wait for one so many seconds at most.
+
+        Raises MQError 2033 if there is none. A message whose answer is lost on the way is lost: the error
+        says that it may have been done.
+        """
+        return self._first("DELETE", LookupParams(**wanted), wait)
+
+    def browse(self, *, wait: float | None = None, **wanted: Unpack[Wanted]) -> QueuedMessage:
+        """Return the message that `get` would give, and leave it on the queue."""
+        return self._first("GET", LookupParams(**wanted), wait)
+
+    def listed(self, most: int, **wanted: Unpack[Wanted]) -> list[QueuedMessage]:
+        """Return the first messages without their bodies; a service gives no more than a page."""
+        lookup = LookupParams(**wanted)
+        params = {**_params(lookup), "limit": str(most)}
+        answer = self._http.ask("GET", f"{self._messages}list", params=params)
+        self._checked(answer, lookup)
+        return _read(
+            self._http, lambda: [message_of_item(one) for one in json.loads(answer.body)["messages"]]
+        )
+
+    def _first(self, method: str, lookup: LookupParams, wait: float | None) -> QueuedMessage:
+        until = time.monotonic() + (wait or 0.0)
+        while True:
+            left = min(max(until - time.monotonic(), 0.0), MAX_WAIT_SECONDS)
+            message = self._ask_once(method, lookup, left)
+            if message is not None:
+                return message
+            if time.monotonic() >= until:
+                raise failed(MQRC_NO_MSG_AVAILABLE)
+
+    def _ask_once(self, method: str, lookup: LookupParams, wait: float) -> QueuedMessage | None:
+        params = _params(lookup) | ({"wait": str(math.ceil(1000 * wait))} if wait else {})
+        timeout = self._timeout_seconds + wait + _SPARE_SECONDS
+        answer = self._http.once(method, self._messages, params=params, timeout_seconds=timeout)
+        self._checked(answer, lookup)
+        if answer.status == _NONE:
+            return None
+        if omitted := answer.headers.get(OMITTED):
+            sentence = f"properties of the message left out, which did not fit into the answer: {omitted}"
+            self._warn(printable(sentence, 200))
+        return _read(self._http, lambda: message_of(answer.headers, answer.body))
+
+    def _checked(self, answer: Answer, lookup: LookupParams) -> None:
+        spec = None
+        if lookup.selector is not None and answer.status == _INVALID:
+            # To show the selector, the dialect is needed in which the service read it.
+            spec = SubscriptionSpec(lookup.selector, dialect=lookup.dialect or self.settings.dialect)
+        _checked(self._http, answer, spec)
+
+
+def _checked(http: HttpClient, answer: Answer, spec: SubscriptionSpec | None = None) -> Answer:
+    """Return an answer of success. Raises the error that any other one stands for."""
+    if answer.status < _REFUSED:
+        return answer
+    error = refusal(answer, http.url, spec=spec)
+    reason = _reason(answer)
+    if reason is not None and type(error).__module__ == RegistryError.__module__:
+        raise failed(reason, str(error))
+    raise error
+
+
+def _read(http: HttpClient, read: Callable[[], _T]) -> _T:
+    """Return the content of an answer. Raises RegistryError for an answer that is not a queue's."""
+    try:
+        return read()
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SelectRouteError) as error:
+        raise RegistryError(f"{http.url} does not answer as a queue does: {error}") from error
+
+
+def _params(lookup: LookupParams) -> dict[str, str]:
+    """Return the parameters of a request. Raises RestError for an invalid id, before the service is asked."""
+    lookup._replace(selector=None).fields(QueueSettings())
+    return lookup.params()
+
+
+def _path_of(name: str) -> str:
+    return f"{_PATH}/{quote(name, safe='')}"
+
+
+def _reason(answer: Answer) -> int | None:
+    """Return the reason code of a problem document, if it is a queue's."""
+    try:
+        reason = json.loads(answer.body)["mqrc"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    # A refusal of the token keeps the service's own words.
+    return reason if isinstance(reason, int) and reason in REASONS and reason != MQRC_NOT_AUTHORIZED else None

@@ -1,0 +1,459 @@
+"""Registry behind a service: the methods of `Registry` over HTTP, and the same errors."""
+
+from __future__ import annotations
+
+import json
+import uuid
+import warnings
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Literal, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from selectroute.client.http import Answer, HttpClient, Params
+from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
+from selectroute.client.problems import refusal
+from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
+from selectroute.client.upload import Upload
+from selectroute.registry.changes import (
+    Applied,
+    Backfill,
+    Change,
+    ChangePage,
+    EffectiveFrom,
+    From,
+    Idempotency,
+    Imported,
+    Op,
+    Operation,
+    Resumed,
+)
+from selectroute.registry.errors import (
+    IdTakenError,
+    ImportLineError,
+    NotFoundError,
+    OperationError,
+    PublishError,
+    RegistryError,
+)
+from selectroute.registry.model import Page, Subscription, SubscriptionSpec
+from selectroute.registry.protocol import Matcher
+from selectroute.registry.specification import check_id
+from selectroute.registry.tokens import Token
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.message import Message
+
+PATH: Final = "/v1/subscriptions"
+
+_LAST: Final = 2**63 - 1
+"""No revision is behind it: the answer is only what the newest one is."""
+
+_INVALID: Final = 422
+_PRECONDITION_REQUIRED: Final = 428
+
+_T = TypeVar("_T")
+
+
+class RemoteRegistry:
+    """A registry behind a service. Thread-safe; close it, or use it in a ``with``.
+
+    A request whose answer is lost is sent again, except an import, and takes effect once: a registration has
+    an ``Idempotency-Key``; every other change has an ETag, which holds only once, or is idempotent. Where a
+    repeated attempt is refused, a note of the error says that the first one may have been done.
+
+    Besides what the methods of `Registry` raise, all raise `UnreachableError`, `AuthError` for a token that
+    is unknown or may not do this, and `RegistryError` for an answer that is not a registry's.
+
+    Args:
+        url: of the service, ``http(s)://host:port``.
+        token: the secret of a bearer token; None where the service wants none.
+        timeout_seconds: how long an answer may take.
+        transport: instead of the network, for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._has_token = token is not None
+        self._http = HttpClient(url, token, timeout_seconds, transport=transport)
+        self._timeout_seconds = timeout_seconds
+        self.url = self._http.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._http.close()
+
+    def info(self) -> dict[str, str | int | None]:
+        """Return the newest revision, which is all that a service tells."""
+        return {"revision": self.revision}
+
+    @property
+    def snapshots_folder(self) -> Path:
+        """Folder that the service publishes to, which it does not tell: raises `PublishError`."""
+        raise PublishError("a service does not tell where it publishes: name the folder (--snapshots)")
+
+    def queues(
+        self, manager: str = QUEUE_MANAGER, *, warn: Callable[[str], object] = warnings.warn
+    ) -> RemoteQueues:
+        """Return the queues of the service, over the same connections.
+
+        Args:
+            manager: the name of the queue manager that the service was started with.
+            warn: called with a sentence where an answer leaves something out.
+        """
+        return RemoteQueues(self._http, manager, self._timeout_seconds, warn)
+
+    @property
+    def revision(self) -> int:
+        """Newest revision; 0 before the first change."""
+        params = {"after": str(_LAST), "limit": "1"}
+        return self._read(self._ask("GET", "/v1/changes", params=params), lambda data: int(data["revision"]))
+
+    def get(self, id: str) -> Subscription:
+        """Return a subscription. Raises `NotFoundError`."""
+        return self._one(self._ask("GET", path_of(id), id=id))
+
+    def get_by_name(self, name: str) -> Subscription:
+        """Return the subscription of a name. Raises `NotFoundError`."""
+        found = self.list(limit=1, name=name).items
+        if not found:
+            raise NotFoundError(f"there is no subscription of the name {name!r}")
+        return found[0]
+
+    def effective_of(
+        self, id: str, *, wait_seconds: float = 0
+    ) -> tuple[Subscription, Sequence[EffectiveFrom]]:
+        """Return a subscription, and the first batch of each query that used it as it is. Waits so many
+        seconds for one if there is none, 30 at most.
+        """
+        wait = min(wait_seconds, MAX_WAIT_SECONDS)
+        params = {"wait": f"{wait:g}"} if wait > 0 else None
+
+        def take(data: Any) -> tuple[Subscription, Sequence[EffectiveFrom]]:
+            batches = [EffectiveFrom(str(one["query"]), int(one["batch"])) for one in data["effective_from"]]
+            return Subscription.from_json(data), batches
+
+        answer = self._http.ask(
+            "GET", path_of(id), params=params, timeout_seconds=self._timeout_seconds + wait
+        )
+        return self._read(self._checked(answer, id=id), take)
+
+    def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        topic: str | None = None,
+        status: str | None = None,
+        dialect: str | None = None,
+        name: str | None = None,
+        label: str | None = None,
+    ) -> Page:
+        """Return a page of subscriptions; see `Registry.list`."""
+        asked = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
+        params = {"limit": str(limit)}
+        for key, value in (asked | {"cursor": cursor}).items():
+            if value is not None:
+                params[key] = str(value)
+        return self._read(self._ask("GET", PATH, params=params), _page)
+
+    def changes(
+        self,
+        after: int = 0,
+        *,
+        limit: int = MOST_CHANGES,
+        cursor: str | None = None,
+        ops: Collection[Op] | None = None,
+        wait_seconds: float = 0,
+    ) -> ChangePage:
+        """Return the changes behind a revision, see `Registry.changes`. Waits 30 seconds at most, and gives
+        1,000 changes at most.
+        """
+        wait = min(wait_seconds, MAX_WAIT_SECONDS)
+        limit = min(limit, MOST_CHANGES)
+        params: dict[str, str | Sequence[str]] = {"after": str(after), "limit": str(limit)}
+        params |= {"wait": f"{wait:g}"}
+        if cursor is not None:
+            params["cursor"] = cursor
+        if ops is not None:
+            params["op"] = sorted(ops)
+        answer = self._http.ask(
+            "GET", "/v1/changes", params=params, timeout_seconds=self._timeout_seconds + wait
+        )
+        return self._read(self._checked(answer), _change_page)
+
+    def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
+        """Yield all changes behind a revision that the token may see, up to the newest when this began; in
+        bounded memory. With `ops` only those of these kinds.
+        """
+        cursor: str | None = None
+        newest: int | None = None
+        while True:
+            page = self.changes(after, cursor=cursor, ops=ops)
+            newest = page.revision if newest is None else newest
+            for change in page:
+                if change.revision > newest:
+                    return
+                yield change
+            cursor = page.next_cursor
+            if cursor is None or page.complete >= newest:
+                return
+
+    def export(self, *, revision: int | None = None) -> Iterator[str]:
+        """Yield all subscriptions as lines of JSON, as they come; see `Registry.export`."""
+        params = {} if revision is None else {"revision": str(revision)}
+        with self._http.lines(f"{PATH}:export", params, BULK_SECONDS) as found:
+            if isinstance(found, Answer):
+                raise refusal(found, self.url)
+            for line in found:
+                yield line.decode()
+
+    def explain(self, id: str, message: Message) -> dict[str, Any]:
+        """Why a subscription gets a message or does not, by the delivery matcher: the answer of
+        ``/v1/messages:explain`` for it, with the ``revision``. Raises `NotFoundError`.
+        """
+        body = {"message": message.to_json(), "subscriptions": [id]}
+        answer = self._ask("POST", "/v1/messages:explain", body=body, id=id)
+        return self._read(answer, lambda data: {"revision": data["revision"], **data["explanations"][0]})
+
+    def matcher(self, progress: Callable[[int], None] = lambda _: None) -> Matcher:
+        """Return the registry itself: a service matches by what it has published."""
+        return self
+
+    def match(self, message: Message, limit: int, near: bool = False) -> dict[str, Any]:
+        """Return the subscriptions that get a message, at most so many of them by name, and with ``near``
+        those that one condition keeps from it: the answer of ``/v1/messages:match``.
+        """
+        body = {"message": message.to_json(), "limit": limit, **({"near": True} if near else {})}
+        return self._read(self._ask("POST", "/v1/messages:match", body=body), dict)
+
+    # ---- changes
+
+    def register(
+        self, spec: SubscriptionSpec, *, id: str | None = None, idempotency: Idempotency | None = None
+    ) -> Subscription:
+        """Register a subscription; see `Registry.register`. Of `idempotency` only the key counts."""
+        if id is None:
+            return self._one(
+                self._ask("POST", PATH, body=spec.to_json(), headers=_key(idempotency), spec=spec)
+            )
+        check_id(id)  # as part of the path it would be one that is not there
+        # Without If-Match a PUT never replaces: where there is one already, the answer is 428.
+        answer = self._http.ask("PUT", path_of(id), body=spec.to_json())
+        if answer.status != _PRECONDITION_REQUIRED:
+            return self._one(self._checked(answer, id=id, spec=spec))
+        if answer.repeated and _is(found := self.get(id), spec):
+            return found  # registered by the attempt whose answer was lost
+        raise IdTakenError(f"there is a subscription {id!r} already")
+
+    def replace(self, id: str, spec: SubscriptionSpec, *, expected: int | None = None) -> Subscription:
+        """Give a subscription another specification; see `Registry.replace`."""
+        body, headers = spec.to_json(), _if_match(expected)
+        return self._one(self._ask("PUT", path_of(id), body=body, headers=headers, id=id, spec=spec))
+
+    def change(self, id: str, patch: Mapping[str, Any], *, expected: int | None = None) -> Subscription:
+        """Change some fields by a JSON merge patch; see `Registry.change`."""
+        headers = {**_if_match(expected), "Content-Type": "application/merge-patch+json"}
+        answer = self._http.ask("PATCH", path_of(id), body=dict(patch), headers=headers)
+        spec = None
+        if answer.status == _INVALID:  # to show its selector, the dialect is needed too
+            spec = self.get(id).spec
+            text, dialect = patch.get("selector", spec.selector), patch.get("dialect", spec.dialect)
+            spec = replace(spec, selector=str(text), dialect=str(dialect))
+        return self._one(self._checked(answer, id=id, spec=spec))
+
+    def remove(self, id: str, *, expected: int | None = None) -> Subscription:
+        """Remove a subscription; see `Registry.remove`."""
+        return self._one(self._ask("DELETE", path_of(id), headers=_if_match(expected), id=id))
+
+    def pause(self, id: str, *, expected: int | None = None) -> Subscription:
+        """Stop a subscription's messages; see `Registry.pause`."""
+        return self._one(self._ask("POST", f"{path_of(id)}:pause", headers=_if_match(expected), id=id))
+
+    def resume(self, id: str, *, from_: From = "latest", expected: int | None = None) -> Resumed:
+        """Let a paused subscription have messages again; see `Registry.resume`."""
+        body, headers = {"from": from_}, _if_match(expected)
+        answer = self._ask("POST", f"{path_of(id)}:resume", body=body, headers=headers, id=id)
+        return self._read(
+            answer,
+            lambda data: Resumed(
+                Subscription.from_json(data), [Backfill(**one) for one in data.get("backfill", [])]
+            ),
+        )
+
+    def apply(self, operations: Iterable[Operation], *, idempotency: Idempotency | None = None) -> Applied:
+        """Make several changes one revision; see `Registry.apply`."""
+        given = [*operations]
+        if not given:
+            return Applied(self.revision, [])  # the service takes no empty batch
+        body = {"operations": [*map(_operation, given)]}
+        answer = self._http.ask("POST", f"{PATH}:batch", body=body, headers=_key(idempotency))
+
+        def spec(index: int) -> SubscriptionSpec | None:
+            return given[index].spec if index < len(given) else None
+
+        return self._read(
+            self._checked(answer, several=OperationError, asked=spec),
+            lambda data: Applied(
+                int(data["revision"]), [*map(Subscription.from_json, data["subscriptions"])]
+            ),
+        )
+
+    def import_(
+        self,
+        lines: Iterable[str | bytes],
+        *,
+        mode: Literal["add", "replace"] = "add",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Imported:
+        """Register what lines of JSON say, all or none; see `Registry.import_`. The lines are sent once."""
+        sent = Upload(lines, progress)
+        answer = self._http.upload(
+            f"{PATH}:import", sent, params={"mode": mode}, timeout_seconds=BULK_SECONDS
+        )
+        return self._read(
+            self._checked(answer, several=ImportLineError, asked=sent.spec),
+            lambda data: Imported(int(data["rows"]), int(data["revision"])),
+        )
+
+    # ---- queries
+
+    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
+        """Make a query known; see `Registry.note_query`."""
+        body = {"source": source, "can_replay": can_replay, "reason": reason}
+        self._ask("POST", f"/v1/queries/{quote(query, safe='')}", body=body)
+
+    def queries(self) -> Sequence[Backfill]:
+        """Return the queries that are known; see `Registry.queries`. Needs the token of a job."""
+        answer = self._ask("GET", "/v1/queries")
+        return self._read(answer, lambda data: [Backfill(**one) for one in data["items"]])
+
+    def note_batch(self, query: str, batch: int, revision: int) -> None:
+        """Say that a batch of a query was delivered by a revision; see `Registry.note_batch`."""
+        body = {"batch": batch, "revision": revision}
+        self._ask("POST", f"/v1/queries/{quote(query, safe='')}/batches", body=body)
+
+    # ---- tokens
+
+    def add_token(
+        self,
+        role: str,
+        *,
+        topics: Iterable[str] = (),
+        queues: Iterable[str] = (),
+        kafka: Iterable[str] = (),
+        name: str | None = None,
+    ) -> tuple[Token, str]:
+        """Make a token; see `Registry.add_token`. Needs an admin's token. If the answer is lost and it is
+        asked again, there are two of them, one of which nobody has the secret of.
+        """
+        body: dict[str, Any] = {"role": role, "topics": [*topics], "name": name}
+        patterns = {"queues": [*queues], "kafka": [*kafka]}
+        body |= {field: given for field, given in patterns.items() if given}  # as before without them
+        answer = self._ask("POST", "/v1/tokens", body=body)
+        return self._read(answer, lambda data: (Token.from_json(data), str(data["secret"])))
+
+    def tokens(self) -> Sequence[Token]:
+        """Return all tokens. Needs an admin's token."""
+        answer = self._ask("GET", "/v1/tokens")
+        return self._read(answer, lambda data: [*map(Token.from_json, data["items"])])
+
+    def had_tokens(self) -> bool:
+        """Return whether this client has a token: a service that has tokens answers nobody without one."""
+        return self._has_token
+
+    def revoke_token(self, id: str) -> None:
+        """Revoke a token. Needs an admin's token. Raises `NotFoundError`."""
+        self._ask("DELETE", f"/v1/tokens/{quote(id, safe='')}")
+
+    # ---- inside
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        id: str = "",
+        spec: SubscriptionSpec | None = None,
+    ) -> Answer:
+        answer = self._http.ask(method, path, params=params, body=body, headers=headers)
+        return self._checked(answer, id=id, spec=spec)
+
+    def _checked(self, answer: Answer, **about: Any) -> Answer:
+        """Return an answer of success. Raises the error that any other one stands for."""
+        if 200 <= answer.status < 300:
+            return answer
+        error = refusal(answer, self.url, **about)
+        if answer.repeated:
+            error.add_note("an attempt before it lost its connection: it may have been done")
+        raise error
+
+    def _one(self, answer: Answer) -> Subscription:
+        return self._read(answer, Subscription.from_json)
+
+    def _read(self, answer: Answer, take: Callable[[Any], _T]) -> _T:
+        try:
+            return take(json.loads(answer.body))
+        except (ValueError, KeyError, IndexError, TypeError, RecursionError, SelectRouteError) as error:
+            raise RegistryError(f"{self.url} answers, and not as a registry does") from error
+
+
+def path_of(id: str) -> str:
+    """Return where a service has a subscription."""
+    # ``.`` and ``..`` are ids, but would be steps of the path.
+    step = quote(id, safe="") if id.strip(".") else id.replace(".", "%2E")
+    return f"{PATH}/{step}"
+
+
+def _change_page(data: Any) -> ChangePage:
+    changes = [*map(Change.from_json, data["changes"])]
+    return ChangePage(changes, data["next_cursor"], int(data["revision"]), int(data["complete"]))
+
+
+def _page(data: Any) -> Page:
+    return Page([*map(Subscription.from_json, data["items"])], data["next_cursor"])
+
+
+def _key(idempotency: Idempotency | None) -> dict[str, str]:
+    return {"Idempotency-Key": uuid.uuid4().hex if idempotency is None else idempotency.key}
+
+
+def _if_match(expected: int | None) -> dict[str, str]:
+    return {"If-Match": "*" if expected is None else f'"{expected}"'}
+
+
+def _operation(one: Operation) -> dict[str, Any]:
+    data: dict[str, Any] = {"op": one.op, **({} if one.spec is None else one.spec.to_json())}
+    if one.id is not None:
+        data["id"] = one.id
+    if one.expected is not None:
+        data["expected"] = one.expected
+    if one.op == "resume":
+        data["from"] = one.resume_from
+    return data
+
+
+def _is(found: Subscription, spec: SubscriptionSpec) -> bool:
+    """Return whether a subscription is what was asked for."""
+    asked = replace(spec, name=spec.name or found.id, seltype=spec.seltype or found.seltype)
+    return replace(found.spec, seltype=found.seltype) == asked

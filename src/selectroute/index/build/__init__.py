@@ -1,0 +1,1 @@
+"""Subscriptions to the arrays of a segment."""

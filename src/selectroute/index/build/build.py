@@ -1,0 +1,414 @@
+"""Many subscriptions at once to a snapshot, without an index between.
+
+Subscriptions are taken apart by the shape of their selectors (see ``shapes``). A shape that many have is
+parsed once; its literals are columns, and so are the keys, bounds and ordinals of its entries. What is left,
+rare shapes and those where more than the shape decides, is read one by one, as ``Index.add`` would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from types import NoneType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from selectroute.arrays import tables as t
+from selectroute.arrays.state import SnapshotState
+from selectroute.clauses.access import LARGE_FLOAT, literal_keys
+from selectroute.clauses.predicate import OneOf
+from selectroute.index.build.bulk_filing import file_groups
+from selectroute.index.build.collector import paused_collector
+from selectroute.index.destination import check_destination
+from selectroute.index.errors import (
+    MAX_REPORTED,
+    BuildError,
+    DestinationError,
+    DuplicateSubscriptionError,
+    InvalidIdError,
+    RegistrationError,
+)
+from selectroute.index.shapes.shape import Shape, selector_shapes, topic_shapes
+from selectroute.index.shapes.template import Group, literals, template_of
+from selectroute.index.subscription import ID, Subscription, literal_count, prepare
+from selectroute.selector.arguments import check_argument, described, wrong_kind
+from selectroute.selector.dialect import DEFAULT_DIALECT
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.limits import DEFAULT_LIMITS, UNLIMITED, Limits
+from selectroute.selector.selector import Selector
+from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
+from selectroute.selector.suggestion import did_you_mean, shown, unknown_field
+from selectroute.topics.filter import MAX_LENGTH
+
+COLUMNS: Final = {
+    name: pa.string() for name in ("id", "destination", "topic", "selector", "dialect", "seltype")
+}
+"""The columns of subscriptions, and of ``Snapshot.subscriptions``."""
+
+FEW: Final = 24
+"""Selectors of one shape that are faster read one by one (measured: a shape costs what 20 selectors do)."""
+
+_NO_TOPIC: Final = "\x05"
+
+Row: TypeAlias = (
+    tuple[str, Selector | str | None]
+    | tuple[str, Selector | str | None, str | None]
+    | dict[str, Any]
+    | list[Any]
+)
+"""A subscription, as `build_snapshot` takes many."""
+
+Parsed: TypeAlias = dict[tuple[str, str], Selector]
+"""Selectors by their text and dialect, which were parsed within limits of their own."""
+
+_FORMS: Final = (
+    "tuples (id, selector) or (id, selector, topic), dicts, or a pyarrow.Table with a column 'id' "
+    "(pa.Table.from_pandas(df))"
+)
+
+
+def build(
+    subscriptions: pa.Table | Iterable[Row],
+    revision: int | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+) -> SnapshotState:
+    """Return the state of what `build_snapshot` makes, which says all of it."""
+    check_argument(revision, (int, NoneType), "revision", "a number, or None for the next one")
+    check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
+    if isinstance(subscriptions, pa.RecordBatch):
+        subscriptions = pa.Table.from_batches([subscriptions])
+    if not isinstance(subscriptions, pa.Table):
+        subscriptions, parsed = _table_of(subscriptions)
+    else:
+        parsed = {}
+    for name in subscriptions.column_names:
+        if name not in COLUMNS:
+            sentence = f"a table of subscriptions has no column `{shown(name)}`"
+            raise RegistrationError(f"{sentence}: {did_you_mean(name, tuple(COLUMNS), 'its columns are')}")
+    if "id" not in subscriptions.column_names:
+        raise RegistrationError("a table of subscriptions has the column `id`, and this one does not")
+    if "destination" in subscriptions.column_names:
+        _check_destinations(subscriptions)
+    return built(subscriptions, revision, progress, limits, parsed)
+
+
+def built(
+    rows: pa.Table,
+    revision: int | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+    limits: Limits = DEFAULT_LIMITS,
+    parsed: Parsed | None = None,
+) -> SnapshotState:
+    """Return the same of a table, whatever its destinations and other columns: what is stored stays readable.
+    `parsed` are selectors among them that have met limits of their own.
+    """
+    with paused_collector():
+        return _Build(_normal(rows), progress, limits, parsed).snapshot(revision)
+
+
+def _check_destinations(table: pa.Table) -> None:
+    """Raise `BuildError` for the first to which nothing can be delivered. O(rows)."""
+    texts = table["destination"].cast(pa.string())
+    wrong: dict[str, DestinationError] = {}
+    for text in pc.unique(texts).drop_null().to_pylist():
+        try:
+            check_destination(text)
+        except DestinationError as error:
+            wrong[text] = error
+    if wrong:
+        found = pc.is_in(texts, value_set=pa.array(list(wrong), pa.string()))
+        row = pc.index(found, True).as_py()
+        raise BuildError(row, wrong[texts[row].as_py()], id=table["id"][row].as_py())
+
+
+class Checked(NamedTuple):
+    """Result of a check: the types of their selectors, and how many literals the
+    clauses of each have together, int64[rows].
+    """
+
+    seltypes: pa.Array
+    literals: t.Array
+
+
+def check_subscriptions(subscriptions: pa.Table, limits: Limits = DEFAULT_LIMITS) -> Checked:
+    """Check what `build_snapshot` checks, and build nothing. Raises `BuildError` as that does."""
+    with paused_collector():
+        return _Build(_normal(subscriptions), lambda _: None, limits).checked()
+
+
+def rebuilt(rows: pa.Table, revision: int | None = None) -> SnapshotState:
+    """Return a snapshot of subscriptions that were accepted before, under whatever limits; row i has ordinal
+    i.
+    """
+    return built(rows, revision, limits=UNLIMITED)
+
+
+def _table_of(given: Iterable[Row]) -> tuple[pa.Table, Parsed]:
+    """Rows as a table, and the selectors that are parsed already.
+
+    Raises TypeError or ValueError for the first that is no subscription.
+    """
+    check_argument(given, Iterable, "subscriptions", _FORMS)
+    if isinstance(given, str | bytes | Mapping) or hasattr(given, "iloc"):  # pandas would give its columns
+        raise TypeError(wrong_kind(given, "subscriptions", _FORMS))
+    rows: list[Any] = list(given)
+    kinds = set(map(type, rows))
+    if kinds == {dict}:
+        return _table_of_dicts(rows)
+    lengths = set(map(len, rows)) if kinds <= {tuple, list} else set()
+    if lengths - {2, 3} or (rows and not lengths):
+        for number, row in enumerate(rows):
+            if not isinstance(row, tuple | list) or len(row) not in (2, 3):
+                raise (ValueError if isinstance(row, tuple | list) else TypeError)(
+                    f"subscription {number:,} is {_shown(row)}: give (id, selector) or (id, selector, topic)"
+                    + ("; either all rows are dicts or none is" if isinstance(row, dict) else "")
+                )
+    if lengths != {3}:
+        rows = [(*row, None) if len(row) == 2 else row for row in rows]
+    columns: list[Any] = list(zip(*rows, strict=True)) or [(), (), ()]
+    return _table_of_columns(dict(zip(("id", "selector", "topic"), columns, strict=True)))
+
+
+def _table_of_dicts(rows: list[dict[str, Any]]) -> tuple[pa.Table, Parsed]:
+    names = set().union(*rows)
+    if not names <= COLUMNS.keys() or any("id" not in row for row in rows):
+        for number, row in enumerate(rows):
+            unknown = [name for name in row if name not in COLUMNS]
+            if unknown:
+                sentence = unknown_field("a subscription", unknown[0], tuple(COLUMNS))
+                raise RegistrationError(f"subscription {number:,}: {sentence}")
+            if "id" not in row:
+                raise ValueError(f"subscription {number:,} is {_shown(row)}: give it an 'id'")
+    return _table_of_columns({name: [row.get(name) for row in rows] for name in COLUMNS if name in names})
+
+
+def _table_of_columns(columns: dict[str, Sequence[Any]]) -> tuple[pa.Table, Parsed]:
+    selectors = columns.get("selector", ())
+    parsed: Parsed = {}
+    if Selector in set(map(type, selectors)):
+        dialects = columns.get("dialect") or [None] * len(selectors)
+        columns["dialect"] = [
+            one.dialect if isinstance(one, Selector) else name
+            for one, name in zip(selectors, dialects, strict=True)
+        ]
+        parsed = {(one.text, one.dialect): one for one in selectors if isinstance(one, Selector)}
+        columns["selector"] = [one.text if isinstance(one, Selector) else one for one in selectors]
+    for name, column in columns.items():
+        if not set(map(type, column)) <= {str, NoneType}:
+            number = next(row for row, one in enumerate(column) if not isinstance(one, str | None))
+            raise TypeError(
+                f"subscription {number:,} ({_shown(columns['id'][number])}): its {name} is "
+                f"{described(column[number])}: give a text{'' if name == 'id' else ' or None'}"
+            )
+    try:
+        table = pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
+    except UnicodeEncodeError:
+        raise ValueError("a subscription has half of a surrogate pair, which is no character") from None
+    return table, parsed
+
+
+def _shown(row: object) -> str:
+    text = repr(row)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _normal(given: pa.Table) -> pa.Table:
+    """Return all columns in order, each in one piece; no selector is the empty one, no dialect the default.
+
+    Raises TypeError for a column that is no text.
+    """
+    columns: dict[str, pa.Array] = {}
+    for name, type_ in COLUMNS.items():
+        if name in given.column_names:
+            try:
+                column = given[name].cast(type_)
+            except pa.ArrowException:
+                raise TypeError(f"column {name!r} has type {given[name].type}: give strings") from None
+            columns[name] = column.combine_chunks()
+        else:
+            columns[name] = pa.nulls(given.num_rows, type_)
+    columns["selector"] = pc.fill_null(columns["selector"], "")
+    columns["dialect"] = pc.fill_null(columns["dialect"], DEFAULT_DIALECT)
+    return pa.table(columns)
+
+
+class _Build:
+    """State of one build: reading fills ``_groups`` and ``_single``, and then everything is filed."""
+
+    def __init__(
+        self,
+        subscriptions: pa.Table,
+        progress: Callable[[int], None],
+        limits: Limits = DEFAULT_LIMITS,
+        parsed: Parsed | None = None,
+    ) -> None:
+        self._table = subscriptions
+        self._progress = progress
+        self._limits = limits
+        # The length of a shape's sample is not that of any selector; each of these is looked at.
+        self._of_shapes = replace(limits, length=UNLIMITED.length)
+        self._parsed = parsed or {}
+        self._read = 0
+        self._groups: list[Group] = []
+        self._single: dict[int, Subscription] = {}
+        self._known: dict[tuple[str, str | None, str, bool], Subscription] = {}
+        self._seltype = np.full(len(subscriptions), STANDARD, object)
+        self._refused: dict[int, SelectRouteError] = {}
+        self._is_refused = np.zeros(len(subscriptions), np.bool_)
+
+    def _check(self) -> None:
+        """Read everything. Raises `BuildError` for what cannot be."""
+        self._check_ids()
+        self._read_all()
+        if self._refused:
+            first = {row: self._refused[row] for row in sorted(self._refused)[:MAX_REPORTED]}
+            row, cause = next(iter(first.items()))
+            id = self._table["id"][row].as_py()
+            raise BuildError(row, cause, first, int(self._is_refused.sum()), id) from cause
+
+    def snapshot(self, revision: int | None) -> SnapshotState:
+        self._check()
+        seltype = pa.array(self._seltype, pa.string())
+        table = self._table.set_column(self._table.schema.get_field_index("seltype"), "seltype", seltype)
+        writer = file_groups(self._groups, self._single.items())
+        return SnapshotState((writer.segment(len(table)),), table, revision)
+
+    def checked(self) -> Checked:
+        self._check()
+        literals = np.zeros(len(self._table), np.int64)
+        for group in self._groups:
+            literals[group.ordinals] = literal_count(group.template.clauses)
+        for row, one in self._single.items():
+            literals[row] = literal_count(one.clauses)
+        return Checked(pa.array(self._seltype, pa.string()), literals)
+
+    # ---- reading
+
+    def _check_ids(self) -> None:
+        ids = self._table["id"].chunk(0)
+        valid = pc.fill_null(pc.match_substring_regex(ids, pattern=rf"\A{ID}\z"), False)
+        if valid.false_count:
+            for row in np.flatnonzero(~valid.to_numpy(zero_copy_only=False)).tolist():
+                self._refuse(row, InvalidIdError(ids[row].as_py() or ""))
+        if len(pc.unique(ids)) < len(ids):
+            seen: set[str] = set()
+            for row, one in enumerate(ids.to_pylist()):
+                if one in seen:
+                    self._refuse(row, DuplicateSubscriptionError(one))
+                seen.add(one)
+
+    def _refuse(self, row: int, cause: SelectRouteError) -> None:
+        """Keep the first error of a row, of not many more rows than are reported."""
+        if self._is_refused[row]:
+            return
+        self._is_refused[row] = True
+        self._refused[row] = cause
+        if len(self._refused) > 50 * MAX_REPORTED:
+            self._refused = {row: self._refused[row] for row in sorted(self._refused)[:MAX_REPORTED]}
+
+    def _read_all(self) -> None:
+        table = self._table
+        selectors, topics = table["selector"].chunk(0), table["topic"].chunk(0)
+        extended = pc.fill_null(pc.equal(table["seltype"].chunk(0), EXTENDED), False)
+        # Which lengths are refused is for the reader of single subscriptions to say; very long selectors have
+        # no shape that many share.
+        long = pc.or_(
+            pc.greater(pc.utf8_length(selectors), min(self._limits.length, DEFAULT_LIMITS.length)),
+            pc.greater(pc.fill_null(pc.utf8_length(topics), 0), MAX_LENGTH),
+        )
+        alone = pc.or_(extended, long).to_numpy(zero_copy_only=False)
+        shapes = pc.binary_join_element_wise(
+            table["dialect"].chunk(0),
+            pc.fill_null(topic_shapes(topics), _NO_TOPIC),
+            selector_shapes(selectors),
+            "\x06",
+        ).dictionary_encode()
+        self._seltype[pc.equal(selectors, "").to_numpy(zero_copy_only=False)] = NONE
+        number = shapes.indices.to_numpy().copy()
+        number[alone] = len(shapes.dictionary)
+        order = np.argsort(number, kind="stable")
+        bounds = np.searchsorted(number[order], np.arange(len(shapes.dictionary) + 1))
+        left: list[t.Array] = [order[bounds[-1] :]]
+        for shape, (start, stop) in enumerate(pairwise(bounds)):
+            rows = order[start:stop]
+            group = None
+            if len(rows) >= FEW:
+                group = self._group(shapes.dictionary[shape].as_py(), rows)
+            if group is None:
+                left.append(rows)
+            else:
+                left.append(self._take(group))
+        for row in np.sort(np.concatenate(left)).tolist():
+            self._single_row(row)
+
+    def _group(self, marked: str, rows: t.Array) -> Group | None:
+        """Return the subscriptions of one shape as a group, if its template can be had."""
+        dialect_name, on_topic, text = marked.split("\x06", 2)
+        selector = Shape.of_marked(text)
+        topic = None if on_topic == _NO_TOPIC else Shape.of_marked(on_topic)
+        try:
+            template = template_of(selector, topic, dialect_name, self._of_shapes)
+        except SelectRouteError:
+            return None
+        if template is None:
+            return None
+        places = pa.array(rows)
+        found = selector.slots(self._table["selector"].chunk(0).take(places))
+        if topic is not None and found is not None:
+            levels = topic.slots(self._table["topic"].chunk(0).take(places))
+            found = None if levels is None else found + levels
+        if found is None:
+            return None
+        kinds = (*selector.kinds, *(topic.kinds if topic is not None else ()))
+        slots = [literals(kind, column) for kind, column in zip(kinds, found, strict=True)]
+        return Group(template, dialect_name, rows, slots)
+
+    def _take(self, group: Group) -> t.Array:
+        """Keep a group; return the rows of it that must be read alone after all."""
+        alone = np.zeros(len(group.ordinals), np.bool_)
+        for clause in group.template.clauses:
+            for literal in clause.literals:
+                slots = group.template.slots_of(literal)
+                if isinstance(literal.predicate, OneOf):
+                    for left, right in ((a, b) for i, a in enumerate(slots) for b in slots[:i]):
+                        same = pc.equal(group.slots[left.number], group.slots[right.number])
+                        alone |= same.to_numpy(zero_copy_only=False)
+                elif literal_keys(literal) is not None:
+                    for slot in slots:
+                        column = group.slots[slot.number]
+                        if not isinstance(column, pa.Array):
+                            alone |= np.abs(column) >= LARGE_FLOAT  # several keys, or none that is exact
+        rows: t.Array = group.ordinals[alone]
+        if len(rows):
+            group = group.only(np.flatnonzero(~alone))
+        if len(group.ordinals):
+            self._groups.append(group)
+            self._advance(len(group.ordinals))
+        return rows
+
+    def _single_row(self, row: int) -> None:
+        id_, _, topic, selector, name, seltype = (self._table[column][row].as_py() for column in COLUMNS)
+        is_extended = seltype == EXTENDED
+        twin = self._known.get((selector, topic, name, is_extended))
+        try:
+            if twin is None:
+                known = None if is_extended else self._parsed.get((selector, name))
+                twin = prepare(id_, known or selector, topic, name, is_extended, self._limits)
+                self._known[selector, topic, name, is_extended] = twin
+            self._single[row] = twin
+            self._seltype[row] = twin.seltype
+        except SelectRouteError as error:
+            self._refuse(row, error)
+        self._advance(1)
+
+    def _advance(self, count: int) -> None:
+        before = self._read
+        self._read += count
+        if before // 10_000 < self._read // 10_000:
+            self._progress(self._read)

@@ -1,0 +1,240 @@
+"""Groups of subscriptions to entries, column by column, beside those that were read one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from selectroute.arrays import tables as t
+from selectroute.clauses.access import Equalities, Key, equalities, literal_keys
+from selectroute.clauses.predicate import Clause, Literal
+from selectroute.index.build.entry_columns import Entries, changes
+from selectroute.index.build.entry_writer import FiledEntry, Writer
+from selectroute.index.plan.access_key import Statistics
+from selectroute.index.plan.cost import CostPlan, PreferredKeys, preferred_keys
+from selectroute.index.plan.sort_range import bound_of
+from selectroute.index.shapes.template import Group, Slot
+from selectroute.index.subscription import Subscription
+from selectroute.selector.dialect import dialect
+
+Keys: TypeAlias = Sequence[t.Array] | Sequence[int]
+"""The codes of an attribute's keys: a column for each, or one number where all have the same."""
+
+
+class _FiledGroup(NamedTuple):
+    """A clause of a group, and what it can be filed under."""
+
+    group: Group
+    clause: Clause
+    found: Equalities
+    clauses: int
+
+
+def file_groups(groups: Iterable[Group], singles: Iterable[tuple[int, Subscription]]) -> Writer:
+    """Return a writer with the entries of all subscriptions; ``singles`` are (ordinal, subscription)."""
+    filed = list(_clauses(groups))
+    keys = _KeyColumns(filed)
+    statistics = Statistics()
+    keys.count(statistics)
+    alone = [(row, one.dialect, _satisfiable(one.clauses)) for row, one in singles]
+    for _, _, entries in alone:
+        for _, found in entries:
+            statistics.add(found)
+    preferences: Counter[PreferredKeys] = Counter()
+    for one in filed:
+        preferences[preferred_keys(one.found, one.clauses)] += len(one.group.ordinals)
+    for _, _, entries in alone:
+        for _, found in entries:
+            preferences[preferred_keys(found, len(entries))] += 1
+    writer = Writer(CostPlan(statistics, preferences))
+    for row, name, entries in alone:
+        writer.attributes.byte_strings = dialect(name).byte_strings
+        for clause, found in entries:
+            writer.add(row, clause, found, len(entries))
+    placed: list[tuple[_FiledGroup, FiledEntry, t.Array | int]] = []
+    for one in filed:
+        writer.attributes.byte_strings = dialect(one.group.dialect).byte_strings
+        place = writer.place(one.clause, one.found, one.clauses)
+        placed.append((one, place, _residuals(writer, one, place)))
+    codes = keys.encode(writer, [(one, place) for one, place, _ in placed])
+    for (one, place, residual), of_keys in zip(placed, codes, strict=True):
+        for entries_ in _entries(one.group, place, residual, of_keys):
+            writer.add_entries(entries_)
+    return writer
+
+
+def _clauses(groups: Iterable[Group]) -> Iterator[_FiledGroup]:
+    for group in groups:
+        kept = _satisfiable(group.template.clauses)
+        for clause, keys in kept:
+            yield _FiledGroup(group, clause, keys, len(kept))
+
+
+def _satisfiable(clauses: Iterable[Clause]) -> list[tuple[Clause, Equalities]]:
+    """Return the clauses that some message satisfies, with what they can be filed under."""
+    found = [(clause, equalities(clause)) for clause in clauses]
+    return [(clause, keys) for clause, keys in found if keys.satisfiable]
+
+
+class _KeyColumns:
+    """Keys of the groups' equalities, column by column, and their codes."""
+
+    def __init__(self, filed: list[_FiledGroup]) -> None:
+        self._distinct: dict[str, pa.Array] = {}
+        self._numbers: dict[str, t.Array] = {}
+        self._indices: dict[tuple[str, int, Slot], t.Array] = {}
+        self._fixed: Counter[tuple[str, Key]] = Counter()
+        strings: dict[str, dict[tuple[int, Slot], pa.Array]] = {}
+        numbers: dict[str, dict[tuple[int, Slot], t.Array]] = {}
+        for group, clause, found, _ in filed:
+            for literal in clause.literals:
+                keys = literal_keys(literal)
+                if keys is None:
+                    continue
+                slots = group.template.slots_of(literal)
+                for slot in slots:
+                    place = (id(group), slot)
+                    column = group.slots[slot.number]
+                    if isinstance(column, pa.Array):
+                        strings.setdefault(keys.attribute, {})[place] = column
+                    else:
+                        numbers.setdefault(keys.attribute, {})[place] = (
+                            group.numbers(slot).astype(np.float64) + 0.0
+                        )
+                if not slots:
+                    for key in found.keys[keys.attribute]:
+                        self._fixed[keys.attribute, key] += len(group.ordinals)
+        for name, columns in strings.items():
+            joined = pa.concat_arrays(list(columns.values())).dictionary_encode()
+            self._distinct[name] = joined.dictionary
+            self._split(name, columns, joined.indices.to_numpy())
+        for name, columns_ in numbers.items():
+            self._numbers[name], joined_ = np.unique(
+                np.concatenate(list(columns_.values())), return_inverse=True
+            )
+            self._split(name, columns_, joined_)
+
+    def _split(self, name: str, columns: dict[tuple[int, Slot], Any], joined: t.Array) -> None:
+        start = 0
+        for (group, slot), column in columns.items():
+            self._indices[name, group, slot] = joined[start : start + len(column)]
+            start += len(column)
+
+    def count(self, statistics: Statistics) -> None:
+        """Tell the statistics how many clauses have each key."""
+        totals: dict[str, list[t.Array]] = {}
+        for (name, _, _), indices in self._indices.items():
+            totals.setdefault(name, []).append(indices)
+        for name, all_ in totals.items():
+            counts = np.bincount(np.concatenate(all_))
+            statistics.add_column(name, int(counts.sum()), int((counts.astype(np.float64) ** 2).sum()))
+        for (name, _), count in self._fixed.items():
+            statistics.add_column(name, count, count * count)
+
+    def encode(self, writer: Writer, placed: list[tuple[_FiledGroup, FiledEntry]]) -> list[list[Keys]]:
+        """For each clause, for each attribute of its path, the codes of its keys: columns, or one for all."""
+        used = {name for _, place in placed for name in place.path}
+        # Single keys come before columns, of each attribute.
+        fixed = [
+            [
+                [] if self._slots(one, name) else [writer.attributes.code(attribute, key) for key in keys]
+                for name, attribute, keys in zip(place.path, place.attributes, place.keys, strict=True)
+            ]
+            for one, place in placed
+        ]
+        codes: dict[tuple[str, bool], t.Array] = {}
+        for name in used & self._numbers.keys():
+            attribute = writer.attributes.numbers[name]
+            found = [writer.attributes.code(attribute, key) for key in self._numbers[name].tolist()]
+            codes[name, False] = np.array(found, np.int32)
+        for name in used & self._distinct.keys():
+            codes[name, True] = writer.attributes.column(
+                writer.attributes.numbers[name], self._distinct[name]
+            )
+        result: list[list[Keys]] = []
+        for (one, place), single in zip(placed, fixed, strict=True):
+            of_clause: list[Keys] = []
+            for name, of_all in zip(place.path, single, strict=True):
+                columns = [
+                    codes[name, slot.is_string][self._indices[name, id(one.group), slot]]
+                    for slot in self._slots(one, name)
+                ]
+                of_clause.append(columns or of_all)
+            result.append(of_clause)
+        return result
+
+    def _slots(self, one: _FiledGroup, name: str) -> tuple[Slot, ...]:
+        """Return the slots of the clause's equality of an attribute; none if all selectors share its keys."""
+        for literal in one.clause.literals:
+            keys = literal_keys(literal)
+            if keys is not None and keys.attribute == name:
+                return one.group.template.slots_of(literal)
+        raise AssertionError(f"a clause has no equality of {name}")
+
+
+def _residuals(writer: Writer, one: _FiledGroup, place: FiledEntry) -> t.Array | int:
+    """Return the residual of each subscription of a group; one number where they have the same."""
+    group, rest = one.group, place.rest
+    template = group.template
+    slots = list(dict.fromkeys(slot for literal in rest for slot in template.slots_of(literal)))
+    if not slots:
+        writer.count_scanned(one.clause, place, rest, len(group.ordinals))
+        return writer.programs.residual(rest) if rest else -1
+    numbers: list[t.Array] = []
+    for slot in slots:
+        column = group.slots[slot.number]
+        if isinstance(column, pa.Array):
+            numbers.append(column.dictionary_encode().indices.to_numpy())
+        else:
+            numbers.append(np.unique(column, return_inverse=True)[1])
+    order = np.lexsort(numbers)
+    new = changes(*(column[order] for column in numbers))
+    starts = np.flatnonzero(new)
+    made = np.empty(len(starts), np.int32)
+    counts = np.diff(starts, append=len(order)).tolist()
+    for i, (row, count) in enumerate(zip(order[starts].tolist(), counts, strict=True)):
+        values = {slot.number: group.value(slot.number, row) for slot in slots}
+        literals = [template.filled(literal, values) for literal in rest]
+        writer.count_scanned(one.clause, place, literals, count)
+        made[i] = writer.programs.residual(literals)
+    result = np.empty(len(order), np.int32)
+    result[order] = made[np.cumsum(new) - 1]
+    return result
+
+
+def _entries(
+    group: Group, place: FiledEntry, residual: t.Array | int, codes: Sequence[Keys]
+) -> Iterator[Entries]:
+    """Yield the entries of a clause of a group: one block for each combination of its keys."""
+    rows = len(group.ordinals)
+    bound, high = (_bounds(group, literal) for literal in (place.ranged, place.high))
+    of_first, of_second = (*codes, (0,), (0,))[:2]
+    pairs: Iterable[tuple[Any, Any]] = product(of_first, of_second)
+    for first, second in pairs:
+        packed = _column(first, rows, np.uint64) << np.uint64(32) | _column(second, rows, np.uint64)
+        yield Entries(
+            tuple_=_column(place.tuple_, rows, np.int64),
+            codes=packed,
+            shape=_column(place.shape, rows, np.int64),
+            bound=_column(bound, rows, np.int64),
+            residual=_column(residual, rows, np.int32),
+            ordinal=group.ordinals.astype(np.int32),
+            high=None if place.high is None else _column(high, rows, np.int64),
+        )
+
+
+def _bounds(group: Group, ranged: Literal | None) -> t.Array | int:
+    """Return the bounds of a range: a column, or one for all."""
+    if ranged is None:
+        return 0
+    slots = group.template.slots_of(ranged)
+    return group.numbers(slots[0]).view(np.int64) if slots else bound_of(ranged)
+
+
+def _column(values: t.Array | int, rows: int, dtype: type) -> t.Array:
+    return np.full(rows, values, dtype) if isinstance(values, int) else values.astype(dtype)

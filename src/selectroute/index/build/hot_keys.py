@@ -1,0 +1,256 @@
+"""Hot keys, divided by further attributes: what `cost` planned from averages, mended by what lies there.
+
+A tuple has two attributes at most, and each of its keys has a leaf. Where many clauses have one key, a
+message that finds it judges them one after another, also those with a further equality that it lacks. Here
+such a leaf is *divided*: it gets postings of its own, as a code has, and clauses are moved behind these::
+
+    JMSType, color = 'car', 'red' → leaf 7, divided → posting of region: 'r01' → leaf 8, 'r02' → leaf 9, …
+                                                     → posting of customer: 'c17' → leaf 42, divided → …
+
+What is moved has its equality as a key, and no longer in its residual. What does not have it stays, and may
+be divided by another one. A message looks at these postings only if it found the leaf, so that tuples of two,
+which every message meets, stay few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from selectroute.arrays import tables as t
+from selectroute.index.build.entry_columns import Entries, changes, distinct
+from selectroute.index.build.residuals import (
+    EqualityPrograms,
+    Others,
+    compacted,
+    slices,
+    terms_before,
+    without,
+)
+from selectroute.index.plan.cost import COMMON, MOST_COPIES, WORTH
+
+
+class Divided(NamedTuple):
+    """Leaves that are divided, in the order of their numbers, and the tuples beneath them.
+
+    ``tuple_`` int64[n] and ``codes`` uint64[n] say where leaf i is filed, as `Entries` does. ``beneath`` are
+    (attribute, `BENEATH`) for each further tuple, ``above`` the number of the tuple that each is beneath.
+    Entries of a further tuple have the number of the divided leaf in the place of their first code; those in
+    divided leaf i itself have tuple `OWN` and code i.
+    """
+
+    tuple_: t.Array
+    codes: t.Array
+    beneath: list[Sequence[int]]
+    above: list[int]
+
+
+OWN = np.iinfo(np.int64).max
+"""The tuple of entries that lie in a divided leaf itself: it sorts last."""
+
+NOTHING = Divided(np.zeros(0, np.int64), np.zeros(0, np.uint64), [], [])
+
+
+def divide(entries: Entries, tuples: Sequence[Sequence[int]], others: Others) -> tuple[Entries, Divided]:
+    """Move the clauses of hot keys behind postings where it pays; programs nobody needs then are dropped from
+    ``others``. O(entries with an equality to judge × log of them × depth).
+    """
+    found = EqualityPrograms.of(others)
+    by_key = np.array([0, *(len(one) < 2 or one[1] >= 0 for one in tuples)], np.bool_)
+    rows = np.flatnonzero((entries.residual >= 0) & by_key[entries.tuple_])
+    rows = rows[np.diff(terms_before(found, others))[entries.residual[rows]] > 0]
+    if len(rows) < WORTH:
+        return entries, NOTHING
+    division = _Division(entries, rows, len(tuples), found, others)
+    while division.round():
+        pass
+    if not division.divided:
+        return entries, NOTHING
+    return division.result()
+
+
+class _Choices(NamedTuple):
+    """All ways to move a row: (row, term) with an attribute and code of it, and the row's leaf."""
+
+    row: t.Array
+    term: t.Array
+    leaf: t.Array
+    attribute: t.Array
+    code: t.Array
+
+
+class _Division:
+    """Rows of entries with something to divide them by, the leaves they lie in, and what is left of them."""
+
+    def __init__(
+        self, entries: Entries, rows: t.Array, tuples: int, found: EqualityPrograms, others: Others
+    ) -> None:
+        self._entries, self._found, self._others = entries, found, others
+        self._row, self._residual = rows, entries.residual[rows].astype(np.int64)
+        self._moved = np.zeros(len(rows), np.bool_)
+        self._copies = np.ones(len(rows), np.int64)
+        self._tuples = tuples
+        self._tuple, self._codes = np.zeros(0, np.int64), np.zeros(0, np.uint64)  # of each leaf
+        self._leaf = self._leaves(entries.tuple_[rows], entries.codes[rows])
+        self._residuals: dict[bytes, int] = {}
+        self._active = np.ones(len(rows), np.bool_)
+        """The rows in leaves that changed in the round before."""
+        self._beneath: dict[tuple[int, int], int] = {}  # (tuple, attribute): the tuple beneath
+        self.divided: dict[int, int] = {}
+        """Return the leaves that are divided, with their numbers among these."""
+
+    def round(self) -> bool:
+        """Divide each leaf once by what saves most, if that is worth it; return whether any was divided."""
+        choices = self._choices()
+        best = self._best(choices)
+        taken = best[choices.leaf] == choices.attribute
+        if not taken.any():
+            return False
+        self._move(_Choices(*(column[taken] for column in choices)), best)
+        return True
+
+    def _leaves(self, tuple_: t.Array, codes: t.Array) -> t.Array:
+        """Return the numbers of new leaves for rows that are filed like this."""
+        order = np.lexsort((codes, tuple_))
+        new = changes(tuple_[order], codes[order])
+        leaf = np.empty(len(order), np.int64)
+        leaf[order] = len(self._tuple) + np.cumsum(new) - 1
+        self._tuple = np.append(self._tuple, tuple_[order[new]])
+        self._codes = np.append(self._codes, codes[order[new]])
+        return leaf
+
+    def _choices(self) -> _Choices:
+        others, found = self._others, self._found
+        rows = np.flatnonzero(self._active)
+        first = others["term_first"].astype(np.int64)
+        residual = self._residual[rows]
+        count = np.where(residual >= 0, first[residual + 1] - first[residual], 0)
+        rows, term = np.repeat(rows, count), slices(first[np.maximum(residual, 0)], count)
+        program = others["term_program"][term]
+        count = found.first[program + 1] - found.first[program]
+        usable = (found.attribute[program] >= 0) & (others["term_wanted"][term] == 1)
+        usable &= count * self._copies[rows] <= MOST_COPIES
+        rows, term, program, count = rows[usable], term[usable], program[usable], count[usable]
+        code = found.codes[slices(found.first[program], count)]
+        rows, term = np.repeat(rows, count), np.repeat(term, count)
+        attribute = np.repeat(found.attribute[program], count)
+        # Of two equalities of one attribute, the first is taken.
+        order = np.lexsort((term, attribute, rows))
+        new = changes(rows[order], attribute[order])
+        chosen = np.empty(len(order), np.int64)
+        chosen[order] = term[order[new]][np.cumsum(new) - 1]
+        keep = chosen == term
+        return _Choices(rows[keep], term[keep], self._leaf[rows[keep]], attribute[keep], code[keep])
+
+    def _best(self, choices: _Choices) -> t.Array:
+        """Return the attribute by which each leaf is to be divided, or -1."""
+        best = np.full(len(self._tuple), -1, np.int64)
+        if not len(choices.row):
+            return best
+        # Where many share a residual it is judged once.
+        rows = np.flatnonzero(self._active)
+        alike = _alike(self._leaf[rows], self._entries.shape[self._row[rows]], self._residual[rows])
+        judged = np.ones(len(self._row))
+        judged[rows] = np.where(alike >= COMMON, 1 / alike, 1.0)
+        weight = judged[choices.row]
+        order = np.lexsort((choices.row, choices.code, choices.attribute, choices.leaf))
+        row, leaf, attribute, code, weight = (
+            column[order] for column in (choices.row, choices.leaf, choices.attribute, choices.code, weight)
+        )
+        new_way = changes(leaf, attribute)
+        ways, values = np.flatnonzero(new_way), np.flatnonzero(new_way | changes(code))
+        way_of_value = np.searchsorted(ways, values, side="right") - 1
+        # A message that finds the leaf has a value as often as the clauses there have it. Undivided, it
+        # judges all of them; divided, those with its value.
+        judged = np.add.reduceat(weight, values)
+        clauses = np.diff(values, append=len(row))
+        all_judged, all_clauses = np.add.reduceat(weight, ways), np.diff(ways, append=len(row))
+        # Clauses with several codes count once among all that are judged.
+        copies = np.add.reduceat(weight * (1 - 1 / _alike(row, attribute)), ways)
+        expected = np.bincount(way_of_value, judged * clauses, minlength=len(ways)) / all_clauses
+        saved = all_judged - copies - expected
+        order = np.lexsort((attribute[ways], -saved, leaf[ways]))
+        top = order[changes(leaf[ways[order]])]
+        top = top[saved[top] >= WORTH]
+        best[leaf[ways[top]]] = attribute[ways[top]]
+        return best
+
+    def _move(self, taken: _Choices, best: t.Array) -> None:
+        for leaf in np.unique(taken.leaf).tolist():
+            self.divided.setdefault(leaf, len(self.divided))
+        number = np.zeros(len(best), np.int64)
+        number[list(self.divided)] = list(self.divided.values())
+        ways, way = distinct(self._tuple[taken.leaf], taken.attribute)
+        beneath = [
+            self._beneath.setdefault((above, attribute), self._tuples + len(self._beneath) + 1)
+            for above, attribute in ways.tolist()
+        ]
+        codes = number[taken.leaf].astype(np.uint64) << np.uint64(32) | taken.code.astype(np.uint64)
+        leaf = self._leaves(np.array(beneath)[way], codes)
+        left = without(self._residual[taken.row], taken.term, self._residuals, self._others)
+        stays = np.ones(len(self._row), np.bool_)
+        stays[taken.row] = False
+        changed = np.zeros(len(self._tuple), np.bool_)
+        changed[taken.leaf] = True
+        changed[leaf] = True
+        copies = self._copies[taken.row] * _alike(taken.row)
+        self._copies = np.append(self._copies[stays], copies)
+        self._row = np.append(self._row[stays], self._row[taken.row])
+        self._leaf = np.append(self._leaf[stays], leaf)
+        self._residual = np.append(self._residual[stays], left)
+        self._moved = np.append(self._moved[stays], np.ones(len(left), np.bool_))
+        self._active = changed[self._leaf]
+
+    def result(self) -> tuple[Entries, Divided]:
+        """Return the entries where they lie now, and the divided leaves."""
+        entries, leaves = self._entries, np.array(list(self.divided))
+        stay = np.ones(len(entries.ordinal), np.bool_)
+        stay[self._row[self._moved]] = False
+        stayed, moved = np.flatnonzero(stay), np.flatnonzero(self._moved)
+        rows = np.append(stayed, self._row[moved])
+        tuple_ = np.append(entries.tuple_[stayed], self._tuple[self._leaf[moved]])
+        codes = np.append(entries.codes[stayed], self._codes[self._leaf[moved]])
+        residual = np.append(entries.residual[stayed], self._residual[moved])
+        divided = Divided(
+            self._tuple[leaves],
+            self._codes[leaves],
+            [(attribute, t.BENEATH) for _, attribute in self._beneath],
+            [above for above, _ in self._beneath],
+        )
+        own = _own(tuple_, codes, divided)
+        tuple_, codes = np.where(own >= 0, OWN, tuple_), np.where(own >= 0, own.astype(np.uint64), codes)
+        shape = entries.shape[rows] & np.where(residual < 0, ~t.RESIDUAL, -1)
+        high = entries.high
+        return Entries(
+            tuple_=tuple_,
+            codes=codes,
+            shape=shape,
+            bound=entries.bound[rows],
+            residual=compacted(residual, self._others),
+            ordinal=entries.ordinal[rows],
+            high=high if high is None or not len(high) else high[rows],
+        ), divided
+
+
+def _alike(*columns: t.Array) -> t.Array:
+    """Return how many rows are like each one."""
+    order = np.lexsort(columns)
+    run = np.cumsum(changes(*(column[order] for column in columns))) - 1
+    alike = np.empty(len(order), np.int64)
+    alike[order] = np.bincount(run)[run]
+    return alike
+
+
+def _own(tuple_: t.Array, codes: t.Array, divided: Divided) -> t.Array:
+    """Return the divided leaf that each entry lies in itself, or -1."""
+    own = np.full(len(tuple_), -1, np.int64)
+    for number in np.unique(divided.tuple_).tolist():
+        leaves = np.flatnonzero(divided.tuple_ == number)
+        leaves = leaves[np.argsort(divided.codes[leaves])]
+        rows = np.flatnonzero(tuple_ == number)
+        place = np.minimum(np.searchsorted(divided.codes[leaves], codes[rows]), len(leaves) - 1)
+        same = divided.codes[leaves[place]] == codes[rows]
+        own[rows[same]] = leaves[place[same]]
+    return own

@@ -1,0 +1,61 @@
+"""Ranges with two ends: the upper ends of intervals that are sorted by the lower ones, and their maxima."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from selectroute.arrays import tables as t
+
+_TURN = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+
+
+def ascending(bound: t.Array, shape: t.Array) -> t.Array:
+    """Keys that sort bounds by value: of a double's bits, those of negative numbers are turned over."""
+    floating = shape >> t.BOUND_SHIFT & 3 != t.BOUND_LONG
+    return np.where(floating & (bound < 0), bound ^ _TURN, bound)
+
+
+def high_tables(shape: t.Array, entry_first: t.Array, high: t.Array) -> dict[str, t.Array]:
+    """Return the arrays ``group_high`` and ``high`` for groups of these shapes; ``high`` is of all
+    entries.
+    """
+    group_high = np.full(len(shape), -1, np.int64)
+    parts: list[t.Array] = []
+    length = 0
+    for group in np.flatnonzero(shape & t.INTERVAL):
+        level = high[entry_first[group] : entry_first[group + 1]]
+        if shape[group] >> t.BOUND_SHIFT & 3 != t.BOUND_LONG:
+            # Both zeros are one value, and then the order of the values is that of the keys.
+            level = ascending((level.view(np.float64) + 0.0).view(np.int64), shape[group])
+        group_high[group] = length
+        for one in levels(level):
+            parts.append(one)
+            length += len(one)
+    return {"group_high": group_high, "high": np.concatenate(parts) if parts else np.zeros(0, np.int64)}
+
+
+def levels(level: t.Array) -> list[t.Array]:
+    """Upper ends, the maxima of 16 of them, and so on to a level of at most 16."""
+    found = [level]
+    while len(level) > t.HIGH:
+        level = np.maximum.reduceat(level, np.arange(0, len(level), t.HIGH))
+        found.append(level)
+    return found
+
+
+def sizes_of_levels(entries: int) -> list[int]:
+    """Return how long each level is."""
+    found = [entries]
+    while found[-1] > t.HIGH:
+        found.append(-(-found[-1] // t.HIGH))
+    return found
+
+
+def level_slices(first: int, entries: int) -> list[slice]:
+    """Return where the levels of a group's upper ends lie in ``high``."""
+    ends = [first]
+    for size in sizes_of_levels(entries):
+        ends.append(ends[-1] + size)
+    return [slice(start, end) for start, end in pairwise(ends)]

@@ -1,0 +1,1 @@
+"""Changes to a snapshot: delta segments, and merging them."""

@@ -1,0 +1,220 @@
+"""Changes to a snapshot: a small delta beside everything that is there, and tombstones for what is gone.
+
+::
+
+    ordinals     0 … 999,999      1,000,000 … 1,000,009     1,000,010
+    segments    ┌───────────────┬─────────────────────────┬────────────────────────┐
+                │ base          │ delta, removed 17, 4711 │ delta, removed 1,000,003│
+                └───────────────┴─────────────────────────┴────────────────────────┘
+
+Nothing that exists is touched. What is replaced or removed keeps its ordinal, which is of no subscription any
+more: ordinals of the base would otherwise shift, and the base would have to be written again for each change.
+
+invariant: an ordinal is removed once at most, by a segment behind its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from selectroute.arrays.segment import Segment
+from selectroute.arrays.state import SnapshotState
+from selectroute.arrays.tables import Array
+from selectroute.index.build.build import built
+from selectroute.index.build.collector import paused_collector
+from selectroute.index.build.freeze import freeze
+from selectroute.index.errors import BuildError, DuplicateSubscriptionError, UnknownSubscriptionError
+from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
+from selectroute.selector.arguments import check_argument, check_iterable
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.selector import Selector
+from selectroute.selector.selector_type import EXTENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """A new subscription, as `Index.add` has it."""
+
+    id: str
+    selector: Selector | str | None = None
+    topic: str | None = None
+    dialect: str = "jms"
+    extended: bool = False
+    destination: str | None = None
+    """As text, see ``index.destination``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Another selector for a subscription, as `Index.replace` has it; without a topic it keeps the topic, and
+    without a destination that.
+    """
+
+    id: str
+    selector: Selector | str | None
+    topic: str | Keep | None = KEEP
+    dialect: str = "jms"
+    extended: bool = False
+    destination: str | Keep | None = KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """End of a subscription."""
+
+    id: str
+
+
+Change = Add | Replace | Remove
+
+_MANY = 256
+"""Changes from which on their selectors are read by their shapes."""
+
+
+def changed(
+    snapshot: SnapshotState,
+    changes: Iterable[Change],
+    revision: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> SnapshotState:
+    """See `Snapshot.changed`."""
+    wanted = "changes in a list: [sr.Add(id, selector), sr.Replace(id, selector), sr.Remove(id)]"
+    check_iterable(changes, "changes", wanted)
+    changes = list(changes)
+    for change in changes:
+        check_argument(change, (Add, Replace, Remove), "a change", wanted)
+    check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
+    ids = [change.id for change in changes]
+    places = _places(snapshot, ids)
+    removed: list[int] = []
+    if len(changes) >= _MANY and len(set(ids)) == len(ids) and not any(map(_is_parsed, changes)):
+        delta = _built(snapshot, changes, places, removed, limits)
+    else:
+        delta = _indexed(snapshot, changes, places, removed, limits)
+    [segment] = delta.segments
+    return with_delta(snapshot, segment, delta.subscriptions, removed, revision)
+
+
+def _indexed(
+    snapshot: SnapshotState, changes: list[Change], places: dict[str, int], removed: list[int], limits: Limits
+) -> SnapshotState:
+    """Return the rows of a delta, one change after the other; what these take away is appended to
+    `removed`.
+    """
+    made: dict[str, Subscription] = {}
+    destinations: dict[str, str | None] = {}
+    with paused_collector():
+        for change in changes:
+            before = places.pop(change.id, None)
+            if before is not None:
+                if isinstance(change, Add):
+                    raise DuplicateSubscriptionError(change.id)
+                removed.append(before)
+            if not isinstance(change, Remove):
+                destinations[change.id] = _destination(snapshot, change, before, destinations)
+            known = made.get(change.id)
+            if before is None and known is None and not isinstance(change, Add):
+                raise UnknownSubscriptionError(change.id)
+            if isinstance(change, Remove):
+                made.pop(change.id, None)
+                continue
+            if isinstance(change, Add) and known is not None:
+                raise DuplicateSubscriptionError(change.id)
+            topic = _topic(snapshot, change, before, known)
+            made[change.id] = prepare(
+                change.id, change.selector, topic, change.dialect, change.extended, limits
+            )
+        frozen = freeze(made.values())
+    rows = frozen.subscriptions
+    texts = pa.array([destinations[id] for id in rows["id"].to_pylist()], pa.string())
+    place = rows.schema.get_field_index("destination")
+    return replace(frozen, subscriptions=rows.set_column(place, "destination", texts))
+
+
+def _built(
+    snapshot: SnapshotState, changes: list[Change], places: dict[str, int], removed: list[int], limits: Limits
+) -> SnapshotState:
+    """As `_indexed`, for many changes of as many subscriptions."""
+    rows: list[tuple[str | None, ...]] = []
+    for change in changes:
+        before = places.get(change.id)
+        if before is not None:
+            if isinstance(change, Add):
+                raise DuplicateSubscriptionError(change.id)
+            removed.append(before)
+        elif not isinstance(change, Add):
+            raise UnknownSubscriptionError(change.id)
+        if not isinstance(change, Remove):
+            text, topic = str(change.selector or ""), _topic(snapshot, change, before, None)
+            seltype = EXTENDED if change.extended else None
+            destination = _destination(snapshot, change, before, {})
+            rows.append((change.id, text, topic, change.dialect, seltype, destination))
+    names = ("id", "selector", "topic", "dialect", "seltype", "destination")
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    try:
+        table = pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
+        return built(table, limits=limits)
+    except BuildError as error:
+        raise error.cause from None
+
+
+def _is_parsed(change: Change) -> bool:
+    """Return whether it brings its selector parsed, possibly within other limits than the usual ones."""
+    return not isinstance(change, Remove) and isinstance(change.selector, Selector)
+
+
+def _topic(
+    snapshot: SnapshotState, change: Add | Replace, before: int | None, earlier: Subscription | None
+) -> str | None:
+    """Return the topic filter after a change: of one that is kept, what an earlier change or the snapshot
+    says.
+    """
+    if not isinstance(change.topic, Keep):
+        return change.topic
+    if earlier is not None:
+        return earlier.topic
+    topic: str | None = snapshot.subscriptions["topic"][before].as_py()
+    return topic
+
+
+def _destination(
+    snapshot: SnapshotState, change: Add | Replace, before: int | None, earlier: dict[str, str | None]
+) -> str | None:
+    """Return the destination after a change: of one that is kept, what an earlier change or the snapshot
+    says.
+    """
+    if not isinstance(change.destination, Keep):
+        return change.destination
+    if before is None:
+        return earlier.get(change.id)
+    destination: str | None = snapshot.subscriptions["destination"][before].as_py()
+    return destination
+
+
+def with_delta(
+    snapshot: SnapshotState,
+    segment: Segment,
+    rows: pa.Table,
+    removed: Array | list[int],
+    revision: int | None = None,
+) -> SnapshotState:
+    """Return a snapshot with one more segment, which takes out these ordinals; none if it would do
+    nothing.
+    """
+    tombstones = np.sort(np.array(removed, np.int32))
+    if not segment.rows and not len(tombstones):
+        return SnapshotState(snapshot.segments, snapshot.subscriptions, revision)
+    subscriptions = pa.concat_tables([snapshot.subscriptions, rows.cast(snapshot.subscriptions.schema)])
+    if not np.array_equal(segment.removed, tombstones):
+        segment = replace(segment, removed=tombstones)
+    return SnapshotState((*snapshot.segments, segment), subscriptions, revision)
+
+
+def _places(snapshot: SnapshotState, ids: list[str]) -> dict[str, int]:
+    """Return the ordinals of those ids that have a subscription."""
+    found = snapshot.find(ids).tolist()
+    return {id: ordinal for id, ordinal in zip(ids, found, strict=True) if ordinal >= 0}

@@ -1,0 +1,131 @@
+"""Merging segments: fewer places to look at for each message, and no tombstones.
+
+Deltas make changes cheap and matching dearer: each message is looked up in every segment, and each match is
+held against the tombstones. `merged` rewrites the newest segments as one, planned afresh; `merge_due` says
+how many of them it is worth it for.
+
+invariant: after a merge that was due, each segment has at least `RATIO` times as many rows and tombstones as
+all segments behind it together. So there are O(log n) of them, and a subscription is rewritten only into a
+segment at least half as large again as the one that it comes from: O(log n) times in its life, whatever the
+order of changes. Where that would be more than `MOST_SEGMENTS`, the last ones are rewritten earlier.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from selectroute.arrays.segment import Segment
+from selectroute.arrays.state import SnapshotState
+from selectroute.index.build.build import rebuilt
+from selectroute.index.change.delta import with_delta
+from selectroute.index.folder.format import open_snapshot, write_segment
+
+RATIO = 2
+MOST_SEGMENTS = 8
+DEAD_SHARE = 4
+"""Not more than one ordinal in so many is dead after a merge that was due."""
+
+Part = tuple[Segment, pa.Table]
+"""A segment and its subscriptions."""
+
+
+def merge(snapshot: SnapshotState, revision: int | None = None) -> SnapshotState:
+    """Return the same subscriptions in one segment without tombstones. O(total size of the selectors).
+
+    Their ordinals are others, their order is the same. Nobody who uses `snapshot` is disturbed.
+    """
+    return merged(snapshot, 0, merged_part(snapshot, 0), revision)
+
+
+def merge_due(snapshot: SnapshotState, sealed: int = 0) -> int | None:
+    """Return the first of the segments that it is time to rewrite as one, None if it is not. O(segments).
+
+    ``sealed``: so many segments are not to be touched, because somebody is merging them already.
+    """
+    sizes = [segment.rows + len(segment.removed) for segment in snapshot.segments]
+    if not sealed and sum(snapshot.deaths) * DEAD_SHARE > snapshot.firsts[-1]:
+        return 0
+    due: int | None = None
+    newer = 0
+    for number in reversed(range(sealed, len(sizes))):
+        if newer and sizes[number] < RATIO * newer:
+            due = number
+        newer += sizes[number]
+    if len(sizes) - sealed > MOST_SEGMENTS:
+        most = sealed + MOST_SEGMENTS - 1
+        due = most if due is None else min(due, most)
+    return due
+
+
+def merge_size(snapshot: SnapshotState, first: int) -> int:
+    """Return how many subscriptions a merge from this segment on would rewrite."""
+    return int(snapshot.firsts[-1] - snapshot.firsts[first]) - sum(snapshot.deaths[first:])
+
+
+def merged_part(snapshot: SnapshotState, first: int) -> Part:
+    """Return the subscriptions of the segments from ``first`` on as one segment, with the tombstones that
+    these have for those before. O(size of their selectors).
+    """
+    start = snapshot.firsts[first]
+    rows = snapshot.subscriptions.slice(start)
+    if snapshot.dead is not None:
+        rows = rows.filter(pa.array(~snapshot.dead[start:]))
+    made = rebuilt(rows)
+    [segment] = made.segments
+    removed = np.concatenate([segment.removed for segment in snapshot.segments[first:]])
+    return replace(segment, removed=np.sort(removed[removed < start])), made.subscriptions
+
+
+def merged(snapshot: SnapshotState, first: int, part: Part, revision: int | None = None) -> SnapshotState:
+    """Return the snapshot with the segments from ``first`` on replaced by their `merged_part`."""
+    segment, rows = part
+    if not first:
+        return SnapshotState((segment,), rows, revision)
+    before = snapshot.subscriptions.slice(0, snapshot.firsts[first])
+    return with_delta(
+        SnapshotState(snapshot.segments[:first], before), segment, rows, segment.removed, revision
+    )
+
+
+def rolled_in(then: SnapshotState, first: int, part: Part, now: SnapshotState) -> SnapshotState:
+    """Return what `now` is, with the segments of `then` from ``first`` on replaced by their `merged_part`.
+
+    ``now`` came from ``then`` by changes alone, so it has the segments of ``then`` and some behind them.
+    These keep their arrays; only their tombstones are of other ordinals. O(their size).
+    """
+    count = len(then.segments)
+    assert now.segments[:count] == then.segments, "what was merged is still there"
+    result = merged(then, first, part)
+    start, end = int(then.firsts[first]), int(then.firsts[-1])
+    shift = int(result.firsts[-1]) - end
+    dead = np.zeros(0, np.int64) if then.dead is None else np.flatnonzero(then.dead[start:]) + start
+    for number in range(count, len(now.segments)):
+        segment = now.segments[number]
+        removed = segment.removed.astype(np.int64)
+        # A row of the merged part lies as many places further down as dead ones were before it.
+        within = (removed >= start) & (removed < end)
+        moved = np.where(within, removed - np.searchsorted(dead, removed), removed)
+        moved = np.where(removed >= end, removed + shift, moved)
+        rows = now.subscriptions.slice(now.firsts[number], segment.rows)
+        result = with_delta(result, segment, rows, moved)
+    return result
+
+
+def main(folder: str, revision: str, first: str) -> None:
+    """Merge in a process of its own: write the merged part to the folder and its entry to standard output."""
+    os.nice(10)  # it is for later; what matches messages now comes first
+    snapshot = open_snapshot(Path(folder), int(revision))
+    segment, rows = merged_part(snapshot, int(first))
+    kind = "delta" if int(first) else "base"
+    json.dump(write_segment(segment, rows, Path(folder), int(revision), kind), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

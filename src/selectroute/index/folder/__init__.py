@@ -1,0 +1,1 @@
+"""Snapshots as files in a folder: format, manifests, the publisher, retention."""

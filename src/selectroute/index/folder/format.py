@@ -1,0 +1,401 @@
+"""Snapshots as files: ``publish`` writes a folder, ``open_snapshot`` maps it.
+
+::
+
+    folder/manifest-<revision>.json             the revision's segments: file, SHA-256, rows, kind, ids
+    folder/segments/<revision>-<x>-base.arrow   one row; each array of `Tables` is a list, mapped as it lies
+    folder/segments/<revision>-<x>-delta.arrow  the same, and the ordinals that it removes
+    folder/ids/<revision>-<x>.arrow             row → id, destination, topic, selector, dialect, seltype
+
+A segment and its ids are written once, in the first revision that has them; later ones name the same files.
+What a manifest is and when it counts: `manifest`. What is needed no more: `collect`.
+
+Opening checks digests, types and lengths, and the arrays by ``memory_safety``. Whoever can write to a folder
+still decides who gets which message: it should belong to the registry's own user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import numpy as np
+import pyarrow as pa
+
+from selectroute.arrays.segment import Attribute, Segment
+from selectroute.arrays.state import SnapshotState
+from selectroute.arrays.tables import DTYPES, SHAPES, Tables, as_array
+from selectroute.durable import disk
+from selectroute.index.errors import InvariantError, RevisionExistsError, SnapshotError, require
+from selectroute.index.folder.manifest import (
+    FORMAT,
+    MAX_REVISION,
+    latest_revision,
+    locked,
+    manifest_path,
+    published_digest,
+    read_manifest,
+    revisions,
+    write_manifest,
+)
+from selectroute.index.folder.memory_safety import check_memory_safety
+from selectroute.index.folder.tombstones import misplaced_tombstones
+from selectroute.selector.arguments import check_argument, check_path
+from selectroute.selector.dialect import DIALECTS
+from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
+
+__all__ = [
+    "FORMAT",
+    "latest_revision",
+    "open_snapshot",
+    "publish",
+    "published",
+    "published_digest",
+    "read_manifest",
+    "read_segment",
+    "revisions",
+    "write_segment",
+]
+
+Entry = dict[str, Any]
+"""A segment in a manifest: ``file``, ``sha256``, ``rows``, ``kind``, ``removed`` (how many), ``ids`` {file,
+sha256}."""
+
+_FILE = re.compile(r"(segments|ids)/[0-9A-Za-z-]+\.arrow")
+_REMOVED = "removed"
+_SEGMENT_SCHEMA = pa.schema(
+    [(name, pa.large_list(pa.from_numpy_dtype(DTYPES[name]))) for name in Tables._fields]
+    + [(_REMOVED, pa.large_list(pa.int32()))]
+)
+_IDS_COLUMNS = ("id", "destination", "topic", "selector", "dialect", "seltype")
+_NEVER_NULL = {"id": None, "dialect": frozenset(DIALECTS), "seltype": frozenset({NONE, STANDARD, EXTENDED})}
+"""Columns of the ids that have a value in every row, and which values these may be."""
+
+MAX_SEGMENTS = 1_000
+"""Segments of one revision; a publisher merges them long before there are a hundred."""
+
+_entries: WeakKeyDictionary[Segment, dict[Path, Entry]] = WeakKeyDictionary()
+"""In which folders a segment lies already."""
+
+_opened: WeakValueDictionary[tuple[object, ...], Segment] = WeakValueDictionary()
+"""Segments that this process has opened, by their files: these were checked, and are mapped once."""
+
+_subscriptions: WeakKeyDictionary[Segment, pa.Table] = WeakKeyDictionary()
+"""The subscriptions of the segments in `_opened`."""
+
+
+def publish(snapshot: SnapshotState, folder: str | Path) -> int:
+    """Write a snapshot as a revision of a folder, durably, and return the revision.
+
+    A snapshot without a revision becomes the one after the newest there. Segments that lie in the folder
+    already are not written again. Raises `SnapshotError` if the revision exists already: nothing published is
+    ever changed. A crash at any instant leaves the revision complete or absent.
+    """
+    revision = published(snapshot, folder).revision
+    assert revision is not None
+    return revision
+
+
+def published(snapshot: SnapshotState, folder: str | Path) -> SnapshotState:
+    """As `publish`, but gives the snapshot with its revision, digest and folder."""
+    check_argument(snapshot, SnapshotState, "snapshot", "a Snapshot: index.freeze(), sr.build_snapshot(…)")
+    check_path(folder, "folder", "the path of a snapshot folder")
+    folder = Path(folder)
+    revision = snapshot.revision
+    if revision is not None and (type(revision) is not int or not 0 <= revision <= MAX_REVISION):
+        raise SnapshotError(f"{revision!r} is no revision: an integer from 0 to {MAX_REVISION}")
+    try:
+        for part in ("segments", "ids"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            return _publish(snapshot, folder, revision)
+    except OSError as error:
+        raise SnapshotError(
+            f"the snapshot cannot be written to {folder}: {error.strerror or error}"
+        ) from error
+
+
+def _publish(snapshot: SnapshotState, folder: Path, revision: int | None) -> SnapshotState:
+    written: list[Segment] = []
+    try:
+        while True:
+            newest = (revisions(folder) or [0])[-1]
+            if revision is None and newest == MAX_REVISION:
+                raise SnapshotError(f"{folder} holds revision {newest}, and there is none after it")
+            number = newest + 1 if revision is None else revision
+            entries = [
+                _entry(snapshot, index, folder, number, written) for index in range(len(snapshot.segments))
+            ]
+            try:
+                digest = write_manifest(folder, number, entries)
+                return replace(snapshot, revision=number, digest=digest, folder=folder)
+            except RevisionExistsError:
+                if revision is not None:
+                    raise  # otherwise somebody else took the next one: take the one after
+    except RevisionExistsError:
+        for segment in written:
+            entry = _entries[segment].pop(folder.resolve())
+            for file in (entry["file"], entry["ids"]["file"]):
+                (folder / file).unlink()
+        raise
+
+
+def _entry(
+    snapshot: SnapshotState, number: int, folder: Path, revision: int, written: list[Segment]
+) -> Entry:
+    """Return the entry of a segment, which is written if the folder does not have it yet."""
+    segment = snapshot.segments[number]
+    known = _entries.setdefault(segment, {})
+    entry = known.get(folder.resolve())
+    if entry is None or not all((folder / file).exists() for file in (entry["file"], entry["ids"]["file"])):
+        subscriptions = snapshot.subscriptions.slice(snapshot.firsts[number], segment.rows)
+        entry = write_segment(segment, subscriptions, folder, revision, "delta" if number else "base")
+        known[folder.resolve()] = entry
+        written.append(segment)
+    return entry | {"kind": "delta" if number else "base"}
+
+
+def write_segment(segment: Segment, subscriptions: pa.Table, folder: Path, revision: int, kind: str) -> Entry:
+    """Write a segment and its subscriptions, durably. Until a manifest names them they are of no consequence.
+
+    Raises OSError.
+    """
+    # The names are unique to this call: two publishers of one revision must not write into each other's
+    # files.
+    token = uuid.uuid4().hex[:8]
+    file, ids = f"segments/{revision}-{token}-{kind}.arrow", f"ids/{revision}-{token}.arrow"
+    return {
+        "file": file,
+        "sha256": _write(folder / file, _segment_table(segment)),
+        "rows": segment.rows,
+        "kind": kind,
+        "removed": len(segment.removed),
+        "ids": {"file": ids, "sha256": _write(folder / ids, subscriptions)},
+    }
+
+
+def open_snapshot(folder: Path, revision: int | None = None) -> SnapshotState:
+    """See `Snapshot.open`."""
+    if revision is not None:
+        return _open(folder, revision)
+    while True:
+        newest = latest_revision(folder)
+        try:
+            return _open(folder, newest)
+        except SnapshotError:
+            # It may have been collected in this very moment, because there is a newer one.
+            if latest_revision(folder) == newest:
+                raise
+
+
+def _open(folder: Path, revision: int) -> SnapshotState:
+    manifest = read_manifest(folder, revision)
+    path = manifest_path(folder, revision)
+    entries = manifest.get("segments")
+    if not isinstance(entries, list) or not entries or not all(map(_is_entry, entries)):
+        raise SnapshotError(f"{path} names no segments and their ids; publish the snapshot again")
+    files = {entry["file"] for entry in entries}
+    if len(files) < len(entries) or len(entries) > MAX_SEGMENTS:
+        raise SnapshotError(f"{path} names a segment twice, or more than {MAX_SEGMENTS:,}; publish it again")
+    parts = [read_segment(folder, entry) for entry in entries]
+    snapshot = SnapshotState(
+        segments=tuple(segment for segment, _ in parts),
+        subscriptions=pa.concat_tables([subscriptions for _, subscriptions in parts]),
+        revision=revision,
+        digest=manifest["sha256"],
+        folder=folder,
+    )
+    for sentence in misplaced_tombstones(snapshot):
+        raise SnapshotError(f"{path} is not a sound snapshot: {sentence}; publish it again")
+    return snapshot
+
+
+def _is_entry(entry: Any) -> bool:
+    try:
+        names = (entry["file"], entry["sha256"], entry["ids"]["file"], entry["ids"]["sha256"])
+    except (KeyError, TypeError):
+        return False
+    return all(isinstance(name, str) for name in names)
+
+
+def read_segment(folder: Path, entry: Entry) -> tuple[Segment, pa.Table]:
+    """Return the segment and its subscriptions that an entry names, mapped and checked where this process has
+    not done so yet. Raises `SnapshotError`.
+    """
+    files = ((entry["file"], entry["sha256"]), (entry["ids"]["file"], entry["ids"]["sha256"]))
+    key = tuple((sha256, *_identity(folder, name)) for name, sha256 in files)
+    segment = _opened.get(key)
+    if segment is not None:
+        return segment, _subscriptions[segment]
+    (name, sha256), (ids_name, ids_sha256) = files
+    table = _read(folder, name, sha256)
+    subscriptions = _read(folder, ids_name, ids_sha256)
+    try:
+        _check_ids(subscriptions)
+    except (InvariantError, pa.ArrowException) as error:
+        raise _unsound(folder / ids_name, error) from None
+    try:
+        segment = _segment(table, subscriptions.num_rows)
+        check_memory_safety(segment)
+    except _OtherFormatError:
+        raise SnapshotError(
+            f"{folder / name} has other arrays than format {FORMAT}; build it again"
+        ) from None
+    except (InvariantError, pa.ArrowException) as error:
+        raise _unsound(folder / name, error) from None
+    _entries[segment] = {folder.resolve(): entry}
+    _subscriptions[segment] = subscriptions
+    _opened[key] = segment
+    return segment, subscriptions
+
+
+class _OtherFormatError(Exception):
+    """Columns of a segment file are not those of this format."""
+
+
+def _unsound(path: Path, error: Exception) -> SnapshotError:
+    sentence = " ".join(str(error).split()).removeprefix("invariant broken: ")
+    return SnapshotError(f"{path} is not a sound part of a snapshot: {sentence}; publish the snapshot again")
+
+
+def _segment(table: pa.Table, rows: int) -> Segment:
+    """Return the segment that an Arrow table holds, its arrays where they lie. Raises `InvariantError`."""
+    if table.column_names != _SEGMENT_SCHEMA.names:
+        raise _OtherFormatError
+    require(table.num_rows == 1, "a segment is one row")
+    arrays = {}
+    for wanted, column in zip(_SEGMENT_SCHEMA, table.columns, strict=True):
+        require(column.type == wanted.type, f"{wanted.name} is a {wanted.type}, not a {column.type}")
+        column.validate(full=True)
+        [array] = column.chunks
+        values = array.values
+        whole = array.offset == 0 and array.offsets.to_pylist() == [0, len(values)]
+        require(
+            whole and not array.null_count and not values.null_count, f"{wanted.name} is one list, no NULL"
+        )
+        width = int(np.prod(np.abs(SHAPES.get(wanted.name, (1,)))))
+        require(len(values) % width == 0, f"{wanted.name} has rows of {width}")
+        arrays[wanted.name] = values.to_numpy(zero_copy_only=True)
+    removed = arrays.pop(_REMOVED)
+    require(removed.flags.aligned, "removed lies as its type wants")
+    header = _header(table.schema.metadata)
+    return Segment(
+        tables=Tables(**{name: as_array(name, array) for name, array in arrays.items()}),
+        rows=rows,
+        removed=removed,
+        **header,
+    )
+
+
+def _header(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
+    """Return what a segment has besides arrays. Raises `InvariantError`."""
+    try:
+        header = json.loads((metadata or {})[b"selectroute"])
+        attributes = tuple(Attribute(**attribute) for attribute in header["attributes"])
+        found = {name: header[name] for name in ("depth", "checks_names", "scanned")}
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise InvariantError("invariant broken: the header is a JSON object of this format") from None
+    of_types = all(
+        type(one.name) is str and {type(one.codes), type(one.values), type(one.byte_strings)} == {bool}
+        for one in attributes
+    )
+    require(of_types, "an attribute has a name and three truths")
+    require(type(found["depth"]) is int and found["depth"] >= 0, "`depth` is a number")
+    require(type(found["checks_names"]) is bool, "`checks_names` is a truth")
+    scanned = found["scanned"]
+    counts = isinstance(scanned, dict) and all(type(count) is int for count in scanned.values())
+    require(counts, "`scanned` counts by reason")
+    return {"attributes": attributes, **found}
+
+
+def _check_ids(subscriptions: pa.Table) -> None:
+    """Check the table of a segment's subscriptions. Raises `InvariantError` or ArrowInvalid. O(its bytes)."""
+    require(tuple(subscriptions.column_names) == _IDS_COLUMNS, f"its columns are {', '.join(_IDS_COLUMNS)}")
+    for name, column in zip(_IDS_COLUMNS, subscriptions.columns, strict=True):
+        require(column.type == pa.string(), f"{name} is a string, not a {column.type}")
+    subscriptions.validate(full=True)
+    for name, values in _NEVER_NULL.items():
+        require(not subscriptions[name].null_count, f"{name} is never NULL")
+        if values is not None:
+            found = frozenset(subscriptions[name].unique().to_pylist())
+            require(found <= values, f"{name} is one of {', '.join(sorted(values))}")
+
+
+def _segment_table(segment: Segment) -> pa.Table:
+    header = {
+        "attributes": [asdict(attribute) for attribute in segment.attributes],
+        "depth": segment.depth,
+        "checks_names": segment.checks_names,
+        "scanned": dict(segment.scanned),
+    }
+    columns = {}
+    arrays = dict(zip(Tables._fields, segment.tables, strict=True)) | {_REMOVED: segment.removed}
+    for name, array in arrays.items():
+        values = pa.array(array.reshape(-1), pa.from_numpy_dtype(DTYPES.get(name, array.dtype)))
+        columns[name] = pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
+    return pa.table(columns).replace_schema_metadata({"selectroute": json.dumps(header)})
+
+
+def _write(path: Path, table: pa.Table) -> str:
+    """Write an Arrow file durably, uncompressed so that it can be mapped, and return its SHA-256."""
+
+    def write(file: BinaryIO) -> None:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+
+    return disk.write_file(path, write)
+
+
+def _identity(folder: Path, name: str) -> tuple[object, ...]:
+    """Return which file this is: one that was written since to the same name is another."""
+    if not _FILE.fullmatch(name):
+        raise SnapshotError(f"the manifest in {folder} names {name!r}, which lies outside the snapshot")
+    path = folder / name
+    try:
+        status = path.stat()
+    except OSError:
+        return (str(path),)  # reading it says what is wrong
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _read(folder: Path, name: str, sha256: str) -> pa.Table:
+    path = folder / name
+    try:
+        data = _mapped(path)
+    except FileNotFoundError:
+        raise SnapshotError(
+            f"{path} is missing though its manifest names it; publish the snapshot again"
+        ) from None
+    except OSError as error:
+        raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise SnapshotError(
+            f"{path} is damaged: its SHA-256 is not the one in its manifest; publish the snapshot again, "
+            "under a higher revision"
+        )
+    try:
+        reader = pa.ipc.open_file(pa.BufferReader(data))
+        require(reader.num_record_batches <= 1, "it is one batch of rows")
+        return reader.read_all()
+    except (InvariantError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise _unsound(path, error) from None
+
+
+def _mapped(path: Path) -> pa.Buffer:
+    """Map a regular file into memory. Raises OSError."""
+    descriptor = disk.open_regular(path)
+    try:
+        if not os.fstat(descriptor).st_size:
+            return pa.py_buffer(b"")
+        return pa.py_buffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    finally:
+        os.close(descriptor)

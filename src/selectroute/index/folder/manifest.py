@@ -1,0 +1,128 @@
+"""Manifests of a snapshot folder: which files a revision is made of.
+
+A revision exists from the moment its manifest does; until then its files are of no consequence. A manifest is
+never written over. Its own SHA-256 stands in it, over the canonical JSON of everything else, so that no bit
+can change unnoticed. Its fields are those of `file_format`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from selectroute.durable import disk
+from selectroute.durable.lock import FileLock
+from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
+
+FORMAT = 4
+"""The version of the format that is written and read."""
+
+MAX_MANIFEST_BYTES = 16 << 20
+MAX_REVISION = 2**63 - 1
+LOCK = ".lock"
+_MANIFEST = re.compile(r"manifest-(0|[1-9][0-9]{0,18})\.json")
+
+
+def manifest_path(folder: Path, revision: int) -> Path:
+    """Return where the manifest of a revision lies."""
+    return folder / f"manifest-{revision}.json"
+
+
+def revisions(folder: Path) -> list[int]:
+    """Return the revisions published in a folder, ascending; none if there is no such folder."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name)))
+
+
+def latest_revision(folder: str | Path) -> int:
+    """Return the newest revision published in a folder. Raises `SnapshotError` if there is none."""
+    found = revisions(Path(folder))
+    if not found:
+        raise SnapshotNotFoundError(
+            f"no snapshot is published in {folder}; "
+            f"make one with `selectroute index build SUBS.jsonl {folder}`"
+        )
+    return found[-1]
+
+
+def published_digest(folder: str | Path, revision: int) -> str:
+    """Return the digest of a published revision, its segments unread. Raises `SnapshotError`."""
+    digest: str = read_manifest(Path(folder), revision)["sha256"]
+    return digest
+
+
+def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
+    """Return the checked manifest of a revision. Raises `SnapshotError`."""
+    path = manifest_path(folder, revision)
+    try:
+        with os.fdopen(disk.open_regular(path), "rb") as file:
+            data = file.read(MAX_MANIFEST_BYTES + 1)
+    except FileNotFoundError:
+        raise SnapshotNotFoundError(f"revision {revision} is not published in {folder}") from None
+    except OSError as error:
+        raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
+    damaged = SnapshotError(f"{path} is damaged; publish the snapshot again, under a higher revision")
+    try:
+        manifest = json.loads(data)
+        version, digest = manifest["format"], manifest["sha256"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise damaged from None
+    if digest != _self_digest(manifest) or data != _canonical(manifest):
+        raise damaged
+    if version != FORMAT:
+        raise SnapshotError(
+            f"{path} has format {version}, this version reads format {FORMAT}; build it again"
+        )
+    if manifest.get("revision") != revision:
+        raise damaged
+    checked: dict[str, Any] = manifest
+    return checked
+
+
+def write_manifest(folder: Path, revision: int, segments: list[dict[str, Any]]) -> str:
+    """Make a revision exist, durably, and return its digest. Raises `RevisionExistsError`, OSError."""
+    manifest: dict[str, Any] = {"format": FORMAT, "revision": revision, "segments": segments}
+    manifest["sha256"] = _self_digest(manifest)
+    try:
+        disk.link_new(manifest_path(folder, revision), _canonical(manifest))
+    except FileExistsError:
+        raise RevisionExistsError(
+            f"revision {revision} is already published in {folder}; publish this one under a higher revision"
+        ) from None
+    digest: str = manifest["sha256"]
+    return digest
+
+
+@contextmanager
+def locked(folder: Path, exclusive: bool = False) -> Iterator[None]:
+    """Hold the folder's lock: shared by those who come to rely on files in it, alone by who removes some.
+
+    Who reads a manifest and then writes down that its files are needed (in a new manifest, or a lease) does
+    both under one lock, so that nobody removes the files between the two. Readers take none.
+
+    Raises `SnapshotError` where the folder cannot be locked.
+    """
+    path = folder / LOCK
+    try:
+        lock = FileLock(path, shared=not exclusive)
+    except OSError as error:
+        raise SnapshotError(f"{path} cannot be locked: {error.strerror or error}") from error
+    with lock:  # released too when the process dies
+        yield
+
+
+def _canonical(manifest: dict[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=1, sort_keys=True).encode()
+
+
+def _self_digest(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(_canonical({k: v for k, v in manifest.items() if k != "sha256"})).hexdigest()

@@ -1,0 +1,1 @@
+"""Selectors that differ in literals only are read once."""

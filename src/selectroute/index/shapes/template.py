@@ -1,0 +1,278 @@
+"""Subscriptions of one shape: one template, and a column for each literal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from selectroute.arrays import tables as t
+from selectroute.clauses.access import literal_keys
+from selectroute.clauses.normal_form import clauses_of
+from selectroute.clauses.predicate import (
+    Clause,
+    Condition,
+    Literal,
+    Matches,
+    NotVoid,
+    OneOf,
+    Test,
+    TopicLevels,
+)
+from selectroute.index.shapes.shape import MAX_SLOTS, LiteralKind, Shape, selector_shape
+from selectroute.selector.dialect import dialect as dialect_named
+from selectroute.selector.errors import InvalidSelectorError
+from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.selector.selector import Selector
+from selectroute.selector.syntax import ast
+from selectroute.selector.syntax.source import SURROGATE
+from selectroute.selector.values.values import Double, Long, Value
+from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Subscriptions of one shape: where they are, and the literals of each slot as a column."""
+
+    template: Template
+    dialect: str
+    ordinals: t.Array
+    slots: list[pa.Array | t.Array]  # strings; or int64, float64
+
+    def value(self, number: int, row: int) -> Value:
+        """Return the literal of one subscription in a slot, without its sign."""
+        column = self.slots[number]
+        if isinstance(column, pa.Array):
+            text: str = column[row].as_py()
+            return text
+        return Long(int(column[row])) if column.dtype == np.int64 else Double(float(column[row]))
+
+    def numbers(self, slot: Slot) -> t.Array:
+        """Return the literals of a slot of numbers, with their signs."""
+        column = self.slots[slot.number]
+        return -column if slot.negated else column
+
+    def only(self, rows: t.Array) -> Group:
+        """Some of the subscriptions."""
+        slots = [
+            column.take(pa.array(rows)) if isinstance(column, pa.Array) else column[rows]
+            for column in self.slots
+        ]
+        return replace(self, ordinals=self.ordinals[rows], slots=slots)
+
+
+def literals(kind: LiteralKind, texts: pa.Array) -> pa.Array | t.Array:
+    """Return what stands in a slot, as values: strings, int64 or float64."""
+    match kind:
+        case LiteralKind.STRING:
+            return pc.replace_substring(pc.utf8_slice_codeunits(texts, 1, -1), pattern="''", replacement="'")
+        case LiteralKind.INTEGER:
+            return texts.cast(pa.int64()).to_numpy()
+        case LiteralKind.DECIMAL:
+            return texts.cast(pa.float64()).to_numpy()
+        case LiteralKind.LEVEL:
+            return texts
+
+
+# ---- The clauses of all selectors of one shape, found once by parsing a sample.
+
+_FIRST_INTEGER: Final = 4_190_001
+"""Samples of numbers are below 2^24, where every type of number holds them."""
+
+
+class Slot(NamedTuple):
+    """Place of a constant: which literal of the text it is, and whether a minus stands before it."""
+
+    number: int
+    negated: bool
+    is_string: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Clauses whose constants are samples; those of a selector have its own literals in their place."""
+
+    clauses: tuple[Clause, ...]
+    _slots: dict[Value, Slot]
+
+    def slots_of(self, literal: Literal) -> tuple[Slot, ...]:
+        """Return the slots that a literal reads."""
+        return tuple(slot for one in _constants(literal) if (slot := self._slots.get(one)) is not None)
+
+    def clauses_of(self, values: Sequence[Value]) -> tuple[Clause, ...]:
+        """Return the clauses of the selector with these literals, one for each slot."""
+        return tuple(
+            Clause(tuple(self.filled(literal, values) for literal in clause.literals), clause.valid_names)
+            for clause in self.clauses
+        )
+
+    def filled(self, literal: Literal, values: Sequence[Value] | Mapping[int, Value]) -> Literal:
+        """Return the literal with the literals of a text, by the numbers of their slots, in place of the
+        samples.
+        """
+        slots = [self._slots.get(one) for one in _constants(literal)]
+        if not any(slots):
+            return literal
+        own = [
+            one if slot is None else _signed(values[slot.number], slot)
+            for one, slot in zip(_constants(literal), slots, strict=True)
+        ]
+        predicate = literal.predicate
+        match predicate:
+            case Test(name=name, op=op, dialect=dialect):
+                return Literal(Test(name, op, own[0], dialect), literal.wanted)
+            case OneOf():
+                strings = tuple(sorted({one for one in own if isinstance(one, str)}))
+                return Literal(replace(predicate, values=strings), literal.wanted)
+            case Matches():
+                assert isinstance(own[0], str)
+                return Literal(replace(predicate, pattern=own[0]), literal.wanted)
+            case _:
+                return literal
+
+
+def template_of(
+    selector: Shape, topic: Shape | None, dialect_name: str, limits: Limits = DEFAULT_LIMITS
+) -> Template | None:
+    """Return the template of a shape; None where a selector of it must be read by itself.
+
+    That is so if its sample is no selector (then the text itself shows why), and where more than the shape
+    decides: a literal that is not compared with one property, several equalities of one property, an id.
+    """
+    kinds = (*selector.kinds, *(topic.kinds if topic is not None else ()))
+    if len(kinds) > MAX_SLOTS:
+        return None
+    samples = [sample_of(kind, number) for number, kind in enumerate(kinds)]
+    texts = [spelled(kind, sample) for kind, sample in zip(kinds, samples, strict=True)]
+    dialect = dialect_named(dialect_name)
+    try:
+        checked = Selector(selector.filled(texts[: len(selector.kinds)]), dialect_name, limits=limits)
+        on_topic: tuple[Literal, ...] = ()
+        if topic is not None:
+            on_topic = TopicFilter.parse(topic.filled(texts[len(selector.kinds) :])).literals()
+    except (InvalidSelectorError, InvalidTopicFilterError):
+        return None
+    if not dialect.id_fields.keys().isdisjoint(checked.identifiers):
+        return None  # a string that is an id is matched as 24 bytes
+    clauses = tuple(
+        replace(clause, literals=on_topic + clause.literals) if on_topic else clause
+        for clause in clauses_of(checked.expression, dialect)
+    )
+    slots: dict[Value, Slot] = {}
+    for number, sample in enumerate(samples):
+        slots[sample] = Slot(number, False, isinstance(sample, str))
+        if isinstance(sample, Long):
+            slots[Long(-sample.value)] = Slot(number, True, False)
+        elif isinstance(sample, Double):
+            slots[Double(-sample.value)] = Slot(number, True, False)
+    if sum(one in slots for one in _literals_of(checked.expression)) != len(selector.kinds):
+        return None  # a literal that was not taken out happens to be a sample
+    found: set[int] = set()
+    for clause in clauses:
+        keyed = [keys.attribute for literal in clause.literals if (keys := literal_keys(literal)) is not None]
+        if len(keyed) != len(set(keyed)) or any(_hides(literal, slots) for literal in clause.literals):
+            return None
+        found |= {
+            slots[one].number for literal in clause.literals for one in _constants(literal) if one in slots
+        }
+    return Template(clauses, slots) if len(found) == len(samples) else None
+
+
+def _signed(value: Value, slot: Slot) -> Value:
+    if not slot.negated:
+        return value
+    assert isinstance(value, Long | Double)
+    return Long(-value.value) if isinstance(value, Long) else Double(-value.value)
+
+
+_SEEN: dict[tuple[str, str], Template | bool | None] = {}
+"""The shapes that single selectors had: their templates; True of one that was seen once."""
+
+_MOST_SEEN: Final = 10_000
+
+
+def clauses_by_shape(text: str, dialect_name: str) -> tuple[Clause, ...] | None:
+    """Return the clauses of a selector whose shape was seen before, about twice as fast as by parsing it.
+
+    None of any other, which is to be parsed.
+    """
+    # The parser says what is wrong with half of a surrogate pair, which fits any shape.
+    if len(text) > DEFAULT_LIMITS.length or (not text.isascii() and SURROGATE.search(text)):
+        return None
+    shape, found = selector_shape(text)
+    known = _SEEN.get((shape, dialect_name), False)
+    if known is False:  # a template costs as much as parsing, for which there must be a second one
+        if len(_SEEN) >= _MOST_SEEN:
+            _SEEN.clear()
+        _SEEN[shape, dialect_name] = True
+        return None
+    if known is True:
+        known = _SEEN[shape, dialect_name] = template_of(Shape.of_marked(shape), None, dialect_name)
+    if known is None:
+        return None
+    return known.clauses_of([_value(one) for one in found])
+
+
+def _value(text: str) -> Value:
+    if text[0] == "'":
+        return text[1:-1].replace("''", "'")
+    return Double(float(text)) if "." in text else Long(int(text))
+
+
+def sample_of(kind: LiteralKind, number: int) -> str | Long | Double:
+    """Return the literal that stands for a slot when a shape is parsed; each number of a slot has its own."""
+    match kind:
+        case LiteralKind.INTEGER:
+            return Long(_FIRST_INTEGER + number)
+        case LiteralKind.DECIMAL:
+            return Double(_FIRST_INTEGER + number + 0.5)
+        case _:
+            return f"?{number}"
+
+
+def spelled(kind: LiteralKind, sample: str | Long | Double) -> str:
+    """Return a sample as it is written in a text."""
+    if isinstance(sample, Long | Double):
+        return str(sample.value)
+    return f"'{sample}'" if kind is LiteralKind.STRING else sample
+
+
+def _constants(literal: Literal) -> Iterable[Value]:
+    match literal.predicate:
+        case Test(constant=constant):
+            return (constant,)
+        case OneOf(values=values):
+            return values
+        case Matches(pattern=pattern):
+            return (pattern,)
+        case _:
+            return ()
+
+
+def _hides(literal: Literal, slots: dict[Value, Slot]) -> bool:
+    """Return whether a predicate that is judged as a whole has a sample inside."""
+    match literal.predicate:
+        case Condition(expr=expr):
+            return any(one in slots for one in _literals_of(expr))
+        case NotVoid(conditions=conditions):
+            return any(one in slots for expr in conditions for one in _literals_of(expr))
+        case TopicLevels(pattern=levels):
+            return any(level in slots for level in levels)
+        case _:
+            return False
+
+
+def _literals_of(expression: ast.Expr | None) -> Iterator[Value]:
+    """Yield every literal in an expression."""
+    for node in ast.postorder(expression) if expression is not None else ():
+        match node:
+            case ast.Literal(value=value):
+                yield value
+            case ast.In(values=values):
+                yield from values
+            case ast.Like(pattern=pattern):
+                yield pattern

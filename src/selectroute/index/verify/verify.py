@@ -1,0 +1,135 @@
+"""Every invariant of an index and of a snapshot, under a sentence. For stress tests and ``index verify``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise, product
+
+import numpy as np
+
+from selectroute.arrays import tables as t
+from selectroute.arrays.hashing import hash_strings
+from selectroute.arrays.segment import Segment
+from selectroute.arrays.state import SnapshotState
+from selectroute.clauses.access import equalities
+from selectroute.index.build.intervals import level_slices
+from selectroute.index.errors import require
+from selectroute.index.folder.memory_safety import check_memory_safety
+from selectroute.index.folder.tombstones import broken_tombstones
+from selectroute.index.index import Index
+from selectroute.index.plan.access_key import MAX_PAIRS, Statistics
+from selectroute.index.plan.filed_clause import FiledClause
+from selectroute.index.verify.access_paths import verify_paths, verify_prefixes, verify_probing
+from selectroute.selector.dialect import DIALECTS
+from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
+
+
+def verify_index(index: Index) -> None:
+    """Check a mutable index. Raises `InvariantError`. O(its size)."""
+    filed: Counter[FiledClause] = Counter()
+    for attributes, buckets in index._buckets.items():
+        require(buckets, f"the tuple {attributes} has a bucket, or is not there")
+        for keys, bucket in buckets.items():
+            require(bucket, f"the key {keys} has an entry, or is not there")
+            for entry in bucket:
+                require(entry.attributes == attributes, "an entry lies under its own attributes")
+                require(keys in set(product(*entry.keys)), "an entry lies under its own keys only")
+                filed[entry] += 1
+    statistics = Statistics()
+    pairs: Counter[tuple[str, ...]] = Counter()
+    for subscription in index:
+        entries = index._filed[subscription.id]
+        satisfiable = [clause for clause in subscription.clauses if equalities(clause).satisfiable]
+        require([entry.clause for entry in entries] == satisfiable, "each satisfiable clause is filed")
+        for entry in entries:
+            copies = int(np.prod([len(keys) for keys in entry.keys], initial=1))
+            require(filed.pop(entry, 0) == copies, "an entry lies under each of its keys")
+            statistics.add(equalities(entry.clause))
+            if len(entry.attributes) == 2:
+                pairs[entry.attributes] += 1
+    require(not filed, "an entry belongs to a subscription")
+    require(
+        set(index._filed) == set(index._subscriptions), "what is filed is registered, and the other way round"
+    )
+    require(statistics.counts == index.statistics.counts, "the statistics count what is filed")
+    require(statistics._squares == index.statistics._squares, "the sums of squares belong to the counts")
+    require(pairs == index._plan.pairs, "the plan counts the entries of each pair")
+    require(len(pairs) <= MAX_PAIRS, "no more pairs are in use than the plan allows")
+
+
+def verify_snapshot(snapshot: SnapshotState) -> None:
+    """Check all arrays of a snapshot. Raises `InvariantError`. O(its size)."""
+    for segment in snapshot.segments:
+        verify_segment(segment)
+    rows = sum(segment.rows for segment in snapshot.segments)
+    require(rows == snapshot.subscriptions.num_rows, "every ordinal has a row")
+    seltypes = set(snapshot.subscriptions["seltype"].unique().to_pylist())
+    require(seltypes <= {NONE, STANDARD, EXTENDED}, "the type of every selector is known")
+    dialects = set(snapshot.subscriptions["dialect"].unique().to_pylist())
+    require(dialects <= set(DIALECTS), "the dialect of every subscription is known")
+    for sentence in broken_tombstones(snapshot):
+        require(False, sentence)
+
+
+def verify_segment(segment: Segment) -> None:
+    """Check all arrays of a segment. Raises `InvariantError`. O(its size)."""
+    check_memory_safety(segment)
+    tables = segment.tables
+    _verify_sets(tables)
+    _verify_entries(tables)
+    verify_paths(tables)
+    verify_prefixes(tables)
+    _verify_strings(tables, len(segment.attributes))
+    for name in ("number", "large_float"):
+        values, firsts = getattr(tables, name), getattr(tables, f"{name}_first")
+        for start, end in pairwise(firsts):
+            require(np.all(np.diff(values[start:end]) > 0), f"{name} ascends within an attribute")
+
+
+def _verify_sets(tables: t.Tables) -> None:
+    items = len(tables.item_first) - 1
+    owner = np.repeat(np.arange(items), np.diff(tables.item_first))
+    sets = tables.step[np.isin(tables.step[:, 0], (t.IN, t.NOT_IN)), 2]
+    within = (owner[1:] == owner[:-1]) & np.isin(owner[1:], sets)
+    require(np.all(np.diff(tables.item)[within] > 0), "the codes of a set ascend")
+
+
+def _verify_entries(tables: t.Tables) -> None:
+    for group, flags in enumerate(tables.group_flags):
+        entries = slice(tables.entry_first[group], tables.entry_first[group + 1])
+        residual = tables.entry_residual[entries]
+        uniform = bool(flags & t.RESIDUAL) and bool(np.all(residual == residual[0]))
+        require(bool(flags & t.UNIFORM) == uniform, "a uniform group has one residual, any other several")
+        if flags & t.SORTED:
+            bounds = tables.entry_bound[entries]
+            longs = flags >> t.BOUND_SHIFT & 3 == t.BOUND_LONG
+            ordered = bounds if longs else bounds.view(np.float64)
+            require(np.all(ordered[1:] >= ordered[:-1]), "the bounds of a sorted group ascend")
+        if flags & t.INTERVAL:
+            _verify_intervals(tables, group)
+
+
+def _verify_intervals(tables: t.Tables, group: int) -> None:
+    """Check the maxima by which the upper ends of a group's intervals are found."""
+    entries = int(tables.entry_first[group + 1] - tables.entry_first[group])
+    for below, above in pairwise(level_slices(int(tables.group_high[group]), entries)):
+        level = tables.high[below]
+        maxima = np.maximum.reduceat(level, np.arange(0, len(level), t.HIGH))
+        require(np.array_equal(maxima, tables.high[above]), "a maximum is that of the 16 below it")
+
+
+def _verify_strings(tables: t.Tables, attributes: int) -> None:
+    hashes = hash_strings(tables.string_bytes, tables.string_first, tables.string_tag)
+    seen = np.zeros(len(tables.string_code), np.int64)
+    for attribute in range(attributes):
+        slots = tables.string_slot[
+            tables.string_slot_first[attribute] : tables.string_slot_first[attribute + 1]
+        ]
+        used = slots != t.EMPTY_SLOT
+        strings = (slots[used] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        seen[strings] += 1
+        own = np.zeros(len(slots), np.uint64)
+        own[used] = hashes[strings]
+        require(np.all((own ^ slots)[used] >> np.uint64(32) == 0), "a string's hash is beside it")
+        verify_probing(used, own, "string table")
+    require(np.all(seen == 1), "every string has one slot")

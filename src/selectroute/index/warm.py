@@ -1,0 +1,65 @@
+"""Compile the matching kernel ahead of the first match."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from selectroute.arrays.segment import CROWDED
+from selectroute.index.change.delta import Replace
+from selectroute.index.index import Index
+from selectroute.match.compiled import cache_folder, compilations
+from selectroute.match.match import match
+from selectroute.match.verdicts import FEWEST_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """Report of `warm`.
+
+    ``folder`` is where the compiled code is kept, None if it can be kept nowhere; ``seconds`` is the time
+    that it took; ``compiled`` is the number of functions that were compiled, 0 if the cache had them all.
+    """
+
+    folder: Path | None
+    seconds: float
+    compiled: int
+
+    def __str__(self) -> str:
+        where = (
+            "kept nowhere: there is no folder of this user alone, name one in NUMBA_CACHE_DIR"
+            if self.folder is None
+            else f"kept in {self.folder}"
+        )
+        done = f"compiled in {self.seconds:.0f} s" if self.compiled else "was warm already"
+        return f"the matching kernel {done}, {where}"
+
+
+def warm() -> Warmed:
+    """Compile the matching kernel ahead of the first match, for this user and machine.
+
+    Takes about half a minute once, then under a second. The code is kept below ``NUMBA_CACHE_DIR``, or
+    else ``XDG_CACHE_HOME``, or else ``~/.cache``. Where several processes are about to match for the first
+    time, one of them should do this before: otherwise each compiles for itself.
+    """
+    start, before = time.perf_counter(), compilations()
+    warm_up()
+    return Warmed(cache_folder(), time.perf_counter() - start, compilations() - before)
+
+
+def warm_up() -> None:
+    """Compile the kernel, or load it from the cache; see `warm`."""
+    index = Index()
+    index.add("any", "name = 'value' AND number > 0")
+    index.add("prefix", "name LIKE 'val%'")
+    for number in range(CROWDED):
+        index.add(f"pattern-{number}", f"name LIKE '%{number}%e'")
+    snapshot = index.freeze()
+    # With one segment and with several: what copies the ordinals is another function then. Strings are
+    # numbered where so many of them are compared with so many patterns.
+    rows = pa.record_batch({"name": ["value"] * FEWEST_ROWS, "number": [1] * FEWEST_ROWS})
+    for one in (snapshot, snapshot.changed([Replace("any", "name = 'value'")])):
+        match(one, rows)

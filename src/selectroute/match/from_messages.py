@@ -1,0 +1,132 @@
+"""Messages that come one by one as columns: of a type that holds a value of any property type in each row."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from selectroute.arrays import tables as t
+from selectroute.selector.fields import id_to_text
+from selectroute.selector.message import Message
+from selectroute.selector.names import INVALID_NAMES
+from selectroute.selector.values.values import Byte, Double, Float, Int, Number, Short, Unsupported, Value
+from selectroute.topics.levels import TOPIC, level_value
+
+BODY = "@body"
+"""The column of the frame that holds a message's body, a string or bytes."""
+
+MIXED = pa.struct([("tag", pa.int8()), ("bits", pa.int64()), ("text", pa.string())])
+"""A property whose type varies by message.
+
+``tag`` is 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double, 8 string, 9 byte string,
+12 a value of a type that no property has; ``bits`` is 0 or 1, an integer, or of a float and a double the
+IEEE 754 bits of the double; ``text`` is the string, of a byte string its hexadecimal digits. Of a boolean,
+all bits but 0 are TRUE. A row that is no value of its tag, or has another tag, is as one with tag 12.
+"""
+
+
+def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.RecordBatch:
+    """Messages as columns: for each name (an identifier or a column of the frame) one of type `MIXED`, of
+    strings for the topic, of booleans for `INVALID_NAMES`. O(messages x names).
+
+    This is the slow way in, for messages that come one by one and not as columns.
+    """
+    columns = []
+    for name in names:
+        if name == INVALID_NAMES:
+            columns.append(pa.array([message.value(name) for message in messages], pa.bool_()))
+        elif name == BODY:
+            columns.append(mixed_array([message.body for message in messages]))
+        elif name.startswith(TOPIC):
+            columns.append(pa.array([level_value(name, message.topic) for message in messages], pa.string()))
+        else:
+            columns.append(mixed_array([message.value(name) for message in messages]))
+    schema = pa.schema([(name, column.type) for name, column in zip(names, columns, strict=True)])
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(messages), pa.struct([])))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def mixed_array(values: Sequence[Value | Unsupported | None]) -> pa.Array:
+    """Values of any types as one `MIXED` column."""
+    rows = [_mixed_row(value) for value in values]
+    return pa.StructArray.from_arrays(
+        [
+            pa.array([row[0] for row in rows], pa.int8()),
+            pa.array([row[1] for row in rows], pa.int64()),
+            pa.array([row[2] for row in rows], pa.string()),
+        ],
+        fields=list(MIXED),
+    )
+
+
+_MIXED_TAGS = {Byte: t.BYTE, Short: t.SHORT, Int: t.INT}
+
+
+def _mixed_row(value: Value | Unsupported | None) -> tuple[int, int, str | None]:
+    match value:
+        case None:
+            return t.NULL, 0, None
+        case Unsupported():
+            return t.UNSUPPORTED, 0, None
+        case bool():
+            return t.BOOLEAN, int(value), None
+        case str():
+            return t.STRING, 0, value
+        case bytes():
+            return t.BYTES, 0, value.hex()
+        case Float() | Double():
+            tag = t.FLOAT if isinstance(value, Float) else t.DOUBLE
+            return tag, struct.unpack("<q", struct.pack("<d", value.value))[0], None
+        case _:
+            assert isinstance(value, Number)
+            return _MIXED_TAGS.get(type(value), t.LONG), int(value.value), None
+
+
+_TAGS_OF: Final = {
+    pa.bool_(): t.BOOLEAN,
+    pa.int8(): t.BYTE,
+    pa.int16(): t.SHORT,
+    pa.int32(): t.INT,
+    pa.int64(): t.LONG,
+    pa.float32(): t.FLOAT,
+    pa.float64(): t.DOUBLE,
+    pa.string(): t.STRING,
+}
+
+
+def with_unlike(values: pa.Array, rows: Sequence[int]) -> pa.StructArray:
+    """Return a column of a property as one of type `MIXED`, in which these rows have values of a type that no
+    property has. Ids may be 24 bytes, and become their text. O(rows of the column).
+    """
+    if pa.types.is_fixed_size_binary(values.type):
+        values = pa.array([id_to_text(value) for value in values.to_pylist()], pa.string())
+    if is_mixed(values.type):
+        given, bits, text = values.flatten()
+        tags = pc.fill_null(given, t.NULL).to_numpy(zero_copy_only=False).copy()
+    else:
+        tags = values.is_valid().to_numpy(zero_copy_only=False) * np.int8(_TAGS_OF[values.type])
+        if pa.types.is_string(values.type):
+            bits, text = pa.array(np.zeros(len(values), np.int64)), values
+        else:
+            text = pa.nulls(len(values), pa.string())
+            if pa.types.is_floating(values.type):
+                floats = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+                bits = pa.array(floats.view(np.int64))
+            else:
+                whole = values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
+                bits = pc.fill_null(whole.cast(pa.int64()), 0)
+    tags[list(rows)] = t.UNSUPPORTED
+    return pa.StructArray.from_arrays([pa.array(tags, pa.int8()), bits, text], fields=list(MIXED))
+
+
+def is_mixed(type_: pa.DataType) -> bool:
+    """Return whether a type is `MIXED`, with or without the promise that nothing in it is null."""
+    return pa.types.is_struct(type_) and [(field.name, field.type) for field in type_] == [
+        (field.name, field.type) for field in MIXED
+    ]

@@ -1,0 +1,90 @@
+"""Entries of a row's leaves whose ranges hold for it: a search in each group, no look at each entry."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from selectroute.arrays import tables as t
+from selectroute.match.compiled import compiled
+from selectroute.match.memory import address_of
+from selectroute.match.range_kernel import FROM, NONE, exceeding, range_of, threshold
+
+
+@compiled
+def narrow(
+    row, stop, block, leaves, firsts, tags, bits, reals, invalid_names, group_first, group_flags,
+    group_attribute, entry_first, entry_bound, group_high, high, scan_first, scan_stop, apart, accepted,
+    order, accepted_first, most, spans,
+):  # fmt: skip
+    """Return the spans of the rows from `row` on: row, first entry, end, flags of the group.
+
+    They are of the row's leaves, of the scan list's groups from `scan_first` to `scan_stop` but for those
+    that are `apart`, and those `accepted` before, in their `order` from ``accepted_first[row - block]``
+    on. Returns the row that is next, where the room for spans is used up, or there are `most` residuals,
+    or it is `stop`; how many spans; and how many residuals there are to judge.
+    """
+    bounds, highs = address_of(entry_bound), address_of(high)
+    room, total = len(spans), len(entry_bound)
+    scan = 1 if scan_first < scan_stop else 0  # leaf 0 comes first, if it has something
+    spanned = judged = 0
+    while row < stop and judged < most:
+        spanned_before, judged_before = spanned, judged
+        for k in range(accepted_first[row - block], accepted_first[row - block + 1]):
+            number = order[k]
+            start, flags = accepted[number, 1], accepted[number, 3]
+            if spanned > spanned_before and spans[spanned - 1, 2] == start and spans[spanned - 1, 3] == flags:
+                spans[spanned - 1, 2] = accepted[number, 2]
+                continue
+            if spanned == room:
+                return row, spanned_before, judged_before
+            spans[spanned, 0], spans[spanned, 1] = row, start
+            spans[spanned, 2], spans[spanned, 3] = accepted[number, 2], flags
+            spanned += 1
+        for visit in range(firsts[row - block] - scan, firsts[row - block + 1]):
+            leaf = leaves[visit] if visit >= firsts[row - block] else np.int32(0)
+            first_group, last_group = group_first[leaf], group_first[leaf + 1]
+            if leaf == 0:
+                first_group, last_group = scan_first, scan_stop
+            for group in range(first_group, last_group):
+                flags = np.int64(group_flags[group])
+                if flags & t.VALID_NAMES and invalid_names[row]:
+                    continue
+                if leaf == 0 and apart[group]:
+                    continue
+                start, end = entry_first[group], entry_first[group + 1]
+                if flags & t.SORTED:
+                    attribute = group_attribute[group]
+                    tag, value, real = tags[attribute, row], bits[attribute, row], reals[attribute, row]
+                    if flags & t.INTERVAL:
+                        enough, least = threshold(flags, tag, value, real)
+                        if enough == NONE:
+                            continue
+                        if enough == FROM:
+                            low, limit = range_of(flags, start, end, tag, value, real, bounds, total)
+                            at, limit = low - start, limit - start
+                            high_first = np.int64(group_high[group])
+                            while at < limit:
+                                at, after = exceeding(highs, high_first, end - start, at, limit, least)
+                                if at == after:
+                                    break
+                                if spanned == room:
+                                    return row, spanned_before, judged_before
+                                spans[spanned, 0], spans[spanned, 1] = row, start + at
+                                spans[spanned, 2], spans[spanned, 3] = start + after, flags
+                                spanned += 1
+                                if flags & t.RESIDUAL:
+                                    judged += 1 if flags & t.UNIFORM else after - at
+                                at = after
+                            continue
+                    start, end = range_of(flags, start, end, tag, value, real, bounds, total)
+                    if start == end:
+                        continue
+                if spanned == room:
+                    return row, spanned_before, judged_before
+                spans[spanned, 0], spans[spanned, 1] = row, start
+                spans[spanned, 2], spans[spanned, 3] = end, flags
+                spanned += 1
+                if flags & t.RESIDUAL:
+                    judged += 1 if flags & t.UNIFORM else end - start
+        row += 1
+    return row, spanned, judged

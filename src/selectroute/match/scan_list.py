@@ -1,0 +1,228 @@
+"""Scan list, column by column: what every message visits is judged for a block of rows at a time.
+
+An entry is a row of bits, one for each message of the block: those in its range, and those on which each of
+its terms holds. What many entries ask is looked up, and an entry costs an AND of sixteen words for a thousand
+messages::
+
+    entries sorted by bound  │ rows in range        │ weight > 5 (shared)  │ s LIKE '%a' (only where asked)
+    90                       │ 1111 0100 …          │ 1010 0110 …          │ ?0?? ?1?? …  → row 5
+    91                       │ 1111 0000 …  row 5 left: ranges end from entry to entry
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from selectroute.arrays import tables as t
+from selectroute.match.compiled import compiled
+from selectroute.match.memory import trailing_zeros
+from selectroute.match.range_search import narrow
+from selectroute.match.scan_terms import judge_column
+from selectroute.match.verdicts import FEWEST_ROWS
+
+WORDS = 16
+"""Words of a block's rows, at most."""
+
+SHARED_WORDS = 1 << 19
+"""Words for terms that several entries have: 4 MiB for what is known of them, and as much for what holds."""
+
+_ALL = np.uint64(0xFFFFFFFF_FFFFFFFF)
+_ONE = np.uint64(1)
+
+
+@compiled
+def words_of(shared):
+    """Return how many words a block of rows has where so many terms are shared: fewer, the more these are."""
+    return max(1, min(WORDS, SHARED_WORDS // max(1, shared)))
+
+
+SAMPLE, DENSE = 64, 8
+"""A sorted group is judged column by column where on a sample of rows one of `DENSE` entries is in the range,
+or more: an entry costs a column as much as some thirty rows.
+"""
+
+
+@compiled
+def by_column(rows, tables, columns, terms, leaves, nobody, accepted, spans):
+    """Return which groups of the scan list are judged column by column in a batch, bool[groups of the scan
+    list].
+    """
+    apart = np.zeros(tables.group_first[1], np.bool_)
+    none = np.zeros_like(apart)
+    if len(terms) == 0 or rows < FEWEST_ROWS:
+        return apart
+    for group in range(len(apart)):
+        flags = np.int64(tables.group_flags[group])
+        if not flags & t.RESIDUAL:
+            continue
+        if not flags & t.SORTED:
+            apart[group] = True
+        elif not flags & t.UNIFORM and rows >= 4 * SAMPLE:
+            next_row, _, judged = narrow(
+                0, SAMPLE, 0, leaves, nobody, columns.tags, columns.bits, columns.reals,
+                columns.invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
+                tables.entry_first, tables.entry_bound, tables.group_high, tables.high, group, group + 1,
+                none, accepted, leaves, nobody, np.int64(1) << 62, spans,
+            )  # fmt: skip
+            entries = tables.entry_first[group + 1] - tables.entry_first[group]
+            apart[group] = judged * DENSE >= next_row * entries > 0
+    return apart
+
+
+@compiled
+def scan(
+    block, stop, tables, columns, terms, stack, number, always, never, shared, apart, leaves, nobody, spans,
+    accepted,
+):  # fmt: skip
+    """Judge the residuals of those groups of the scan list on the rows from `block` to `stop` that are
+    `apart`, see `by_column`.
+
+    ``terms`` is that of `Segment.scan_terms`, ``number`` to ``never`` those of `single_terms`. ``shared`` is
+    (known, held, block) of the shared terms, uint64[terms, words] and int64[terms]. Returns the spans that
+    hold, as those of `narrow` and without `RESIDUAL`, how many they are, the spans' array, and how many
+    residuals there were to judge.
+    """
+    known, held, made = shared
+    words = known.shape[1]
+    term_first, term_program, term_wanted = tables.term_first, tables.term_program, tables.term_wanted
+    entry_residual = tables.entry_residual
+    found = judged = 0
+    none = np.zeros_like(apart)
+    scratch = np.zeros(words << 6, np.bool_)
+    single = np.empty((max(stop - block, 1), 4), np.int64)
+    active, rows_of = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
+    own_known, own_held = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
+    for group in range(tables.group_first[1]):
+        if not apart[group]:
+            continue
+        flags = np.int64(tables.group_flags[group])
+        start, end = tables.entry_first[group], tables.entry_first[group + 1]
+        is_sorted, uniform = flags & t.SORTED != 0, flags & t.UNIFORM != 0
+        next_row, spanned = block, 0
+        while is_sorted and next_row < stop:
+            next_row, spanned, to_judge = narrow(
+                block, stop, block, leaves, nobody, columns.tags, columns.bits, columns.reals,
+                columns.invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
+                tables.entry_first, tables.entry_bound, tables.group_high, tables.high, group, group + 1,
+                none, accepted, leaves, nobody, np.int64(1) << 62, spans,
+            )  # fmt: skip
+            if next_row < stop:
+                spans = np.empty((2 * len(spans), 4), np.int64)
+        active[:] = 0
+        if is_sorted:
+            judged += to_judge
+            turns_first, turns = _turns(spans, spanned, block, start, end)
+        else:
+            for row in range(block, stop):
+                if not (flags & t.VALID_NAMES and columns.invalid_names[row]):
+                    active[(row - block) >> 6] |= _ONE << np.uint64((row - block) & 63)
+                    judged += 1 if uniform else end - start
+        for entry in range(start, end):
+            if is_sorted:
+                for turn in range(turns_first[entry - start], turns_first[entry - start + 1]):
+                    active[turns[turn] >> 6] ^= _ONE << np.uint64(turns[turn] & 63)
+            left = np.uint64(0)
+            for word in range(words):
+                rows_of[word] = active[word]
+                left |= active[word]
+            if left == 0:
+                continue
+            residual = entry_residual[entry]
+            for term in range(term_first[residual], term_first[residual + 1]):
+                place = terms[term]
+                if place >= 0:
+                    if made[place] != block:
+                        made[place] = block
+                        known[place, :] = 0
+                        held[place, :] = 0
+                    left = np.uint64(0)
+                    for word in range(words):
+                        left |= rows_of[word] & ~known[place, word]
+                    is_known, is_held = known[place], held[place]
+                else:
+                    own_known[:] = 0
+                    own_held[:] = 0
+                    left = _ALL
+                    is_known, is_held = own_known, own_held
+                if left:
+                    judge_column(
+                        term_program[term], term_wanted[term] & 1, place >= 0, block, stop, tables.step_first,
+                        tables.step, tables.item_first, tables.item, tables.level_first, tables.level_bytes,
+                        columns.tags, columns.codes, columns.bits, columns.reals, columns.sizes, columns.text,
+                        columns.strings, columns.patterns, columns.pattern, columns.cells, stack[0], stack[1],
+                        stack[2], stack[3], stack[4], number, always, never, single, scratch, rows_of,
+                        is_known, is_held,
+                    )  # fmt: skip
+                left = np.uint64(0)
+                for word in range(words):
+                    rows_of[word] &= is_held[word]
+                    left |= rows_of[word]
+                if left == 0:
+                    break
+            if left == 0:
+                continue
+            behind = end if uniform else entry + 1
+            for word in range(words):
+                left = rows_of[word]
+                while left:
+                    if found == len(accepted):
+                        accepted = _larger(accepted)
+                    accepted[found, 0] = block + (word << 6) + trailing_zeros(left)
+                    accepted[found, 1], accepted[found, 2] = entry, behind
+                    accepted[found, 3] = flags & t.REPEATED
+                    left &= left - _ONE
+                    found += 1
+            if uniform:
+                break
+    return accepted, found, spans, judged
+
+
+@compiled
+def _turns(spans, spanned, block, start, end):
+    """Return where the spans of a sorted group begin and end: the rows of the block, by entry."""
+    first = np.zeros(end - start + 2, np.int64)
+    for span in range(spanned):
+        first[spans[span, 1] - start] += 1
+        first[spans[span, 2] - start] += 1
+    total = 0
+    for at in range(len(first)):
+        total += first[at]
+        first[at] = total
+    turns = np.empty(total, np.int32)
+    for span in range(spanned):
+        for side in (1, 2):
+            at = spans[span, side] - start
+            first[at] -= 1
+            turns[first[at]] = spans[span, 0] - block
+    return first, turns
+
+
+@compiled
+def _larger(array):
+    larger = np.empty((2 * len(array), 4), np.int64)
+    # One by one: for an assignment of two dimensions numba also compiles its sentence about their sizes.
+    for row in range(len(array)):
+        for column in range(4):
+            larger[row, column] = array[row, column]
+    return larger
+
+
+@compiled
+def by_row(accepted, found, block, first, order):
+    """Return the numbers of the accepted spans in the order of the rows: those of row r from ``first[r -
+    block]`` on. Both are filled; returns `order`, or a longer one.
+    """
+    if found > len(order):
+        order = np.empty(2 * found, np.int32)
+    first[:] = 0
+    for number in range(found):
+        first[accepted[number, 0] - block] += 1
+    total = 0
+    for row in range(len(first)):
+        total += first[row]
+        first[row] = total
+    for number in range(found - 1, -1, -1):
+        row = accepted[number, 0] - block
+        first[row] -= 1
+        order[first[row]] = number
+    return order

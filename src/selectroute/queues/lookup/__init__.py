@@ -1,0 +1,1 @@
+"""Lookups: match options, requests, selectors and groups, and rules that all stores share."""

@@ -1,0 +1,67 @@
+"""Rules of finding messages that a queue in memory and one in a database share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from selectroute.queues.lookup.request import Request
+from selectroute.queues.message.queue_key import queue_key_in
+from selectroute.queues.message.record import Record
+
+MAX_INDEXES: Final = 8
+"""Indexes made on demand at a time; the one not used for longest gives way."""
+
+MAX_SCANNED_BEFORE_INDEX: Final = 16
+"""Messages that a lookup may compare in vain before it counts towards an index of its own."""
+
+_LARGEST: Final = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Counts of what lookups cost since the queue was opened."""
+
+    looked_at: int = 0
+    """Messages that were compared with what was asked for."""
+
+    scans: int = 0
+    """Lookups that walked through the queue, because nothing that they asked for was indexed."""
+
+    indexes_made: int = 0
+    waiters_looked_at: int = 0
+    """Waiting calls that were compared with an arriving message."""
+
+
+def has_token(record: Record, msg_token: bytes, token_prefix: bytes) -> bool:
+    """Return whether a message of the queue with this prefix has this token."""
+    return msg_token[:8] == token_prefix and record.queue_key == queue_key_in(msg_token)
+
+
+def find_by_token(
+    request: Request,
+    after: int,
+    token_prefix: bytes,
+    get: Callable[[int], Record | None],
+    statistics: Statistics,
+) -> Record | None:
+    """Return the message that has the token of a request, if that is behind a key and agrees. O(1).
+
+    Args:
+        request: one with a token.
+        after: the key behind which to look.
+        token_prefix: of the queue's tokens.
+        get: returns the message with a key.
+        statistics: where the comparison is counted.
+    """
+    token = request.msg_token
+    assert token is not None
+    queue_key = queue_key_in(token)
+    if token[:8] != token_prefix or not after < queue_key <= _LARGEST:
+        return None
+    record = get(queue_key)
+    if record is None:
+        return None
+    statistics.looked_at += 1
+    return record if request.is_satisfied(record) else None

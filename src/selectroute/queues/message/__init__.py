@@ -1,0 +1,1 @@
+"""Messages on a queue: fields, validation of puts, records in a store, and the view of selectors."""

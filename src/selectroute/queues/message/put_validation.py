@@ -1,0 +1,178 @@
+"""Validation of a put, before the queue takes the message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from selectroute.queues.errors import (
+    MQRC_BUFFER_ERROR,
+    MQRC_CORREL_ID_ERROR,
+    MQRC_EXPIRY_ERROR,
+    MQRC_GROUP_ID_ERROR,
+    MQRC_MSG_FLAGS_ERROR,
+    MQRC_MSG_ID_ERROR,
+    MQRC_MSG_SEQ_NUMBER_ERROR,
+    MQRC_MSG_TOO_BIG_FOR_Q,
+    MQRC_PERSISTENCE_ERROR,
+    MQRC_PRIORITY_ERROR,
+    MQRC_PROPERTIES_TOO_BIG,
+    MQRC_PROPERTY_NAME_ERROR,
+    MQRC_PROPERTY_TYPE_ERROR,
+    failed,
+)
+from selectroute.queues.message.field_checks import bytes_of, id_of, number_of, offset_of, sequence_of
+from selectroute.queues.message.message import NO_ID, UNLIMITED
+from selectroute.queues.message.selector_view import CORRELATION, FIELDS, GROUP, SEQUENCE
+from selectroute.queues.settings import QueueSettings
+from selectroute.selector.fields import id_from_any_text
+from selectroute.selector.message import (
+    HEADER_TYPES,
+    MAX_NAME_LENGTH,
+    MAX_PROPERTIES,
+    MessageError,
+    checked_headers,
+    checked_properties,
+)
+from selectroute.selector.syntax.source import SURROGATE
+from selectroute.selector.values.values import Byte, Int, Long, Short, Value
+
+
+class ValidatedPut(NamedTuple):
+    """Message that passed validation. ``msg_id`` is None where the queue is to make one."""
+
+    body: bytes
+    msg_id: bytes | None
+    correl_id: bytes
+    group_id: bytes
+    msg_seq_number: int
+    offset: int
+    last_in_group: bool
+    priority: int
+    persistence: bool
+    expiry: int
+    properties: Mapping[str, Value] | None
+    """None for none."""
+
+
+_made = tuple.__new__  # a NamedTuple's own constructor takes twice as long
+
+_SYNONYMS: Final = {"jms.Cid": CORRELATION, "jms.Gid": GROUP, "jms.Seq": SEQUENCE}
+"""Synonyms of headers that an application may set; a message has them under the names on the right."""
+
+
+def validate_put(
+    settings: QueueSettings,
+    body: bytes,
+    msg_id: bytes | None,
+    correl_id: bytes,
+    group_id: bytes,
+    msg_seq_number: int,
+    offset: int,
+    last_in_group: bool,
+    priority: int | None,
+    persistence: bool | None,
+    expiry: int,
+    properties: Mapping[str, object] | None,
+) -> ValidatedPut:
+    """Return a put, checked and with the queue's defaults. Raises MQError as `Queue.put` does."""
+    if type(body) is not bytes:
+        body = bytes_of(body, MQRC_BUFFER_ERROR)
+    if len(body) > settings.max_message_length:
+        raise failed(
+            MQRC_MSG_TOO_BIG_FOR_Q,
+            f"the body has {len(body):,} bytes, at most {settings.max_message_length:,}",
+        )
+    made_id = None if msg_id is None else id_of(msg_id, MQRC_MSG_ID_ERROR)
+    own_correl_id = NO_ID if correl_id is NO_ID else id_of(correl_id, MQRC_CORREL_ID_ERROR) or NO_ID
+    own_group_id = NO_ID if group_id is NO_ID else id_of(group_id, MQRC_GROUP_ID_ERROR) or NO_ID
+    if type(last_in_group) is not bool:
+        raise failed(MQRC_MSG_FLAGS_ERROR, "last_in_group is True or False")
+    if priority is None:
+        priority = settings.default_priority
+    else:
+        priority = number_of(priority, 0, MQRC_PRIORITY_ERROR, 9)
+    if persistence is None:
+        persistence = settings.default_persistence
+    elif type(persistence) is not bool:
+        raise failed(MQRC_PERSISTENCE_ERROR, "persistence is True or False")
+    if expiry != UNLIMITED or type(expiry) is not int:
+        expiry = number_of(expiry, 1, MQRC_EXPIRY_ERROR)
+    if msg_seq_number != 1 or type(msg_seq_number) is not int:
+        msg_seq_number = sequence_of(msg_seq_number)
+    if offset != 0 or type(offset) is not int:
+        offset = offset_of(offset)
+    own_properties: Mapping[str, Value] | None = None
+    if properties is not None:
+        found = _checked(properties)
+        if found:
+            own_correl_id = _own_id(found, CORRELATION, own_correl_id, MQRC_CORREL_ID_ERROR)
+            own_group_id = _own_id(found, GROUP, own_group_id, MQRC_GROUP_ID_ERROR)
+            msg_seq_number = _own_sequence(found, msg_seq_number)
+            own_properties = MappingProxyType(found)
+    return _made(
+        ValidatedPut,
+        (
+            body,
+            made_id,
+            own_correl_id,
+            own_group_id,
+            msg_seq_number,
+            offset,
+            last_in_group,
+            priority,
+            persistence,
+            expiry,
+            own_properties,
+        ),
+    )
+
+
+def _checked(given: Mapping[str, object]) -> dict[str, Value]:
+    """Return the properties of a message, headers among them, without those that are NULL."""
+    if not isinstance(given, Mapping):
+        raise failed(MQRC_PROPERTY_TYPE_ERROR, f"properties are a mapping, not a {type(given).__name__}")
+    if len(given) > MAX_PROPERTIES:
+        raise failed(MQRC_PROPERTIES_TOO_BIG, f"a message has at most {MAX_PROPERTIES:,} properties")
+    headers: dict[str, object] = {}
+    others: dict[str, object] = {}
+    for name, thing in given.items():
+        if not isinstance(name, str):
+            raise failed(MQRC_PROPERTY_NAME_ERROR, f"a name is a text, not a {type(name).__name__}")
+        if not 0 < len(name) <= MAX_NAME_LENGTH or (not name.isascii() and SURROGATE.search(name)):
+            raise failed(MQRC_PROPERTY_NAME_ERROR, f"a name has 1 to {MAX_NAME_LENGTH:,} whole characters")
+        if name in FIELDS:
+            raise failed(MQRC_PROPERTY_NAME_ERROR, f"{name} is given by the descriptor")
+        name = _SYNONYMS.get(name, name)
+        (headers if name in HEADER_TYPES else others)[name] = thing
+    try:
+        found = (checked_headers(headers) if headers else {}) | checked_properties(others)
+    except MessageError as error:
+        raise failed(MQRC_PROPERTY_TYPE_ERROR, str(error)) from error
+    for name in (CORRELATION, GROUP):
+        if not isinstance(found.get(name), str | None):
+            raise failed(MQRC_PROPERTY_TYPE_ERROR, f"{name} is a string")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _own_id(found: dict[str, Value], name: str, given: bytes, reason: int) -> bytes:
+    """Return the 24 bytes of an id, which may also be given as text among the properties."""
+    text = found.get(name)
+    if text is None:
+        return given
+    octets = id_from_any_text(text) or NO_ID
+    if given is not NO_ID and given != octets:
+        raise failed(reason, f"{name} is the text of another id")
+    return NO_ID if octets == NO_ID else octets
+
+
+def _own_sequence(found: dict[str, Value], given: int) -> int:
+    """Return the MsgSeqNumber, which may also be given as JMSXGroupSeq; that property is removed."""
+    value = found.pop(SEQUENCE, None)
+    if value is None:
+        return given
+    number = value.value if isinstance(value, Byte | Short | Int | Long) else None
+    if number is None or given not in (1, number):
+        raise failed(MQRC_MSG_SEQ_NUMBER_ERROR, f"{SEQUENCE} is the same integer as the MsgSeqNumber")
+    return sequence_of(number)

@@ -1,0 +1,147 @@
+"""A message as stores keep it: one flat tuple, its key and how arrivals become one."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from selectroute.queues.message.field_checks import MAX_NUMBER
+from selectroute.queues.message.message import NO_PROPERTIES, UNLIMITED, Descriptor, QueuedMessage
+from selectroute.queues.message.put_validation import ValidatedPut
+from selectroute.queues.message.queue_key import queue_key_of
+from selectroute.queues.message.selector_view import value_reader
+from selectroute.selector.values.values import Value
+
+
+class Field(IntEnum):
+    """Positions of the fields by which messages are found, in a `Record` and in a `Request`."""
+
+    MSG_ID = 0
+    CORREL_ID = 1
+    GROUP_ID = 2
+    MSG_SEQ_NUMBER = 3
+    OFFSET = 4
+
+
+class Record(NamedTuple):
+    """A stored message. Its first twelve fields are those of a `Descriptor`, all but the token."""
+
+    msg_id: bytes
+    correl_id: bytes
+    group_id: bytes
+    msg_seq_number: int
+    offset: int
+    last_in_group: bool
+    priority: int
+    persistence: bool
+    expiry: int
+    timestamp: int
+    backout_count: int
+    expiration: int
+    queue_key: int
+    body: bytes
+    properties: Mapping[str, Value] | None
+    """None for none."""
+
+
+DESCRIPTOR_FIELDS: Final = 12
+"""Number of fields at the beginning of a record that are the descriptor's."""
+
+_made = tuple.__new__  # a NamedTuple's own constructor takes twice as long
+
+
+# ---- made when a message arrives
+
+ID_PREFIX_BYTES: Final = 16
+"""Bytes that all message ids made by one queue share; the arrival number follows."""
+
+
+def new_id_prefix() -> bytes:
+    """Return a prefix of message ids that no other queue has; it begins as IBM MQ's own ids do."""
+    return b"AMQ " + secrets.token_bytes(ID_PREFIX_BYTES - 4)
+
+
+def arrived(message: ValidatedPut, arrival: int, by_priority: bool, id_prefix: bytes, now_ms: int) -> Record:
+    """Return the record of a message that arrives on a queue now.
+
+    Args:
+        message: what was put.
+        arrival: the number of the arrival on this queue, from 1.
+        by_priority: whether the queue delivers by priority, and not by arrival alone.
+        id_prefix: for the message id, if the message has none.
+        now_ms: the time, in milliseconds since 1970.
+    """
+    body, msg_id, correl_id, group_id, sequence, offset, last, priority, persistence, expiry, own = message
+    return _made(
+        Record,
+        (
+            msg_id or id_prefix + arrival.to_bytes(8, "big"),
+            correl_id,
+            group_id,
+            sequence,
+            offset,
+            last,
+            priority,
+            persistence,
+            expiry,
+            now_ms,
+            0,
+            0 if expiry == UNLIMITED else now_ms + 100 * expiry,
+            queue_key_of(arrival, priority if by_priority else None),
+            body,
+            own,
+        ),
+    )
+
+
+def expiry_at(expiration: int, now_ms: int) -> int:
+    """Return the expiry, in tenths of a second, of a message that expires at a time; -1 for never.
+
+    A message that has already expired gets the shortest expiry there is.
+    """
+    return UNLIMITED if not expiration else min(_tenths_left(expiration, now_ms), MAX_NUMBER)
+
+
+def _tenths_left(expiration: int, now_ms: int) -> int:
+    return max(1, -(-(expiration - now_ms) // 100))
+
+
+# ---- read by lookups and callers
+
+
+def selector_values(record: Record) -> Callable[[str], Value | None]:
+    """Return a function that returns the value of each name that a selector reads of a stored message."""
+    return value_reader(record, record.properties or NO_PROPERTIES)
+
+
+def descriptor_of(record: Record, token_prefix: bytes) -> Descriptor:
+    """Return the descriptor of a stored message."""
+    return _made(Descriptor, (*record[:DESCRIPTOR_FIELDS], token_of(record, token_prefix)))
+
+
+def message_of(record: Record, token_prefix: bytes) -> QueuedMessage:
+    """Return a stored message with the expiry that it was put with."""
+    key, body, properties = record[DESCRIPTOR_FIELDS:]
+    descriptor = _made(Descriptor, (*record[:DESCRIPTOR_FIELDS], token_prefix + key.to_bytes(8, "big")))
+    return _made(QueuedMessage, (descriptor, body, NO_PROPERTIES if properties is None else properties, key))
+
+
+def current_message_of(record: Record, token_prefix: bytes, clock: Callable[[], float]) -> QueuedMessage:
+    """Return a stored message with the expiry that is left."""
+    message = message_of(record, token_prefix)
+    if record.expiry == UNLIMITED:
+        return message
+    left = _tenths_left(record.expiration, int(clock() * 1000))
+    return message._replace(descriptor=message.descriptor._replace(expiry=left))
+
+
+def token_of(record: Record, token_prefix: bytes) -> bytes:
+    """Return the token of a stored message: 8 bytes of its queue, then its key, which no other ever has."""
+    return token_prefix + record.queue_key.to_bytes(8, "big")
+
+
+def backed_out(record: Record) -> Record:
+    """Return a message as it is after a get of it was backed out."""
+    return record._replace(backout_count=record.backout_count + 1)

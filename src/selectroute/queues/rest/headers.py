@@ -1,0 +1,284 @@
+"""Headers of a message in IBM MQ's messaging REST API, version 3.
+
+The body is that of the request or answer, byte by byte. IBM's own headers are ``ibm-mq-md-messageId``,
+``-correlationId``, ``-priority``, ``-persistence``, ``-expiry`` in milliseconds, ``-replyTo`` and
+``ibm-mq-usr``; the other fields of the descriptor have names of the same form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from selectroute.queues.errors import (
+    MQRC_CORREL_ID_ERROR,
+    MQRC_EXPIRY_ERROR,
+    MQRC_GROUP_ID_ERROR,
+    MQRC_MSG_FLAGS_ERROR,
+    MQRC_MSG_SEQ_NUMBER_ERROR,
+    MQRC_OFFSET_ERROR,
+    MQRC_PERSISTENCE_ERROR,
+    MQRC_PRIORITY_ERROR,
+)
+from selectroute.queues.message.field_checks import MAX_NUMBER
+from selectroute.queues.message.message import NO_ID, UNLIMITED, Descriptor, QueuedMessage
+from selectroute.queues.message.selector_view import CORRELATION, GROUP
+from selectroute.queues.rest.ids import RestError, id_of_text, is_id, message_id_of, token_of_text
+from selectroute.queues.rest.properties import PROPERTIES, header_of, properties_of
+from selectroute.selector.fields import id_from_any_text, id_to_text
+from selectroute.selector.values.values import Value
+
+MESSAGE_ID: Final = "ibm-mq-md-messageId"
+CORRELATION_ID: Final = "ibm-mq-md-correlationId"
+GROUP_ID: Final = "ibm-mq-md-groupId"
+SEQUENCE: Final = "ibm-mq-md-msgSeqNumber"
+OFFSET: Final = "ibm-mq-md-offset"
+LAST_IN_GROUP: Final = "ibm-mq-md-lastInGroup"
+PRIORITY: Final = "ibm-mq-md-priority"
+PERSISTENCE: Final = "ibm-mq-md-persistence"
+EXPIRY: Final = "ibm-mq-md-expiry"
+REPLY_TO: Final = "ibm-mq-md-replyTo"
+PUT_DATE: Final = "ibm-mq-md-putDate"
+PUT_TIME: Final = "ibm-mq-md-putTime"
+TIMESTAMP: Final = "ibm-mq-md-timestamp"
+EXPIRATION: Final = "ibm-mq-md-expiration"
+BACKOUT_COUNT: Final = "ibm-mq-md-backoutCount"
+TOKEN: Final = "ibm-mq-md-msgToken"
+
+OMITTED: Final = "ibm-mq-usr-omitted"
+"""Header of an answer: the number of properties left out because they do not fit."""
+
+SETTABLE: Final = (
+    MESSAGE_ID,
+    CORRELATION_ID,
+    GROUP_ID,
+    SEQUENCE,
+    OFFSET,
+    LAST_IN_GROUP,
+    PRIORITY,
+    PERSISTENCE,
+    EXPIRY,
+    REPLY_TO,
+)
+"""Headers of a put, besides ``ibm-mq-usr``."""
+
+AS_DESTINATION: Final = "asDestination"
+"""Value of priority and persistence for the queue's default."""
+
+_JMS_REPLY_TO: Final = "JMSReplyTo"
+_NUMBER: Final = re.compile("[0-9]{1,15}")
+_QUEUE_URI: Final = re.compile("queue://([^/?@]*)/([^?@]+)")
+_CLEAR: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+"""Texts that a header carries unchanged."""
+
+
+def put_fields(headers: Mapping[str, str], properties: Iterable[str]) -> dict[str, Any]:
+    """Return the arguments of `Queue.put` in the headers of a request. Raises RestError.
+
+    Args:
+        headers: those of `SETTABLE` that the request has, as Unicode.
+        properties: the headers ``ibm-mq-usr``.
+    """
+    found: dict[str, Any] = {}
+    own = properties_of(properties)
+    for name, read in _READ.items():
+        if name in headers:
+            field, value = read(headers[name].strip())
+            if value is not None:
+                target = own if field.startswith("JMS") else found
+                if field in target:
+                    raise RestError(name, f"{field} is given twice")
+                target[field] = value
+    if own:
+        found["properties"] = own
+    return found
+
+
+def headers_of(message: QueuedMessage) -> dict[str, str]:
+    """Return a message without its body as headers, in ASCII."""
+    descriptor, properties = message.descriptor, dict(message.properties)
+    found = descriptor_headers(descriptor)
+    for header, name in ((CORRELATION_ID, CORRELATION), (GROUP_ID, GROUP)):
+        text = properties.get(name)
+        if isinstance(text, str) and _CLEAR.fullmatch(text) and not is_id(text):
+            found[header] = text
+            del properties[name]
+    reply_to = properties.get(_JMS_REPLY_TO)
+    queue = _QUEUE_URI.fullmatch(reply_to) if isinstance(reply_to, str) else None
+    if queue is not None and _CLEAR.fullmatch(queue[2]) and (not queue[1] or _CLEAR.fullmatch(queue[1])):
+        found[REPLY_TO] = queue[2] + (f"@{queue[1]}" if queue[1] else "")
+        del properties[_JMS_REPLY_TO]
+    if properties:
+        found[PROPERTIES] = header_of(properties)
+    return found
+
+
+def descriptor_headers(descriptor: Descriptor) -> dict[str, str]:
+    """Return the headers of a descriptor, ids as bytes."""
+    put = descriptor.put_time
+    found = {MESSAGE_ID: id_to_text(descriptor.msg_id) or ""}
+    for header, octets in ((CORRELATION_ID, descriptor.correl_id), (GROUP_ID, descriptor.group_id)):
+        if octets != NO_ID:
+            found[header] = id_to_text(octets) or ""
+    return {
+        **found,
+        SEQUENCE: str(descriptor.msg_seq_number),
+        OFFSET: str(descriptor.offset),
+        LAST_IN_GROUP: str(descriptor.last_in_group).lower(),
+        PRIORITY: str(descriptor.priority),
+        PERSISTENCE: "persistent" if descriptor.persistence else "nonPersistent",
+        EXPIRY: "unlimited" if descriptor.expiry == UNLIMITED else str(100 * descriptor.expiry),
+        PUT_DATE: f"{put:%Y%m%d}",
+        PUT_TIME: f"{put:%H%M%S}{put.microsecond // 10_000:02}",
+        TIMESTAMP: str(descriptor.timestamp),
+        EXPIRATION: str(descriptor.expiration),
+        BACKOUT_COUNT: str(descriptor.backout_count),
+        TOKEN: descriptor.msg_token.hex().upper(),
+    }
+
+
+def message_of(headers: Mapping[str, str], body: bytes) -> QueuedMessage:
+    """Return the message of an answer, the inverse of `headers_of`. Raises RestError, or KeyError for a
+    missing header.
+    """
+    descriptor = descriptor_of(headers)
+    properties = properties_of([headers[PROPERTIES]] if headers.get(PROPERTIES) else [])
+    for header, name in ((CORRELATION_ID, CORRELATION), (GROUP_ID, GROUP)):
+        text = headers.get(header)
+        if text is not None and not is_id(text):
+            properties[name] = text
+    if headers.get(REPLY_TO) is not None:
+        properties[_JMS_REPLY_TO] = _reply_to(headers[REPLY_TO])
+    return QueuedMessage(descriptor, body, properties)
+
+
+def descriptor_of(headers: Mapping[str, str]) -> Descriptor:
+    """Return the descriptor of an answer. Raises RestError, or KeyError."""
+    expiry = headers[EXPIRY]
+    return Descriptor(
+        message_id_of(headers[MESSAGE_ID], MESSAGE_ID),
+        _octets(headers.get(CORRELATION_ID), CORRELATION_ID, MQRC_CORREL_ID_ERROR),
+        _octets(headers.get(GROUP_ID), GROUP_ID, MQRC_GROUP_ID_ERROR),
+        _number(headers[SEQUENCE], SEQUENCE, MQRC_MSG_SEQ_NUMBER_ERROR),
+        _number(headers[OFFSET], OFFSET, MQRC_OFFSET_ERROR),
+        headers[LAST_IN_GROUP] == "true",
+        _number(headers[PRIORITY], PRIORITY, MQRC_PRIORITY_ERROR),
+        headers[PERSISTENCE] == "persistent",
+        UNLIMITED if expiry == "unlimited" else -(-_number(expiry, EXPIRY, MQRC_EXPIRY_ERROR) // 100),
+        _number(headers[TIMESTAMP], TIMESTAMP, None),
+        _number(headers[BACKOUT_COUNT], BACKOUT_COUNT, None),
+        _number(headers[EXPIRATION], EXPIRATION, None),
+        token_of_text(headers[TOKEN], TOKEN),
+    )
+
+
+def _octets(text: str | None, place: str, reason: int) -> bytes:
+    if text is None:
+        return NO_ID
+    return id_of_text(text, place, reason) if is_id(text) else id_from_any_text(text) or NO_ID
+
+
+def _number(text: str, place: str, reason: int | None) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise RestError(place, "expected a whole number", reason)
+    return int(text)
+
+
+# ---- headers of a request to fields of a put
+
+_Read = Callable[[str], tuple[str, Any]]
+
+
+def _id(place: str, field: str, text_name: str, reason: int) -> _Read:
+    """Return a reader of an id, or of an application's text, which becomes a property."""
+
+    def read(text: str) -> tuple[str, Any]:
+        return (field, id_of_text(text, place, reason)) if is_id(text) else (text_name, text or None)
+
+    return read
+
+
+def _plain_number(place: str, field: str, reason: int) -> _Read:
+    def read(text: str) -> tuple[str, Any]:
+        number = _number(text, place, reason)
+        if number > MAX_NUMBER:
+            raise RestError(place, f"it is at most {MAX_NUMBER:,}", reason)
+        return field, number
+
+    return read
+
+
+def _chosen(place: str, field: str, values: Mapping[str, Any], reason: int) -> _Read:
+    def read(text: str) -> tuple[str, Any]:
+        if text not in values:
+            raise RestError(place, f"it is one of {', '.join(values)}", reason)
+        return field, values[text]
+
+    return read
+
+
+def _expiry(text: str) -> tuple[str, Any]:
+    if text == "unlimited":
+        return "expiry", UNLIMITED
+    tenths = -(-_number(text, EXPIRY, MQRC_EXPIRY_ERROR) // 100)
+    if not 0 < tenths <= MAX_NUMBER:
+        raise RestError(
+            EXPIRY, f"it is unlimited, or 1 to {100 * MAX_NUMBER:,} milliseconds", MQRC_EXPIRY_ERROR
+        )
+    return "expiry", tenths
+
+
+def _reply_to(text: str) -> str:
+    queue, _, manager = text.partition("@")
+    return f"queue://{manager}/{queue}"
+
+
+_PERSISTENT: Final[Mapping[str, Value | None]] = {
+    "persistent": True,
+    "nonPersistent": False,
+    AS_DESTINATION: None,
+}
+_PRIORITIES: Final = {**{str(number): number for number in range(10)}, AS_DESTINATION: None}
+
+_READ: Final[Mapping[str, _Read]] = {
+    MESSAGE_ID: lambda text: ("msg_id", message_id_of(text, MESSAGE_ID)),
+    CORRELATION_ID: _id(CORRELATION_ID, "correl_id", CORRELATION, MQRC_CORREL_ID_ERROR),
+    GROUP_ID: _id(GROUP_ID, "group_id", GROUP, MQRC_GROUP_ID_ERROR),
+    SEQUENCE: _plain_number(SEQUENCE, "msg_seq_number", MQRC_MSG_SEQ_NUMBER_ERROR),
+    OFFSET: _plain_number(OFFSET, "offset", MQRC_OFFSET_ERROR),
+    LAST_IN_GROUP: _chosen(
+        LAST_IN_GROUP, "last_in_group", {"true": True, "false": False}, MQRC_MSG_FLAGS_ERROR
+    ),
+    PRIORITY: _chosen(PRIORITY, "priority", _PRIORITIES, MQRC_PRIORITY_ERROR),
+    PERSISTENCE: _chosen(PERSISTENCE, "persistence", _PERSISTENT, MQRC_PERSISTENCE_ERROR),
+    EXPIRY: _expiry,
+    REPLY_TO: lambda text: (_JMS_REPLY_TO, _reply_to(text) if text else None),
+}
+
+
+def decoded(value: str, place: str) -> str:
+    """Return the UTF-8 of a header value that a framework read as Latin-1. Raises RestError."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeError:
+        raise RestError(place, "a header is UTF-8") from None
+
+
+def put_headers(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the headers of a request for these arguments of `Queue.put`."""
+    properties = dict(fields.get("properties") or {})
+    for header, field in ((MESSAGE_ID, "msg_id"), (CORRELATION_ID, "correl_id"), (GROUP_ID, "group_id")):
+        if fields.get(field) not in (None, NO_ID):
+            yield header, id_to_text(fields[field]) or ""
+    for header, field in ((SEQUENCE, "msg_seq_number"), (OFFSET, "offset"), (PRIORITY, "priority")):
+        if fields.get(field) is not None:
+            yield header, str(fields[field])
+    if fields.get("last_in_group"):
+        yield LAST_IN_GROUP, "true"
+    if fields.get("persistence") is not None:
+        yield PERSISTENCE, "persistent" if fields["persistence"] else "nonPersistent"
+    if fields.get("expiry", UNLIMITED) != UNLIMITED:
+        yield EXPIRY, str(100 * fields["expiry"])
+    if properties:
+        yield PROPERTIES, header_of(properties)

@@ -1,0 +1,196 @@
+"""Properties of a message in the header ``ibm-mq-usr`` of IBM MQ's messaging REST API.
+
+::
+
+    ibm-mq-usr: weight;3000;integer, color;"light blue";string
+
+Several are separated by commas, in one header or in several. A text of more than plain characters is in
+double quotes, with the escapes of JSON, so that a header carries any text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from selectroute.queues.rest.ids import RestError
+from selectroute.selector.suggestion import nearest
+from selectroute.selector.values.values import Byte, Double, Float, Int, Long, Short, Value
+
+PROPERTIES: Final = "ibm-mq-usr"
+"""Name of the header."""
+
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_BARE: Final = re.compile(r'[^";,]*+')
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.$-]+")
+_FLOATING: Final = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
+_NON_FINITE: Final = ("NaN", "Infinity", "-Infinity")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+def _boolean(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _integral(kind: Callable[[int], Value]) -> Callable[[str], Value]:
+    def read(text: str) -> Value:
+        if not _INTEGER.fullmatch(text):
+            raise ValueError
+        return kind(int(text))
+
+    return read
+
+
+def _floating(kind: type[Float | Double]) -> Callable[[str], Value]:
+    def read(text: str) -> Value:
+        if text in _NON_FINITE:
+            return kind(float(text))
+        if not _FLOATING.fullmatch(text) or math.isinf((value := kind(float(text))).value):
+            raise ValueError
+        return value
+
+    return read
+
+
+_READ: Final[Mapping[str, Callable[[str], Value]]] = MappingProxyType(
+    {
+        "boolean": _boolean,
+        "byte": _integral(Byte),
+        "short": _integral(Short),
+        "integer": _integral(Int),
+        "long": _integral(Long),
+        "float": _floating(Float),
+        "double": _floating(Double),
+        "string": str,
+        "bytes": bytes.fromhex,  # our own: IBM MQ's REST API has no byte strings
+    }
+)
+_WIDER: Final = {
+    "byte": ":short, :integer, :long or :double",
+    "short": ":integer, :long or :double",
+    "integer": ":long or :double",
+    "long": ":double",
+}
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?")
+_INTEGER_TEXT: Final = re.compile(r"[+-]?[0-9]+")
+_EXAMPLES: Final = {
+    "boolean": "true or false",
+    "byte": "a whole number",
+    "short": "a whole number",
+    "integer": "a whole number",
+    "long": "a whole number",
+    "float": "a number",
+    "double": "a number",
+    "bytes": "pairs of hexadecimal digits",
+}
+TYPES: Final = {**{name: name for name in _READ}, "int": "integer"} | {
+    # Those of the older header x-msg-usr.
+    "i1": "byte",
+    "i2": "short",
+    "i4": "integer",
+    "i8": "long",
+    "r4": "float",
+    "r8": "double",
+}
+"""Types by all of their names."""
+_NAMES: Final = {Byte: "byte", Short: "short", Int: "integer", Long: "long", Float: "float", Double: "double"}
+
+
+def properties_of(headers: Iterable[str]) -> dict[str, Value]:
+    """Return the properties of all headers ``ibm-mq-usr``. Raises RestError. O(length).
+
+    >>> properties_of(['weight;3000;integer, color;"light blue";string'])
+    {'weight': Int(3000), 'color': 'light blue'}
+    """
+    found: dict[str, Value] = {}
+    for header in headers:
+        at = 0
+        while at < len(header):
+            name, at = _token(header, at, ";")
+            text, at = _token(header, at, ";")
+            kind, at = _token(header, at, ",")
+            if name in found:
+                raise RestError(PROPERTIES, "a property is given twice")
+            found[name] = value_of(text, kind)
+    return found
+
+
+def header_of(properties: Mapping[str, Value]) -> str:
+    """Return all properties as one header, in ASCII, the inverse of `properties_of`.
+
+    >>> header_of({"color": "light blue", "weight": Int(3000)})
+    'color;"light blue";string, weight;3000;integer'
+    """
+    return ", ".join(f"{_named(name)};{_shown(value)}" for name, value in properties.items())
+
+
+def _token(header: str, at: int, end: str) -> tuple[str, int]:
+    """Return the next text, and the position behind its end: a separator, or the end of the header."""
+    while at < len(header) and header[at] in " \t":
+        at += 1
+    quoted = _QUOTED.match(header, at)
+    if quoted is not None:
+        try:
+            text = json.loads(quoted[0], strict=False)
+        except ValueError:
+            raise RestError(PROPERTIES, "a text in quotes has the escapes of JSON") from None
+        at = quoted.end()
+        while at < len(header) and header[at] in " \t":
+            at += 1
+    else:
+        bare = _BARE.match(header, at)
+        assert bare is not None, "the pattern also matches the empty text"
+        text, at = bare[0].rstrip(" \t"), bare.end()
+    if at < len(header) and header[at] == end:
+        return text, at + 1
+    if at == len(header) and end == ",":
+        return text, at
+    raise RestError(PROPERTIES, "a property is NAME;VALUE;TYPE, several are separated by commas")
+
+
+def value_of(text: str, kind: str) -> Value:
+    """Return a text as a value of a type in `TYPES`. Raises RestError."""
+    name = TYPES.get(kind)
+    if name is None:
+        near = nearest(kind, TYPES)
+        advice = f": did you mean `{near}`?" if near else ""
+        raise RestError(PROPERTIES, f"a type is one of {', '.join(_READ)}{advice}")
+    try:
+        return _READ[name](text)
+    except (ValueError, KeyError, OverflowError):
+        raise RestError(PROPERTIES, _not_a(name, text)) from None
+
+
+def _not_a(name: str, text: str) -> str:
+    """Return the sentence for a text that is not a value of a type."""
+    if name in _WIDER and _NUMBER.fullmatch(text):
+        if not _INTEGER_TEXT.fullmatch(text):
+            return f"not a whole number; use {_WIDER['long']}"
+        java = "int" if name == "integer" else name
+        return f"the value is outside the range of a Java {java}; use {_WIDER[name]}"
+    if name in ("float", "double") and _NUMBER.fullmatch(text):
+        return f"the value is outside the range of a Java {name}"
+    return f"the value is not {_EXAMPLES.get(name, name)}"
+
+
+def _named(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else json.dumps(name)
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, bool):
+        return f"{str(value).upper()};boolean"
+    if isinstance(value, str):
+        return f"{json.dumps(value)};string"
+    if isinstance(value, bytes):
+        return f"{value.hex().upper()};bytes"
+    number = value.value
+    if isinstance(number, float) and not math.isfinite(number):
+        text = "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+    else:
+        text = repr(number)
+    return f"{text};{_NAMES[type(value)]}"

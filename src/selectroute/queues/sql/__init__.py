@@ -1,0 +1,1 @@
+"""Queues in a database, SQLite or PostgreSQL: tables, statements, units and their owners, polling."""

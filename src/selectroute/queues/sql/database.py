@@ -1,0 +1,141 @@
+"""Database of queues: its connections, its queues by name, and this process as an owner of units."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from selectroute.index.destination import QUEUE_NAME
+from selectroute.queues.errors import (
+    MQRC_OBJECT_ALREADY_EXISTS,
+    MQRC_OBJECT_NAME_ERROR,
+    MQRC_Q_NOT_EMPTY,
+    MQRC_UNKNOWN_OBJECT_NAME,
+    failed,
+)
+from selectroute.queues.settings import QueueSettings
+from selectroute.queues.sql.statements import HELD
+from selectroute.queues.sql.tables import message, metadata, queue
+from selectroute.queues.sql.unit_owners import Owner
+from selectroute.store.engine import Store
+
+_NAME: Final = re.compile(QUEUE_NAME)
+
+_SETTINGS: Final = (
+    "order",
+    "default_priority",
+    "default_persistence",
+    "max_depth",
+    "max_message_length",
+    "dialect",
+)
+
+
+class Defined(NamedTuple):
+    """Row of a queue in its database. Ids are never reused."""
+
+    id: int
+    name: str
+    token_prefix: bytes
+    settings: QueueSettings
+
+
+class QueueDatabase:
+    """Open database of queues. Safe for threads. `close` it.
+
+    Args:
+        url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``.
+        create: make the database and its tables if they are missing.
+        clock: returns the seconds since 1970.
+
+    Raises NoDatabaseError where there is no database, or one without queues; InvalidUrlError for any other
+    URL. Every method raises `StoreError` where the database fails.
+    """
+
+    def __init__(self, url: str, *, create: bool = False, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        self.store = Store(url, metadata, _nothing if create else None)
+        self.owner = Owner(self.store)
+        try:
+            self.owner.sweep()
+        except BaseException:
+            self.store.close()
+            raise
+
+    def names(self) -> list[str]:
+        """Return the names of all queues, in order."""
+        with self.store.reading() as connection:
+            return list(connection.execute(select(queue.c.name).order_by(queue.c.name)).scalars())
+
+    def find(self, name: str) -> Defined:
+        """Return the row of a queue. Raises MQError 2085."""
+        found = None
+        if _NAME.fullmatch(str(name)):  # PostgreSQL refuses some texts that no queue has
+            with self.store.reading() as connection:
+                found = connection.execute(select(queue).where(queue.c.name == str(name))).one_or_none()
+        if found is None:
+            raise _unknown(name)
+        settings = QueueSettings(*(found._mapping[column] for column in _SETTINGS))
+        return Defined(found.id, found.name, bytes(found.token_prefix), settings)
+
+    def add(self, name: str, settings: QueueSettings) -> None:
+        """Make a queue. Raises MQError 2100 for a name that is taken, 2152 for an invalid one."""
+        if type(name) is not str or not _NAME.fullmatch(name):
+            raise failed(MQRC_OBJECT_NAME_ERROR, "a name is 1 to 48 of the characters A-Z a-z 0-9 . / _ %")
+        row: dict[str, Any] = {column: getattr(settings, column) for column in _SETTINGS}
+        with self.store.writing() as connection:
+            if connection.execute(select(queue.c.id).where(queue.c.name == name)).first() is not None:
+                raise failed(MQRC_OBJECT_ALREADY_EXISTS, f"there is a queue {name!r}")
+            connection.execute(insert(queue), {**row, "name": name, "token_prefix": secrets.token_bytes(8)})
+
+    def remove(self, name: str, *, purge: bool = False) -> None:
+        """Delete a queue; with `purge` also one that has messages, and these with it.
+
+        Processes that still have the queue open get no messages and 2085 for puts. Raises MQError 2085 for a
+        queue that does not exist, 2055 for one that is not empty; with `purge` only messages in units of
+        work count, which only their owners can end.
+        """
+        if not _NAME.fullmatch(str(name)):
+            raise _unknown(name)
+        self._back_out_dead()
+        with self.store.writing() as connection:
+            # Locked against puts, which update this row first.
+            row = select(queue.c.id).where(queue.c.name == str(name)).with_for_update()
+            id = connection.execute(row).scalar_one_or_none()
+            if id is None:
+                raise _unknown(name)
+            given = {"in_queue": id, "now_ms": int(self.clock() * 1000)}
+            in_units = select(func.count()).where(message.c.queue == id, message.c.owner.is_not(None))
+            if not purge and connection.execute(HELD, given).scalar_one():
+                raise failed(MQRC_Q_NOT_EMPTY, "the queue has messages")
+            if connection.execute(in_units).scalar_one():
+                raise failed(MQRC_Q_NOT_EMPTY, "messages of the queue are in units of work")
+            connection.execute(delete(message).where(message.c.queue == id))
+            connection.execute(delete(queue).where(queue.c.id == id))
+
+    def close(self) -> None:
+        """Back out all units of this process and close the connections."""
+        try:
+            self.owner.leave()
+        finally:
+            self.store.close()
+
+    def _back_out_dead(self) -> None:
+        """Back out units of dead processes, so that they do not keep a queue from being deleted."""
+        with self.store.reading() as connection:
+            others = self.owner.others(connection)
+        for id in others:
+            self.owner.back_out_if_dead(id)
+
+
+def _unknown(name: object) -> Exception:
+    return failed(MQRC_UNKNOWN_OBJECT_NAME, f"there is no queue {str(name)[:48]!r}")
+
+
+def _nothing(connection: Connection) -> None:
+    """Fill a new database with nothing: tables are enough."""

@@ -1,0 +1,251 @@
+"""Lookups in a database: by ids, by indexes on what selectors equate, else by walking through the queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, bindparam, delete, func, select, update
+
+from selectroute.queues.lookup.finding import (
+    MAX_INDEXES,
+    MAX_SCANNED_BEFORE_INDEX,
+    Statistics,
+    find_by_token,
+    has_token,
+)
+from selectroute.queues.lookup.request import Request, asked_fields, both
+from selectroute.queues.lookup.selection import Alternative, KeyField
+from selectroute.queues.message.record import Field, Record, selector_values
+from selectroute.queues.sql.rows import BARE_COLUMNS, bare_record_of, digest_of, is_lasting, key_of, record_of
+from selectroute.queues.sql.statements import AT, PUT_KEY, shape_of, walk
+from selectroute.queues.sql.tables import key, message, queue
+from selectroute.store.engine import Store
+
+_ENOUGH: Final = 1_000
+"""Messages compared in vain after which an index is made, or half of the queue if that is more."""
+
+_CHUNK: Final = 1_000
+
+# Locks the queue's row, which every put updates: none misses the key of an index being made.
+_ALONE: Final = (
+    update(queue)
+    .where(queue.c.id == bindparam("in_queue"))
+    .values(indexes=queue.c.indexes)
+    .returning(queue.c.indexes)
+)
+_KEEP: Final = update(queue).where(queue.c.id == bindparam("in_queue")).values(indexes=bindparam("as_text"))
+_DROP: Final = delete(key).where(key.c.queue == bindparam("in_queue"), key.c.index == bindparam("of_index"))
+_COUNT: Final = select(func.count()).select_from(message).where(message.c.queue == bindparam("in_queue"))
+_ALL: Final = (
+    select(*BARE_COLUMNS)
+    .where(message.c.queue == bindparam("in_queue"), message.c.place > bindparam("after"))
+    .order_by(message.c.place)
+    .limit(_CHUNK)
+    # Locked, so that no message is removed before it has its key.
+    .with_for_update(read=True, key_share=True)
+)
+
+
+class SqlIndexes:
+    """Indexes of a queue, made when lookups of this process would have paid for them.
+
+    Safe for threads, except that a count may be lost.
+    """
+
+    def __init__(self, store: Store, queue: int, statistics: Statistics) -> None:
+        self._store = store
+        self._queue = queue
+        self._statistics = statistics
+        self._owed: dict[Attributes, tuple[int, int]] = {}
+        # (messages compared in vain, threshold); the queue is counted only when the threshold is reached.
+
+    def owe(self, vain: Mapping[Attributes, int]) -> None:
+        """Count messages compared for lack of indexes, and make the indexes that would have paid.
+
+        O(messages) where one is made, in one transaction; otherwise O(1).
+        """
+        for attributes, looked_at in vain.items():
+            owed, enough = self._owed.get(attributes, (0, _ENOUGH))
+            owed += looked_at
+            if owed >= enough:
+                enough = max(_ENOUGH, self._count() // 2)
+            if owed >= enough:
+                self._owed.pop(attributes, None)
+                self._make(attributes)
+                continue
+            if len(self._owed) >= 1_000:  # clients that ask for ever new sets of attributes get no index
+                self._owed.clear()
+            self._owed[attributes] = owed, enough
+
+    def _count(self) -> int:
+        with self._store.reading() as connection:
+            return int(connection.execute(_COUNT, {"in_queue": self._queue}).scalar_one())
+
+    def _make(self, attributes: Attributes) -> None:
+        given = {"in_queue": self._queue}
+        with self._store.writing(bulk=True) as connection:
+            text = connection.execute(_ALONE, given).scalar_one_or_none()
+            if text is None:
+                return
+            there = dict(indexes_of(text))
+            if attributes in there.values():  # another process was faster
+                return
+            number = max(there, default=0) + 1
+            if len(there) >= MAX_INDEXES:
+                oldest = min(there)
+                del there[oldest]
+                connection.execute(_DROP, {**given, "of_index": oldest})
+            there[number] = attributes
+            connection.execute(_KEEP, {**given, "as_text": json.dumps(there)})
+            after: int = -1
+            while True:
+                rows = connection.execute(_ALL, {**given, "after": after}).all()
+                keys = [
+                    one
+                    for row in rows
+                    for one in _keys_of(bare_record_of(row), self._queue, {number: attributes})
+                ]
+                if keys:
+                    connection.execute(PUT_KEY, keys)
+                if len(rows) < _CHUNK:
+                    break
+                after = rows[-1].place
+        self._statistics.indexes_made += 1
+
+
+def keys_of(record: Record, queue: int, indexes: str) -> list[dict[str, Any]]:
+    """Return the rows by which the indexes of a queue find a message."""
+    return _keys_of(record, queue, indexes_of(indexes)) if indexes != "{}" else []
+
+
+def _keys_of(record: Record, queue: int, indexes: Mapping[int, Attributes]) -> list[dict[str, Any]]:
+    found = []
+    for number, attributes in indexes.items():
+        octets = key_of(record, attributes)
+        if octets is not None:
+            found.append({"queue": queue, "index": number, "key": octets, "place": record.queue_key})
+    return found
+
+
+# ---- finding messages
+
+_FIRST_CHUNK: Final = 16
+_LARGEST_CHUNK: Final = 1_024
+"""Messages read at once: few at first, because mostly one of them matches, then more and more."""
+
+Attributes = tuple[str, ...]
+
+
+class AccessPath(NamedTuple):
+    """Access path: descriptor fields that messages have, and perhaps an index and its key."""
+
+    request: Request
+    number: int | None = None
+    key: bytes | None = None
+
+
+class SqlLookup:
+    """Visible messages of a queue as one transaction sees them, found without their bodies.
+
+    ``given`` are the queue and the time as parameters, ``indexes`` is that column of the queue. ``vain``
+    counts the messages compared for lack of an index, by the attributes of that index.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        given: Mapping[str, int],
+        indexes: str,
+        token_prefix: bytes,
+        statistics: Statistics,
+    ) -> None:
+        self._connection = connection
+        self._given = given
+        self._indexes = indexes_of(indexes)
+        self._token_prefix = token_prefix
+        self._statistics = statistics
+        self.vain: dict[Attributes, int] = {}
+
+    def has_token(self, record: Record, msg_token: bytes) -> bool:
+        """Return whether a message has this token."""
+        return has_token(record, msg_token, self._token_prefix)
+
+    def find(self, request: Request, after: int = -1) -> Record | None:
+        """Return the first visible match of a request behind a key."""
+        if request.msg_token is not None:
+            return find_by_token(request, after, self._token_prefix, self._at, self._statistics)
+        if request.selection is None:
+            first = next(self._walk(AccessPath(request), after, 1), None)
+            self._statistics.looked_at += first is not None
+            return first
+        asked = asked_fields(request)
+        best: Record | None = None
+        for alternative in request.selection.alternatives:
+            wanted = both(asked, alternative)
+            if wanted is not None:
+                found = self._search(*wanted, alternative, after)
+                if found is not None and (best is None or found.queue_key < best.queue_key):
+                    best = found
+        return best
+
+    def _at(self, queue_key: int) -> Record | None:
+        row = self._connection.execute(AT, {**self._given, "at_place": queue_key}).one_or_none()
+        return None if row is None else record_of(row)
+
+    def _search(
+        self, fields: tuple[KeyField, ...], keys: tuple[Any, ...], alternative: Alternative, after: int
+    ) -> Record | None:
+        """Return the first message whose fields have these values and that satisfies an alternative."""
+        wanted = dict(zip(fields, keys, strict=True))
+        of_descriptor = Request(*(wanted.get(field) for field in Field))
+        attributes = tuple(name for name in fields if isinstance(name, str) and is_lasting(name))
+        number = self._index_for(attributes)
+        if number is not None:
+            of_index = [wanted[name] for name in self._indexes[number]]
+            way = AccessPath(of_descriptor, number, digest_of(of_index))
+        else:
+            way = AccessPath(of_descriptor)
+            if not any(isinstance(field, int) for field in fields):
+                self._statistics.scans += 1
+        before = self._statistics.looked_at
+        found = None
+        for record in self._walk(way, after, _FIRST_CHUNK):
+            self._statistics.looked_at += 1
+            if alternative.whole.holds(selector_values(record)):
+                found = record
+                break
+        looked_at = self._statistics.looked_at - before
+        if (
+            attributes
+            and looked_at > MAX_SCANNED_BEFORE_INDEX
+            and (number is None or self._indexes[number] != attributes)
+        ):
+            self.vain[attributes] = self.vain.get(attributes, 0) + looked_at
+        return found
+
+    def _index_for(self, attributes: Attributes) -> int | None:
+        """Return the number of the index on most of these attributes."""
+        usable = [number for number, of in self._indexes.items() if set(of) <= set(attributes)]
+        return max(usable, key=lambda number: len(self._indexes[number]), default=None)
+
+    def _walk(self, way: AccessPath, after: int, chunk: int) -> Iterator[Record]:
+        """Yield visible messages behind a key, in order, read chunk by chunk."""
+        shape, given = shape_of(way.request)
+        given.update(self._given)
+        if way.number is not None:
+            given |= {"of_index": way.number, "with_key": way.key}
+        statement = walk(shape, way.number is not None)
+        while True:
+            rows = self._connection.execute(statement, {**given, "after": after, "most": chunk}).all()
+            for row in rows:
+                yield bare_record_of(row)
+            if len(rows) < chunk:
+                return
+            after, chunk = rows[-1].place, min(4 * chunk, _LARGEST_CHUNK)
+
+
+def indexes_of(text: str) -> Mapping[int, Attributes]:
+    """Return the attributes of each index of a queue by its number."""
+    return {int(number): tuple(names) for number, names in json.loads(text).items()}

@@ -1,0 +1,136 @@
+"""A queue in a database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+from selectroute.queues.lookup.groups import Lookup
+from selectroute.queues.lookup.match_options import DEFAULT_MATCH
+from selectroute.queues.lookup.request import request_of
+from selectroute.queues.message.message import QueuedMessage
+from selectroute.queues.queue import Queue
+from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings
+from selectroute.queues.sql.database import QueueDatabase
+from selectroute.queues.sql.store import SqlStore
+from selectroute.queues.sql.watch import WaitingCall
+from selectroute.queues.unit import UnitOfWork
+
+
+class SqlQueue(Queue[SqlStore]):
+    """A queue in SQLite or PostgreSQL, for any number of processes. See `Queue` for its methods.
+
+    A message is durable when `put` returns, whatever its persistence, and gone when `get` returns: no other
+    call on this database ever gets it, also after a crash. A put or get is one transaction. Units of a dead
+    process are backed out as soon as another process looks.
+
+    A database holds many queues by name; that of a registry may hold them too. Besides MQError, every call
+    raises `StoreError` where the database fails; then nothing was changed.
+
+    Args:
+        database: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``, or an open
+            one (see `SqlQueues`), which stays open when the queue is closed.
+        name: the queue's, as given to `create`.
+        clock: returns the seconds since 1970.
+
+    Raises MQError 2085 for a queue that does not exist; InvalidUrlError where there is no database, or one
+    without queues.
+    """
+
+    def __init__(
+        self, database: str | QueueDatabase, name: str, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        if isinstance(database, QueueDatabase):
+            opened, is_own = database, False
+        else:
+            opened, is_own = QueueDatabase(database, clock=clock), True
+        try:
+            self.defined = opened.find(name)
+            self.name = self.defined.name
+            super().__init__(SqlStore(opened, self.defined, clock, owns_database=is_own))
+        except BaseException:
+            if is_own:
+                opened.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"SqlQueue({self._store.url!r}, {self.name!r})"
+
+    def call(
+        self,
+        notify: Callable[[], None],
+        match: int = DEFAULT_MATCH,
+        *,
+        browses: bool = False,
+        syncpoint: UnitOfWork[Any] | None = None,
+        **fields: Any,
+    ) -> WaitingCall:
+        """Return a get, or with `browses` a browse, that waits without a thread; see `WaitingCall`.
+
+        Args:
+            notify: called, by any thread, when the call should look again.
+            match: as of `Queue.get`, like the `fields` and the selector.
+            browses: leave the message on the queue.
+            syncpoint: the unit to get the message in.
+            fields: ids, numbers, token and selector.
+        """
+        unit = None if syncpoint is None else self._own(syncpoint)
+        lookup = Lookup(request_of(self.settings.dialect, match, **fields))
+        return self._store.call(lookup, notify, unit, browses)
+
+    def listed(self, most: int, match: int = DEFAULT_MATCH, **fields: Any) -> list[QueuedMessage]:
+        """Return the first matches without their bodies, at most `most`; see `call` for the `fields`."""
+        lookup = Lookup(request_of(self.settings.dialect, match, **fields))
+        return [self._store.to_message(record) for record in self._store.listed(lookup, most)]
+
+    @classmethod
+    def create(
+        cls,
+        url: str,
+        name: str,
+        *,
+        order: Literal["priority", "fifo"] = "priority",
+        default_priority: int = 4,
+        default_persistence: bool = False,
+        max_depth: int | None = None,
+        max_message_length: int = MAX_MESSAGE_LENGTH,
+        dialect: str = "ibm-jms",
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Make a queue, and the database if there is none, and open it.
+
+        Raises MQError 2100 for a name that is taken, 2152 for one that is not 1 to 48 of ``A-Za-z0-9./_%``;
+        ValueError for invalid settings.
+        """
+        settings = QueueSettings(
+            order, default_priority, default_persistence, max_depth, max_message_length, dialect
+        )
+        database = QueueDatabase(url, create=True)
+        try:
+            database.add(name, settings)
+        finally:
+            database.close()
+        return cls(url, name, clock=clock)
+
+    @staticmethod
+    def names(url: str) -> list[str]:
+        """Return the names of all queues of a database, in order."""
+        database = QueueDatabase(url)
+        try:
+            return database.names()
+        finally:
+            database.close()
+
+    @staticmethod
+    def delete(url: str, name: str, *, purge: bool = False) -> None:
+        """Delete a queue; with `purge` also one that has messages, and these with it.
+
+        Raises MQError 2085 for a queue that does not exist, 2055 for one that is not empty, with `purge` only
+        where messages of it are in units of work.
+        """
+        database = QueueDatabase(url)
+        try:
+            database.remove(name, purge=purge)
+        finally:
+            database.close()

@@ -1,0 +1,104 @@
+"""All queues of a database, by their names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Self
+
+from selectroute.queues.errors import MQRC_UNKNOWN_OBJECT_NAME, failed
+from selectroute.queues.settings import QueueSettings
+from selectroute.queues.sql.database import QueueDatabase
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.store.errors import NoDatabaseError
+
+
+class SqlQueues:
+    """Queues of one database, over one pool of connections. Safe for threads. `close` it, or use ``with``.
+
+    The database is opened when it is first needed; `create` makes the database and its tables if they are
+    missing. Every call raises `StoreError` where the database fails.
+
+    Args:
+        url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``, or a function that
+            returns it.
+        clock: returns the seconds since 1970.
+    """
+
+    def __init__(self, url: str | Callable[[], str], *, clock: Callable[[], float] = time.time) -> None:
+        self._url = url
+        self._clock = clock
+        self._lock = Lock()
+        self._database: QueueDatabase | None = None
+        self._opened: dict[str, SqlQueue] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def names(self) -> list[str]:
+        """Return the names of all queues, in order."""
+        try:
+            return self._connected().names()
+        except NoDatabaseError:
+            return []
+
+    def settings(self, name: str) -> QueueSettings:
+        """Return the settings of a queue. Raises MQError 2085."""
+        return self._existing(name).find(name).settings
+
+    def create(self, name: str, settings: QueueSettings | None = None) -> SqlQueue:
+        """Make a queue. Raises MQError 2100 for a name that is taken, 2152 for an invalid one."""
+        self._connected(create=True).add(name, QueueSettings() if settings is None else settings)
+        return self.open(name)
+
+    def open(self, name: str) -> SqlQueue:
+        """Return a queue, the same object each time; closed together with this. Raises MQError 2085."""
+        database = self._existing(name)
+        defined = database.find(name)
+        with self._lock:
+            opened = self._opened.get(name)
+            if opened is not None and opened.defined == defined:
+                return opened
+            found = self._opened[name] = SqlQueue(database, name, clock=self._clock)
+        if opened is not None:
+            opened.close()  # it was deleted, and another one made since
+        return found
+
+    def delete(self, name: str, *, purge: bool = False) -> None:
+        """Delete a queue; with `purge` also one that has messages, and these with it.
+
+        Raises MQError 2085, and 2055 for a queue that is not empty; see `SqlQueue.delete`.
+        """
+        self._existing(name).remove(name, purge=purge)
+        with self._lock:
+            opened = self._opened.pop(name, None)
+        if opened is not None:
+            opened.close()
+
+    def close(self) -> None:
+        """Close all queues and the database."""
+        with self._lock:
+            opened, self._opened = [*self._opened.values()], {}
+            database, self._database = self._database, None
+        for one in opened:
+            one.close()
+        if database is not None:
+            database.close()
+
+    def _existing(self, name: str) -> QueueDatabase:
+        """Return the database. Raises MQError 2085 for the queue if there is none."""
+        try:
+            return self._connected()
+        except NoDatabaseError:
+            raise failed(MQRC_UNKNOWN_OBJECT_NAME, f"there is no queue {name[:48]!r}") from None
+
+    def _connected(self, *, create: bool = False) -> QueueDatabase:
+        with self._lock:
+            if self._database is None:
+                url = self._url if isinstance(self._url, str) else self._url()
+                self._database = QueueDatabase(url, create=create, clock=self._clock)
+            return self._database

@@ -1,0 +1,208 @@
+"""SQL statements of queues, each made once for every shape of a request.
+
+Values are always parameters. A message is *visible* if it could be got now: in no unit, and
+not expired.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Delete,
+    FromClause,
+    Integer,
+    LargeBinary,
+    ScalarSelect,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    null,
+    or_,
+    select,
+    update,
+)
+
+from selectroute.queues.lookup.request import Request, asked_fields
+from selectroute.queues.message.record import Field
+from selectroute.queues.sql.rows import BARE_COLUMNS, COLUMNS, FIELDS
+from selectroute.queues.sql.tables import key, message, owner, queue
+
+Shape = tuple[Field, ...]
+"""Fields of the descriptor that are given."""
+
+_IN_UNIT: Final = and_(message.c.owner == bindparam("own"), message.c.unit == bindparam("of_unit"))
+
+ARRIVE: Final = (
+    update(queue)
+    .where(queue.c.id == bindparam("in_queue"))
+    .values(arrivals=queue.c.arrivals + 1)
+    .returning(queue.c.arrivals, queue.c.indexes)
+)
+"""Counts an arrival. The next put waits until this transaction has ended."""
+
+ARRIVE_MANY: Final = (
+    update(queue)
+    .where(queue.c.id == bindparam("in_queue"))
+    .values(arrivals=queue.c.arrivals + bindparam("count", type_=queue.c.arrivals.type))
+    .returning(queue.c.arrivals)
+)
+"""Counts several arrivals, and returns the number of the last one."""
+
+PUT: Final = insert(message)
+PUT_KEY: Final = insert(key)
+RELEASED: Final = (
+    update(queue).where(queue.c.id == bindparam("in_queue")).values(releases=queue.c.releases + 1)
+)
+CHANGES: Final = select(queue.c.arrivals, queue.c.releases).where(queue.c.id == bindparam("in_queue"))
+INDEXES: Final = select(queue.c.indexes).where(queue.c.id == bindparam("in_queue"))
+
+COMMIT_GETS: Final = delete(message).where(_IN_UNIT, message.c.arriving.is_(False))
+COMMIT_PUTS: Final = (
+    update(message).where(_IN_UNIT, message.c.arriving).values(owner=None, unit=None, arriving=False)
+)
+BACK_OUT_PUTS: Final = delete(message).where(_IN_UNIT, message.c.arriving)
+BACK_OUT_GETS: Final = (
+    update(message).where(_IN_UNIT).values(owner=None, unit=None, backout_count=message.c.backout_count + 1)
+)
+
+_OF_OWNER: Final = message.c.owner == bindparam("own")
+OWNERS: Final = select(owner.c.id)
+_OWNER: Final = select(owner.c.id).where(owner.c.id == bindparam("own"))
+OWNER_KEPT: Final = _OWNER.with_for_update(read=True)
+OWNER_LOCKED: Final = _OWNER.with_for_update()
+OWNER_ENTERS: Final = insert(owner)
+OWNER_LEAVES: Final = delete(owner).where(owner.c.id == bindparam("own"))
+RELEASED_BY_OWNER: Final = (
+    update(queue)
+    .where(queue.c.id.in_(select(message.c.queue).where(_OF_OWNER)))
+    .values(releases=queue.c.releases + 1)
+)
+BACK_OUT_PUTS_OF_OWNER: Final = delete(message).where(_OF_OWNER, message.c.arriving)
+BACK_OUT_GETS_OF_OWNER: Final = (
+    update(message).where(_OF_OWNER).values(owner=None, unit=None, backout_count=message.c.backout_count + 1)
+)
+
+_OF_OWNER_HERE: Final = and_(_OF_OWNER, message.c.queue == bindparam("in_queue"))
+BACK_OUT_PUTS_OF_OWNER_HERE: Final = delete(message).where(_OF_OWNER_HERE, message.c.arriving)
+BACK_OUT_GETS_OF_OWNER_HERE: Final = (
+    update(message)
+    .where(_OF_OWNER_HERE)
+    .values(owner=None, unit=None, backout_count=message.c.backout_count + 1)
+)
+
+_EXPIRED: Final = and_(
+    message.c.queue == bindparam("in_queue"),
+    message.c.expiration > 0,
+    message.c.expiration <= bindparam("now_ms"),
+    message.c.owner.is_(None),
+)
+ANY_EXPIRED: Final = select(message.c.place).where(_EXPIRED).limit(1)
+EXPIRE: Final = delete(message).where(_EXPIRED)
+
+
+def _visible(of: FromClause) -> ColumnElement[bool]:
+    return and_(
+        of.c.queue == bindparam("in_queue"),
+        of.c.owner.is_(None),
+        or_(of.c.expiration == 0, of.c.expiration > bindparam("now_ms")),
+    )
+
+
+DEPTH: Final = select(func.count()).select_from(message).where(_visible(message))
+HELD: Final = (
+    select(func.count())
+    .select_from(message)
+    .where(
+        message.c.queue == bindparam("in_queue"),
+        or_(
+            message.c.owner.is_not(None),
+            message.c.expiration == 0,
+            message.c.expiration > bindparam("now_ms"),
+        ),
+    )
+)
+"""Counts the messages that count towards `max_depth`: those in units too."""
+
+BETWEEN: Final = (
+    select(*BARE_COLUMNS)
+    .where(_visible(message), message.c.place > bindparam("after"), message.c.place <= bindparam("upto"))
+    .order_by(message.c.place)
+)
+"""Selects the visible messages behind one key and up to another."""
+
+AT: Final = select(*COLUMNS).where(_visible(message), message.c.place == bindparam("at_place"))
+
+
+def shape_of(request: Request) -> tuple[Shape, dict[str, Any]]:
+    """Return the descriptor fields that a request gives, and their values as parameters."""
+    given = asked_fields(request)
+    return tuple(given), {f"field_{field}": value for field, value in given.items()}
+
+
+def _agrees(of: FromClause, shape: Shape) -> list[ColumnElement[bool]]:
+    """Return the conditions for these fields; with a MsgId, only that one can use an index.
+
+    SQLite takes any index with an equality, and many messages of one CorrelId each have their own MsgId.
+    """
+    found: list[ColumnElement[bool]] = []
+    for field in shape:
+        column: ColumnElement[Any] = of.c[FIELDS[field]]
+        if field in (Field.CORREL_ID, Field.GROUP_ID) and Field.MSG_ID in shape:
+            column = func.coalesce(column, null())  # no index has this
+        found.append(column == bindparam(f"field_{field}", type_=of.c[FIELDS[field]].type))
+    return found
+
+
+@lru_cache(maxsize=1_000)
+def walk(shape: Shape, indexed: bool) -> Select[Any]:
+    """Return the select of visible messages with these fields behind a key, through an index if `indexed`."""
+    found = select(*BARE_COLUMNS).where(_visible(message), *_agrees(message, shape))
+    place: ColumnElement[int] = message.c.place
+    if indexed:
+        found = found.join_from(
+            key, message, and_(key.c.queue == message.c.queue, key.c.place == message.c.place)
+        ).where(
+            key.c.queue == bindparam("in_queue"),
+            key.c.index == bindparam("of_index", type_=Integer),
+            key.c.key == bindparam("with_key", type_=LargeBinary),
+        )
+        place = key.c.place
+    return found.where(place > bindparam("after")).order_by(place).limit(bindparam("most", type_=Integer))
+
+
+@lru_cache(maxsize=1_000)
+def take(shape: Shape, in_unit: bool) -> Delete | Update:
+    """Return the statement that takes the first visible message with these fields, for good or into a unit.
+
+    Messages locked by other transactions are skipped (PostgreSQL); in SQLite there are none.
+    """
+    inner = message.alias()
+    first = (
+        select(inner.c.place)
+        .where(_visible(inner), *_agrees(inner, shape))
+        .order_by(inner.c.place)
+        .limit(1)
+        .with_for_update(skip_locked=True, key_share=True)
+    )
+    return _taken(first.scalar_subquery(), in_unit)
+
+
+@lru_cache(maxsize=2)
+def take_at(in_unit: bool) -> Delete | Update:
+    """Return the statement that takes the message with a key, if it is visible."""
+    return _taken(bindparam("at_place"), in_unit)
+
+
+def _taken(place: ScalarSelect[int] | ColumnElement[Any], in_unit: bool) -> Delete | Update:
+    this = (_visible(message), message.c.place == place)
+    if in_unit:
+        marked = {"owner": bindparam("own"), "unit": bindparam("of_unit"), "arriving": False}
+        return update(message).where(*this).values(marked).returning(*COLUMNS)
+    return delete(message).where(*this).returning(*COLUMNS)

@@ -1,0 +1,347 @@
+"""Storage of a queue in a database: its messages, its units, and the calls of this process that wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from sqlalchemy import Connection, Executable
+
+from selectroute.queues.errors import (
+    MQRC_HOBJ_ERROR,
+    MQRC_NO_MSG_AVAILABLE,
+    MQError,
+    failed,
+)
+from selectroute.queues.lookup.finding import Statistics
+from selectroute.queues.lookup.groups import Lookup, position_after
+from selectroute.queues.message.message import Descriptor, QueuedMessage
+from selectroute.queues.message.put_validation import ValidatedPut
+from selectroute.queues.message.record import Record, current_message_of, descriptor_of
+from selectroute.queues.sql.database import Defined, QueueDatabase
+from selectroute.queues.sql.lookup import SqlIndexes, SqlLookup
+from selectroute.queues.sql.put import Arrivals
+from selectroute.queues.sql.rows import record_of
+from selectroute.queues.sql.statements import (
+    AT,
+    CHANGES,
+    DEPTH,
+    INDEXES,
+    shape_of,
+    take,
+    take_at,
+)
+from selectroute.queues.sql.unit_endings import UnitEndings
+from selectroute.queues.sql.watch import WaitingCall, Watch
+from selectroute.queues.unit import UnitOfWork
+from selectroute.queues.waiting import Waiter
+
+
+@dataclass(slots=True)
+class UnitState:
+    """A unit of work in a database: its number there, and the counts of its puts and gets.
+
+    A unit whose process died is backed out by another one (see `unit_owners`).
+    """
+
+    number: int
+    owner: int | None = None
+    """Id of this process as an owner of units; None until something is put or got in the unit."""
+
+    puts: int = 0
+    gets: int = 0
+    lock: Lock = field(default_factory=Lock)
+    """Held while something is put or got in the unit, and while it ends."""
+
+
+Unit = UnitOfWork[UnitState]
+
+
+class SqlStore:
+    """`MessageStore` in a database. Safe for threads.
+
+    Every call is one transaction, or finds a message in one and takes it in a second, if it is still there.
+    """
+
+    def __init__(
+        self,
+        database: QueueDatabase,
+        defined: Defined,
+        clock: Callable[[], float],
+        *,
+        owns_database: bool,
+    ) -> None:
+        store, queue = database.store, defined.id
+        self.settings = defined.settings
+        self.statistics = Statistics()
+        self._database = database
+        self._owns_database = owns_database
+        self._store = store
+        self._in_queue = {"in_queue": queue}
+        self._token_prefix = defined.token_prefix
+        self._clock = clock
+        self._arrivals = Arrivals(queue, defined.settings)
+        self._endings = UnitEndings(store, database.owner, self._now, self._released)
+        self._owner = self._endings.owner
+        self.url = store.url.render_as_string(hide_password=True)
+        self._watch = Watch(self.statistics, self._changes, self._arrived, self._endings.clean_up_if_due)
+        self._indexes = SqlIndexes(store, queue, self.statistics)
+        self._lock = Lock()
+        self._closed = False
+
+    @property
+    def depth(self) -> int:
+        """Number of messages that could be got now. O(depth), in the database."""
+        self._begin()
+        with self._store.reading() as connection:
+            return int(connection.execute(DEPTH, self._now()).scalar_one())
+
+    def put(self, message: ValidatedPut, unit: Unit | None) -> Descriptor:
+        """Store a message, on the queue or in the unit."""
+        self._begin()
+        with self._in(unit) as marks:
+            with self._store.writing() as connection:
+                if unit is not None:
+                    self._owner.check(connection, marks["own"])
+                record = self._arrivals.add(connection, message, marks, self._now())
+            if unit is not None:
+                unit.state.puts += 1
+        if unit is None:
+            self._watch.arrived(record)
+        return descriptor_of(record, self._token_prefix)
+
+    def take(self, lookup: Lookup, unit: Unit | None, waiter: Waiter | None) -> Record | None:
+        """Take the first match off the queue; without one, add `waiter` to those who wait."""
+        record = self._take(lookup, unit)
+        if record is None and self._endings.clean_up():
+            record = self._take(lookup, unit)
+        if record is None and waiter is not None:
+            self._watch.add(waiter)
+        return record
+
+    def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
+        """Return the first match and leave it there; without one, add `waiter` to those who wait."""
+        record = self._browse(lookup)
+        if record is None and self._endings.clean_up():
+            record = self._browse(lookup)
+        if record is None and waiter is not None:
+            self._watch.add(waiter)
+        return record
+
+    def wait(self, waiter: Waiter, seconds: float) -> Record:
+        """Wait for the message of a waiter. Raises MQError 2033 when the time is over."""
+        deadline = time.monotonic() + seconds
+        record: Record | None = None
+        offered: Record | None = None
+        try:
+            while True:
+                # Before the first wait, too: a message may have arrived before the waiter was added.
+                record = self._retry(waiter)
+                if record is not None:
+                    return record
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise failed(MQRC_NO_MSG_AVAILABLE)
+                offered = None
+                waiter.wait(left)
+                offered = waiter.record
+                self._watch.remove(waiter)
+                self._begin()
+                waiter = Waiter(waiter.lookup, browses=waiter.browses, unit=waiter.unit)
+                self._watch.add(waiter)
+        finally:
+            self._watch.remove(waiter)
+            queue_key = None if record is None else record.queue_key
+            if any(one is not None and one.queue_key != queue_key for one in (offered, waiter.record)):
+                self._watch.wake_all()  # others may want the message that this call was woken for
+
+    def call(
+        self, lookup: Lookup, notify: Callable[[], None], unit: Unit | None, browses: bool
+    ) -> WaitingCall:
+        """Return a get or browse that waits without a thread."""
+
+        def new_waiter() -> Waiter:
+            return Waiter(lookup, browses=browses, unit=unit, notify=notify)
+
+        return WaitingCall(self._watch, self._retry, self.to_message, new_waiter)
+
+    def listed(self, lookup: Lookup, most: int) -> list[Record]:
+        """Return the first matches without their bodies, as one transaction sees them."""
+        self._begin()
+        records: list[Record] = []
+        with self._store.reading() as connection:
+            finder = self._finder(connection)
+            while len(records) < most and (found := lookup.find(finder)) is not None:
+                records.append(found)
+                lookup = lookup._replace(after=found.queue_key)
+        self._indexes.owe(finder.vain)
+        return records
+
+    def at(self, queue_key: int) -> Record | None:
+        """Return the message with a key."""
+        self._begin()
+        with self._store.reading() as connection:
+            row = connection.execute(AT, {**self._now(), "at_place": queue_key}).one_or_none()
+        return None if row is None else record_of(row)
+
+    def take_at(self, queue_key: int, unit: Unit | None) -> Record | None:
+        """Take the message with a key off the queue."""
+        self._begin()
+        return self._taken(take_at(unit is not None), {"at_place": queue_key}, unit)
+
+    def begin_unit(self) -> Unit:
+        """Begin a unit. The database learns of it when something is put or got in it."""
+        return UnitOfWork(self, UnitState(self._owner.next_unit()))
+
+    def end_unit(self, unit: Unit, *, commit: bool) -> None:
+        """Commit a unit or back it out, in one transaction.
+
+        Raises MQError 2003 if another process took this one for dead and backed the unit out.
+        """
+        self._begin()
+        state = unit.state
+        with state.lock:
+            unit.check()
+            if state.owner is not None:
+                expected = state.puts, state.gets
+                try:
+                    self._endings.end(state.owner, state.number, commit=commit, expected=expected)
+                except MQError:  # it has ended; after a StoreError it can be ended again
+                    unit.ended = True
+                    raise
+            unit.ended = True
+            if not commit:
+                unit.restore_positions()
+
+    def forget_unit(self, state: UnitState) -> None:
+        """Back out a unit that nobody can end any more: by the next call, or within a second by one that
+        waits.
+        """
+        if state.owner is not None:
+            self._endings.forget(state.owner, state.number)
+
+    def to_message(self, record: Record) -> QueuedMessage:
+        """Return a record as callers get it, with the expiry that is left."""
+        return current_message_of(record, self._token_prefix, self._clock)
+
+    def close(self) -> None:
+        """Wake all waiting calls, back out all units, and close the database if this store owns it."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+        if closed:
+            return
+        self._watch.close()
+        if self._owns_database:
+            self._database.close()
+        else:
+            self._endings.leave()
+
+    # ---- inside
+
+    def _now(self) -> dict[str, int]:
+        return {**self._in_queue, "now_ms": int(self._clock() * 1000)}
+
+    def _changes(self) -> tuple[int, int]:
+        with self._store.reading() as connection:
+            found = connection.execute(CHANGES, self._in_queue).one_or_none()
+        return (0, 0) if found is None else (found.arrivals, found.releases)
+
+    def _arrived(self, after: int, upto: int) -> list[Record]:
+        """Return the visible messages with arrival numbers above `after` and up to `upto`."""
+        with self._store.reading() as connection:
+            return self._arrivals.between(connection, after, upto, self._now())
+
+    def _begin(self) -> None:
+        """Check that the queue is open, and clean up from time to time."""
+        if self._closed:
+            raise failed(MQRC_HOBJ_ERROR, "the queue is closed")
+        self._endings.clean_up_if_due()
+
+    def _released(self) -> None:
+        self._watch.released()
+
+    @contextmanager
+    def _in(self, unit: Unit | None) -> Iterator[dict[str, int]]:
+        """Keep a unit from ending, and yield the columns that mark its messages."""
+        if unit is None:
+            yield {}
+            return
+        state = unit.state
+        with state.lock:
+            unit.check()
+            if state.owner is None:
+                state.owner = self._owner.enter()
+            yield {"own": state.owner, "of_unit": state.number}
+
+    def _take(self, lookup: Lookup, unit: Unit | None) -> Record | None:
+        self._begin()
+        if unit is not None:
+            unit.check()
+        request, _, handle = lookup
+        if handle is None and request.selection is None and request.msg_token is None:
+            shape, given = shape_of(request)
+            record = self._taken(take(shape, unit is not None), given, unit)
+            self.statistics.looked_at += record is not None
+            return record
+        while True:
+            found = self._find(lookup)
+            if found is None:
+                return None
+            record = self._taken(take_at(unit is not None), {"at_place": found.queue_key}, unit)
+            if record is not None:
+                break
+        if handle is not None:
+            before = handle.position
+            handle.position = position_after(record, before)
+            if unit is not None:
+                unit.moved(handle, before)
+        return record
+
+    def _taken(self, statement: Executable, given: dict[str, Any], unit: Unit | None) -> Record | None:
+        """Take one message, for good or into the unit."""
+        if unit is None:
+            rows = self._store.single(statement, {**given, **self._now()})
+            return record_of(rows[0]) if rows else None
+        with self._in(unit) as marks:
+            with self._store.writing() as connection:
+                self._owner.check(connection, marks["own"])
+                row = connection.execute(statement, {**given, **marks, **self._now()}).one_or_none()
+            if row is not None:
+                unit.state.gets += 1
+        return None if row is None else record_of(row)
+
+    def _browse(self, lookup: Lookup) -> Record | None:
+        self._begin()
+        while True:
+            found = self._find(lookup)
+            record = None if found is None else self.at(found.queue_key)
+            if found is None or record is not None:
+                return record
+
+    def _find(self, lookup: Lookup) -> Record | None:
+        """Return the first match without its body; make the index that would have paid for itself."""
+        with self._store.reading() as connection:
+            finder = self._finder(connection)
+            found = lookup.find(finder)
+        self._indexes.owe(finder.vain)
+        return found
+
+    def _finder(self, connection: Connection) -> SqlLookup:
+        indexes = connection.execute(INDEXES, self._in_queue).scalar_one_or_none() or "{}"
+        return SqlLookup(connection, self._now(), indexes, self._token_prefix, self.statistics)
+
+    def _retry(self, waiter: Waiter) -> Record | None:
+        """Look again for the message of a waiter; None in a unit that has ended.
+
+        Most retries find nothing: they only read, and block no writer.
+        """
+        if waiter.browses:
+            return self._browse(waiter.lookup)
+        if waiter.unit is not None and waiter.unit.ended:
+            return None
+        self._begin()
+        return None if self._find(waiter.lookup) is None else self._take(waiter.lookup, waiter.unit)

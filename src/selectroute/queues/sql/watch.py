@@ -1,0 +1,197 @@
+"""Calls that wait for a message in a database: woken by puts of this process, and by polling for others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from selectroute.queues.lookup.finding import Statistics
+from selectroute.queues.message.message import QueuedMessage
+from selectroute.queues.message.record import Record
+from selectroute.queues.waiting import Waiter, Waiters
+from selectroute.store.errors import StoreError
+
+POLL_SECONDS: Final = 0.05
+"""Interval at which one thread asks for changes of other processes, while any call waits."""
+
+MOST_ARRIVALS: Final = 1_000
+"""Most messages of other processes that are matched with waiting calls; after more, all calls are woken."""
+
+
+class Watch:
+    """Waiting calls of this process. Safe for threads.
+
+    A woken call looks into the database: another one may have been faster.
+
+    invariant: while a call waits, a thread polls; every change since a call last looked wakes it, except
+    arrivals of messages that it does not wait for.
+
+    Args:
+        statistics: counts the comparisons of wake-ups.
+        changes: reads the numbers of arrivals on the queue and of releases by units, of all processes.
+        arrived: reads the messages with arrival numbers above one and up to another.
+        clean_up: called at each poll; backs out units of dead processes.
+    """
+
+    def __init__(
+        self,
+        statistics: Statistics,
+        changes: Callable[[], tuple[int, int]],
+        arrived: Callable[[int, int], list[Record]],
+        clean_up: Callable[[], object],
+    ) -> None:
+        self._changes = changes
+        self._arrived = arrived
+        self._clean_up = clean_up
+        self._lock = threading.Lock()
+        self._waiters = Waiters(statistics)
+        self._arrivals = 0
+        self._releases = 0
+        self._own_keys: set[int] = set()
+        self._own_releases = 0
+        self._polls = False
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @property
+    def count(self) -> int:
+        """Number of waiting calls."""
+        return self._waiters.count
+
+    def add(self, waiter: Waiter) -> None:
+        """Add a waiting call; messages that become visible after this wake it."""
+        with self._lock:
+            if not self._polls and not self._closed.is_set():
+                self._arrivals, releases = self._changes()
+                self._releases = releases - self._own_releases
+                self._own_keys.clear()
+                self._polls = True
+                self._thread = threading.Thread(target=self._poll, name="queue watch", daemon=True)
+                self._thread.start()
+            self._waiters.add(waiter)
+
+    def remove(self, waiter: Waiter) -> None:
+        """Remove a waiting call."""
+        with self._lock:
+            self._waiters.remove(waiter)
+
+    def arrived(self, record: Record) -> None:
+        """Wake the calls for a message that this process put: those that browse, and one that takes it."""
+        with self._lock:
+            if self._polls:
+                self._own_keys.add(record.queue_key)
+        self._offer((record,))
+
+    def released(self) -> None:
+        """Wake all calls, because a unit of this process released messages."""
+        with self._lock:
+            self._own_releases += 1
+        self.wake_all()
+
+    def wake_all(self) -> None:
+        """Wake all calls."""
+        with self._lock:
+            given = self._waiters.all()
+            for waiter in given:
+                self._waiters.remove(waiter)
+        for waiter in given:
+            waiter.hand_over()
+
+    def close(self) -> None:
+        """Wake all calls and stop polling. When this returns, the database is not used any more."""
+        with self._lock:
+            self._closed.set()
+            thread = self._thread
+        self.wake_all()
+        if thread is not None:
+            thread.join()
+
+    def _offer(self, records: Iterable[Record]) -> None:
+        for record in records:
+            with self._lock:
+                given = self._waiters.offer(record) if self._waiters.count else []
+            for waiter in given:
+                waiter.hand_over()
+
+    def _poll(self) -> None:
+        while not self._closed.wait(POLL_SECONDS):
+            with self._lock:
+                if not self._waiters.count:
+                    self._polls = False
+                    return
+            try:
+                self._clean_up()
+                arrivals, releases = self._changes()
+                before, self._arrivals = self._arrivals, arrivals
+                is_much = arrivals - before > MOST_ARRIVALS
+                records = [] if is_much or arrivals == before else self._arrived(before, arrivals)
+            except StoreError:  # woken calls ask the database themselves, and get the error
+                self.wake_all()
+                continue
+            with self._lock:
+                foreign = releases - self._own_releases
+                is_released = foreign != self._releases
+                self._releases = foreign
+                own, self._own_keys = self._own_keys, set()
+            if is_much or is_released:
+                self.wake_all()
+            else:
+                self._offer(record for record in records if record.queue_key not in own)
+
+
+class WaitingCall:
+    """A get or browse that waits without a thread: a function is called when it should look again.
+
+    Not to be shared by threads. `end` it.
+
+    Args:
+        watch: the calls that wait on this queue.
+        retry: looks for the message of a waiter, and takes it unless the call browses.
+        to_message: makes a message of a record.
+        new_waiter: makes the waiter, a new one each time that the call waits.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        retry: Callable[[Waiter], Record | None],
+        to_message: Callable[[Record], QueuedMessage],
+        new_waiter: Callable[[], Waiter],
+    ) -> None:
+        self._watch = watch
+        self._retry = retry
+        self._to_message = to_message
+        self._new_waiter = new_waiter
+        self._waiter: Waiter | None = None
+
+    def look(self) -> QueuedMessage | None:
+        """Return the message if there is one now; otherwise the call is notified when one arrives.
+
+        Raises MQError as `Queue.get` does, but for 2033.
+        """
+        before, self._waiter = self._waiter, self._new_waiter()
+        # Wait first, then look: what arrives in between notifies.
+        self._watch.add(self._waiter)
+        offered = None
+        if before is not None:
+            self._watch.remove(before)
+            offered = before.record
+        record = self._retry(self._waiter)
+        if record is None:
+            return None
+        if offered is not None and offered.queue_key != record.queue_key:
+            self._watch.wake_all()  # others may want the message that this call was woken for
+        self._leave(record.queue_key)
+        return self._to_message(record)
+
+    def end(self) -> None:
+        """Stop waiting. A message that it was notified of and did not take is offered to others."""
+        self._leave(None)
+
+    def _leave(self, queue_key: int | None) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            self._watch.remove(waiter)
+            if waiter.record is not None and waiter.record.queue_key != queue_key:
+                self._watch.wake_all()

@@ -1,0 +1,90 @@
+"""Units of work: puts and gets that are committed or backed out together."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from selectroute.queues.errors import MQRC_UNIT_OF_WORK_NOT_STARTED, failed
+from selectroute.queues.lookup.groups import Handle, Position
+
+State = TypeVar("State")
+
+
+class UnitStore(Protocol):
+    """Store whose messages a unit puts and gets."""
+
+    def end_unit(self, unit: UnitOfWork[Any], *, commit: bool) -> None:
+        """Commit a unit or back it out."""
+
+    def forget_unit(self, state: Any) -> None:
+        """Back out a unit that nobody can end any more, given its state.
+
+        Called when the unit's memory is freed, so perhaps in the middle of another call of this store.
+        """
+
+
+class UnitOfWork(Generic[State]):
+    """A unit of work: its puts become visible and its gets permanent when it is committed.
+
+    Backed out, its puts are discarded and its gets are on the queue again, each at its old position and with
+    its backout count raised by one. As a context manager it commits at the end and backs out on an exception.
+    A unit that nobody can end any more, because its thread or process is dead, is backed out.
+
+    `state` belongs to the store: what it needs to know to end this unit.
+    """
+
+    __slots__ = ("_positions", "_store", "ended", "state")
+
+    def __init__(self, store: UnitStore, state: State) -> None:
+        self._store = store
+        self.state = state
+        self.ended = False
+        self._positions: dict[Handle, tuple[Position | None, Position | None]] = {}
+
+    def commit(self) -> None:
+        """Commit the unit. O(puts) in memory. Raises MQError 2232 for one that has ended."""
+        self._store.end_unit(self, commit=True)
+
+    def backout(self) -> None:
+        """Back the unit out. O(gets) in memory. Raises MQError 2232 for one that has ended."""
+        self._store.end_unit(self, commit=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.ended:
+            self._store.end_unit(self, commit=kind is None)
+
+    def __del__(self) -> None:
+        if not self.ended:
+            self._store.forget_unit(self.state)
+
+    # ---- for the queue and the store
+
+    def belongs_to(self, store: UnitStore) -> bool:
+        """Return whether the unit was begun on this store."""
+        return self._store is store
+
+    def check(self) -> None:
+        """Check that the unit has not ended. Raises MQError 2232."""
+        if self.ended:
+            raise failed(MQRC_UNIT_OF_WORK_NOT_STARTED, "the unit was committed or backed out")
+
+    def moved(self, handle: Handle, before: Position | None) -> None:
+        """Record the position of a handle before a get of this unit moved it."""
+        first, _ = self._positions.get(handle, (before, None))
+        self._positions[handle] = first, handle.position
+
+    def restore_positions(self) -> None:
+        """Move handles back to their positions before the unit, except those that others have moved since.
+
+        "The information … is restored to the value that it had prior to the first successful MQGET call …
+        in the current unit of work" (IBM MQ, MQBACK).
+        """
+        for handle, (before, after) in self._positions.items():
+            if handle.position is after:
+                handle.position = before

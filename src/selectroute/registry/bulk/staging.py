@@ -1,0 +1,280 @@
+"""Lines of an import, read and checked, on their way into one revision.
+
+They are read in blocks, with selectors parsed once a shape, and what they amount to is put into a temporary
+file. Only then a transaction begins, so that nobody waits for a client that sends slowly; memory does not
+grow with the number of lines.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import IO, Any, Final
+
+import pyarrow as pa
+
+from selectroute.index.build.build import check_subscriptions
+from selectroute.index.errors import MAX_REPORTED, BuildError, DuplicateSubscriptionError, LineProblem
+from selectroute.index.jsonl import not_json
+from selectroute.registry.errors import (
+    IdTakenError,
+    ImportLineError,
+    InvalidSpecError,
+    TooCostlyError,
+    TooLargeError,
+)
+from selectroute.registry.log.revision import new_id
+from selectroute.registry.log.rows import body_of
+from selectroute.registry.model import Status, Subscription, SubscriptionSpec
+from selectroute.registry.permission import EVERYTHING, Permission
+from selectroute.registry.specification import Budget, Checks, check_fields, check_id, wrong_seltype
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.limits import MAX_LINE, Limits
+from selectroute.store.errors import ReadOnlyError
+
+MAX_ROWS: Final = 1_000_000
+"""Subscriptions in one import."""
+
+_STATUSES: Final = [None, *Status]  # a list: what is compared may be anything
+
+_CHECKED_AT_ONCE: Final = 16_384
+
+_Numbered = tuple[int, str | bytes]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A line of the stage: its number in the import, the status that it gives, the subscription."""
+
+    number: int
+    status: str | None
+    body: str
+    data: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Stage:
+    """Checked lines in a temporary file."""
+
+    file: IO[str]
+    rows: int
+
+    def blocks(self, size: int) -> Iterator[list[Staged]]:
+        """Yield all lines in their order, so many at a time."""
+        while block := list(islice(self.file, size)):
+            yield [_staged(line) for line in block]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    id: str
+    spec: SubscriptionSpec
+    status: Status | None
+    """None where the line gives none."""
+
+
+@contextmanager
+def staged(
+    lines: Iterable[str | bytes],
+    limits: Limits,
+    max_rows: int,
+    budget: Budget,
+    progress: Progress | None,
+    by: Permission = EVERYTHING,
+) -> Iterator[Stage]:
+    """Read and check the lines of an import, and whether the caller may do what each says. Raises
+    `ImportLineError`, `TooLargeError`, `ReadOnlyError`; `TooCostlyError` with the line where the budget ends.
+
+    It reads on behind a line that cannot be taken, until there are `MAX_REPORTED` of them.
+    """
+    with _temporary_file() as file:
+        stage = Stage(file, 0)
+        wrong: list[LineProblem] = []
+        numbered = enumerate(lines, start=1)
+        while block := _taken_in(numbered, wrong):
+            _stage_block(stage, block, limits, budget, by, wrong)
+            if len(wrong) >= MAX_REPORTED:
+                break
+            if stage.rows > max_rows:
+                raise TooLargeError(f"an import has at most {max_rows:,} subscriptions")
+            if progress is not None:
+                progress(stage.rows, 0)
+        if wrong:
+            raise ImportLineError.of(wrong)
+        file.seek(0)
+        yield stage
+
+
+def _taken_in(numbered: Iterator[tuple[int, str | bytes]], wrong: list[LineProblem]) -> list[_Numbered]:
+    """Return the next lines; none once they end in one that whoever sends them cannot finish, which is
+    `wrong`.
+    """
+    block: list[_Numbered] = []
+    try:
+        block.extend(islice(numbered, _CHECKED_AT_ONCE))
+    except ImportLineError as error:
+        wrong.extend(error.problems)
+    return block
+
+
+@contextmanager
+def _temporary_file() -> Iterator[IO[str]]:
+    try:
+        file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115  closing may fail
+    except OSError as error:
+        raise _no_room(error) from error
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # of what it could not write: that was said
+            file.close()
+
+
+def _no_room(error: OSError) -> ReadOnlyError:
+    return ReadOnlyError(f"no temporary file can be written: {error.strerror or error}")
+
+
+def _stage_block(
+    stage: Stage,
+    block: list[_Numbered],
+    limits: Limits,
+    budget: Budget,
+    by: Permission,
+    wrong: list[LineProblem],
+) -> None:
+    """Check some lines, and append them to the file unless any line up to here is wrong."""
+    found: list[_Line] = []
+    for number, line in block:
+        try:
+            if line.strip():
+                found.append(_read(number, line, by))
+        except SelectRouteError as error:
+            wrong.append(LineProblem(number, error))
+            if len(wrong) == MAX_REPORTED:
+                break
+    try:
+        types = _seltypes(found, limits, budget)
+    except ImportLineError as error:
+        wrong.extend(error.problems)
+    stage.rows += len(found)
+    if wrong:
+        return
+    now = datetime.now(UTC)
+    texts = []
+    for one, seltype in zip(found, types, strict=True):
+        spec = one.spec
+        made = Subscription(
+            id=one.id,
+            name=one.id if spec.name is None else spec.name,
+            topic=spec.topic,
+            selector=spec.selector,
+            dialect=spec.dialect,
+            seltype=seltype,
+            destination=spec.destination,
+            status=one.status or Status.ACTIVE,
+            labels=dict(sorted(spec.labels.items())),
+            revision=0,
+            created=now,
+            modified=now,
+        )
+        texts.append(f"{one.number}\t{one.status or ''}\t{body_of(made)}\n")
+    try:
+        stage.file.writelines(texts)
+        stage.file.flush()
+    except OSError as error:
+        raise _no_room(error) from error
+
+
+def _read(number: int, line: str | bytes, by: Permission) -> _Line:
+    if len(line) > MAX_LINE:
+        raise TooLargeError(f"the line has {len(line):,} characters, at most {MAX_LINE:,}")
+    try:
+        data = json.loads(line if isinstance(line, str) else line.decode())
+    except (ValueError, RecursionError) as error:
+        raise InvalidSpecError("", not_json(error)) from error
+    spec = SubscriptionSpec.from_json(data)
+    by.check_stored(spec)  # on what becomes of the line: there is no second reading of it
+    check_fields(spec)
+    id, status = data.get("id"), data.get("status")
+    if not isinstance(id, str | None):
+        raise InvalidSpecError("/id", "an id is a string")
+    if status not in _STATUSES:
+        raise InvalidSpecError("/status", "a status is active or paused")
+    given = None if status is None else Status(status)
+    return _Line(number, new_id() if id is None else check_id(id), spec, given)
+
+
+def _seltypes(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
+    """Return the types of the selectors of these lines, which are checked here. Raises `ImportLineError` with
+    all of them that are wrong.
+    """
+    names = ("selector", "topic", "dialect", "seltype")
+    try:
+        columns = {
+            name: pa.array([getattr(line.spec, name) for line in lines], pa.string()) for name in names
+        }
+    except UnicodeEncodeError:  # half of a surrogate pair: the line's own check says where
+        return _checked_alone(lines, limits, budget)
+    try:
+        found = check_subscriptions(
+            pa.table({"id": pa.array([line.id for line in lines], pa.string()), **columns}), limits
+        )
+    except BuildError as error:
+        raise ImportLineError.of(
+            LineProblem(lines[row].number, _cause(lines[row], cause, limits))
+            for row, cause in error.causes.items()
+        ) from error
+    types: list[Any] = found.seltypes.to_pylist()
+    wrong: list[LineProblem] = []
+    for line, seltype, literals in zip(lines, types, found.literals.tolist(), strict=True):
+        if line.spec.seltype not in (None, seltype):
+            wrong.append(LineProblem(line.number, InvalidSpecError("/seltype", wrong_seltype(seltype))))
+            continue
+        try:
+            budget.spend(literals, len(line.spec.selector) + len(line.spec.topic or ""))
+        except TooCostlyError as error:
+            wrong.append(LineProblem(line.number, error))
+            break  # whatever follows is too much as well
+    if wrong:
+        raise ImportLineError.of(wrong)
+    return types
+
+
+def _cause(line: _Line, found: SelectRouteError, limits: Limits) -> SelectRouteError:
+    """Return the error of a line as it is said of a single subscription."""
+    if isinstance(found, DuplicateSubscriptionError):
+        return IdTakenError(f"the id {line.id!r} stands twice")
+    try:
+        Checks(limits).checked(line.spec)
+    except SelectRouteError as error:
+        return error
+    return found
+
+
+def _checked_alone(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
+    types: list[Any] = []
+    wrong: list[LineProblem] = []
+    for line in lines:
+        checks = Checks(limits)
+        try:
+            types.append(checks.checked(line.spec).seltype)
+            checks.charge(line.spec, budget)
+        except SelectRouteError as error:
+            wrong.append(LineProblem(line.number, error))
+            if isinstance(error, TooCostlyError) or len(wrong) == MAX_REPORTED:
+                break
+    if wrong:
+        raise ImportLineError.of(wrong)
+    return types
+
+
+def _staged(line: str) -> Staged:
+    number, status, body = line.rstrip("\n").split("\t", 2)
+    return Staged(int(number), status or None, body, json.loads(body))

@@ -1,0 +1,194 @@
+"""Import and export: any number of subscriptions as one revision, in memory that does not grow with them.
+
+What is imported was read and checked by ``staging`` before the transaction begins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Literal
+
+from sqlalchemy import Connection, and_, delete, exists, insert, select, tuple_
+from sqlalchemy.exc import IntegrityError
+
+from selectroute.index.errors import MAX_REPORTED, LineProblem
+from selectroute.registry.bulk.staging import Stage, Staged
+from selectroute.registry.errors import IdTakenError, ImportLineError, InvalidSpecError, NameTakenError
+from selectroute.registry.log.change_log import BLOCK, checked_row
+from selectroute.registry.log.revision import LogRow, Revision, last_pauses
+from selectroute.registry.log.rows import (
+    body_of,
+    checked_body,
+    subscription_of,
+    subscriptions_with_state,
+    topic_key,
+    view_row,
+)
+from selectroute.registry.log.tables import change, label, subscription
+from selectroute.registry.model import Status, Subscription
+
+Progress = Callable[[int, int], None]
+
+# ---- import
+
+
+def import_stage(
+    revision: Revision, stage: Stage, mode: Literal["add", "replace"], progress: Progress | None
+) -> int:
+    """Make a revision of what was staged; returns how many subscriptions that are."""
+    if mode not in ("add", "replace"):
+        raise InvalidSpecError("/mode", "an import adds or replaces")
+    done = 0
+    for block in stage.blocks(BLOCK):
+        there = _there(revision.connection, [one.data["id"] for one in block]) if mode == "replace" else {}
+        _import_block(revision, block, there)
+        done += len(block)
+        if progress is not None:
+            progress(done, stage.rows)
+    return done
+
+
+def _import_block(revision: Revision, block: list[Staged], there: dict[str, Subscription]) -> None:
+    """Log these lines and put them into the view, in the place of those that are `there`."""
+    connection = revision.connection
+    changes: list[LogRow] = []
+    last: list[int] = []  # of each line, which of the changes is its last one
+    hidden = [
+        LineProblem(one.number, _id_taken(old.id))
+        for one in block
+        if (old := there.get(one.data["id"])) is not None and not revision.by.sees(old.topic)
+    ]
+    if hidden:
+        raise ImportLineError.of(hidden)
+    since = _paused_at(connection, [one.data["id"] for one in block if _resumes(one, there)])
+    for one in block:
+        id, old = one.data["id"], there.get(one.data["id"])
+        if old is None:
+            changes.append(LogRow("add", id, one.body))
+        else:
+            kept = replace(Subscription.from_json({**one.data, "revision": 0}), created=old.created)
+            changes.append(LogRow("replace", id, body_of(replace(kept, status=old.status))))
+            # A status that changes is a change of its own: who reads the log finds each pause and its end.
+            if one.status not in (None, old.status):
+                now = body_of(replace(kept, status=Status(one.status)))
+                if one.status == Status.PAUSED:
+                    changes.append(LogRow("pause", id, now))
+                else:
+                    changes.append(LogRow("resume", id, now, "latest", since[id]))
+        last.append(len(changes) - 1)
+    places = revision.log_rows(changes)
+    rows = [_view_row(one.data, changes[at], places[at]) for one, at in zip(block, last, strict=True)]
+    labels = [
+        {"name": name, "value": value, "id": one.data["id"]}
+        for one in block
+        for name, value in one.data["labels"].items()
+    ]
+    for old_ids in _batched(there):
+        connection.execute(delete(subscription).where(subscription.c.id.in_(old_ids)))
+        connection.execute(delete(label).where(label.c.id.in_(old_ids)))
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(subscription), rows)
+    except IntegrityError as error:
+        raise _taken(connection, block) from error
+    if labels:
+        connection.execute(insert(label), labels)
+
+
+def _view_row(data: dict[str, Any], last: LogRow, place: tuple[int, int]) -> dict[str, Any]:
+    status = data["status"] if last.op == "add" else json.loads(last.body)["status"]
+    topic = topic_key(data["topic"])
+    return view_row(data["id"], data["name"], topic, data["dialect"], status, place, last.body)
+
+
+def _resumes(one: Staged, there: dict[str, Subscription]) -> bool:
+    old = there.get(one.data["id"])
+    return old is not None and old.status is Status.PAUSED and one.status == Status.ACTIVE
+
+
+def _there(connection: Connection, ids: list[str]) -> dict[str, Subscription]:
+    """Return those of these subscriptions that there are."""
+    found: dict[str, Subscription] = {}
+    for some in _batched(ids):
+        for row in connection.execute(subscriptions_with_state().where(subscription.c.id.in_(some))):
+            found[row.id] = subscription_of(row)
+    return found
+
+
+def _paused_at(connection: Connection, ids: list[str]) -> dict[str, int]:
+    """Return the revisions at which these subscriptions were paused last."""
+    found: dict[str, int] = {}
+    for some in _batched(ids):
+        found |= {id: at for id, at in connection.execute(last_pauses(some))}
+    return found
+
+
+def _batched(ids: Iterable[str]) -> Iterator[list[str]]:
+    """Ids in pieces that one statement may have as parameters."""
+    rest = iter(ids)
+    while some := list(islice(rest, 500)):
+        yield some
+
+
+def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:
+    """Return the first `MAX_REPORTED` of these rows that cannot be inserted beside those before, and why."""
+    wrong: list[LineProblem] = []
+    ids: set[str] = set()
+    names: set[str] = set()
+    for one in block:
+        number, id, name = one.number, one.data["id"], one.data["name"]
+        if id in ids or connection.execute(select(exists().where(subscription.c.id == id))).scalar():
+            wrong.append(LineProblem(number, _id_taken(id)))
+        elif (
+            name in names or connection.execute(select(exists().where(subscription.c.name == name))).scalar()
+        ):
+            wrong.append(LineProblem(number, NameTakenError(f"the name {name!r} is another subscription's")))
+        if len(wrong) == MAX_REPORTED:
+            break
+        ids.add(id)
+        names.add(name)
+    if not wrong:
+        raise AssertionError("a row was refused, and none is taken")
+    return ImportLineError.of(wrong)
+
+
+def _id_taken(id: str) -> IdTakenError:
+    return IdTakenError(f"there is a subscription {id!r} already")
+
+
+# ---- export
+
+
+def exported(connection: Connection, revision: int | None) -> Iterator[str]:
+    """Yield all subscriptions in the order of their ids, as lines of JSON."""
+    stream = connection.execution_options(yield_per=BLOCK)
+    if revision is None:
+        for row in stream.execute(subscriptions_with_state().order_by(subscription.c.id)):
+            yield with_revision(checked_body(row), row.revision)
+        return
+    later = change.alias()
+    newest = ~exists().where(
+        and_(
+            later.c.id == change.c.id,
+            later.c.revision <= revision,
+            tuple_(later.c.revision, later.c.seq) > tuple_(change.c.revision, change.c.seq),
+        )
+    )
+    rows = select(change).where(change.c.revision <= revision, change.c.op != "remove", newest)
+    for row in stream.execute(rows.order_by(change.c.id)):
+        yield with_revision(checked_row(connection, row).body, row.revision)
+
+
+def bodies(connection: Connection, status: str) -> Iterator[str]:
+    """Return the subscriptions of a status as they stand in the log, in its order, each checked."""
+    stream = connection.execution_options(yield_per=BLOCK)
+    rows = subscriptions_with_state().where(subscription.c.status == status)
+    return map(checked_body, stream.execute(rows))
+
+
+def with_revision(body: str, revision: int) -> str:
+    """Return a line of the log with its revision, as `Subscription.to_json` has it."""
+    return f'{body[:-1]},"revision":{revision}}}'

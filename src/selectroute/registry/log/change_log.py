@@ -1,0 +1,148 @@
+"""Reading of the change log: the changes after a revision, and subscriptions as they were at one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, text, tuple_
+
+from selectroute.registry.changes import OPS, ChangePage, Op
+from selectroute.registry.errors import InvalidSpecError
+from selectroute.registry.log.cursors import cursor_of, no_cursor, read_cursor
+from selectroute.registry.log.header_rows import read_counter
+from selectroute.registry.log.rows import chained_rows, change_of
+from selectroute.registry.log.tables import EVENTS, IS_EVENT, change
+from selectroute.registry.model import Subscription
+from selectroute.store.digests import START
+
+BLOCK: Final = 5_000
+"""Rows that are held at a time where all are read."""
+
+MAX_CHARACTERS: Final = 8 << 20
+"""Characters of subscriptions in one page of changes, unless the first change alone has more."""
+
+_READ: Final = 100
+_LAST_SEQ: Final = 2**31 - 1
+_LAST_REVISION: Final = 2**63 - 1
+
+_ORDER: Final = (change.c.revision, change.c.seq)
+
+
+class LogPosition(NamedTuple):
+    """A position in the log: behind this change; by default, behind all changes of its revision."""
+
+    revision: int
+    seq: int = _LAST_SEQ
+
+    @property
+    def cursor(self) -> str:
+        """Position as a cursor."""
+        return cursor_of(str(self.revision), str(self.seq))
+
+    @classmethod
+    def of(cls, cursor: str) -> LogPosition:
+        """Invert `cursor`. Raises `InvalidSpecError`."""
+        revision, seq = read_cursor(cursor, 2)
+        if not (revision + seq).isascii() or not (revision + seq).isdigit():
+            raise no_cursor()
+        found = cls(int(revision[:20] or -1), int(seq[:20] or -1))
+        if not 0 <= found.revision <= _LAST_REVISION or not 0 <= found.seq <= _LAST_SEQ:
+            raise no_cursor()
+        return found
+
+
+def page(
+    connection: Connection, position: LogPosition, limit: int, ops: Collection[Op] | None = None
+) -> ChangePage:
+    """Return at most `limit` changes behind a position, of these kinds; see `Registry.changes`."""
+    newest: int = read_counter(connection).revision
+    rows: list[Row[Any]] = []
+    following: Row[Any] | None = None
+    size = 0
+    found = connection.execute(
+        _behind(position, ops).limit(limit + 1), execution_options={"yield_per": _READ}
+    )
+    with closing(found):
+        for row in found:
+            size += len(row.body) if isinstance(row.body, str) else 0  # it is not checked yet
+            if len(rows) == limit or (rows and size > MAX_CHARACTERS):
+                following = row
+                break
+            rows.append(row)
+    if following is not None:
+        # A page ends with a revision if it can.
+        rows = [row for row in rows if row.revision != following.revision] or rows
+    if ops is None:
+        checked = list(chained_rows(rows, digest_at(connection, position)))
+    else:
+        checked = [checked_row(connection, row) for row in rows]
+    if following is None:
+        return ChangePage(map(change_of, checked), None, newest, newest)
+    last = LogPosition(rows[-1].revision, rows[-1].seq)
+    complete = last.revision - (following.revision == last.revision)
+    return ChangePage(map(change_of, checked), last.cursor, newest, complete)
+
+
+def rows_behind(connection: Connection, after: int, ops: Collection[Op] | None = None) -> Iterator[Row[Any]]:
+    """Return all rows of the log behind a revision, of these kinds, checked one by one and not kept. Raises
+    `DamagedError`.
+    """
+    position = LogPosition(after)
+    rows = connection.execution_options(yield_per=BLOCK).execute(_behind(position, ops))
+    if ops is None:
+        return chained_rows(rows, digest_at(connection, position))
+    return (checked_row(connection, row) for row in rows)
+
+
+def count_behind(connection: Connection, after: int) -> int:
+    """Return how many changes are behind a revision."""
+    number: int = connection.execute(
+        select(func.count()).select_from(change).where(change.c.revision > after)
+    ).scalar_one()
+    return number
+
+
+def digest_at(connection: Connection, position: LogPosition) -> bytes:
+    """Return the digest of the last change up to a position."""
+    return _last_digest(connection, tuple_(*_ORDER) <= tuple_(*position))
+
+
+def as_of(connection: Connection, revision: int, ids: Iterable[str]) -> list[Subscription]:
+    """Return those of these subscriptions that there were at a revision, as they were."""
+    found = []
+    for id in ids:
+        newest = select(change).where(change.c.id == id, change.c.revision <= revision)
+        row = connection.execute(newest.order_by(*(c.desc() for c in _ORDER)).limit(1)).one_or_none()
+        if row is not None and row.op != "remove":
+            one = change_of(checked_row(connection, row)).subscription
+            if one is not None:
+                found.append(one)
+    return found
+
+
+def checked_row(connection: Connection, row: Row[Any]) -> Row[Any]:
+    """Return a row of the log, checked against the digest of the one before it. Raises `DamagedError`."""
+    before = tuple_(*_ORDER) < tuple_(row.revision, row.seq)
+    (checked,) = chained_rows([row], _last_digest(connection, before))
+    return checked
+
+
+def _last_digest(connection: Connection, which: ColumnElement[bool]) -> bytes:
+    newest = select(change.c.digest).where(which).order_by(*(c.desc() for c in _ORDER))
+    found = connection.execute(newest.limit(1)).scalar()
+    return START if found is None else bytes(found)
+
+
+def _behind(position: LogPosition, ops: Collection[Op] | None) -> Select[Any]:
+    statement = select(change).where(
+        change.c.revision >= position.revision, tuple_(*_ORDER) > tuple_(*position)
+    )
+    if ops is not None:
+        if not ops or not set(ops) <= set(OPS):
+            raise InvalidSpecError("/op", f"the operations of a change are {', '.join(OPS)}")
+        statement = statement.where(change.c.op.in_(sorted(ops)))
+        if set(ops) <= set(EVENTS):
+            statement = statement.where(text(IS_EVENT))  # in the very words of their index
+    return statement.order_by(*_ORDER)

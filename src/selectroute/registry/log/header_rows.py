@@ -1,0 +1,69 @@
+"""Header of a registry, one row: newest revision, digest of the log, how many rows there are.
+
+Whoever writes locks it, so that revisions are committed in their order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from selectroute.registry.log.tables import counter, setting
+from selectroute.store.digests import START, row_digest
+from selectroute.store.errors import DamagedError
+
+
+def counter_seal(revision: int, digest: bytes, changes: int, subscriptions: int) -> bytes:
+    """Return the seal of the counter's row."""
+    return row_digest(revision, digest.hex(), changes, subscriptions)
+
+
+def read_counter(connection: Connection, *, lock: bool = False) -> Any:
+    """Return the counter's row, checked; with `lock`, nobody else begins a revision until this transaction
+    ends.
+    """
+    statement = select(counter)
+    row = connection.execute(statement.with_for_update() if lock else statement).one_or_none()
+    if row is None or row.seal != counter_seal(row.revision, row.digest, row.changes, row.subscriptions):
+        raise DamagedError("the table counter is damaged")
+    return row
+
+
+def first_counter() -> dict[str, Any]:
+    """Return the counter's row of a new registry."""
+    return {
+        "name": "registry",
+        "revision": 0,
+        "digest": START,
+        "changes": 0,
+        "subscriptions": 0,
+        "seal": counter_seal(0, START, 0, 0),
+    }
+
+
+# ---- Settings of a registry: its format, its own id, the folder that it is published to.
+
+
+def read_setting(connection: Connection, name: str) -> str | None:
+    """Return a setting's value, None if it is not set. Raises `DamagedError`."""
+    row = connection.execute(select(setting).where(setting.c.name == name)).one_or_none()
+    if row is None:
+        return None
+    if row.seal != setting_seal(row):
+        raise DamagedError(f"the table setting is damaged in the row of {name!r}")
+    value: str = row.value
+    return value
+
+
+def write_setting(connection: Connection, name: str, value: str | None) -> None:
+    """Set a setting; None unsets it."""
+    connection.execute(delete(setting).where(setting.c.name == name))
+    if value is not None:
+        row = {"name": name, "value": value, "seal": row_digest(name, value)}
+        connection.execute(insert(setting), row)
+
+
+def setting_seal(row: Any) -> bytes:
+    """Return the seal of a row of the table ``setting``."""
+    return row_digest(row.name, row.value)

@@ -1,0 +1,66 @@
+"""Requests that were made before: the answer is kept for a day, in the transaction of what was done."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Connection, delete, insert, select
+
+from selectroute.registry.changes import Applied, Idempotency
+from selectroute.registry.errors import IdempotencyConflictError
+from selectroute.registry.log.tables import request
+from selectroute.registry.model import Subscription, time_text
+from selectroute.store.digests import row_digest
+from selectroute.store.errors import DamagedError
+
+KEPT: Final = timedelta(hours=24)
+
+
+def answered(connection: Connection, asked: Idempotency | None) -> Any:
+    """Return the answer to the same request, if it was given already; None otherwise. Raises
+    `IdempotencyConflictError`.
+    """
+    if asked is None:
+        return None
+    row = connection.execute(
+        select(request).where(request.c.subject == asked.subject, request.c.key == asked.key)
+    ).one_or_none()
+    if row is None or row.time < time_text(datetime.now(UTC) - KEPT):
+        return None
+    if row.seal != request_seal(row):
+        raise DamagedError("the table request is damaged in one of its rows")
+    if row.digest != asked.request:
+        raise IdempotencyConflictError("this Idempotency-Key was used with another request")
+    return json.loads(row.answer)
+
+
+def applied(connection: Connection, asked: Idempotency | None) -> Applied | None:
+    """Return what several changes gave, if the same were made already; as `answered`."""
+    before = answered(connection, asked)
+    if before is None:
+        return None
+    return Applied(before["revision"], [Subscription.from_json(one) for one in before["subscriptions"]])
+
+
+def keep(connection: Connection, asked: Idempotency | None, answer: Any) -> None:
+    """Keep an answer, and forget those that are too old."""
+    if asked is None:
+        return
+    now = datetime.now(UTC)
+    connection.execute(delete(request).where(request.c.time < time_text(now - KEPT)))
+    row = {
+        "subject": asked.subject,
+        "key": asked.key,
+        "digest": asked.request,
+        "answer": json.dumps(answer, ensure_ascii=False, separators=(",", ":")),
+        "time": time_text(now),
+    }
+    seal = row_digest(*(row[name] for name in ("subject", "key", "digest", "answer", "time")))
+    connection.execute(insert(request), {**row, "seal": seal})
+
+
+def request_seal(row: Any) -> bytes:
+    """Return the seal of a row of the table ``request``."""
+    return row_digest(row.subject, row.key, row.digest, row.answer, row.time)

@@ -1,0 +1,119 @@
+"""Rows of the tables to subscriptions and changes, each one checked, and back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from sqlalchemy import Row, Select, and_, select
+
+from selectroute.registry.changes import Change
+from selectroute.registry.errors import InvalidSpecError
+from selectroute.registry.log.tables import change, subscription
+from selectroute.registry.model import Subscription, time_of
+from selectroute.store.digests import chained, row_digest
+from selectroute.store.errors import DamagedError
+
+_LONG_KEY: Final = 128
+_CONTROL: Final = re.compile("[\x00-\x1f]")
+
+
+def topic_key(topic: str | None) -> str | None:
+    """Return what a topic filter is found by: itself, or its digest where it would be too long for an
+    index.
+    """
+    if topic is None or (len(topic) <= _LONG_KEY and not _CONTROL.search(topic)):
+        return topic
+    return "#sha256:" + hashlib.sha256(topic.encode()).hexdigest()
+
+
+def body_of(one: Subscription) -> str:
+    """Return a subscription as a line of JSON, without its revision, which is the line's place in the log."""
+    data = one.to_json()
+    del data["revision"]
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_body(body: str, revision: int) -> Subscription:
+    """Invert `body_of`. Raises ValueError, `InvalidSpecError`."""
+    return Subscription.from_json({**json.loads(body), "revision": revision})
+
+
+def view_row(
+    id: str, name: str, topic: str | None, dialect: str, status: str, place: tuple[int, int], body: str
+) -> dict[str, Any]:
+    """Return the row of the table ``subscription`` for a state of the log."""
+    revision, seq = place
+    return {
+        "id": id,
+        "name": name,
+        "topic_key": topic,
+        "dialect": dialect,
+        "status": status,
+        "revision": revision,
+        "seq": seq,
+        "seal": row_digest(id, name, topic, dialect, status, revision, seq, body),
+    }
+
+
+def subscriptions_with_state() -> Select[Any]:
+    """Return the table ``subscription`` with the body of each, NULL where the log has none."""
+    place = and_(change.c.revision == subscription.c.revision, change.c.seq == subscription.c.seq)
+    return select(subscription, change.c.body).select_from(subscription.outerjoin(change, place))
+
+
+def checked_body(row: Row[Any]) -> str:
+    """Return the body of a row of `subscriptions_with_state`. Raises `DamagedError`."""
+    body: str | None = row.body
+    if body is None or row.seal != row_digest(
+        row.id, row.name, row.topic_key, row.dialect, row.status, row.revision, row.seq, body
+    ):
+        raise DamagedError(f"the table subscription is damaged in the row of {row.id!r}")
+    return body
+
+
+def subscription_of(row: Row[Any]) -> Subscription:
+    """Return the subscription of a row of `subscriptions_with_state`. Raises `DamagedError`."""
+    body = checked_body(row)
+    try:
+        return from_body(body, row.revision)
+    except (ValueError, InvalidSpecError) as error:  # it was sealed as it is
+        raise DamagedError(f"the log has no subscription in the row of {row.id!r}: {error}") from error
+
+
+def change_digest(previous: bytes, row: Any) -> bytes:
+    """Return the digest of a change behind the one with the digest `previous`."""
+    return chained(
+        previous, row.revision, row.seq, row.op, row.id, row.body, row.resume_from, row.paused_at, row.time
+    )
+
+
+def chained_rows(rows: Iterable[Row[Any]], previous: bytes) -> Iterator[Row[Any]]:
+    """Yield the rows of the log, each checked against the one before. Raises `DamagedError`, naming the first
+    row that is not what was written, or behind which one is missing.
+    """
+    for row in rows:
+        digest = change_digest(previous, row)
+        if digest != row.digest:
+            raise DamagedError(
+                f"the table change is damaged at revision {row.revision!r}, change {row.seq!r}, or before it"
+            )
+        previous = digest
+        yield row
+
+
+def change_of(row: Row[Any]) -> Change:
+    """Return the change of a checked row of the log."""
+    return Change(
+        revision=row.revision,
+        op=row.op,
+        id=row.id,
+        subscription=None if row.op == "remove" else from_body(row.body, row.revision),
+        resume_from=row.resume_from,
+        paused_at=row.paused_at,
+        time=time_of(row.time),
+        digest=row.digest.hex(),
+    )

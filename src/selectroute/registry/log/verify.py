@@ -1,0 +1,113 @@
+"""Verification that everything stored is what was written: the log by its chain, the view by the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from sqlalchemy import Connection, exists, func, literal_column, select, text, tuple_
+
+from selectroute.registry.changes import Verified
+from selectroute.registry.log.change_log import BLOCK, rows_behind
+from selectroute.registry.log.header_rows import read_counter, setting_seal
+from selectroute.registry.log.idempotency import request_seal
+from selectroute.registry.log.rows import checked_body, subscriptions_with_state
+from selectroute.registry.log.tables import batch, change, label, query, request, setting, subscription, token
+from selectroute.registry.queries import batch_seal, query_seal
+from selectroute.registry.tokens import token_seal
+from selectroute.selector.explain.sentences import counted
+from selectroute.store.digests import START, row_digest
+from selectroute.store.errors import DamagedError
+
+Progress = Callable[[int, int], None]
+
+_SEALS: Final = {
+    setting: setting_seal,
+    request: request_seal,
+    query: query_seal,
+    batch: batch_seal,
+    token: token_seal,
+}
+
+
+def verify(connection: Connection, is_sqlite: bool, progress: Progress | None) -> Verified:
+    """See `Registry.verify`."""
+    newest = read_counter(connection)
+    total = newest.changes + newest.subscriptions
+    said = progress or (lambda _done, _total: None)
+    said(0, total)
+    if is_sqlite:
+        _check_pages(connection)
+    live = _check_log(connection, newest, said, total)
+    if live != newest.subscriptions:
+        raise DamagedError(
+            f"the log has {counted(live, 'subscription')}, the table counter {newest.subscriptions:,}"
+        )
+    _check_view(connection, newest, said, total)
+    for table, seal in _SEALS.items():
+        for row in _stream(connection, select(table)):
+            if row.seal != seal(row):
+                raise DamagedError(f"the table {table.name} is damaged in the row of {row[0]!r}")
+    said(total, total)
+    return Verified(newest.revision, newest.changes, newest.subscriptions, newest.digest.hex())
+
+
+def _check_pages(connection: Connection) -> None:
+    """SQLite's own check: the structure of its pages, and that each index says what its table says."""
+    for (line,) in connection.execute(text("PRAGMA integrity_check(1)")):
+        if line != "ok":
+            raise DamagedError(f"the database file is damaged: {str(line).splitlines()[0]}")
+
+
+def _check_log(connection: Connection, newest: Any, said: Progress, total: int) -> int:
+    """Check the log from end to end; returns how many subscriptions it amounts to."""
+    count = live = revision = 0
+    digest = START
+    for row in rows_behind(connection, 0):
+        count += 1
+        live += (row.op == "add") - (row.op == "remove")
+        digest, revision = row.digest, row.revision
+        if count % BLOCK == 0:
+            said(count, total)
+    if digest != newest.digest or count != newest.changes or revision > newest.revision:
+        raise DamagedError("the table change ends otherwise than the table counter says")
+    return live
+
+
+def _check_view(connection: Connection, newest: Any, said: Progress, total: int) -> None:
+    """Check each row of the view, that none is missing, and that each is the last state of its id."""
+    count = labels = 0
+    for row in _stream(connection, subscriptions_with_state().order_by(subscription.c.id)):
+        count += 1
+        body = checked_body(row)
+        if '"labels":{}' not in body:
+            for name, value in json.loads(body)["labels"].items():
+                labels ^= _label_number(name, value, row.id)
+        if count % BLOCK == 0:
+            said(newest.changes + count, total)
+    if count != newest.subscriptions:
+        raise DamagedError(f"the table subscription has {counted(count, 'row')} of {newest.subscriptions:,}")
+    for row in _stream(connection, select(label)):
+        labels ^= _label_number(row.name, row.value, row.id)
+    if labels:
+        raise DamagedError("the table label has other rows than the subscriptions have labels")
+    # As many rows as the log has subscriptions, each with a state of it: with none outdated, all are there.
+    later = exists(literal_column("1")).where(
+        change.c.id == subscription.c.id,
+        tuple_(change.c.revision, change.c.seq) > tuple_(subscription.c.revision, subscription.c.seq),
+    )
+    outdated = connection.execute(select(func.min(subscription.c.id)).where(later)).scalar()
+    if outdated is not None:
+        raise DamagedError(f"the table subscription is behind the log in the row of {outdated!r}")
+
+
+def _label_number(name: str, value: str, id: str) -> int:
+    """Return a label as a number of 256 bits: over the labels of a table and of the bodies they cancel
+    out.
+    """
+    return int.from_bytes(row_digest(name, value, id))
+
+
+def _stream(connection: Connection, statement: Any) -> Any:
+    return connection.execution_options(yield_per=BLOCK).execute(statement)

@@ -1,0 +1,19 @@
+"""Loopback addresses: a service that only this machine can reach."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or address is this machine's own.
+
+    >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

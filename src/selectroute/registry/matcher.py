@@ -1,0 +1,56 @@
+"""Subscriptions of one snapshot as a `Matcher`: who gets a message, who nearly does, and why."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from selectroute.index.snapshot import Snapshot
+from selectroute.index.verdicts import Verdict, explained, judged, nearby
+from selectroute.selector.message import Message
+
+
+class SnapshotRow(NamedTuple):
+    """A subscription of a snapshot."""
+
+    id: str
+    topic: str | None
+    selector: str
+    dialect: str
+    seltype: str
+
+
+class SnapshotMatcher:
+    """Subscriptions of a snapshot, which is at a revision of its registry or of nobody's."""
+
+    def __init__(self, snapshot: Snapshot, revision: int | None) -> None:
+        self._snapshot = snapshot
+        self._revision = revision
+        self._judged: tuple[Message, Verdict] | None = None
+
+    def match(self, message: Message, limit: int, near: bool = False) -> dict[str, Any]:
+        """Return the subscriptions that get a message; see `Matcher.match`."""
+        verdict = self._verdict(message)
+        named, refused = (
+            self._snapshot.ids.take(ordinals[:limit]).to_pylist()
+            for ordinals in (verdict.matched, verdict.refused)
+        )
+        found = {"revision": self._revision, "total": len(verdict.matched), "ids": named, "refused": refused}
+        return found | (nearby(self._snapshot, message, verdict, limit) if near else {})
+
+    def explain(self, id: str, message: Message) -> dict[str, Any]:
+        """Return why a subscription gets a message or does not; see `Matcher.explain`."""
+        ordinal = int(self._snapshot.find([id])[0])
+        found = explained(self._snapshot, ordinal, message, self._verdict(message))
+        return {"revision": self._revision, **found}
+
+    def get(self, id: str) -> SnapshotRow:
+        """Return a subscription."""
+        ordinal = int(self._snapshot.find([id])[0])
+        row = self._snapshot.subscriptions.slice(ordinal, 1).to_pylist()[0]
+        return SnapshotRow(id, row["topic"], row["selector"] or "", row["dialect"], row["seltype"])
+
+    def _verdict(self, message: Message) -> Verdict:
+        """Judge a message once, however many subscriptions are explained for it."""
+        if self._judged is None or self._judged[0] is not message:
+            self._judged = message, judged(self._snapshot, message)
+        return self._judged[1]

@@ -1,0 +1,262 @@
+"""From the change log to the snapshot folder: what is committed becomes segments and a manifest.
+
+::
+
+    changes(after) ──folded by id──→ Add, Replace, Remove ──Publisher.apply──→ manifest-<revision>.json
+    table ──at first, or after an import──→ build_snapshot ──publish──────────→ the same
+
+The state is the folder's newest revision: what it has not is published next, whatever happened in between.
+Several revisions of the registry may become one of the folder, never half of one.
+
+``registry.json`` in the folder says whose it is, and has the digest of the log at the revision that was last
+published, or was about to be: a registry that lost changes since is noticed also when it has as many again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from selectroute.durable import disk
+from selectroute.durable.lock import FileLock
+from selectroute.index.build.build import rebuilt
+from selectroute.index.change.delta import Add, Change, Remove, Replace
+from selectroute.index.errors import SnapshotError
+from selectroute.index.folder.format import published
+from selectroute.index.folder.manifest import revisions
+from selectroute.index.folder.retention import collect
+from selectroute.index.jsonl import read_subscriptions
+from selectroute.index.publisher import Publisher
+from selectroute.index.snapshot import Snapshot
+from selectroute.registry.errors import PublishError
+from selectroute.registry.model import Status, Subscription
+from selectroute.registry.registry import Registry
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.limits import UNLIMITED
+from selectroute.selector.selector_type import EXTENDED
+
+MANY: Final = 50_000
+"""Changes from which on a snapshot is made of the whole table instead, if they are a quarter of it."""
+
+COLLECT_SECONDS: Final = 60.0
+"""How often what no revision needs is removed."""
+
+_OWNER: Final = "registry.json"
+_LOCK: Final = ".publisher"
+
+
+class RegistryPublisher:
+    """Publishes a registry's revisions to a folder. There is one at a time for a folder, in all processes.
+
+    Paused subscriptions are not in a snapshot. A crash at any instant leaves a folder that the next publisher
+    goes on from.
+
+    Args:
+        registry: what is published.
+        folder: where; by default the registry's `snapshots_folder`.
+
+    Raises:
+        PublishError: somebody else publishes to the folder, or it is another registry's.
+    """
+
+    def __init__(self, registry: Registry, folder: str | Path | None = None) -> None:
+        self._registry = registry
+        self.folder = Path(folder) if folder is not None else registry.snapshots_folder
+        self._publisher: Publisher | None = None
+        self._collected = time.monotonic()
+        self._guard = threading.Lock()
+        self._lock = self._locked()
+        try:
+            self._check_owner()
+            # Before anything is written on top: a registry that lost revisions gives their numbers anew.
+            self._check_newest(max(revisions(self.folder), default=0))
+            self._check_log()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Newest published revision. Raises `PublishError` before the first `catch_up`."""
+        publisher = self._publisher
+        if publisher is None:
+            raise PublishError("nothing is published yet: catch_up does")
+        return publisher.snapshot
+
+    def catch_up(self) -> int:
+        """Publish everything that is committed; returns the folder's newest revision, which is the
+        registry's unless that goes on changing. Raises `PublishError`, SnapshotError, `StoreError`.
+        """
+        with self._guard:
+            try:
+                return self._catch_up()
+            except SnapshotError:
+                self._publisher = None  # whatever it knows, the folder may not: read it again next time
+                raise
+
+    def rebuild(self) -> int:
+        """Publish the whole table anew under a revision of its own, beside whatever the folder holds, as
+        after damage to its files. Returns the revision.
+        """
+        with self._guard:
+            self._publisher = None
+            self._publish_all(self._registry.skip_revision())
+            return self._opened().snapshot.revision or 0
+
+    def follow(
+        self,
+        stop: threading.Event,
+        poll_seconds: float = 0.05,
+        failed: Callable[[SelectRouteError], None] | None = None,
+    ) -> None:
+        """Publish each revision as soon as it is there, until `stop` is set.
+
+        A commit of this process is published at once, another one's within `poll_seconds`. With `failed`, an
+        error is handed to it, and a second later it is tried again; otherwise the error ends this.
+        """
+        while not stop.is_set():
+            try:
+                newest = self.catch_up()
+                self._collect()
+                self._registry.wait(newest, poll_seconds)
+            except SelectRouteError as error:
+                if failed is None:
+                    raise
+                failed(error)
+                stop.wait(1.0)
+
+    def close(self) -> None:
+        """Wait for a merge that is under way, and let others publish to the folder."""
+        with self._guard:
+            if self._publisher is not None:
+                self._publisher.close()
+                self._publisher = None
+            self._lock.close()
+
+    def __enter__(self) -> RegistryPublisher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- inside
+
+    def _catch_up(self) -> int:
+        newest = self._registry.revision
+        if not revisions(self.folder) and newest:
+            self._publish_all(None)
+        publisher = self._opened()
+        done = publisher.snapshot.revision or 0
+        if done > newest:
+            self._check_newest(done)  # its revision may have come between
+            return done
+        if done == newest:
+            return done
+        pending = self._registry.pending(done)
+        if pending >= MANY and pending * 4 >= len(self._registry):
+            self._publisher = None
+            self._publish_all(None)
+            return self._opened().snapshot.revision or 0
+        last: dict[str, Subscription | None] = {}
+        for change in self._registry.follow_changes(done):
+            last[change.id] = change.subscription
+            newest = change.revision
+        self._own(newest)
+        return publisher.apply(self._delta(publisher.snapshot, last), newest)
+
+    def _opened(self) -> Publisher:
+        if self._publisher is None:
+            self._publisher = Publisher(self.folder, own_revisions=False, limits=UNLIMITED)
+        return self._publisher
+
+    def _delta(self, snapshot: Snapshot, last: dict[str, Subscription | None]) -> Iterable[Change]:
+        """Yield what makes of the snapshot's subscriptions the ones in their last state."""
+        ids = list(last)
+        for id, is_there in zip(ids, (snapshot.find(ids) >= 0).tolist(), strict=True):
+            one = last[id]
+            if one is None or one.status is Status.PAUSED:
+                if is_there:
+                    yield Remove(id)
+                continue
+            extended = one.seltype == EXTENDED
+            kind = Replace if is_there else Add
+            yield kind(id, one.selector, one.topic, one.dialect, extended, one.destination.text)
+
+    def _publish_all(self, revision: int | None) -> None:
+        """Publish the table as it is."""
+        with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
+            table: pa.Table = read_subscriptions(bodies, ignore_unknown=True).table
+        self._own(newest)
+        published(rebuilt(table, newest if revision is None else revision), self.folder)
+
+    def _collect(self) -> None:
+        if time.monotonic() - self._collected >= COLLECT_SECONDS:
+            self._collected = time.monotonic()
+            collect(self.folder)
+
+    def _locked(self) -> FileLock:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return FileLock(self.folder / _LOCK, wait=False)
+        except BlockingIOError:
+            raise PublishError(f"somebody else publishes to {self.folder}: one at a time") from None
+        except OSError as error:
+            raise PublishError(f"{self.folder} cannot be used: {error.strerror or error}") from error
+
+    def _check_newest(self, done: int) -> None:
+        newest = self._registry.revision
+        if done > newest:
+            raise PublishError(
+                f"{self.folder} holds revision {done}, the registry only {newest}: it lost changes, or was "
+                "put back to an older state; publish to another folder"
+            )
+
+    def _check_owner(self) -> None:
+        owner = self._owner()
+        if owner is None:
+            if revisions(self.folder):
+                raise PublishError(f"{self.folder} holds revisions that are no registry's")
+            self._own(0)
+        elif owner["registry"] != self._registry.id:
+            raise PublishError(f"{self.folder} is another registry's; publish to a folder of its own")
+
+    def _check_log(self) -> None:
+        owner = self._owner() or {}
+        revision = owner.get("revision")
+        if revision is None:
+            return  # an earlier release wrote none
+        if owner.get("digest") != self._registry.digest_at(revision):
+            raise PublishError(
+                f"{self.folder} has revision {revision} of a log that is not the registry's: it lost "
+                "changes, or was put back to an older state; publish to another folder"
+            )
+
+    def _owner(self) -> dict[str, Any] | None:
+        """Return what the folder says of its registry; None if it is nobody's yet."""
+        path = self.folder / _OWNER
+        try:
+            owner = json.loads(path.read_bytes())
+            if not isinstance(owner["registry"], str) or type(owner.get("revision", 0)) is not int:
+                raise ValueError("it names no registry and revision")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PublishError(f"{path} cannot be read: {error}") from error
+        found: dict[str, Any] = owner
+        return found
+
+    def _own(self, revision: int) -> None:
+        """Write down whose the folder is, and which log has this revision, before it is published."""
+        digest = self._registry.digest_at(revision)
+        content = {"registry": self._registry.id, "revision": revision, "digest": digest}
+        path = self.folder / _OWNER
+        try:
+            disk.replace_text(path, json.dumps(content))
+        except OSError as error:
+            raise PublishError(f"{path} cannot be written: {error.strerror or error}") from error

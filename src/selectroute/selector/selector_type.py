@@ -1,0 +1,16 @@
+"""Types of selectors, as IBM MQ names them (SELTYPE)."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+Seltype = Literal["NONE", "STANDARD", "EXTENDED"]
+
+NONE: Final = "NONE"
+"""The subscription has no selector."""
+
+STANDARD: Final = "STANDARD"
+"""Its selector is one of a dialect."""
+
+EXTENDED: Final = "EXTENDED"
+"""Its selector is left to an extended selection provider."""

@@ -1,0 +1,1 @@
+"""Typed values of JMS, numbers, and the truth values of three-valued logic."""

@@ -1,0 +1,117 @@
+"""Callers of the service: token and role. ``registry.permission`` says what a caller may touch."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from selectroute.index.destination import QUEUE
+from selectroute.registry.errors import AuthError
+from selectroute.registry.permission import EVERYTHING, Permission
+from selectroute.registry.registry import Registry
+from selectroute.registry.role import Role
+from selectroute.service.http.problems import ProblemError
+
+OPEN_SECONDS: Final = 1.0
+"""How long it may go unnoticed that the first token was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A caller: a token, or anybody on this machine. `name` is the token's, None for anybody."""
+
+    subject: str
+    role: Role
+    permission: Permission = EVERYTHING
+    name: str | None = None
+
+    @property
+    def sees_all(self) -> bool:
+        """True if every subscription exists for the caller."""
+        return self.permission.sees_all
+
+    def sees(self, topic: str | None) -> bool:
+        """Return whether a subscription with this topic filter exists for the caller, see
+        `Permission.sees`.
+        """
+        return self.permission.sees(topic)
+
+    def check_all_topics(self, what: str) -> None:
+        """Raise a problem, 403, if the caller may touch some topics only: `what` is not divided by them."""
+        if not self.sees_all:
+            allowed = ", ".join(one.text for one in self.permission.topics or ())
+            raise ProblemError("forbidden", f"{what} for all topics, this one permits those within {allowed}")
+
+    def check_unlimited(self, what: str) -> None:
+        """Raise a problem, 403, if there is anything that the caller may not touch."""
+        self.check_all_topics(what)
+        if self.permission.is_limited:
+            raise ProblemError("forbidden", f"{what} for all destinations, this one permits some only")
+
+    def check_queue(self, name: str) -> None:
+        """Raise a problem, 403, if the caller may not use this queue, whether there is one or not."""
+        self.check_queues()
+        if not self.permission.may_name(QUEUE, name):
+            allowed = ", ".join(self.permission.queues or ())
+            raise ProblemError("forbidden", f"the token permits the queues {allowed}")
+
+    def check_queues(self) -> None:
+        """Raise a problem, 403, if the caller may use no queue at all."""
+        if self.permission.queues == ():
+            raise ProblemError("forbidden", "queues need a token for all topics, or one made with --queue")
+
+
+ANYBODY: Final = Caller("anybody", Role.admin)
+
+
+class Callers:
+    """Authentication of callers. Without any token, everybody on this machine may do everything.
+
+    Once there was a token, one is needed, also after the last one is revoked: the registry keeps a mark.
+
+    Args:
+        tokens_needed: tokens are needed in any case: the service listens on more than the loopback.
+    """
+
+    def __init__(
+        self, registry: Registry, tokens_needed: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._looked: float | None = None
+        self.tokens_needed = tokens_needed
+
+    def caller(self, authorization: str | None) -> Caller:
+        """Return the caller that sent this Authorization header. Raises a problem, 401."""
+        if authorization is None:
+            if self.is_open():
+                return ANYBODY
+            raise _unauthorised(
+                "send Authorization: Bearer and a token of this registry; the command line takes it from "
+                "SELECTROUTE_TOKEN"
+            )
+        scheme, _, secret = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not secret.strip():
+            raise _unauthorised("the Authorization header is Bearer and a token")
+        try:
+            token = self._registry.authenticate(secret.strip())
+        except AuthError:
+            raise _unauthorised("not a token of this registry, or no longer one") from None
+        return Caller(f"token {token.id}", token.role, Permission.of(token), token.name)
+
+    def is_open(self) -> bool:
+        """Return whether callers without a token are let in."""
+        with self._lock:
+            now = self._clock()
+            if not self.tokens_needed and (self._looked is None or now - self._looked >= OPEN_SECONDS):
+                self._looked = now
+                self.tokens_needed = self._registry.had_tokens()
+            return not self.tokens_needed
+
+
+def _unauthorised(detail: str) -> ProblemError:
+    return ProblemError("unauthorised", detail, headers={"WWW-Authenticate": "Bearer"})

@@ -1,0 +1,282 @@
+"""A call of the API: the role that it needs, a body that is read strictly, the problems it can end in."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Final, NoReturn, TypeVar
+
+from anyio import CapacityLimiter
+from fastapi import APIRouter, Request, Response
+from fastapi._compat import ModelField
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+
+from selectroute.registry.role import Role
+from selectroute.selector.suggestion import did_you_mean, shown
+from selectroute.service.http.callers import Caller
+from selectroute.service.http.error_mapping import NO_SUBSCRIPTION, escaped
+from selectroute.service.http.problems import (
+    MEDIA_TYPE,
+    MQRC_SUB_NAME_ERROR,
+    PROBLEMS,
+    Fault,
+    Problem,
+    ProblemError,
+    as_json,
+)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+ROLE: Final = "x-role"
+"""The member of an operation in the OpenAPI document that says who may call it."""
+
+SMALL_BODY: Final = 1 << 14
+"""Bytes of a body that the event loop reads itself: that takes a millisecond or two at most."""
+
+MOST_FAULTS: Final = 100
+"""Faults of a body that are told."""
+
+_ALWAYS: Final = (
+    "invalid-request",
+    "unauthorised",
+    "misdirected",
+    "timed-out",
+    "too-many-requests",
+    "unavailable",
+)
+
+
+class Call(APIRoute):
+    """A route that looks at the caller's role before it reads the body, and reads JSON strictly."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, with the checks before it."""
+        handler = super().get_route_handler()
+        role = Role[(self.openapi_extra or {})[ROLE]]
+        body_field = self.body_field
+        parameters = tuple(_parameters(self.dependant))
+        # A coroutine takes its threads when it needs them, and not while it waits.
+        takes_thread = not inspect.iscoroutinefunction(self.endpoint)
+        writes = role > Role.reader and self.methods != {"GET"} and takes_thread
+
+        async def checked(request: Request) -> Response:
+            caller: Caller = request.state.caller
+            if not caller.role.includes(role):
+                raise ProblemError(
+                    "forbidden", f"this needs the role {role.name}, the token is a {caller.role.name}'s"
+                )
+            for name in request.query_params:
+                if name not in parameters:
+                    # A filter that is left out for a letter would list, or get, anything.
+                    advice = (
+                        did_you_mean(name, parameters, "the parameters are")
+                        if parameters
+                        else "it takes none"
+                    )
+                    raise ProblemError(
+                        "invalid-request", f"no parameter {shown(name)}: {advice}", place=shown(name)
+                    )
+            if body_field is not None:
+                request = StrictRequest(request.scope, request.receive)
+                if await request.body():
+                    _check_media_type(request.headers.get("content-type", ""))
+                    check_not_encoded(request)
+                    await request.validate(body_field, request.app.state.service.parsing)
+            try:
+                if writes:
+                    async with request.app.state.service.writing:
+                        return await handler(request)
+                return await handler(request)
+            except RequestValidationError as error:
+                if isinstance(request, StrictRequest) and request.faults:
+                    found = [one for one in error.errors() if one["loc"][:1] != ("body",)]
+                    raise RequestValidationError([*found, *request.faults]) from error
+                raise
+
+        return checked
+
+
+def _parameters(of: Dependant) -> Iterator[str]:
+    """Yield the names of the parameters of a call's query, also of what it depends on."""
+    yield from (one.alias for one in of.query_params)
+    for one in of.dependencies:
+        yield from _parameters(one)
+
+
+class StrictRequest(Request):
+    """A request whose body is JSON as RFC 8259 has it: no NaN, no member twice, nothing but UTF-8.
+
+    `faults` is what is wrong with the body, in FastAPI's form.
+    """
+
+    faults: Sequence[Any] = ()
+
+    async def json(self) -> Any:
+        """Return the parsed body; validated, if it is a model. Raises a problem, 400, for what is not
+        JSON.
+        """
+        if not hasattr(self, "_parsed"):
+            self._parsed = _strict(await self.body())
+        return self._parsed
+
+    async def validate(self, field: ModelField, limiter: CapacityLimiter) -> None:
+        """Parse and validate the body. FastAPI does so between two other requests of the event loop, and all
+        wait for it; here a large body is read in a thread, a few of them at a time.
+        """
+        body = await self.body()
+        if len(body) <= SMALL_BODY:
+            self._validate(body, field)
+        else:
+            async with limiter:
+                await run_in_threadpool(self._validate, body, field)
+
+    def _validate(self, body: bytes, field: ModelField) -> None:
+        self._parsed = _strict(body)
+        made, faults = field.validate(self._parsed, {}, loc=("body",))
+        if faults:
+            # FastAPI finds at once that a text is no body, and has other parts of the request to judge.
+            self.faults, self._parsed = faults[:MOST_FAULTS], ""
+        elif isinstance(made, BaseModel):
+            self._parsed = made
+
+
+class _NotStrictError(ValueError):
+    """JSON that Python reads and RFC 8259 does not have, or leaves open; the parser does not say where."""
+
+
+def _strict(body: bytes) -> Any:
+    try:
+        return json.loads(
+            body.decode(), parse_constant=_no_constant, object_pairs_hook=_once, parse_int=_integer
+        )
+    except json.JSONDecodeError as error:
+        fault = Fault(
+            pointer="",
+            reason=f"{error.msg} at line {error.lineno}, column {error.colno}",
+            offset=error.pos,
+            line=error.lineno,
+            column=error.colno,
+        )
+    except _NotStrictError as error:
+        fault = Fault(pointer="", reason=str(error))
+    except UnicodeDecodeError as error:
+        raise ProblemError(
+            "invalid-request", f"the body is not UTF-8 from its byte {error.start + 1:,} on", place=""
+        ) from None
+    except RecursionError:
+        raise ProblemError("invalid-request", "the body is nested too deeply", place="") from None
+    raise ProblemError("invalid-request", f"the body is not valid JSON: {fault.reason}", faults=[fault])
+
+
+def call(
+    router: APIRouter, method: str, path: str, role: Role, *problems: str, **options: Any
+) -> Callable[[Function], Function]:
+    """Return a decorator: the function answers `method` on `path` for callers of this role or above, and with
+    these rows of `PROBLEMS` besides those that every call can end in.
+    """
+    always = (*_ALWAYS, "forbidden") if role > Role.reader else _ALWAYS
+    options["responses"] = {**_answers(always + problems), **options.get("responses", {})}
+    options["openapi_extra"] = {ROLE: role.name, **options.get("openapi_extra", {})}
+    options.setdefault("response_class", JsonAnswer)
+    return router.api_route(path, methods=[method], **options)
+
+
+class JsonAnswer(JSONResponse):
+    """An answer in JSON."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes of plain data. A list may have megabytes: each item is written by itself, because
+        the encoder lets no other thread have its turn before it is done.
+        """
+        if not isinstance(content, dict):
+            return as_json(content)
+        members = (as_json(name) + b":" + _by_items(value) for name, value in content.items())
+        return b"{" + b",".join(members) + b"}"
+
+
+def _by_items(value: Any) -> bytes:
+    if isinstance(value, list):
+        return b"[" + b",".join(map(as_json, value)) + b"]"
+    return as_json(value)
+
+
+def invalid(error: RequestValidationError, method: str) -> ProblemError:
+    """Return the problem of a request whose parts are not what the call takes. No subscription has an id that
+    cannot be one; who would make it is told what is wrong with it.
+    """
+    errors = error.errors()
+    faults = [_fault(one) for one in errors[:MOST_FAULTS]]
+    of_path = {one["loc"][1] for one in errors if one["loc"][:1] == ("path",)}
+    if of_path == {"id"} and method != "PUT":
+        return ProblemError("subscription-not-found", NO_SUBSCRIPTION)
+    if of_path == {"token"}:
+        return ProblemError("not-found", "there is no token of this id")
+    if of_path:
+        (name,) = of_path
+        kind, mqrc = ("invalid-subscription", MQRC_SUB_NAME_ERROR) if name == "id" else ("invalid-body", None)
+        reason = f"{name} is 1 to 128 letters, digits and . _ -"
+        return ProblemError(kind, reason, faults=[Fault(pointer=f"/{name}", reason=reason, mqrc=mqrc)])
+    kind = "invalid-body" if any(one["loc"][:1] == ("body",) for one in errors) else "invalid-request"
+    first = faults[0]
+    return ProblemError(kind, f"{first.pointer or 'the body'}: {first.reason}", faults=faults)
+
+
+def _fault(error: Any) -> Fault:
+    where, *steps = error["loc"]
+    if where != "body":
+        return Fault(pointer=str(steps[0]) if steps else str(where), reason=error["msg"])
+    pointer = "".join("/" + escaped(str(step)[:100]) for step in steps)
+    return Fault(pointer=pointer, reason=error["msg"])
+
+
+def _answers(kinds: tuple[str, ...]) -> dict[int | str, dict[str, Any]]:
+    found: dict[int | str, dict[str, Any]] = {}
+    for kind in kinds:
+        row = PROBLEMS[kind]
+        before = found.get(row.status, {}).get("description")
+        description = f"{before}; {row.title}" if before else row.title
+        found[row.status] = {"description": description, "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
+    return found
+
+
+_PROBLEM: Final = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+
+
+def _check_media_type(header: str) -> None:
+    media_type = header.partition(";")[0].strip().lower()
+    kind, _, subtype = media_type.partition("/")
+    if kind != "application" or (subtype != "json" and not subtype.endswith("+json")):
+        raise ProblemError("unsupported-media-type", "the body is application/json")
+
+
+def check_not_encoded(request: Request) -> None:
+    """Raise a problem, 415, for a body that is compressed: a small one could be of any size."""
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise ProblemError(
+            "unsupported-media-type", "a body has no Content-Encoding", place="Content-Encoding"
+        )
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _NotStrictError(f"{name} is no number of JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _NotStrictError("an object has a member twice")
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 400:  # what no type of ours holds, and Python refuses in other words from 4,300 on
+        raise _NotStrictError("a number has too many digits")
+    return int(digits)

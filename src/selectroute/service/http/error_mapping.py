@@ -1,0 +1,168 @@
+"""From what the parts below raise to what a caller is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Final
+
+from selectroute.queues import errors as queues
+from selectroute.queues.rest.ids import RestError
+from selectroute.registry import errors as registry
+from selectroute.selector.errors import LIMIT_KINDS, InvalidSelectorError, SelectRouteError
+from selectroute.selector.explain.sentences import counted
+from selectroute.selector.message import MessageError
+from selectroute.selector.names import PropertyNameError
+from selectroute.service.http.problems import MQRC_SUB_NAME_ERROR, Fault, ProblemError
+from selectroute.service.logs import log
+from selectroute.store.errors import ReplacedError
+from selectroute.topics.filter import InvalidTopicFilterError
+
+
+def noted(error: SelectRouteError, request_id: str) -> ProblemError:
+    """Return the problem that an error is; what it does not tell the caller is written to the log."""
+    problem = refused(error)
+    if not isinstance(error, ProblemError) and problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log().warning("request refused", request=request_id, reason=str(error))
+    return problem
+
+
+def refused(error: SelectRouteError, within: str = "") -> ProblemError:
+    """Return the problem that an error is. `within` is the pointer to the part of the body that was read."""
+    match error:
+        case ProblemError():
+            return error.within(within)
+        case InvalidSelectorError():
+            detail = f"{error.sentence} (dialect {error.dialect})"
+            fault = selector_fault(error, within)
+            return ProblemError("invalid-selector", detail, faults=[fault], mqrc=error.reason)
+        case InvalidTopicFilterError():
+            return ProblemError("invalid-topic-filter", str(error), place=f"{within}/topic")
+        case registry.InvalidSpecError():
+            mqrc = MQRC_SUB_NAME_ERROR if error.pointer in ("/name", "/id") else None
+            fault = Fault(pointer=within + error.pointer, reason=error.sentence, mqrc=mqrc)
+            return ProblemError("invalid-subscription", str(error), faults=[fault])
+        case MessageError():
+            pointer = within + message_pointer(error.place)
+            return ProblemError("invalid-message", str(error), place=pointer)
+        case PropertyNameError():
+            return ProblemError("invalid-message", str(error), place=f"{within}/properties")
+        case registry.ForbiddenError():
+            return ProblemError("forbidden", error.sentence, place=within + error.pointer)
+        case registry.NameTakenError():
+            return ProblemError("name-taken", str(error), place=f"{within}/name")
+        case registry.IdTakenError():
+            return ProblemError("id-taken", str(error), place=f"{within}/id")
+        case registry.OperationError():
+            return refused(error.cause, f"/operations/{error.index}")
+        case registry.ImportLineError():
+            problem, *others = (refused(one.cause, f"/{one.line - 1}") for one in error.problems)
+            more = f"; and {counted(len(others), 'line')} more, see errors" if others else ""
+            problem.detail = f"line {error.line:,}: {problem.detail}{more}"
+            problem.faults += [fault for other in others for fault in other.faults]
+            return problem
+        case registry.StaleRevisionError():
+            place = within or None
+            expected, found = error.expected, error.found
+            return ProblemError("stale-revision", str(error), place=place, expected=expected, found=found)
+        case registry.BusyError() | ReplacedError():  # which name nothing of where the database is
+            return ProblemError("unavailable", str(error), place=within or None)
+        case queues.MQError():
+            kind = _MQ_KINDS.get(error.reason, "invalid-request")
+            detail = _MQ_CONSTANT.get(kind) or error.detail or str(error)
+            return ProblemError(kind, detail, mqrc=error.reason)
+        case RestError():
+            fault = Fault(pointer=error.place, reason=error.sentence, mqrc=error.reason)
+            return ProblemError("invalid-request", str(error), faults=[fault], mqrc=error.reason)
+        case _:
+            kind = next((kind for type_, kind in _KINDS.items() if isinstance(error, type_)), "internal")
+            detail = _CONSTANT.get(kind) or str(error)
+            return ProblemError(kind, detail, place=within or None)
+
+
+NO_SUBSCRIPTION = "there is no subscription of this id"
+"""Also the answer for one that exists and is hidden from the caller: nobody learns of it by asking."""
+
+INTERNAL = "the request could not be done; the service's log says why, under this instance"
+
+_CONSTANT = {
+    "internal": INTERNAL,
+    "subscription-not-found": NO_SUBSCRIPTION,
+    # What the database says names hosts, ports, users and rows, and who asks may be anybody.
+    "unavailable": "the database cannot be reached; the service's log says why, under this instance",
+    "damaged": "the database is not what was written; the service's log says where, under this instance",
+}
+
+_MQ_CONSTANT = {
+    "internal": INTERNAL,
+    "queue-not-found": "there is no queue of this name",
+    "queue-taken": "there is a queue of this name",
+}
+
+_KINDS: dict[type[SelectRouteError], str] = {
+    registry.NotFoundError: "subscription-not-found",
+    registry.IdempotencyConflictError: "idempotency-conflict",
+    registry.TooLargeError: "too-large",
+    registry.TooCostlyError: "too-costly",
+    registry.AuthError: "unauthorised",
+    registry.ReadOnlyError: "read-only",
+    registry.UnavailableError: "unavailable",
+    registry.DamagedError: "damaged",
+}
+
+
+_MQ_KINDS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        queues.MQRC_BACKED_OUT: "unavailable",
+        queues.MQRC_HOBJ_ERROR: "unavailable",  # closed meanwhile: it was deleted, or the service stops
+        queues.MQRC_MSG_TOO_BIG_FOR_Q: "message-too-large",
+        queues.MQRC_NOT_AUTHORIZED: "forbidden",
+        queues.MQRC_Q_FULL: "queue-full",
+        queues.MQRC_Q_NOT_EMPTY: "queue-not-empty",
+        queues.MQRC_Q_MGR_NAME_ERROR: "queue-manager-not-found",
+        queues.MQRC_UNKNOWN_OBJECT_NAME: "queue-not-found",
+        queues.MQRC_OBJECT_ALREADY_EXISTS: "queue-taken",
+        queues.MQRC_OBJECT_NAME_ERROR: "invalid-queue",
+        queues.MQRC_PROPERTY_NAME_ERROR: "invalid-message",
+        queues.MQRC_PROPERTY_TYPE_ERROR: "invalid-message",
+        queues.MQRC_PROPERTIES_TOO_BIG: "invalid-message",
+        queues.MQRC_MIXED_CONTENT_NOT_ALLOWED: "invalid-message",
+    }
+)
+"""What a queue refuses; for any other reason the request has a wrong part."""
+
+
+def selector_fault(error: InvalidSelectorError, within: str = "") -> Fault:
+    """Return what is wrong with a selector, where, and how to put it right."""
+    data = error.to_dict()
+    return Fault(
+        pointer=f"{within}/selector",
+        reason=error.sentence,
+        kind=error.kind,
+        offset=data["offset"],
+        length=data["length"],
+        line=data["line"],
+        column=data["column"],
+        expected=data["expected"],
+        hint=data["hint"],
+        suggestion=None if error.kind in LIMIT_KINDS else data["suggestion"],
+        mqrc=error.reason,
+    )
+
+
+def message_pointer(place: str) -> str:
+    """Return the pointer to a place that a `MessageError` names: ``properties.a.b`` is the property ``a.b``.
+
+    >>> message_pointer("properties.a.b")
+    '/properties/a.b'
+    """
+    if place == "message":
+        return ""
+    member, _, name = place.partition(".")
+    return f"/{escaped(member)}" + (f"/{escaped(name)}" if name else "")
+
+
+def escaped(name: str) -> str:
+    """Escape one step of a pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,96 @@
+"""Texts of the OpenAPI document beside what the code of the calls gives: a summary of each, and examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from selectroute.service.http.middleware import MESSAGING
+
+JSON: Final = "application/json"
+
+_QUEUE: Final = f"{MESSAGING}qmgr/{{qmgr}}/queue/{{queue}}"
+
+SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "GET /v1/subscriptions": "List subscriptions",
+        "POST /v1/subscriptions": "Register a subscription",
+        "POST /v1/subscriptions:batch": "Change several subscriptions at one revision",
+        "POST /v1/subscriptions:import": "Import subscriptions",
+        "GET /v1/subscriptions:export": "Export all subscriptions",
+        "GET /v1/subscriptions/{id}": "Read a subscription",
+        "PUT /v1/subscriptions/{id}": "Replace a subscription, or register one under this id",
+        "PATCH /v1/subscriptions/{id}": "Change fields of a subscription",
+        "DELETE /v1/subscriptions/{id}": "Remove a subscription",
+        "POST /v1/subscriptions/{id}:pause": "Pause a subscription",
+        "POST /v1/subscriptions/{id}:resume": "Resume a subscription",
+        "POST /v1/selectors:check": "Check a selector",
+        "POST /v1/messages:match": "Match a message",
+        "POST /v1/messages:explain": "Explain why subscriptions get a message or do not",
+        "GET /v1/changes": "Read the change log, or wait for a change",
+        "GET /v1/queries": "List the queries that read this registry",
+        "POST /v1/queries/{query}": "Make a query known",
+        "POST /v1/queries/{query}/batches": "Report the revision that a batch used",
+        "GET /v1/tokens": "List tokens",
+        "POST /v1/tokens": "Create a token",
+        "DELETE /v1/tokens/{token}": "Revoke a token",
+        "GET /v1/limits": "Show the limits of requests",
+        "GET /metrics": "Show metrics for Prometheus",
+        "GET /healthz": "Ask whether the process answers",
+        "GET /readyz": "Ask whether the registry can be read and is published",
+        f"POST {_QUEUE}/message": "Put a message on a queue",
+        f"GET {_QUEUE}/message": "Browse the first matching message",
+        f"DELETE {_QUEUE}/message": "Get the first matching message, which leaves the queue",
+        f"GET {_QUEUE}/messagelist": "List the first matching messages",
+        "GET /v1/queues": "List queues",
+        "GET /v1/queues/{name}": "Describe a queue",
+        "PUT /v1/queues/{name}": "Create a queue",
+        "DELETE /v1/queues/{name}": "Delete a queue",
+    }
+)
+"""What each call does, in a few words of which the first is a verb."""
+
+_MESSAGE: Final = {
+    "topic": "cars/eu",
+    "headers": {"JMSType": "car"},
+    "properties": {"weight": {"type": "int", "value": 3000}},
+}
+_HEAVY: Final = {"selector": "JMSType = 'car' AND weight > 2500", "topic": "cars/+"}
+
+EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "POST /v1/subscriptions": {JSON: {**_HEAVY, "name": "heavy cars", "labels": {"team": "eu"}}},
+        "POST /v1/subscriptions:batch": {
+            JSON: {
+                "operations": [
+                    {"op": "add", "id": "red", "selector": "color = 'red'"},
+                    {"op": "pause", "id": "heavy"},
+                ]
+            }
+        },
+        "POST /v1/subscriptions:import": {
+            "application/x-ndjson": '{"id": "light", "selector": "weight < 500"}\n{"id": "all"}\n'
+        },
+        "PUT /v1/subscriptions/{id}": {JSON: _HEAVY},
+        "PATCH /v1/subscriptions/{id}": {
+            "application/merge-patch+json": {"selector": "weight > 3000", "labels": {"team": None}}
+        },
+        "POST /v1/subscriptions/{id}:resume": {JSON: {"from": "last-processed"}},
+        "POST /v1/selectors:check": {JSON: {"selector": "color = 'red'", "dialect": "ibm-mq"}},
+        "POST /v1/messages:match": {JSON: {"message": _MESSAGE, "limit": 100}},
+        "POST /v1/messages:explain": {JSON: {"message": _MESSAGE, "subscriptions": ["heavy"]}},
+        "POST /v1/queries/{query}": {
+            JSON: {"source": "the folder /srv/messages", "can_replay": True, "reason": None}
+        },
+        "POST /v1/queries/{query}/batches": {JSON: {"batch": 7, "revision": 1}},
+        "POST /v1/tokens": {JSON: {"role": "admin", "name": "operations"}},
+        f"POST {_QUEUE}/message": {
+            "text/plain": "shipped",
+            JSON: '{"order": 7}',
+            "application/octet-stream": "any bytes",
+        },
+        "PUT /v1/queues/{name}": {JSON: {"order": "fifo", "max_depth": 10_000}},
+    }
+)
+"""A request of each call that has a body, by the media type of it."""

@@ -1,0 +1,195 @@
+"""Problem documents: the body of a refusal (RFC 9457).
+
+Every way to be refused is one row of `PROBLEMS`; a raise site names the row and says what it found. Nothing
+that a caller sent is repeated, but for what a selector's error shows of the selector.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from fastapi import Response
+from pydantic import BaseModel
+
+from selectroute.queues.errors import (
+    MQRC_MSG_TOO_BIG_FOR_Q,
+    MQRC_NOT_AUTHORIZED,
+    MQRC_OBJECT_ALREADY_EXISTS,
+    MQRC_Q_FULL,
+    MQRC_Q_MGR_NAME_ERROR,
+    MQRC_Q_NOT_EMPTY,
+    MQRC_UNKNOWN_OBJECT_NAME,
+)
+from selectroute.selector.errors import SelectRouteError
+
+MEDIA_TYPE = "application/problem+json"
+TYPE = "urn:selectroute:problem:"
+
+MQRC_NO_SUBSCRIPTION = 2428
+MQRC_SUB_ALREADY_EXISTS = 2432
+MQRC_SUB_NAME_ERROR = 2440
+
+
+class Row(NamedTuple):
+    """Kind of problem: its code, its title, and the MQ reason code if there is one."""
+
+    status: int
+    title: str
+    mqrc: int | None = None
+
+
+PROBLEMS: Mapping[str, Row] = MappingProxyType(
+    {
+        "invalid-request": Row(400, "The request cannot be read"),
+        "unauthorised": Row(401, "A bearer token is needed"),
+        "forbidden": Row(403, "The token does not permit this", MQRC_NOT_AUTHORIZED),
+        "not-found": Row(404, "There is no such thing"),
+        "queue-not-found": Row(404, "There is no such queue", MQRC_UNKNOWN_OBJECT_NAME),
+        "queue-manager-not-found": Row(404, "There is no such queue manager", MQRC_Q_MGR_NAME_ERROR),
+        "subscription-not-found": Row(404, "There is no such subscription", MQRC_NO_SUBSCRIPTION),
+        "method-not-allowed": Row(405, "This cannot be done here"),
+        "timed-out": Row(408, "The request did not come in time"),
+        "name-taken": Row(409, "Another subscription has this name", MQRC_SUB_ALREADY_EXISTS),
+        "id-taken": Row(409, "Another subscription has this id", MQRC_SUB_ALREADY_EXISTS),
+        "queue-taken": Row(409, "There is a queue of this name already", MQRC_OBJECT_ALREADY_EXISTS),
+        "queue-not-empty": Row(409, "The queue has messages", MQRC_Q_NOT_EMPTY),
+        "queue-full": Row(409, "The queue is full", MQRC_Q_FULL),
+        "stale-revision": Row(412, "It was changed meanwhile"),
+        "too-large": Row(413, "The request is too large"),
+        "message-too-large": Row(413, "The message is too large", MQRC_MSG_TOO_BIG_FOR_Q),
+        "unsupported-media-type": Row(415, "The body is of another type than expected"),
+        "misdirected": Row(421, "This service is for its own machine only"),
+        "invalid-selector": Row(422, "The selector is invalid"),
+        "too-costly": Row(422, "The selectors are too costly together"),
+        "invalid-topic-filter": Row(422, "The topic filter is invalid"),
+        "invalid-subscription": Row(422, "The subscription is invalid"),
+        "invalid-queue": Row(422, "The queue is invalid"),
+        "invalid-message": Row(422, "The message is invalid"),
+        "invalid-body": Row(422, "The request has a wrong part"),
+        "idempotency-conflict": Row(422, "The Idempotency-Key belongs to another request"),
+        "precondition-required": Row(428, "If-Match is needed"),
+        "too-many-requests": Row(429, "Too many requests"),
+        "header-too-large": Row(431, "The header fields are too large"),
+        "internal": Row(500, "Something is wrong with the service"),
+        "damaged": Row(500, "The store is damaged"),
+        "read-only": Row(503, "Nothing can be written at present"),
+        "unavailable": Row(503, "The service is not ready"),
+    }
+)
+"""Every problem that this service knows, by the end of its type."""
+
+RETRY_SECONDS = 5
+"""When to ask again while nothing can be written."""
+
+_AGAIN_SECONDS = 1
+"""When to ask again while too many wait."""
+
+
+class Fault(BaseModel):
+    """Fault in a request: where (`pointer` into the body, RFC 6901; offset and length in characters,
+    line and column from 1, within the text there), what was expected, and the MQ reason code.
+    """
+
+    pointer: str
+    reason: str
+    kind: str | None = None
+    offset: int | None = None
+    length: int | None = None
+    line: int | None = None
+    column: int | None = None
+    expected: list[str] | None = None
+    hint: str | None = None
+    suggestion: str | None = None
+    mqrc: int | None = None
+
+
+class Problem(BaseModel):
+    """Why a request was refused (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    errors: list[Fault] = []
+    mqrc: int | None = None
+    expected: int | None = None
+    """Of stale-revision: the revision that If-Match has."""
+    found: int | None = None
+    """Of stale-revision: the revision that holds."""
+
+
+class ProblemError(SelectRouteError):
+    """A request that is refused, as a row of `PROBLEMS` with a sentence about this one.
+
+    `place` names a header or parameter at fault, or is a pointer into the body.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        *,
+        place: str | None = None,
+        faults: Sequence[Fault] = (),
+        headers: Mapping[str, str] | None = None,
+        status: int | None = None,
+        **extensions: int | None,
+    ) -> None:
+        super().__init__(kind, detail)
+        self.kind = kind
+        self.detail = detail
+        self.status = status or PROBLEMS[kind].status
+        self.faults = [Fault(pointer=place, reason=detail)] if place is not None else list(faults)
+        self.headers = dict(headers or {})
+        self.extensions = extensions
+
+    def __str__(self) -> str:
+        return self.detail
+
+    def within(self, pointer: str) -> ProblemError:
+        """Return the problem as one of a part of the body, which `pointer` names."""
+        if pointer:
+            whole = self.faults or [Fault(pointer="", reason=self.detail)]
+            self.faults = [one.model_copy(update={"pointer": pointer + one.pointer}) for one in whole]
+        return self
+
+    def response(self, request_id: str) -> Response:
+        """Return the answer: a problem document, and the headers that belong to it."""
+        row = PROBLEMS[self.kind]
+        problem = Problem(
+            type=TYPE + self.kind,
+            title=row.title,
+            status=self.status,
+            detail=self.detail,
+            instance=f"urn:uuid:{request_id}",
+            errors=self.faults,
+            **{"mqrc": row.mqrc, **self.extensions},
+        )
+        headers = dict(self.headers)
+        if self.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            headers.setdefault("Retry-After", str(RETRY_SECONDS))
+        body = as_json(problem.model_dump(exclude_none=True))
+        return Response(body, self.status, headers, MEDIA_TYPE)
+
+
+def check_waiting(count: int, limit: int, what: str) -> None:
+    """Raise a problem, 429, if so many requests wait for ``what`` already."""
+    if count >= limit:
+        raise ProblemError(
+            "too-many-requests",
+            f"{limit:,} requests wait for {what} already",
+            headers={"Retry-After": str(_AGAIN_SECONDS)},
+        )
+
+
+def as_json(data: Any) -> bytes:
+    """JSON as UTF-8; half of a surrogate pair, which a client may have sent, as its escape."""
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()

@@ -1,0 +1,1 @@
+"""Calls on queues: IBM MQ's messaging REST API."""

@@ -1,0 +1,99 @@
+"""Queues as a whole: made, described, deleted. A token that is limited to topics or destinations may touch
+those that its patterns of queues take, and none without patterns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Path, Query, Response
+
+from selectroute.index.destination import QUEUE
+from selectroute.queues.errors import MQRC_OBJECT_ALREADY_EXISTS, MQError
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.registry.role import Role
+from selectroute.service.context import CallerDep, ServiceDep
+from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.http.problems import ProblemError
+from selectroute.service.queues.models import QueueAnswer, QueueBody, QueuesAnswer
+
+PATH: Final = "/v1/queues"
+
+router = APIRouter(route_class=Call, prefix=PATH, tags=["queues"])
+Name = Annotated[str, Path(description="A queue's name; a slash in it is %2F, a percent sign %25.")]
+
+
+@call(router, "GET", "", Role.reader, "forbidden", response_model=QueuesAnswer)
+def listed(service: ServiceDep, by: CallerDep) -> Response:
+    """Return the queues that the caller may use, by their names."""
+    by.check_queues()
+    names = [name for name in service.queues.names() if by.permission.may_name(QUEUE, name)]
+    return JsonAnswer({"items": [{"name": name} for name in names]})
+
+
+@call(router, "GET", "/{name:path}", Role.reader, "forbidden", "queue-not-found", response_model=QueueAnswer)
+def get(service: ServiceDep, by: CallerDep, name: Name) -> Response:
+    """Return a queue: its settings, and how many messages could be got now."""
+    by.check_queue(name)
+    return JsonAnswer(_described(service.queues.open(name)))
+
+
+@call(
+    router,
+    "PUT",
+    "/{name:path}",
+    Role.admin,
+    "invalid-queue",
+    "queue-taken",
+    "unsupported-media-type",
+    "too-large",
+    "read-only",
+    response_model=QueueAnswer,
+    responses={201: {"model": QueueAnswer, "description": "Made."}},
+)
+def put(service: ServiceDep, by: CallerDep, name: Name, body: QueueBody | None = None) -> Response:
+    """Make a queue, or find that there is one with these settings. What a queue was made with stays."""
+    by.check_queue(name)
+    settings = (body or QueueBody()).settings()
+    try:
+        made = service.queues.create(name, settings)
+    except MQError as error:
+        if error.reason != MQRC_OBJECT_ALREADY_EXISTS:
+            raise
+        found = service.queues.open(name)
+        others = [
+            field for field, value in asdict(found.settings).items() if value != asdict(settings)[field]
+        ]
+        if others:
+            detail = f"there is a queue of this name with other settings: {', '.join(others)}"
+            raise ProblemError("queue-taken", detail) from None
+        return JsonAnswer(_described(found))
+    return JsonAnswer(_described(made), 201, {"Location": f"{PATH}/{quote(made.name, safe='')}"})
+
+
+@call(
+    router,
+    "DELETE",
+    "/{name:path}",
+    Role.admin,
+    "queue-not-found",
+    "queue-not-empty",
+    "read-only",
+    status_code=204,
+)
+def delete(
+    service: ServiceDep,
+    by: CallerDep,
+    name: Name,
+    purge: Annotated[bool, Query(description="Delete it with the messages that it has.")] = False,
+) -> Response:
+    """Delete a queue that is empty, or with `purge` with all of its messages but those in units of work."""
+    by.check_queue(name)
+    service.queues.delete(name, purge=purge)
+    return Response(status_code=204)
+
+
+def _described(queue: SqlQueue) -> dict[str, Any]:
+    return {"name": queue.name, **asdict(queue.settings), "depth": queue.depth}

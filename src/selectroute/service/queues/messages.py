@@ -1,0 +1,408 @@
+"""Messages of a queue over HTTP, in the shape of IBM MQ's messaging REST API, version 3.
+
+A get promises: the message stays on its queue until it is certain that the client is there, and is taken off
+in a transaction before the first byte of the answer is sent. Until then a client that hangs up or a service
+that dies loses nothing; from then on the message is delivered at most once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Annotated, Any, Final, TypeVar
+
+from anyio import CancelScope
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from selectroute.queues.errors import (
+    MQRC_HOBJ_ERROR,
+    MQRC_MSG_TOKEN_ERROR,
+    MQRC_NO_MSG_AVAILABLE,
+    MQRC_Q_MGR_NAME_ERROR,
+    MQError,
+    failed,
+)
+from selectroute.queues.message.field_checks import MAX_NUMBER
+from selectroute.queues.message.message import QueuedMessage
+from selectroute.queues.rest.headers import (
+    OMITTED,
+    SETTABLE,
+    decoded,
+    descriptor_headers,
+    headers_of,
+    put_fields,
+)
+from selectroute.queues.rest.ids import RestError
+from selectroute.queues.rest.list_items import item_of
+from selectroute.queues.rest.lookup import LookupParams
+from selectroute.queues.rest.properties import PROPERTIES, header_of
+from selectroute.queues.sql.watch import WaitingCall
+from selectroute.registry.role import Role
+from selectroute.selector.errors import SelectRouteError
+from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.http.callers import Caller
+from selectroute.service.http.disconnect import while_connected
+from selectroute.service.http.endpoint import Call, JsonAnswer, call, check_not_encoded
+from selectroute.service.http.middleware import MESSAGING
+from selectroute.service.http.models import Dialect
+from selectroute.service.http.problems import ProblemError
+from selectroute.service.limits import ServiceLimits
+from selectroute.service.queues.administration import Name
+from selectroute.service.queues.models import MessageListAnswer
+from selectroute.service.queues.waiting import InThread, Notify
+
+_DESCRIPTOR_BYTES: Final = 1_536
+"""Most bytes of an answer's headers besides the properties."""
+
+
+def message_response(message: QueuedMessage, limits: ServiceLimits) -> Response:
+    """Return the response with a message.
+
+    Properties that do not fit into its headers are left out, and `OMITTED` counts them: if the message were
+    refused instead, it would block every get of the first message.
+    """
+    headers = headers_of(message)
+    if _size(headers) > limits.message_header_bytes:
+        kept = _fitting(message, limits.message_header_bytes)
+        headers = headers_of(kept) | {OMITTED: str(len(message.properties) - len(kept.properties))}
+    return Response(message.body, headers=headers, media_type=_media_type(message.body))
+
+
+def _fitting(message: QueuedMessage, most: int) -> QueuedMessage:
+    """Return the message with as many of its properties as fit, in their order."""
+
+    def alone(properties: Mapping[str, Any]) -> QueuedMessage:
+        return QueuedMessage(message.descriptor, b"", properties)
+
+    empty = _size(headers_of(alone({})))
+    room = most - _DESCRIPTOR_BYTES
+    kept = {}
+    for name, value in message.properties.items():
+        size = _size(headers_of(alone({name: value}))) - empty  # an upper bound: they share one header
+        if size <= room:
+            room -= size
+            kept[name] = value
+    return alone(kept)
+
+
+def _size(headers: Mapping[str, str]) -> int:
+    return sum(len(name) + len(value) + 4 for name, value in headers.items())
+
+
+def check_answerable(fields: Mapping[str, Any], limits: ServiceLimits) -> None:
+    """Refuse, with problem 422, a message that could be put but never be got whole over HTTP."""
+    properties = fields.get("properties") or {}
+    size = _DESCRIPTOR_BYTES + (len(header_of(properties)) if properties else 0)
+    if size > limits.message_header_bytes:
+        detail = (
+            f"its properties do not fit into the {limits.message_header_bytes:,} bytes of headers that an "
+            f"answer has, {_DESCRIPTOR_BYTES:,} of them for the rest: what is not ASCII takes up to six "
+            "times its length"
+        )
+        raise ProblemError("invalid-message", detail, place=PROPERTIES)
+
+
+def _media_type(body: bytes) -> str:
+    """Return the media type of a body, guessed: a queue does not store it."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    return "text/plain"
+
+
+# ---- parameters that select a message
+
+_ID_HELP: Final = "ID: and 48 hexadecimal digits."
+_TEXT_HELP: Final = (
+    "ID: and up to 48 hexadecimal digits, padded with zeros on the right; or an application's text."
+)
+_MOST: Final = 2_000
+_Text = Annotated[str | None, Query(max_length=_MOST)]
+
+
+def _lookup(
+    message_id: Annotated[_Text, Query(alias="messageId", description=_ID_HELP)] = None,
+    correlation_id: Annotated[_Text, Query(alias="correlationId", description=_TEXT_HELP)] = None,
+    group_id: Annotated[_Text, Query(alias="groupId", description=_TEXT_HELP)] = None,
+    msg_seq_number: Annotated[int | None, Query(alias="msgSeqNumber", ge=1, le=MAX_NUMBER)] = None,
+    offset: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
+    msg_token: Annotated[_Text, Query(alias="msgToken", description="32 hexadecimal digits.")] = None,
+    selector: Annotated[str | None, Query(description="What the message must satisfy.")] = None,
+    dialect: Annotated[Dialect | None, Query(description="The selector's; the queue's by default.")] = None,
+) -> LookupParams:
+    return LookupParams(
+        message_id, correlation_id, group_id, msg_seq_number, offset, msg_token, selector, dialect
+    )
+
+
+OfQuery = Annotated[LookupParams, Depends(_lookup)]
+
+
+# ---- endpoints
+
+USER: Final = "JMSXUserID"
+"""Property that names who put a message. As in IBM MQ, where the queue manager sets the user identifier,
+applications cannot choose it.
+"""
+
+_USER_NAMES: Final = (USER, "Root.MQMD.UserIdentifier")
+
+_QUEUE: Final = MESSAGING + "qmgr/{qmgr}/queue/{queue:path}"
+_NOT_FOUND: Final = ("queue-not-found", "queue-manager-not-found")
+_LOOKUP: Final = ("invalid-selector", *_NOT_FOUND)
+_BODY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
+_MEDIA_TYPES: Final = ("text/plain", "application/json", "application/octet-stream")
+_FOUND: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "The message: its body, and all else as headers ibm-mq-….",
+        "headers": {
+            OMITTED: {
+                "description": "How many properties are left out, because they do not fit into the headers "
+                "of an answer. As long as the message is on its queue, `messagelist` has all of them.",
+                "schema": {"type": "integer"},
+            }
+        },
+        "content": {"text/plain": _BODY, "application/octet-stream": _BODY},
+    },
+    204: {"description": "There is none (2033)."},
+}
+
+router = APIRouter(route_class=Call, tags=["queues"])
+Manager = Annotated[str, Path(description="The name of the queue manager.")]
+Wait = Annotated[int, Query(ge=0, lt=2**31, description="Milliseconds to wait for a message.")]
+_PUT_HEADERS: Final = [
+    {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
+    for name in (*SETTABLE, PROPERTIES)
+]
+_T = TypeVar("_T")
+
+
+@call(
+    router,
+    "POST",
+    f"{_QUEUE}/message",
+    Role.writer,
+    *_NOT_FOUND,
+    "queue-full",
+    "invalid-message",
+    "message-too-large",
+    "unsupported-media-type",
+    "read-only",
+    status_code=201,
+    response_class=Response,
+    responses={201: {"description": "It is on the queue; its ids are headers."}},
+    openapi_extra={
+        "parameters": _PUT_HEADERS,
+        "requestBody": {"content": dict.fromkeys(_MEDIA_TYPES, _BODY)},
+    },
+)
+async def put(
+    request: Request,
+    service: ServiceDep,
+    by: CallerDep,
+    qmgr: Manager,
+    queue: Name,
+) -> Response:
+    """Put a message: the body is its body, byte by byte, and headers ibm-mq-… say the rest.
+
+    Its JMSXUserID is the name of the token with which it is put, which a client cannot choose. The header
+    ibm-mq-rest-csrf-token, which IBM's clients send, is taken and not needed.
+    """
+    _check(service, by, qmgr, queue)
+    check_not_encoded(request)
+    fields = _fields(request, by)
+    check_answerable(fields, service.limits)
+    body = await request.body()
+
+    def put_now() -> Mapping[str, str]:
+        return descriptor_headers(service.queues.open(queue).put(body, **fields))
+
+    return Response(status_code=201, headers=await _writing(service, put_now))
+
+
+@call(
+    router,
+    "GET",
+    f"{_QUEUE}/message",
+    Role.reader,
+    *_LOOKUP,
+    "forbidden",
+    response_class=Response,
+    responses=_FOUND,
+)
+async def browse(
+    request: Request,
+    service: ServiceDep,
+    by: CallerDep,
+    qmgr: Manager,
+    queue: Name,
+    lookup: OfQuery,
+    wait: Wait = 0,
+) -> Response:
+    """Return the first match, which stays on the queue."""
+    _check(service, by, qmgr, queue)
+    opened = await run_in_threadpool(service.queues.open, queue)
+    fields = lookup.fields(opened.settings, service.registry.limits)
+    async with while_connected(request), _there(service, queue):
+        found = await _found(
+            service,
+            wait,
+            fields,
+            partial(opened.browse, **fields),
+            partial(opened.call, browses=True, **fields),
+            run_in_threadpool,
+        )
+        if wait:
+            await _still_known(request, service)
+    return Response(status_code=204) if found is None else message_response(found, service.limits)
+
+
+@call(
+    router,
+    "DELETE",
+    f"{_QUEUE}/message",
+    Role.writer,
+    *_LOOKUP,
+    "read-only",
+    response_class=Response,
+    responses=_FOUND,
+)
+async def get(
+    request: Request,
+    service: ServiceDep,
+    by: CallerDep,
+    qmgr: Manager,
+    queue: Name,
+    lookup: OfQuery,
+    wait: Wait = 0,
+) -> Response:
+    """Return the first match, which is on the queue no more."""
+    _check(service, by, qmgr, queue)
+    opened = await run_in_threadpool(service.queues.open, queue)
+    fields = lookup.fields(opened.settings, service.registry.limits)
+    unit = opened.unit()
+    answer = Response(status_code=204)
+    is_taken = False
+    try:
+        async with while_connected(request), _there(service, queue):
+            found = await _found(
+                service,
+                wait,
+                fields,
+                partial(opened.get, syncpoint=unit, **fields),
+                partial(opened.call, syncpoint=unit, **fields),
+                partial(_writing, service),
+            )
+            if wait:
+                await _still_known(request, service)
+            if found is not None:
+                answer = message_response(found, service.limits)
+        with CancelScope(shield=True):
+            await _writing(service, unit.commit)
+        is_taken = True
+    finally:
+        if not is_taken:
+            with CancelScope(shield=True):
+                await _writing(service, partial(_back_out, unit.backout))
+    return answer
+
+
+@call(
+    router,
+    "GET",
+    f"{_QUEUE}/messagelist",
+    Role.reader,
+    *_LOOKUP,
+    "forbidden",
+    response_model=MessageListAnswer,
+)
+def listed(
+    service: ServiceDep,
+    by: CallerDep,
+    qmgr: Manager,
+    queue: Name,
+    lookup: OfQuery,
+    limit: Annotated[int, Query(ge=1, lt=2**31)] = 10,
+) -> Response:
+    """Return the first matches without their bodies, in the order in which they would be got."""
+    _check(service, by, qmgr, queue)
+    opened = service.queues.open(queue)
+    fields = lookup.fields(opened.settings, service.registry.limits)
+    found = opened.listed(min(limit, service.limits.page), **fields)
+    return JsonAnswer({"messages": [item_of(message) for message in found]})
+
+
+def _check(service: Service, by: Caller, manager: str, queue: str) -> None:
+    by.check_queue(queue)
+    if manager != service.queue_manager:
+        raise failed(MQRC_Q_MGR_NAME_ERROR, "this service is the queue manager of another name")
+
+
+@asynccontextmanager
+async def _there(service: Service, name: str) -> AsyncIterator[None]:
+    """Raise MQError 2085 if the block finds its queue closed because it was deleted meanwhile."""
+    try:
+        yield
+    except MQError as error:
+        if error.reason == MQRC_HOBJ_ERROR:
+            await run_in_threadpool(service.queues.open, name)
+        raise
+
+
+def _fields(request: Request, by: Caller) -> dict[str, Any]:
+    """Return the arguments of a put in the headers, with the caller's name. Raises RestError."""
+    given = {}
+    for name in SETTABLE:
+        values = request.headers.getlist(name)
+        if len(values) > 1:
+            raise RestError(name, "one of these headers is enough")
+        if values:
+            given[name] = decoded(values[0], name)
+    fields = put_fields(given, [decoded(value, PROPERTIES) for value in request.headers.getlist(PROPERTIES)])
+    properties = fields.get("properties", {})
+    for name in _USER_NAMES:
+        if name in properties:
+            raise RestError(PROPERTIES, f"{name} is the name of the token, which the service sets")
+    if by.name is not None:
+        fields["properties"] = {**properties, USER: by.name}
+    return fields
+
+
+async def _writing(service: Service, function: Callable[[], _T]) -> _T:
+    """Run a function that writes in a thread, together with few others."""
+    async with service.writing:
+        return await run_in_threadpool(function)
+
+
+async def _found(
+    service: Service,
+    wait: int,
+    fields: Mapping[str, Any],
+    look: Callable[[], QueuedMessage],
+    new_call: Callable[[Notify], WaitingCall],
+    in_thread: InThread,
+) -> QueuedMessage | None:
+    """Return the message that is there now or arrives within `wait` milliseconds; None without one."""
+    if wait and "msg_token" in fields:
+        raise failed(MQRC_MSG_TOKEN_ERROR, "a call cannot wait for a token")
+    try:
+        return await in_thread(look)
+    except MQError as error:
+        if error.reason != MQRC_NO_MSG_AVAILABLE:
+            raise
+    seconds = min(wait / 1000, service.limits.wait_seconds)
+    return await service.queue_waiting.message(new_call, seconds, in_thread) if seconds else None
+
+
+async def _still_known(request: Request, service: Service) -> None:
+    """Refuse, with problem 401, a caller whose token was revoked during the wait."""
+    await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
+
+
+def _back_out(backout: Callable[[], None]) -> None:
+    """Back out a unit, ignoring failures: a later call on the queue backs out dropped units."""
+    with suppress(SelectRouteError):
+        backout()

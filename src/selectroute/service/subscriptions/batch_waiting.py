@@ -1,0 +1,68 @@
+"""Requests that wait until a batch has used a revision. None holds a thread, and one question to the database
+is for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+
+LOOK_SECONDS: Final = 0.2
+"""How often the database is looked at while anybody waits: batches may be reported to it directly."""
+
+
+class BatchWaiting:
+    """Requests that wait for a batch.
+
+    Args:
+        newest: asks the database for the newest revision that any batch used.
+    """
+
+    def __init__(self, newest: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
+        self._newest = newest
+        self._clock = clock
+        self._count = 0
+        self._used = 0
+        self._looked: float | None = None
+        self._looking = asyncio.Lock()
+        self._stopping = asyncio.Event()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def release(self) -> None:
+        """Let nobody wait any more: the service is about to stop."""
+        self._stopping.set()
+
+    async def wait(self, revision: int, seconds: float) -> None:
+        """Return when a batch has used this revision or a later one, after so many seconds, or when the
+        service stops.
+        """
+        deadline = self._clock() + seconds
+        self._count += 1
+        try:
+            while not self._stopping.is_set() and not await self._is_used(revision):
+                left = deadline - self._clock()
+                if left <= 0:
+                    return
+                try:
+                    await asyncio.wait_for(self._stopping.wait(), min(left, LOOK_SECONDS))
+                except TimeoutError:
+                    continue
+        finally:
+            self._count -= 1
+
+    async def _is_used(self, revision: int) -> bool:
+        """Return whether a batch has used the revision: by what was seen last or, if that is old, another
+        look.
+        """
+        if self._used < revision:
+            async with self._looking:  # the others take what the first one sees
+                if self._looked is None or self._clock() - self._looked >= LOOK_SECONDS / 2:
+                    self._used = await run_in_threadpool(self._newest)
+                    self._looked = self._clock()
+        return self._used >= revision

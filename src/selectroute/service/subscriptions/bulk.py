@@ -1,0 +1,252 @@
+"""Many subscriptions at a time: pages, batches, import and export."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import closing
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlencode
+
+import anyio.from_thread
+import anyio.to_thread
+from fastapi import APIRouter, Query, Request, Response
+
+from selectroute.registry.changes import Idempotency, Operation
+from selectroute.registry.errors import ImportLineError, InvalidSpecError, OperationError, TooLargeError
+from selectroute.registry.model import Status, Subscription, SubscriptionSpec
+from selectroute.registry.role import Role
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.limits import MAX_LINE, MAX_LINE_BYTES
+from selectroute.service.context import CallerDep, ServiceDep
+from selectroute.service.http.callers import Caller
+from selectroute.service.http.endpoint import Call, JsonAnswer, call, check_not_encoded
+from selectroute.service.http.models import (
+    BatchAnswer,
+    BatchBody,
+    Dialect,
+    ImportAnswer,
+    OperationBody,
+    PageAnswer,
+)
+from selectroute.service.http.preconditions import IdempotencyKey
+from selectroute.service.http.problems import RETRY_SECONDS, ProblemError
+from selectroute.service.http.streamed import Streamed
+from selectroute.service.subscriptions.selector_warnings import with_warnings
+from selectroute.service.subscriptions.subscriptions import PATH
+
+NDJSON: Final = "application/x-ndjson"
+_LINES: Final = frozenset({NDJSON, "application/jsonl", "application/json-lines", "application/ndjson"})
+
+_LOOKS: Final = 20
+"""Pages that are read for one answer to a caller who sees few of them."""
+
+router = APIRouter(route_class=Call, tags=["subscriptions"])
+Filter = Annotated[str | None, Query(max_length=10_240, pattern=r"^[^\x00]*$")]
+
+
+@call(router, "GET", PATH, Role.reader, "invalid-subscription", response_model=PageAnswer)
+def page(
+    service: ServiceDep,
+    by: CallerDep,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+    cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
+    topic: Filter = None,
+    status: Status | None = None,
+    dialect: Dialect | None = None,
+    name: Filter = None,
+    label: Annotated[str | None, Query(max_length=400, pattern=r"^[^\x00=]+=[^\x00]*$")] = None,
+) -> Response:
+    """Subscriptions in the order of their ids; the header Link says where the next ones are.
+
+    A caller who may not see all of them can get fewer than `limit`, also none, with more to come.
+    """
+    limit = min(limit, service.limits.page)
+    filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
+    if cursor is not None and not by.sees_all:
+        cursor = service.cursors.read(cursor)
+    found: list[Subscription] = []
+    for _ in range(_LOOKS):
+        part = service.registry.list(limit=limit - len(found), cursor=cursor, **filters)
+        found += [one for one in part.items if by.sees(one.topic)]
+        cursor = part.next_cursor
+        if cursor is None or len(found) == limit:
+            break
+    headers = {}
+    if cursor is not None and not by.sees_all:
+        cursor = service.cursors.hidden(cursor)
+    if cursor is not None:
+        given = {key: str(value) for key, value in filters.items() if value is not None}
+        query = urlencode({"limit": limit, **given, "cursor": cursor})
+        headers["Link"] = f'<{PATH}?{query}>; rel="next"'
+    return JsonAnswer({"items": [one.to_json() for one in found], "next_cursor": cursor}, headers=headers)
+
+
+@call(
+    router,
+    "POST",
+    f"{PATH}:batch",
+    Role.writer,
+    "invalid-selector",
+    "too-costly",
+    "too-large",
+    "unsupported-media-type",
+    "read-only",
+    "name-taken",
+    "subscription-not-found",
+    "stale-revision",
+    response_model=BatchAnswer,
+)
+def batch(
+    service: ServiceDep, by: CallerDep, body: BatchBody, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Make several changes true together, at one revision; all of them or none."""
+    limit = service.limits.batch_operations
+    if len(body.operations) > limit:
+        raise TooLargeError(f"a batch has at most {limit:,} operations")
+    key = None
+    if idempotency_key is not None:
+        data = body.model_dump(exclude_none=True, by_alias=True)
+        key = Idempotency(by.subject, idempotency_key, _digest(data))
+    done = service.registry.apply(
+        _operations(body),
+        idempotency=key,
+        max_expanded=service.limits.expanded_literals,
+        by=by.permission,
+    )
+    given = (one.op in ("add", "replace") for one in body.operations)
+    found = with_warnings(zip(done.subscriptions, given, strict=True), service.registry.limits)
+    return JsonAnswer({"revision": done.revision, "subscriptions": found})
+
+
+@call(
+    router,
+    "POST",
+    f"{PATH}:import",
+    Role.writer,
+    "invalid-selector",
+    "too-costly",
+    "too-large",
+    "unsupported-media-type",
+    "read-only",
+    "name-taken",
+    response_model=ImportAnswer,
+    openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
+)
+async def import_(
+    request: Request, service: ServiceDep, by: CallerDep, mode: Literal["add", "replace"] = "add"
+) -> Response:
+    """Register subscriptions, one JSON object a line, at one revision; all of them or none."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in _LINES:
+        raise ProblemError("unsupported-media-type", f"the body is {NDJSON}: one JSON object a line")
+    check_not_encoded(request)
+    if service.importing.available_tokens < 1:
+        raise _too_many(service.limits.imports, "imports")
+    if service.importers[by.subject] >= service.limits.imports_of_one:
+        raise _too_many(service.limits.imports_of_one, "imports of this token")
+    parts = request.stream()
+
+    def read() -> Any:
+        lines: Iterator[bytes] = _lines(parts, service.limits.stall_seconds)
+        return service.registry.import_(
+            lines,
+            mode=mode,
+            max_rows=service.limits.import_rows,
+            max_expanded=service.limits.expanded_literals,
+            by=by.permission,
+        )
+
+    # Each holds a thread until its last byte has come: threads of its own, or nobody else would have one.
+    service.importers[by.subject] += 1
+    try:
+        done = await anyio.to_thread.run_sync(read, limiter=service.importing)
+    finally:
+        service.importers[by.subject] -= 1
+        if not service.importers[by.subject]:
+            del service.importers[by.subject]
+    return JsonAnswer({"rows": done.rows, "revision": done.revision})
+
+
+@call(
+    router,
+    "GET",
+    f"{PATH}:export",
+    Role.reader,
+    responses={
+        200: {"description": "One subscription a line.", "content": {NDJSON: {"schema": {"type": "string"}}}}
+    },
+)
+async def export(
+    service: ServiceDep, by: CallerDep, revision: Annotated[int | None, Query(ge=0, lt=2**63)] = None
+) -> Response:
+    """Return all subscriptions that the caller may see, one a line, as they are now or were at a revision."""
+    if service.exporting.available_tokens < 1:  # each holds a connection to the database
+        raise _too_many(service.limits.exports, "exports")
+    lines = _seen(by, service.registry.export(revision=revision))
+    return Streamed(lines, NDJSON, service.exporting, service.limits.stall_seconds)
+
+
+def _seen(by: Caller, lines: Generator[str, None, None]) -> Generator[str, None, None]:
+    """Yield the lines of an export that the caller may see. Closing it ends the export."""
+    with closing(lines):
+        for line in lines:
+            if by.sees_all or by.sees(json.loads(line)["topic"]):
+                yield line
+
+
+def _too_many(limit: int, what: str) -> ProblemError:
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return ProblemError("too-many-requests", f"{limit:,} {what} are under way already", headers=headers)
+
+
+def _operations(body: BatchBody) -> list[Operation]:
+    operations: list[Operation] = []
+    for index, one in enumerate(body.operations):
+        try:
+            operations.append(_operation(one))
+        except SelectRouteError as error:
+            raise OperationError(index, error) from error
+    return operations
+
+
+def _operation(given: OperationBody) -> Operation:
+    data = given.model_dump(exclude_none=True, exclude={"op", "id", "expected", "from_"})
+    spec = None
+    if given.op in ("add", "replace"):
+        spec = SubscriptionSpec.from_json(data)
+    elif data:
+        raise InvalidSpecError(f"/{min(data)}", f"{given.op} takes no fields of a subscription")
+    return Operation(given.op, given.id, spec, given.expected, given.from_ or "latest")
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def _lines(parts: AsyncIterator[bytes], stall_seconds: float) -> Iterator[bytes]:
+    """Yield the lines of a body that is still coming, read from a thread; bounded memory."""
+
+    async def following() -> bytes | None:
+        with anyio.move_on_after(stall_seconds):
+            return await anext(parts, None)
+        raise ProblemError("timed-out", f"the import sent nothing for {stall_seconds:g} seconds")
+
+    # A line may come in a thousand parts: it is put together once, when its end is there.
+    rest: list[bytes] = []
+    size, number = 0, 1
+    while (part := anyio.from_thread.run(following)) is not None:
+        first, *lines = part.split(b"\n")
+        rest.append(first)
+        size += len(first)
+        if lines:
+            *whole, last = lines
+            yield b"".join(rest)
+            yield from whole
+            number += 1 + len(whole)
+            rest, size = [last], len(last)
+        if size > MAX_LINE_BYTES:
+            raise ImportLineError(number, TooLargeError(f"a line has at most {MAX_LINE:,} characters"))
+    if size:
+        yield b"".join(rest)

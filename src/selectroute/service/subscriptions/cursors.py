@@ -1,0 +1,62 @@
+"""Cursors for a caller who does not see everything. A cursor holds the id that its page went up to, which can
+be one that does not exist for the caller: such cursors are enciphered.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable
+from functools import cached_property
+from typing import Final
+
+from selectroute.registry.log.cursors import no_cursor
+
+_TAG: Final = 16
+
+
+class HiddenCursors:
+    """Cursors that only the service of this registry reads, and no other one makes.
+
+    The tag, a MAC of the cursor, is also what its key stream is made of: the same cursor is always enciphered
+    the same way, and no two of them with the same stream (SIV, RFC 5297, with HMAC and SHAKE for AES).
+
+    >>> cursors = HiddenCursors(lambda: "a registry's id")
+    >>> cursors.read(cursors.hidden("MS4uYQ"))
+    'MS4uYQ'
+
+    Args:
+        secret: gives what only the registry knows; asked with the first cursor.
+    """
+
+    def __init__(self, secret: Callable[[], str]) -> None:
+        self._secret = secret
+
+    @cached_property
+    def _key(self) -> bytes:
+        return hashlib.sha256(b"selectroute cursors " + self._secret().encode()).digest()
+
+    def hidden(self, cursor: str) -> str:
+        """Return the cursor, enciphered."""
+        plain = cursor.encode()
+        tag = self._tag(plain)
+        return base64.urlsafe_b64encode(tag + self._turned(plain, tag)).decode().rstrip("=")
+
+    def read(self, given: str) -> str:
+        """Invert `hidden`. Raises `InvalidSpecError` for what this did not make."""
+        try:
+            data = base64.urlsafe_b64decode(given + "=" * (-len(given) % 4))
+        except ValueError:
+            raise no_cursor() from None
+        tag, plain = data[:_TAG], self._turned(data[_TAG:], data[:_TAG])
+        if not hmac.compare_digest(tag, self._tag(plain)):
+            raise no_cursor()
+        return plain.decode()
+
+    def _tag(self, plain: bytes) -> bytes:
+        return hmac.digest(self._key, plain, "sha256")[:_TAG]
+
+    def _turned(self, data: bytes, tag: bytes) -> bytes:
+        stream = hashlib.shake_256(self._key + tag).digest(len(data))
+        return bytes(one ^ other for one, other in zip(data, stream, strict=True))

@@ -1,0 +1,172 @@
+"""Questions about messages and selectors: what matches, why, and is this a selector at all."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Final
+
+import numpy as np
+from fastapi import APIRouter, Response
+from starlette.concurrency import run_in_threadpool
+
+from selectroute.clauses.analysis import analyse
+from selectroute.index.snapshot import Snapshot
+from selectroute.index.verdicts import explained, judged, nearby
+from selectroute.registry.errors import TooLargeError
+from selectroute.registry.model import Status
+from selectroute.registry.role import Role
+from selectroute.selector.errors import InvalidSelectorError
+from selectroute.selector.explain.explain import Explanation
+from selectroute.selector.message import Message, MessageError
+from selectroute.selector.selector import Selector
+from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.http.callers import Caller
+from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.http.error_mapping import refused, selector_fault
+from selectroute.service.http.models import (
+    CheckAnswer,
+    CheckBody,
+    ExplainAnswer,
+    ExplainBody,
+    MatchAnswer,
+    MatchBody,
+)
+from selectroute.service.http.problems import ProblemError, as_json
+from selectroute.service.limits import ServiceLimits
+from selectroute.service.subscriptions.conditional import visible
+
+PUBLISHED_SECONDS: Final = 2.0
+"""How long a question waits for what was committed before it to be published."""
+
+_WRONG: Final = ("invalid-message", "unsupported-media-type", "too-large")
+
+router = APIRouter(route_class=Call, tags=["questions"])
+
+
+@call(
+    router,
+    "POST",
+    "/v1/selectors:check",
+    Role.reader,
+    "invalid-body",
+    "unsupported-media-type",
+    "too-large",
+    response_model=CheckAnswer,
+)
+def check(service: ServiceDep, body: CheckBody) -> Response:
+    """Return whether a text is a selector: what is wrong with it and where, or what it reads, how it is found
+    and what is probably a mistake in it.
+    """
+    try:
+        found = analyse(Selector(body.selector, body.dialect, limits=service.registry.limits))
+    except InvalidSelectorError as error:
+        fault = selector_fault(error).model_dump(exclude_none=True)
+        return JsonAnswer({"valid": False, "dialect": body.dialect, "error": fault})
+    return JsonAnswer({"valid": True, **found.to_dict()})
+
+
+@call(router, "POST", "/v1/messages:match", Role.reader, *_WRONG, response_model=MatchAnswer)
+def match(service: ServiceDep, by: CallerDep, body: MatchBody) -> Response:
+    """Return the subscriptions that a message reaches, as a stream would find them now."""
+    message = _message(body.message, service.limits)
+    snapshot = _snapshot(service)
+    with service.metrics.match_seconds.time():
+        verdict = judged(snapshot, message)
+    limit = min(body.limit or service.limits.matches, service.limits.matches)
+    total, found = _ids(snapshot, verdict.matched, by, limit)
+    _, unjudged = _ids(snapshot, verdict.refused, by, limit)
+    near = nearby(snapshot, message, verdict, limit, by.sees) if body.near else {}
+    data = {"revision": snapshot.revision, "total": total, "ids": found, "refused": unjudged}
+    return JsonAnswer(data | near)
+
+
+@call(
+    router,
+    "POST",
+    "/v1/messages:explain",
+    Role.reader,
+    *_WRONG,
+    "subscription-not-found",
+    response_model=ExplainAnswer,
+)
+async def explain(service: ServiceDep, by: CallerDep, body: ExplainBody) -> Response:
+    """Why subscriptions get a message or do not: each part of the selector with its truth, and the values and
+    types that it saw.
+    """
+    if len(body.subscriptions) > service.limits.explained:
+        raise TooLargeError(f"at most {service.limits.explained:,} subscriptions are explained at once")
+    async with service.explaining:  # each computes: more at once would only slow all others down
+        return await run_in_threadpool(_explained, service, by, body)
+
+
+def _ids(snapshot: Snapshot, ordinals: Any, by: Caller, limit: int) -> tuple[int, list[str]]:
+    """Return how many of these subscriptions the caller sees, and the ids of the first of them."""
+    if not by.sees_all and len(ordinals):
+        topics = snapshot.subscriptions["topic"].take(ordinals).to_pylist()
+        ordinals = ordinals[np.array([by.sees(topic) for topic in topics], np.bool_)]
+    found: list[str] = snapshot.ids.take(ordinals[:limit]).to_pylist()
+    return len(ordinals), found
+
+
+def _explained(service: Service, by: Caller, body: ExplainBody) -> Response:
+    message = _message(body.message, service.limits)
+    there = [visible(service, by, id) for id in body.subscriptions]
+    snapshot = _snapshot(service)
+    verdict = judged(snapshot, message)
+    ordinals = snapshot.find([one.id for one in there]).tolist()
+    parts: list[bytes] = []
+    until = time.monotonic() + service.limits.explain_seconds
+    room = service.limits.explanation_bytes
+    topics = snapshot.subscriptions["topic"]
+    for one, ordinal in zip(there, ordinals, strict=True):
+        if parts and time.monotonic() > until:
+            raise TooLargeError(
+                f"{len(parts):,} of {len(there):,} explanations took more than "
+                f"{service.limits.explain_seconds:g} seconds: ask for fewer subscriptions"
+            )
+        # As it is published it may still be one that the caller does not see.
+        if ordinal >= 0 and by.sees(topics[ordinal].as_py()):
+            why = explained(snapshot, ordinal, message, verdict)
+            tree = why.pop("selector")
+            # json.dumps would recurse through a tree of any depth.
+            parts.append(as_json(why)[:-1] + b',"selector":' + _within(room, tree) + b"}")
+            room -= len(parts[-1])
+        else:
+            paused = one.status is Status.PAUSED
+            reason = "it is paused" if paused else "it is not in the published revision yet"
+            parts.append(as_json({"id": one.id, "matched": False, "reason": reason}))
+    head = json.dumps(snapshot.revision).encode()
+    body_ = b'{"revision":' + head + b',"explanations":[' + b",".join(parts) + b"]}"
+    return Response(body_, media_type="application/json")
+
+
+def _within(room: int, tree: Explanation) -> bytes:
+    """Return the tree of a selector, in no more bytes than these. Raises `TooLargeError`."""
+    try:
+        return tree.to_json(max(room, 0)).encode()
+    except OverflowError:
+        raise TooLargeError(
+            "the explanations are too large: ask for fewer subscriptions, or give the message shorter values"
+        ) from None
+
+
+def _message(data: object, limits: ServiceLimits) -> Message:
+    """Return the message, within the limits. Raises a problem, 422."""
+    try:
+        properties = data.get("properties") if isinstance(data, dict) else None
+        if isinstance(properties, dict) and len(properties) > limits.message_properties:
+            raise MessageError("properties", f"more than {limits.message_properties:,} of them")
+        return Message.from_json(data, name_length=limits.property_name_length)
+    except MessageError as error:
+        raise refused(error, "/message") from error
+
+
+def _snapshot(service: ServiceDep) -> Snapshot:
+    """Return the newest published snapshot; what was committed before the question is in it if that takes no
+    longer than `PUBLISHED_SECONDS`.
+    """
+    found = service.publishing.caught_up(service.registry.revision, PUBLISHED_SECONDS)
+    if found is None:
+        raise ProblemError("unavailable", "no revision is published yet")
+    return found

@@ -1,0 +1,318 @@
+"""Calls on a single subscription: register, read, replace, change, remove, pause, resume."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from selectroute.registry.changes import Idempotency, Resumed
+from selectroute.registry.errors import IdTakenError, InvalidSpecError, NotFoundError, StaleRevisionError
+from selectroute.registry.model import Subscription, SubscriptionSpec
+from selectroute.registry.role import Role
+from selectroute.service.context import CallerDep, Service, ServiceDep
+from selectroute.service.http.callers import Caller
+from selectroute.service.http.disconnect import while_connected
+from selectroute.service.http.endpoint import Call, JsonAnswer, call
+from selectroute.service.http.error_mapping import NO_SUBSCRIPTION
+from selectroute.service.http.models import (
+    Id,
+    RegisteredAnswer,
+    ResumeBody,
+    ResumedAnswer,
+    SpecBody,
+    SubscriptionAnswer,
+    SubscriptionBody,
+)
+from selectroute.service.http.preconditions import (
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    Prefer,
+    etag,
+    is_minimal,
+    revisions,
+)
+from selectroute.service.http.problems import ProblemError, check_waiting
+from selectroute.service.subscriptions.conditional import (
+    ATTEMPTS,
+    at_its_revision,
+    busy,
+    check,
+    found,
+    visible,
+)
+from selectroute.service.subscriptions.selector_warnings import warnings_of
+
+PATH: Final = "/v1/subscriptions"
+
+_WRONG: Final = ("invalid-selector", "too-large", "unsupported-media-type", "read-only")
+_OF_ONE: Final = ("subscription-not-found", "stale-revision")
+
+router = APIRouter(route_class=Call, prefix=PATH, tags=["subscriptions"])
+OfPath = Annotated[Id, Path(description="A subscription's id.")]
+
+
+@call(
+    router, "POST", "", Role.writer, *_WRONG, "name-taken", status_code=201, response_model=RegisteredAnswer
+)
+def register(
+    service: ServiceDep,
+    by: CallerDep,
+    body: SpecBody,
+    idempotency_key: IdempotencyKey = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Register a subscription; the service makes its id."""
+    data = body.model_dump(exclude_none=True)
+    spec = SubscriptionSpec.from_json(data)
+    key = None
+    if idempotency_key is not None:
+        digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+        key = Idempotency(by.subject, idempotency_key, digest)
+    made = service.registry.register(spec, idempotency=key, by=by.permission)
+    return _created(service, made, prefer)
+
+
+@call(
+    router,
+    "GET",
+    "/{id}",
+    Role.reader,
+    "subscription-not-found",
+    response_model=SubscriptionAnswer,
+    responses={304: {"description": "If-None-Match names the ETag that holds."}},
+)
+async def get(
+    request: Request,
+    service: ServiceDep,
+    by: CallerDep,
+    id: OfPath,
+    wait: Annotated[
+        float, Query(ge=0, le=30, description="Seconds to wait for a batch that used its last change.")
+    ] = 0,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Return a subscription, and the first batch of each query that used its last change; waits for one if
+    there is none. A caller who may not see all subscriptions gets numbers in the place of the names of
+    queries.
+    """
+    known = revisions(if_none_match, "If-None-Match", weak=True)
+    wait = min(wait, service.limits.wait_seconds)
+    now, effective = await run_in_threadpool(_used, service, by, id)
+    is_known = known is not None and now.revision in known
+    if wait and not effective and not is_known:
+        check_waiting(len(service.batch_waiting), service.limits.waiting, "batches")
+        async with while_connected(request):  # whoever hung up takes no place
+            await service.batch_waiting.wait(now.revision, wait)
+        # Seconds later the token may be revoked, or the subscription be hidden.
+        by = await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
+        now, effective = await run_in_threadpool(_used, service, by, id)
+    headers = {"ETag": etag(now.revision), "Cache-Control": "private, no-cache"}
+    if is_known:
+        return Response(status_code=304, headers=headers)
+    data = {**now.to_json(), "effective_from": _numbered(by, effective)}
+    return await run_in_threadpool(JsonAnswer, data, headers=headers)
+
+
+def _used(service: Service, by: Caller, id: str) -> tuple[Subscription, list[dict[str, Any]]]:
+    """Return a subscription that the caller may see, and the first batch of each query that used it as it
+    is.
+    """
+    now = visible(service, by, id)
+    return now, [one.to_json() for one in service.registry.effective_from(now.revision)]
+
+
+@call(
+    router,
+    "PUT",
+    "/{id}",
+    Role.writer,
+    *_WRONG,
+    *_OF_ONE,
+    "name-taken",
+    "precondition-required",
+    response_model=RegisteredAnswer,
+    responses={
+        201: {"model": RegisteredAnswer, "description": "Registered."},
+        204: {"description": "Replaced."},
+    },
+)
+def put(
+    service: ServiceDep,
+    by: CallerDep,
+    id: OfPath,
+    body: SubscriptionBody,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Replace a subscription as a whole, or register one with an id of the caller's choice. An id that is
+    taken by one that the caller may not see is refused as such (409): ids and names are unique among all.
+    """
+    if body.id is not None and body.id != id:
+        raise InvalidSpecError("/id", "the id is the one of the path, or left out")
+    spec = SubscriptionSpec.from_json(body.model_dump(exclude_none=True))
+    wanted = revisions(if_match, "If-Match")
+    unwanted = revisions(if_none_match, "If-None-Match")
+    for _ in range(ATTEMPTS):
+        now = found(service, by, id)
+        if now is None:
+            if wanted is not None:
+                raise ProblemError("subscription-not-found", NO_SUBSCRIPTION) from None
+            try:
+                made = service.registry.register(spec, id=id, by=by.permission)
+                return _created(service, made, prefer)
+            except IdTakenError:
+                if found(service, by, id) is None:
+                    raise  # it is one that the caller does not see
+                continue  # somebody was faster: now it is there
+        if unwanted is not None and now.revision in unwanted:
+            raise ProblemError(
+                "stale-revision", "If-None-Match names a subscription that is there", found=now.revision
+            )
+        check(now, wanted, needed=True)
+        try:
+            replaced = service.registry.replace(id, spec, expected=now.revision, by=by.permission)
+            return _changed(replaced, prefer, warnings=warnings_of(replaced, service.registry.limits))
+        except (StaleRevisionError, NotFoundError):
+            if wanted is not None and not wanted.any:
+                raise
+    raise busy()
+
+
+@call(
+    router,
+    "PATCH",
+    "/{id}",
+    Role.writer,
+    *_WRONG,
+    *_OF_ONE,
+    "name-taken",
+    "precondition-required",
+    response_model=RegisteredAnswer,
+    responses={204: {"description": "Changed."}},
+)
+def patch(
+    service: ServiceDep,
+    by: CallerDep,
+    id: OfPath,
+    body: Annotated[dict[str, Any], Body(media_type="application/merge-patch+json")],
+    if_match: IfMatch = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Change fields of a subscription (a merge patch, RFC 7396)."""
+
+    def change(now: Subscription) -> Subscription:
+        return service.registry.change(id, body, expected=now.revision, by=by.permission)
+
+    changed = at_its_revision(service, by, id, if_match, change, needed=True)
+    return _changed(changed, prefer, warnings=warnings_of(changed, service.registry.limits))
+
+
+@call(
+    router,
+    "DELETE",
+    "/{id}",
+    Role.writer,
+    "read-only",
+    *_OF_ONE,
+    "precondition-required",
+    response_model=SubscriptionAnswer,
+    responses={204: {"description": "Removed."}},
+)
+def remove(
+    service: ServiceDep, by: CallerDep, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
+) -> Response:
+    """Remove a subscription; the answer is what it was."""
+
+    def change(now: Subscription) -> Subscription:
+        return service.registry.remove(id, expected=now.revision, by=by.permission)
+
+    return _changed(at_its_revision(service, by, id, if_match, change, needed=True), prefer)
+
+
+@call(
+    router,
+    "POST",
+    "/{id}:pause",
+    Role.writer,
+    "read-only",
+    *_OF_ONE,
+    response_model=SubscriptionAnswer,
+    responses={204: {"description": "Paused."}},
+)
+def pause(
+    service: ServiceDep, by: CallerDep, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
+) -> Response:
+    """Let a subscription get no messages until it is resumed."""
+
+    def change(now: Subscription) -> Subscription:
+        return service.registry.pause(id, expected=now.revision, by=by.permission)
+
+    return _changed(at_its_revision(service, by, id, if_match, change), prefer)
+
+
+@call(
+    router,
+    "POST",
+    "/{id}:resume",
+    Role.writer,
+    "invalid-body",
+    "unsupported-media-type",
+    "too-large",
+    "read-only",
+    *_OF_ONE,
+    response_model=ResumedAnswer,
+    responses={204: {"description": "Resumed."}},
+)
+def resume(
+    service: ServiceDep,
+    by: CallerDep,
+    id: OfPath,
+    body: ResumeBody | None = None,
+    if_match: IfMatch = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Let a subscription get messages again: those to come, or also those since it was paused. A caller who
+    may not see all subscriptions gets numbers in the place of the names of queries, and no reasons.
+    """
+    start = "latest" if body is None else body.from_
+
+    def change(now: Subscription) -> Resumed:
+        return service.registry.resume(id, from_=start, expected=now.revision, by=by.permission)
+
+    resumed = at_its_revision(service, by, id, if_match, change)
+    backfill = _numbered(by, [one.to_json() for one in resumed.backfill])
+    return _changed(resumed.subscription, prefer, backfill=backfill)
+
+
+def _numbered(by: Caller, queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what queries say, with numbers in the place of their names and without reasons for a caller who
+    may not see all subscriptions: both tell of the streams of others.
+    """
+    if by.sees_all:
+        return queries
+    hidden = {"query", "reason"}
+    return [
+        {name: None if name in hidden else value for name, value in one.items()} | {"query": str(number)}
+        for number, one in enumerate(queries, start=1)
+    ]
+
+
+def _created(service: Service, made: Subscription, prefer: str | None) -> Response:
+    headers = {"Location": f"{PATH}/{made.id}", "ETag": etag(made.revision)}
+    if is_minimal(prefer):
+        return Response(status_code=201, headers={**headers, "Preference-Applied": "return=minimal"})
+    warnings = warnings_of(made, service.registry.limits)
+    return JsonAnswer({**made.to_json(), "effective_from": [], "warnings": warnings}, 201, headers)
+
+
+def _changed(now: Subscription, prefer: str | None, **more: Any) -> Response:
+    headers = {"ETag": etag(now.revision)}
+    if is_minimal(prefer):
+        return Response(status_code=204, headers={**headers, "Preference-Applied": "return=minimal"})
+    return JsonAnswer({**now.to_json(), "effective_from": [], **more}, headers=headers)

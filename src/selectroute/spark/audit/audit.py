@@ -1,0 +1,255 @@
+"""Hold what a job wrote against itself and against its source: nothing lost, added or counted twice.
+
+What is compared, each with everything that should say the same:
+
+- a commit's counts: messages = routed + unrouted + dead-lettered, and the rows of its files;
+- the published files: there, as long as the commit says, with its rows and SHA-256, and no other file;
+- the batches: numbered without a gap, none that Spark has done and this job has not;
+- the inputs: every file that Spark has ever handed over is in exactly one commit;
+- ``accounting.jsonl``: a line a commit;
+- on request the inputs once more: as many messages as were counted.
+
+It only reads, needs no Spark and may run beside the job: what is committed meanwhile is not looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.explain.sentences import counted
+from selectroute.spark.audit.report import Audit, listed_briefly
+from selectroute.spark.audit.source_check import check_source
+from selectroute.spark.batch.changed_inputs import changed_files
+from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
+from selectroute.spark.inputs.files import file_size
+from selectroute.spark.job.job import job_record
+from selectroute.spark.job.unrouted import KEEP
+from selectroute.spark.sinks.counts import Counts
+from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SINKS, UNROUTED
+from selectroute.spark.sources.files.readers import DeadLetterBatch, read
+from selectroute.spark.sources.files.splits import plan
+
+_BLOCK = 1 << 20
+
+
+def audit(
+    output: Path,
+    *,
+    digests: bool = True,
+    recount: bool = False,
+    file_format: str = "auto",
+    advance: Callable[[int], None] = lambda _: None,
+) -> Audit:
+    """Return what agrees and what does not in a job's output folder.
+
+    Args:
+        output: the folder.
+        digests: read every published file and hold it against its SHA-256; without, sizes and rows only.
+        recount: read the inputs that are still there once more and count their messages.
+        file_format: how to read them, as the job was told.
+        advance: called with how many batches are done, now and then.
+
+    Raises:
+        JobError: the folder is no job's. What is damaged inside is a finding.
+    """
+    record = job_record(output)
+    found = Audit()
+    commits = Commits(output)
+    read_commits = list(_read_commits(commits, found))
+    for done, commit in enumerate(read_commits):
+        files = commits.files(commit)
+        _check_counts(commit, Counts(**commits.counts(commit)), files, found)
+        _check_files(output, commit, files, digests, found)
+        if recount:
+            _recount(Path(record["input"]), commit, file_format, found)
+        advance(done + 1)
+    _check_strays(output, read_commits, found)
+    _check_inputs(commits, Path(record["input"]), found)
+    check_source(record, read_commits, found)
+    _check_accounting(output, read_commits, found)
+    return found
+
+
+def _read_commits(commits: Commits, found: Audit) -> Iterator[dict[str, Any]]:
+    batches, side_batches = commits.batches(), commits.side_batches()
+    missing = sorted(set(range(batches[-1] + 1)) - set(batches)) if batches else []
+    if missing:
+        found.find(None, f"no commit of {listed_briefly('batch', missing)}, though later ones are committed")
+    for batch in (*batches, *side_batches):
+        try:
+            commit = commits.read(batch)
+        except SelectRouteError as error:
+            found.find(batch, str(error))
+            continue
+        if commit is None:  # removed just now
+            found.find(batch, "its commit was removed")
+            continue
+        kind = kind_of(commit)
+        found.batches += batch >= 0
+        found.backfills += kind == BACKFILL
+        found.replays += kind == REPLAY
+        counted = {BACKFILL: found.backfilled, REPLAY: found.replayed}.get(kind, found.counts)
+        counted.add(Counts(**commits.counts(commit)))
+        yield commit
+
+
+def _check_inputs(commits: Commits, folder: Path, found: Audit) -> None:
+    """Find the files that changed after they were read: what they have now is in no batch."""
+    try:
+        for one in changed_files(commits, folder):
+            found.find(one.batch, one.sentence)
+    except SelectRouteError:  # a damaged commit, which is a finding by itself
+        return
+
+
+def _counts(commit: Mapping[str, Any]) -> Counts:
+    return Counts(**commit["counts"])
+
+
+def _check_counts(
+    commit: Mapping[str, Any], counts: Counts, files: list[dict[str, Any]], found: Audit
+) -> None:
+    """Hold the counts of a batch against each other and against the rows of its files."""
+    batch = commit["batch"]
+    accounted = counts.routed + counts.unrouted + counts.dead_lettered
+    if counts.messages != accounted:
+        found.find(
+            batch, f"it took in {counted(counts.messages, 'message')} and accounts for {accounted:,} of them"
+        )
+    rows = dict.fromkeys(SINKS, 0)
+    for file in files:
+        sink = file["path"].split("/", 1)[0]
+        rows[sink] = rows.get(sink, 0) + file["rows"]
+    wanted = {
+        DELIVERIES: counts.deliveries,
+        DEAD_LETTERS: counts.dead_lettered + counts.refused,
+        UNROUTED: counts.policies.get(KEEP, 0),
+    }
+    if not counts.policies:  # of an earlier release: all were listed or none, as the job was told
+        wanted[UNROUTED] = counts.unrouted if rows[UNROUTED] else 0
+    elif sum(counts.policies.values()) != counts.unrouted:
+        of_policies = sum(counts.policies.values())
+        found.find(
+            batch,
+            f"it counts {counted(counts.unrouted, 'unrouted message')}, and {of_policies:,} by their policy",
+        )
+    for sink, expected in wanted.items():
+        if rows[sink] != expected:
+            found.find(
+                batch, f"it counts {expected:,} {sink}, and its files have {counted(rows[sink], 'row')}"
+            )
+
+
+def _check_files(
+    output: Path, commit: Mapping[str, Any], files: list[dict[str, Any]], digests: bool, found: Audit
+) -> None:
+    """Hold the published files of a batch against what its commit says of them."""
+    batch = commit["batch"]
+    folders = sorted({file["path"].rsplit("/", 1)[0] for file in files})
+    # Looked at first: what leaves there meanwhile is then where it belongs.
+    pending = Commits(output).staging(commit).is_dir()
+    absent = {folder for folder in folders if not (output / folder).is_dir()}
+    if pending:
+        found.pending.append(batch)  # committed; the job publishes it, or its next start
+    elif absent:
+        found.absent.extend(sorted(absent))
+    for file in files:
+        if file["path"].rsplit("/", 1)[0] in absent:
+            continue
+        path = output / file["path"]
+        size = file_size(path)
+        if size is None:
+            found.find(batch, f"{file['path']} is gone")
+        elif size != file["size"]:
+            found.find(
+                batch,
+                f"{file['path']} has {counted(size, 'byte')}, and had {file['size']:,} when it was written",
+            )
+        elif digests and _sha256(path) != file["sha256"]:
+            found.find(batch, f"{file['path']} is not what was written: its SHA-256 is another")
+        elif (rows := _rows(path)) != file["rows"]:
+            now = "cannot be read" if rows is None else f"has {counted(rows, 'row')}"
+            found.find(batch, f"{file['path']} {now}, and had {file['rows']:,} when it was written")
+        else:
+            found.files += 1
+            found.bytes += size
+
+
+def _check_strays(output: Path, commits: Iterable[Mapping[str, Any]], found: Audit) -> None:
+    """Look for published files that no commit names: readers would count them."""
+    own = Commits(output)
+    named = {file["path"] for commit in commits for file in own.files(commit)}
+    known = {commit["batch"] for commit in commits}
+    for sink in SINKS:
+        for path in sorted((output / sink).glob("batch=*/*.parquet")):
+            text = path.parent.name.removeprefix("batch=")
+            batch = int(text) if text.removeprefix("-").isdecimal() else None
+            if batch not in known and own.is_committed(batch):
+                continue  # it was committed while this was reading
+            name = path.relative_to(output).as_posix()
+            if name not in named:
+                found.find(batch, f"{name} is in no commit")
+
+
+def _check_accounting(output: Path, commits: Iterable[Mapping[str, Any]], found: Audit) -> None:
+    """Hold ``accounting.jsonl`` against the commits. Batches that came meanwhile have lines too, and one that
+    is not published yet may have none.
+    """
+    known = Commits(output)
+    pending = {commit["batch"] for commit in commits if known.staging(commit).is_dir()}
+    wanted = {commit["batch"]: known.line(commit) for commit in commits if commit["batch"] not in pending}
+    path = output / "accounting.jsonl"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        there = {json.loads(line)["batch"]: line for line in lines}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        found.find(None, f"{path} can't be read ({error}); the next start makes it anew")
+        return
+    wrong = [batch for batch, line in wanted.items() if there.get(batch) != line]
+    wrong += [batch for batch in there if batch not in wanted and not known.is_committed(batch)]
+    if wrong or len(there) != len(lines):
+        found.find(
+            wrong[0] if wrong else None,
+            f"{path.name} says otherwise than the commits of {listed_briefly('batch', wrong or there)}; "
+            "the next start makes it anew",
+        )
+
+
+def _recount(folder: Path, commit: Mapping[str, Any], file_format: str, found: Audit) -> None:
+    """Read the inputs of a batch again, if all of them are what they were, and count their messages."""
+    batch, sizes = commit["batch"], commit["inputs"].get("sizes")
+    if batch < 0 or sizes is None:
+        return
+    paths = [folder / name for name in sizes]
+    if any(size is None or file_size(path) != size for path, size in zip(paths, sizes.values(), strict=True)):
+        return
+    came = 0
+    for splits in plan(paths, folder, file_format, 1):
+        for split in splits:
+            for one in read(split, (), _BLOCK):
+                came += one.count if isinstance(one, DeadLetterBatch) else len(one.rows)
+    found.recounted += 1
+    expected = _counts(commit).messages
+    if came != expected:
+        found.find(batch, f"its inputs have {counted(came, 'message')}, and it counts {expected:,}")
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _rows(path: Path) -> int | None:
+    try:
+        rows: int = pq.read_metadata(path).num_rows
+    except (pa.ArrowException, OSError):
+        return None
+    return rows

@@ -1,0 +1,217 @@
+"""Deliveries that subscriptions got, read off a job's output folder: the newest deliveries of one, with their
+messages, and which have the most.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from selectroute.kafka.record import Record
+from selectroute.selector.explain.sentences import counted
+from selectroute.spark.batch.commits import Commits
+from selectroute.spark.inputs.files import file_size
+from selectroute.spark.job.job import job_record
+from selectroute.spark.sinks.schemas import DELIVERIES
+from selectroute.spark.sources.files.splits import PARQUET_SUFFIXES
+from selectroute.spark.sources.kafka.config import PREFIX
+
+MAX_MESSAGE: Final = 1 << 16
+"""Characters of a message that are shown."""
+
+Fetch: TypeAlias = Callable[[list[tuple[str, int, int]]], Mapping[tuple[str, int, int], Record]]
+"""Returns the records at these topics, partitions and offsets, as `KafkaAdmin.records` does."""
+
+_COLUMNS: Final = ("subscription", "revision", "source", "partition", "offset", "message_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Delivery with the message's text, or why there is none. ``headers`` are those of a record of Kafka; one
+    without a value has no message, and nothing is missing.
+    """
+
+    batch: int
+    revision: int
+    source: str
+    partition: int
+    offset: int
+    message_id: str | None
+    message: str | None
+    missing: str | None
+    headers: list[tuple[str, str | None]] | None = None
+
+
+def deliveries_of(
+    output: Path, subscription: str, limit: int, since: int | None = None, fetch: Fetch | None = None
+) -> list[Delivery]:
+    """Return the newest deliveries to a subscription, the newest last, of committed batches only.
+
+    Reads batches from the newest on until there are enough, each file in pieces; ``since`` is the first batch
+    of the stream that counts, and leaves backfills and replays out. ``fetch`` reads records of Kafka; without
+    it a job on topics gives the places of its messages only.
+
+    Raises:
+        JobError: the folder is no job's.
+    """
+    record = job_record(output)
+    commits = Commits(output)
+    numbers = [*commits.batches(), *(() if since is not None else commits.side_batches())]
+    found = [commits.read(number) for number in numbers if since is None or number >= since]
+    committed = [one for one in found if one is not None]
+    newest = sorted(committed, key=lambda one: (one["committed"], one["batch"]))
+    sizes: dict[str, int | None] = {}
+    for commit in newest:
+        sizes |= commit["inputs"].get("sizes", {})
+    taken: list[Delivery] = []
+    for commit in reversed(newest):
+        left = limit - len(taken)
+        if left <= 0:
+            break
+        rows: deque[dict[str, Any]] = deque(maxlen=left)
+        for file in commits.files(commit):
+            if file["path"].startswith(f"{DELIVERIES}/"):
+                rows.extend(_rows(output / file["path"], subscription))
+        taken[:0] = [_delivery(record["input"], commit["batch"], row, sizes) for row in rows]
+    if fetch is not None and record["input"].startswith(PREFIX):
+        found_there = fetch([(one.source, one.partition, one.offset) for one in taken])
+        taken = [_with_record(one, found_there.get((one.source, one.partition, one.offset))) for one in taken]
+    return taken
+
+
+class Busiest(NamedTuple):
+    """Subscriptions with the most deliveries, (id, count) each, the most first; those of equal counts by id.
+    ``absent`` files of deliveries were moved away, and are not counted.
+    """
+
+    counts: list[tuple[str, int]]
+    absent: int
+
+
+def busiest(output: Path, top: int) -> Busiest:
+    """Count the deliveries of each subscription, of committed batches with backfills and replays. Takes
+    memory for each subscription that got anything, however many deliveries there are.
+
+    Raises:
+        JobError: the folder is no job's.
+    """
+    job_record(output)
+    commits = Commits(output)
+    totals = _NONE_COUNTED
+    pending: list[pa.Table] = []
+    absent = waiting = 0
+    for number in (*commits.batches(), *commits.side_batches()):
+        commit = commits.read(number)
+        for file in () if commit is None else commits.files(commit):
+            if not file["path"].startswith(f"{DELIVERIES}/"):
+                continue
+            try:
+                opened = pq.ParquetFile(output / file["path"])
+            except FileNotFoundError:
+                absent += 1
+                continue
+            with opened:
+                for batch in opened.iter_batches(_COUNTED_ROWS, columns=["subscription"]):
+                    counts = pc.value_counts(batch.column(0).cast(pa.string()))
+                    pending.append(pa.table(list(counts.flatten()), _NONE_COUNTED.schema.names))
+                    waiting += len(counts)
+                    if waiting > len(totals) + _COUNTED_ROWS:
+                        totals, pending, waiting = _summed([totals, *pending]), [], 0
+    totals = _summed([totals, *pending])
+    order = [("count", "descending"), ("subscription", "ascending")]
+    first = totals.take(pc.select_k_unstable(totals, min(top, len(totals)), order))
+    ids, counts_of_ids = (first[name].to_pylist() for name in ("subscription", "count"))
+    return Busiest(list(zip(ids, counts_of_ids, strict=True)), absent)
+
+
+_NONE_COUNTED: Final = pa.table(
+    {"subscription": pa.array([], pa.string()), "count": pa.array([], pa.int64())}
+)
+_COUNTED_ROWS: Final = 1 << 18
+"""Deliveries that are counted at a time, and counts that wait to be summed."""
+
+
+def _summed(parts: list[pa.Table]) -> pa.Table:
+    summed = pa.concat_tables(parts).group_by("subscription").aggregate([("count", "sum")])
+    return summed.select(["subscription", "count_sum"]).rename_columns(_NONE_COUNTED.schema.names)
+
+
+def _with_record(delivery: Delivery, record: Record | None) -> Delivery:
+    if record is None:
+        return replace(delivery, missing=f"{delivery.missing} is no longer in Kafka")
+    headers = [(name, None if value is None else _text(value)) for name, value in record.headers]
+    message = None if record.value is None else _text(record.value)
+    return replace(delivery, message=message, missing=None, headers=headers)
+
+
+def _text(value: bytes) -> str:
+    return value[:MAX_MESSAGE].decode("utf-8", "replace")
+
+
+def _rows(path: Path, subscription: str) -> Iterator[dict[str, Any]]:
+    """Yield the deliveries of one file to a subscription; none of a file that was moved away."""
+    try:
+        file = pq.ParquetFile(path)
+    except FileNotFoundError:
+        return
+    with file:
+        for batch in file.iter_batches(columns=list(_COLUMNS)):
+            of_it = pc.equal(batch.column("subscription").cast(pa.string()), subscription)
+            yield from batch.filter(of_it).to_pylist()
+
+
+def _delivery(origin: str, batch: int, row: Mapping[str, Any], sizes: Mapping[str, int | None]) -> Delivery:
+    text, missing = _message(origin, row, sizes)
+    kept = {name: row[name] for name in _COLUMNS if name != "subscription"}
+    return Delivery(batch=batch, **kept, message=text, missing=missing)
+
+
+def _message(
+    origin: str, row: Mapping[str, Any], sizes: Mapping[str, int | None]
+) -> tuple[str | None, str | None]:
+    """Return the message where it came from, or why it cannot be had."""
+    source, offset = row["source"], row["offset"]
+    if origin.startswith(PREFIX):
+        return None, f"record {offset} of partition {row['partition']} of the Kafka topic {source}"
+    path = Path(origin) / source
+    size = file_size(path)
+    if size is None:
+        return None, f"{path} is gone"
+    if sizes.get(source, size) != size:
+        return None, f"{path} is another file now: it has {counted(size, 'byte')}, and had {sizes[source]:,}"
+    try:
+        read = _of_parquet if path.suffix.lower() in PARQUET_SUFFIXES else _of_lines
+        text = read(path, offset)
+    except (OSError, pa.ArrowException) as error:
+        return None, f"{path} cannot be read: {error}"
+    return (None, f"{path} has no such row") if text is None else (text[:MAX_MESSAGE], None)
+
+
+def _of_lines(path: Path, offset: int) -> str | None:
+    with path.open("rb") as file:
+        for number, line in enumerate(file):
+            if number == offset:
+                return line.decode("utf-8", "replace").strip()
+    return None
+
+
+def _of_parquet(path: Path, offset: int) -> str | None:
+    first = 0
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            count = file.metadata.row_group(group).num_rows
+            if offset < first + count:
+                for batch in file.iter_batches(batch_size=1_024, row_groups=[group]):
+                    if offset < first + len(batch):
+                        return json.dumps(batch.slice(offset - first, 1).to_pylist()[0], default=str)
+                    first += len(batch)
+            first += count
+    return None

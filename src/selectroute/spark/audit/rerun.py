@@ -1,0 +1,233 @@
+"""Committed batches routed once more, from their pins, and held against what was published.
+
+The batches go into a folder of their own, as a job's would: with commits, published folders and accounting.
+The output folder of the job is only read, and nothing is handed on to queues or topics; the job may run
+meanwhile. What must come out the same is what selectors decide. Whether a queue or topic took a delivery was
+the world's matter then: such a refused delivery counts as one that was made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from selectroute.durable import disk
+from selectroute.index.errors import SnapshotError
+from selectroute.selector.arguments import check_argument, check_path
+from selectroute.selector.explain.sentences import counted
+from selectroute.spark.batch.commits import Commits
+from selectroute.spark.batch.pins import Pin, PinError
+from selectroute.spark.batch.router import Router
+from selectroute.spark.inputs.open_source import source_of
+from selectroute.spark.inputs.source import Source
+from selectroute.spark.job.job import Job, JobError
+from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED
+from selectroute.spark.sources.files.stream import local_folder
+
+Verdict: TypeAlias = Literal["same files", "same rows", "other rows", "gone"]
+
+_MESSAGE: Final = ["source", "partition", "offset"]
+_KEYS: Final = {
+    DELIVERIES: [*_MESSAGE, "subscription"],
+    UNROUTED: _MESSAGE,
+    DEAD_LETTERS: [*_MESSAGE, "subscription", "stage", "reason"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """Result of a batch that was routed once more.
+
+    ``verdict``: ``same files``, of which each has the SHA-256 that the commit has; ``same rows``, in other
+    files, as another number of tasks makes them; ``other rows``; or ``gone``, when it can't be said because
+    inputs, the revision or published files are not there any more. ``why`` is a sentence on the latter two.
+    """
+
+    batch: int
+    revision: int
+    verdict: Verdict
+    why: str = ""
+
+    @property
+    def held(self) -> bool:
+        """True if the same came out."""
+        return self.verdict in ("same files", "same rows")
+
+
+def rerun(
+    spark: SparkSession,
+    job: Job,
+    into: str | os.PathLike[str],
+    first: int = 0,
+    last: int | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Rerun]:
+    """Route the committed batches of a job from ``first`` to ``last`` (the newest, unless given) once more.
+
+    Each gives a `Rerun` when it is done; the folders of all are left in ``into``.
+
+    Args:
+        spark: the session.
+        job: the job, with the options that it has had: binding, formats, policies.
+        into: a folder that is new or empty.
+        should_stop: asked before each batch.
+
+    Raises:
+        JobError: the folder is not, or lies in another of the job; the output folder is not this job's; or
+            none of these batches is committed.
+        SourceError: a folder is not on a mounted file system, or Kafka does not answer.
+        CommitError: a commit is damaged.
+    """
+    check_argument(spark, SparkSession, "spark", "the SparkSession")
+    check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
+    check_path(into, "into", "the path of a folder that is new or empty")
+    folder, source = OutputFolder(job), source_of(spark, job)
+    folder.check()
+    reruns = Reruns(job, source, into)
+    folder.belong(source.connect())
+    return reruns.run(first, last, should_stop)
+
+
+class Reruns:
+    """Routes batches of a job once more. See `rerun`."""
+
+    def __init__(self, job: Job, source: Source, into: str | os.PathLike[str]) -> None:
+        self._job = job
+        self._into = local_folder(into)
+        self._check()
+        self._done = Commits(job.output)
+        self._source = source
+        self._router = Router(replace(job, output=self._into), source, destinations=())
+        self._router.commits.prepare()
+        self._pins = self._into / "pins"
+        disk.make_folder(self._pins)
+
+    def run(
+        self, first: int = 0, last: int | None = None, should_stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Rerun]:
+        """Route these batches. See `rerun`."""
+        batches = [
+            batch for batch in self._done.batches() if first <= batch and (last is None or batch <= last)
+        ]
+        if not batches:
+            raise JobError(f"no batch of {self._job.output} from {first} on is committed")
+        return (self._one(batch) for batch in takewhile(lambda _: not should_stop(), batches))
+
+    def _one(self, batch: int) -> Rerun:
+        commit = self._done.read(batch) or {}
+        revision = commit["revision"]
+        [replayable] = self._source.reread([commit], self._job.checkpoint)
+        if replayable.gone or replayable.unknown:
+            return Rerun(batch, revision, "gone", replayable.sentence)
+        disk.write_json(self._pins / f"{batch}.json", Pin(batch, revision, commit["digest"]).to_json())
+        try:
+            self._router.route(batch, replayable.inputs, "rerun")
+        except (PinError, SnapshotError) as error:
+            return Rerun(batch, revision, "gone", str(error))
+        made = self._router.commits.read(batch) or {}
+        if _digests(made["files"]) == _digests(commit["files"]):
+            return Rerun(batch, revision, "same files")
+        lost = [file["path"] for file in commit["files"] if not (self._job.output / file["path"]).is_file()]
+        if lost:
+            why = f"files of its own came out others, and {lost[0]} is not there to look into"
+            return Rerun(batch, revision, "gone", why)
+        found = _differences(self._tables(self._job.output, commit), self._tables(self._into, made))
+        return Rerun(batch, revision, "other rows" if found else "same rows", "; ".join(found))
+
+    @staticmethod
+    def _tables(output: Path, commit: Mapping[str, Any]) -> dict[str, pa.Table]:
+        return {sink: _table(output, sink, commit["files"]) for sink in SINKS}
+
+    def _check(self) -> None:
+        job, into = self._job, self._into
+        if disk.read_json(job.output / "_job.json") is None:
+            raise JobError(f"{job.output} is not the output folder of a job: there is nothing to route again")
+        for name, folder in (("output", job.output), ("input", job.input), ("snapshots", job.snapshots)):
+            if isinstance(folder, Path) and into.is_relative_to(folder):
+                raise JobError(f"{into} lies in the {name} folder {folder} of the job: choose another")
+        if into.exists() and (not into.is_dir() or any(into.iterdir())):
+            raise JobError(f"{into} is not an empty folder: choose another")
+
+
+def _digests(files: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return the sink and SHA-256 of each file, in the order in which tasks wrote them."""
+    return [(file["path"].split("/")[0], file["sha256"]) for file in files]
+
+
+def _table(output: Path, sink: str, files: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return all rows of a sink, sorted, their texts spelled out."""
+    plain = pa.schema(
+        field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
+        for field in SCHEMAS[sink]
+    )
+    paths = [output / file["path"] for file in files if file["path"].startswith(f"{sink}/")]
+    # One by one: a reader of folders would find the column `batch` in the paths.
+    parts = [pq.ParquetFile(path).read().select(plain.names).cast(plain) for path in paths]
+    table = pa.concat_tables([plain.empty_table(), *parts])
+    return table.sort_by([(name, "ascending") for name in _KEYS[sink]]).combine_chunks()
+
+
+def _differences(published: Mapping[str, pa.Table], replayable: Mapping[str, pa.Table]) -> list[str]:
+    """Return what is not the same, a clause for each sink."""
+    letters = published[DEAD_LETTERS]
+    not_taken = pc.equal(letters["stage"], "deliver")
+    refused = letters.filter(not_taken).select(_KEYS[DELIVERIES])
+    expected = {
+        DELIVERIES: published[DELIVERIES],
+        UNROUTED: _without(published[UNROUTED], refused, _MESSAGE),
+        DEAD_LETTERS: letters.filter(pc.invert(not_taken)),
+    }
+    key = _KEYS[DELIVERIES]
+    made = dict(replayable) | {DELIVERIES: _without(replayable[DELIVERIES], refused, key)}
+    found = [
+        f"{sink}: {clause}" for sink in SINKS if (clause := _difference(sink, expected[sink], made[sink]))
+    ]
+    missing = _without(refused, replayable[DELIVERIES], key)
+    if len(missing):
+        found.append(f"{len(missing):,} refused deliveries were not made, the first {_place(missing)}")
+    return found
+
+
+def _difference(sink: str, expected: pa.Table, made: pa.Table) -> str:
+    if made.equals(expected):
+        return ""
+    missing, more = _without(expected, made, _KEYS[sink]), _without(made, expected, _KEYS[sink])
+    clauses = [
+        f"{counted(len(rows), 'row')} {what[len(rows) > 1]}, the first {_place(rows)}"
+        for rows, what in (
+            (missing, ("is missing", "are missing")),
+            (more, ("was not published", "were not published")),
+        )
+        if len(rows)
+    ]
+    return " and ".join(clauses) or "rows have other values"
+
+
+def _without(rows: pa.Table, others: pa.Table, keys: list[str]) -> pa.Table:
+    """Return the rows of which the others have none with the same key, in their order."""
+    numbered = _comparable(rows, keys).append_column("row", pa.array(np.arange(len(rows))))
+    left = numbered.join(_comparable(others, keys), keys, join_type="left anti")
+    return rows.take(left["row"].sort())
+
+
+def _comparable(rows: pa.Table, keys: list[str]) -> pa.Table:
+    """Return the keys, with a value where there is none: a join takes none for others."""
+    return pa.table(
+        {name: pc.fill_null(rows[name], "" if pa.types.is_string(rows[name].type) else -1) for name in keys}
+    )
+
+
+def _place(rows: pa.Table) -> str:
+    first = rows.slice(0, 1).to_pylist()[0]
+    return "/".join(str(first[name]) for name in _KEYS[DELIVERIES] if first.get(name) is not None)

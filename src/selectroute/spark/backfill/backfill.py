@@ -1,0 +1,283 @@
+"""Backfills: what subscriptions missed while they were paused, from the files that are still there.
+
+A backfill is a batch of its own beside the stream (numbered -1, -2, … as replays are), with its own pin,
+commit, folders and line of the accounting, outside the accounts of the stream. It takes batches that were
+committed while its subscriptions were paused (``owed`` says which), reads their files again, and
+matches them against these subscriptions alone, as they are in the revision that it is pinned to::
+
+    unfinished one? ─yes→ as its pin says ────────────────────────────────────────────┐
+                    └no→ what is due at R ─→ pin: R, subscriptions, batches ──────────┴→ a small snapshot,
+                                                                staged ─→ as a batch: match, commit, publish
+
+Each message is judged for each subscription once: by its batch where the subscription was in the batch's
+snapshot, else by the backfill whose commit names both. The commits are the truth of what was given; the
+record ``_backfill.json`` only saves reading the log from the start, and is made again when it is lost.
+
+A file that is gone or is not the one that was read any more is named in the commit, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from selectroute.durable import disk
+from selectroute.index.build.build import rebuilt
+from selectroute.index.folder.format import publish, published_digest
+from selectroute.index.folder.manifest import latest_revision, locked, revisions
+from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.backfill.owed import OWED_OPS, Logged, Owed, OwedOp
+from selectroute.spark.batch.commits import BACKFILL, kind_of
+from selectroute.spark.batch.pins import (
+    Pin,
+    pin_side_batch,
+    pinned_revision,
+    pinned_side_batch,
+    reference,
+    release_side_batch,
+)
+from selectroute.spark.batch.router import BatchReport, Clock, Router, SideBatch
+from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
+from selectroute.spark.job.unrouted import DROP, Unrouted
+
+MOST_SUBSCRIPTIONS = 50_000
+"""Subscriptions of one backfill: its commit names each. More of them read the files once more."""
+
+_RECORD_EVERY = 1_000
+"""Revisions of the log after which the place in it is written down, if nothing else was to be."""
+
+
+class BackfillError(SelectRouteError):
+    """Error: the published snapshots are not the registry's."""
+
+
+class ChangeLog(Protocol):
+    """Change log of a registry."""
+
+    @property
+    def revision(self) -> int:
+        """Newest revision."""
+
+    def follow_changes(self, after: int, *, ops: Sequence[OwedOp]) -> Generator[Logged]:
+        """Yield the changes of these kinds after a revision, ascending, up to the newest at least."""
+
+
+class Backfills:
+    """Backfills of one job. All but `follow` must come between two batches of the stream."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._job = router.job
+        self._commits = router.commits
+        self._pins = router.job.output / "pins"
+        self._record = router.job.output / "_backfill.json"
+        self._owed: Owed | None = None
+        self._recorded = -1
+        self._given: defaultdict[int, list[frozenset[str]]] | None = None
+        self._live: tuple[int, frozenset[str]] | None = None
+        self._revisions: dict[int, int] = {}
+        self._nothing_at = -1
+        self._leased = True
+
+    def follow(self, log: ChangeLog) -> None:
+        """Read the log up to the newest published revision. Touches nothing but the record.
+
+        Raises what the log raises; the next call goes on from where this one came to.
+        """
+        revision = latest_revision(self._job.snapshots)
+        if self._owed is None:
+            self._owed = self._known(revision)
+        owed = self._owed
+        if owed.revision >= revision:
+            return
+        if log.revision < revision:
+            raise BackfillError(
+                f"the snapshots in {self._job.snapshots} are at revision {revision}, and the registry is at "
+                f"{log.revision}: they are not its own"
+            )
+        with closing(log.follow_changes(owed.revision, ops=OWED_OPS)) as flow:
+            changed = owed.fold(takewhile(lambda change: change.revision <= revision, flow), revision)
+        if changed or owed.revision - self._recorded >= _RECORD_EVERY:
+            self._write_record(owed)
+
+    def next(self, query: str) -> BatchReport | None:
+        """Make the next backfill, or finish the one that a crash left; None if there is nothing to do.
+
+        One takes the files of at least one batch, and no more than a batch of the stream may have.
+
+        Raises:
+            PinError, SnapshotError, CommitError: as `Router.route`.
+        """
+        number = self._commits.next_side_batch()
+        pinned = pinned_side_batch(number, BACKFILL, self._pins, self._job.snapshots)
+        if pinned is None:
+            if self._leased:  # perhaps: a crash may have come between commit and release
+                release_side_batch(self._job.snapshots, query)
+                self._leased = False
+            pinned = self._pinned(number, query)
+        return None if pinned is None else self._make(pinned, query)
+
+    @property
+    def nothing_owed_at(self) -> int | None:
+        """Revision at which nothing is owed to anybody who is in its snapshot, as far as `follow` and `next`
+        have got; None if that can't be said now.
+        """
+        owed = self._owed
+        return owed.revision if owed is not None and (not owed or owed.revision == self._nothing_at) else None
+
+    def close(self) -> None:
+        """Write down how far the log was read."""
+        if self._owed is not None and self._owed.revision != self._recorded:
+            self._write_record(self._owed)
+
+    def _known(self, newest: int) -> Owed:
+        """Return what is written down; without it, the log is read from this job's first batch on: what was
+        resumed before is owed nothing by it.
+        """
+        content = disk.read_json(self._record)
+        if content is not None:
+            self._recorded = content["revision"]
+            return Owed.from_json(content)
+        first = pinned_revision(next(iter(self._commits.batches()), 0), self._pins)
+        return Owed(newest if first is None else first)
+
+    def _write_record(self, owed: Owed) -> None:
+        disk.write_json(self._record, owed.to_json())
+        self._recorded = owed.revision
+
+    def _read_given(self) -> defaultdict[int, list[frozenset[str]]]:
+        if self._given is None:
+            self._given = defaultdict(list)
+            for number in self._commits.side_batches():
+                commit = self._commit(number)
+                if kind_of(commit) == BACKFILL:
+                    self._give(commit[BACKFILL])
+        return self._given
+
+    def _give(self, record: dict[str, Any]) -> None:
+        assert self._given is not None
+        ids = frozenset(record["subscriptions"])
+        for batch in record["batches"]:
+            self._given[batch].append(ids)
+
+    # ---- what is to do
+
+    def _pinned(self, number: int, query: str) -> Pin | None:
+        """Pin what is due now, if anything is."""
+        owed = self._owed
+        if not owed or owed.revision == self._nothing_at:
+            return None
+        batches = self._commits.batches()
+        # A batch that was pinned and not committed comes again first: it may be one that is owed.
+        if not batches or pinned_revision(batches[-1] + 1, self._pins) is not None:
+            return None
+        with locked(self._job.snapshots):  # so that nobody removes the revision before it is leased
+            if owed.revision not in revisions(self._job.snapshots):
+                return None
+            found = self._work(owed, batches)
+            if found is None:
+                self._nothing_at = owed.revision
+                self._write_record(owed)
+                return None
+            ids, chosen = found
+            digest = published_digest(self._job.snapshots, owed.revision)
+            pin = Pin(number, owed.revision, digest, BACKFILL, tuple(chosen), tuple(ids))
+            pin_side_batch(pin, self._pins, self._job.snapshots, query)
+            return pin
+
+    def _work(self, owed: Owed, batches: list[int]) -> tuple[list[str], list[int]] | None:
+        """Return subscriptions and batches that all of them missed: the first that are due."""
+        given = self._read_given()
+        missing: defaultdict[int, list[frozenset[str]]] = defaultdict(list)
+        live = self._in_snapshot(owed)
+        for missed in owed.missed():
+            if missed.resumed > owed.revision:
+                continue  # of a part of the log that could not be read to its end
+            start, end = (
+                bisect_left(batches, at, key=self._revision) for at in (missed.paused, missed.resumed)
+            )
+            here = missed.subscriptions & live
+            left = [batch for batch in batches[start:end] if here and _without(here, given[batch])]
+            for batch in left:
+                missing[batch].append(here)
+            if not left:
+                # Those that are not in the snapshot were paused again, and wait if they missed anything.
+                owed.mark_delivered(replace(missed, subscriptions=here) if start < end else missed)
+        if not missing:
+            return None
+        # The first batch, and those that follow for as long as the same subscriptions missed them.
+        first, *more = sorted(missing)
+        wanted = _without(frozenset().union(*missing[first]), given[first])
+        chosen, files = [first], self._commit(first)["inputs"]["count"]
+        for batch in more:
+            files += self._commit(batch)["inputs"]["count"]
+            if self._router.source.limit is not None and files > self._router.source.limit:
+                break
+            if wanted != _without(frozenset().union(*missing[batch]), given[batch]):
+                break
+            chosen.append(batch)
+        return sorted(wanted)[:MOST_SUBSCRIPTIONS], chosen
+
+    def _in_snapshot(self, owed: Owed) -> frozenset[str]:
+        """Return those to whom something is owed that are in the snapshot of the revision."""
+        if self._live is None or self._live[0] != owed.revision:
+            digest = published_digest(self._job.snapshots, owed.revision)
+            snapshot = open_once(SnapshotRef(str(self._job.snapshots), owed.revision, digest))
+            ids = sorted(frozenset().union(*(missed.subscriptions for missed in owed.missed())))
+            places = snapshot.find(ids).tolist()
+            live = frozenset(id for id, place in zip(ids, places, strict=True) if place >= 0)
+            self._live = owed.revision, live
+        return self._live[1]
+
+    def _commit(self, batch: int) -> dict[str, Any]:
+        return self._commits.read(batch) or {}
+
+    def _revision(self, batch: int) -> int:
+        if batch not in self._revisions:
+            self._revisions[batch] = self._commit(batch)["revision"]
+        return self._revisions[batch]
+
+    # ---- doing it
+
+    def _make(self, pinned: Pin, query: str) -> BatchReport:
+        clock = Clock()
+        source, checkpoint = self._router.source, self._job.checkpoint
+        found = source.reread(map(self._commit, pinned.batches), checkpoint)
+        missing = [one for one in found if one.gone or one.unknown]
+        record = {
+            "revision": pinned.revision,
+            "subscriptions": list(pinned.subscriptions),
+            "batches": list(pinned.batches),
+            "after": self._commits.batches()[-1],
+            "missing": [
+                {"batch": one.batch, "files": list(one.gone), "why": one.sentence} for one in missing
+            ],
+        }
+        self._read_given()
+        backfill = SideBatch(BACKFILL, partial(self._snapshot, pinned), record, Unrouted(DROP))
+        inputs = [one_input for one in found for one_input in one.inputs]
+        report = self._router.write(pinned, source.batch_input(inputs), clock, query, backfill)
+        self._give(record)
+        self._leased = True
+        return replace(report, missing=tuple(one.sentence for one in missing))
+
+    def _snapshot(self, pinned: Pin, staging: Path) -> SnapshotRef:
+        """Publish a snapshot of the backfill's subscriptions alone in its staging folder."""
+        whole = open_once(reference(pinned, self._job.snapshots))
+        rows = whole.subscriptions.take(pa.array(whole.find(pinned.subscriptions)))
+        folder = staging / "snapshot"
+        publish(rebuilt(rows.combine_chunks(), pinned.revision), folder)
+        return SnapshotRef(str(folder), pinned.revision, published_digest(folder, pinned.revision))
+
+
+def _without(ids: frozenset[str], others: Sequence[frozenset[str]]) -> frozenset[str]:
+    return ids.difference(*others) if others else ids

@@ -1,0 +1,126 @@
+"""Missed batches that resumed subscriptions are still owed, read off the registry's change log.
+
+::
+
+    revision    …  p ──────────── r ……… R
+    log            pause          resume from last-processed
+    batches     ─b3───b4───b5───b6─────b7─     b4 and b5 were pinned from p to before r: they are owed
+
+While it is paused a subscription is in no snapshot, so the batches pinned to p ≤ revision < r did not judge
+it, and all others did. From the moment on at which the newest published revision R is r or later no batch is
+pinned below r any more: what is owed is then known in full, once and for all.
+
+- Resumed from ``latest``: what was missed since that pause is not owed.
+- Removed: nothing is owed any more, also if another subscription takes the id later.
+- Paused again: what is owed stays owed, and is given when it is resumed, from wherever: how quick the job was
+  before the second pause changes nothing in what the subscription gets in the end.
+- Replaced: what is owed is judged by the selector at the time of the backfill.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+OwedOp = Literal["remove", "resume"]
+
+OWED_OPS: tuple[OwedOp, ...] = ("remove", "resume")
+"""The kinds of changes that say what is owed; no others are read."""
+
+
+class Logged(Protocol):
+    """Change of the registry, as far as a backfill is concerned."""
+
+    @property
+    def revision(self) -> int:
+        """Revision from which the change holds."""
+
+    @property
+    def op(self) -> str:
+        """Operation: add, replace, remove, pause or resume."""
+
+    @property
+    def id(self) -> str:
+        """Id of the subscription."""
+
+    @property
+    def resume_from(self) -> str | None:
+        """Start of a resume: ``latest`` or ``last-processed``."""
+
+    @property
+    def paused_at(self) -> int | None:
+        """Revision of the pause that a resume ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissedRange:
+    """Subscriptions that all missed the batches pinned from revision `paused` to before `resumed`."""
+
+    paused: int
+    resumed: int
+    subscriptions: frozenset[str]
+
+
+class Owed:
+    """Missed ranges that are owed as of a revision of the log. Folding a part of the log once more changes
+    nothing that a backfill does: what was given is known from the commits.
+    """
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self._owed: dict[str, set[tuple[int, int]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._owed)
+
+    def fold(self, changes: Iterable[Logged], revision: int) -> bool:
+        """Take the changes after `revision` of this up to that one; return whether they changed what is
+        owed.
+        """
+        changed = False
+        for change in changes:
+            if change.op == "remove":
+                changed |= self._owed.pop(change.id, None) is not None
+            elif change.op == "resume" and change.resume_from == "last-processed":
+                assert change.paused_at is not None, "a resume names the pause that it ends"
+                self._owed.setdefault(change.id, set()).add((change.paused_at, change.revision))
+                changed = True
+        self.revision = revision
+        return changed
+
+    def missed(self) -> list[MissedRange]:
+        """Return what is owed, those together that missed the same, by revisions."""
+        together: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
+        for id, owed in self._owed.items():
+            for span in owed:
+                together[span].add(id)
+        return [MissedRange(*span, frozenset(ids)) for span, ids in sorted(together.items())]
+
+    def mark_delivered(self, missed: MissedRange) -> None:
+        """Strike off what these subscriptions missed between these revisions: it was delivered."""
+        for id in missed.subscriptions:
+            owed = self._owed.get(id, set())
+            owed.discard((missed.paused, missed.resumed))
+            if not owed:
+                self._owed.pop(id, None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `from_json` reads it."""
+        return {
+            "revision": self.revision,
+            "missed": [
+                {"paused": one.paused, "resumed": one.resumed, "subscriptions": sorted(one.subscriptions)}
+                for one in self.missed()
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Owed:
+        """Return what `to_json` gave."""
+        owed = cls(content["revision"])
+        for one in content["missed"]:
+            for id in one["subscriptions"]:
+                owed._owed.setdefault(id, set()).add((one["paused"], one["resumed"]))
+        return owed

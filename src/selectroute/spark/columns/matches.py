@@ -1,0 +1,236 @@
+"""Forms in which matches leave the worker: an array of ordinals, or the same ordinals packed in bytes.
+
+``array<int>`` is what Spark's own functions read, but Spark copies it element by element. ``binary`` holds
+the same ordinals as they lie in memory, four bytes each, little-endian, and is copied as a whole. With few
+ordinals a message there is nothing between them; from about `PACKED_FROM` on packing is the cheaper one
+(measured in processor time of route's crossing: 1.0 at 9 ordinals a message, 1.4 at 87, 1.6 at 300).
+`deliveries` reads either, `unpack` makes an array of the packed one. ``ids`` are the subscriptions' own ids,
+``array<string>``, taken from the snapshot in Arrow: more bytes to cross, and they hold beyond the revision.
+
+Where a worker reads the messages
+itself (`match_files`) it also chooses how many it hands over at once: as many as fit the processor's caches.
+
+Coding the ordinals any shorter than that does not pay: four bytes of a packed one take about a nanosecond to
+cross, less than sorting them or finding runs in them would.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType
+
+from selectroute.clauses.access import equalities
+from selectroute.index.snapshot import Snapshot
+from selectroute.index.subscription import prepare
+from selectroute.match.match import id_lists
+from selectroute.selector.arguments import check_argument
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.limits import UNLIMITED
+from selectroute.selector.selector_type import EXTENDED
+from selectroute.spark.columns.deliveries import TooManyMatchesError, list_array, list_offsets
+
+Output: TypeAlias = Literal["array", "packed", "auto", "ids"]
+"""What `route` and `match_files` give: ordinals as ``array<int>`` or ``binary``, or as what is cheaper for
+the snapshot; or ids, ``array<string>``.
+"""
+
+Form: TypeAlias = Literal["array", "packed", "ids"]
+
+PACKED_FROM = 32
+"""Ordinals a message from which packing is clearly cheaper."""
+
+ORDINALS = ArrayType(IntegerType(), containsNull=False)
+"""Saying that no ordinal is NULL doubles what crosses from Python to the JVM (measured at 88 ordinals a
+message)."""
+
+PACKED = BinaryType()
+
+IDS = ArrayType(StringType(), containsNull=False)
+
+TYPES: dict[str, DataType] = {"array": ORDINALS, "packed": PACKED, "ids": IDS}
+"""The type of the column in each form."""
+
+PORTION = 1 << 18
+"""Ordinals that a worker which reads files hands over at once, a megabyte of them, or those of one message.
+At 850 a message that takes 40 to 50 % off what a message costs the processors, in either form."""
+
+_SAMPLE = 4_000
+_MOST_BYTES = 2**31 - 1
+
+
+class OutputError(SelectRouteError):
+    """Error: there is no such form of output."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputChoice:
+    """Choice that ``auto`` makes for a snapshot, and why.
+
+    ``expected`` is the number of subscriptions that a message is expected to go to; ``str()`` is a sentence.
+    """
+
+    form: Literal["array", "packed"]
+    expected: float
+
+    def __str__(self) -> str:
+        side = "at least" if self.form == "packed" else "fewer than"
+        return (
+            f"{self.form}: a message is expected to go to about {self.expected:,.3g} subscriptions, "
+            f"{side} the {PACKED_FROM} from which packed ordinals cross to the JVM at less cost than an array"
+        )
+
+
+_choices: weakref.WeakKeyDictionary[Snapshot, OutputChoice] = weakref.WeakKeyDictionary()
+
+
+def explain_output(snapshot: Snapshot) -> OutputChoice:
+    """Return the form that ``output="auto"`` takes for a snapshot.
+
+    It is an estimate: a message is taken to meet the equalities of a selector as often as another selector
+    has the same ones, and half of the other conditions. From a sample of the selectors, once for a snapshot.
+    """
+    check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: sr.Snapshot.open(folder)")
+    choice = _choices.get(snapshot)
+    if choice is None:
+        expected = _expected(snapshot)
+        choice = OutputChoice("packed" if expected >= PACKED_FROM else "array", expected)
+        _choices[snapshot] = choice
+    return choice
+
+
+def form_of(output: Output, snapshot: Snapshot) -> Form:
+    """Return the form that is asked for. Raises `OutputError` for one that there is not."""
+    check_output(output)
+    return explain_output(snapshot).form if output == "auto" else output
+
+
+def check_output(output: object) -> None:
+    """Raise `OutputError` for a form that there is not."""
+    if not isinstance(output, str) or output not in get_args(Output):
+        raise OutputError(f"the output is array, packed, auto or ids, not {output!r}")
+
+
+def is_ordinals(type_: DataType) -> bool:
+    """Return whether a column of this type can be what `route` or `match_files` gave."""
+    if isinstance(type_, ArrayType):
+        return isinstance(type_.elementType, IntegerType)
+    return isinstance(type_, BinaryType)
+
+
+def is_ids(type_: DataType) -> bool:
+    """Return whether a column of this type can be the ids that `route` or `match_files` gave."""
+    return isinstance(type_, ArrayType) and isinstance(type_.elementType, StringType)
+
+
+def written(
+    form: str, offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32], ids: Any = None
+) -> pa.Array:
+    """Return the matches of a batch in a form, a row a message, without copying the ordinals.
+
+    ``ids`` is the id of each ordinal, for the form of that name.
+
+    Raises:
+        TooManyMatchesError: the batch has more matches than one Arrow batch of this form can hold.
+    """
+    if form == "array":
+        return list_array(offsets, ordinals)
+    if form == "ids":
+        spelled = id_lists(ids, offsets, ordinals)
+        if pa.types.is_large_list(spelled.type):
+            raise TooManyMatchesError(
+                f"{len(offsets) - 1} messages have {len(ordinals)} matches, whose ids are more than one "
+                "Arrow batch can hold: lower spark.sql.execution.arrow.maxRecordsPerBatch"
+            )
+        return spelled
+    octets = ordinals.astype("<i4", copy=False)
+    if octets.nbytes > _MOST_BYTES:
+        raise TooManyMatchesError(
+            f"{len(offsets) - 1} messages have {len(ordinals)} matches, more than one Arrow batch can hold "
+            "packed (2^29 - 1): lower spark.sql.execution.arrow.maxRecordsPerBatch"
+        )
+    ends = pa.py_buffer((offsets * 4).astype(np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, ends, pa.py_buffer(octets)])
+
+
+def portions(
+    form: str,
+    offsets: npt.NDArray[np.int64],
+    ordinals: npt.NDArray[np.int32],
+    most: int = PORTION,
+    ids: Any = None,
+) -> Iterator[tuple[int, Any]]:
+    """Yield the matches of a batch in a form, some messages at once: the first one's row, and the column.
+
+    A column holds ``most`` ordinals or fewer, or those of one message; the ordinals are not copied.
+    """
+    start, rows = 0, len(offsets) - 1
+    while start < rows:
+        fitting = int(np.searchsorted(offsets, offsets[start] + most, side="right")) - 1
+        stop = max(start + 1, fitting)
+        own = ordinals[offsets[start] : offsets[stop]]
+        yield start, written(form, offsets[start : stop + 1] - offsets[start], own, ids)
+        start = stop
+
+
+def read(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Return what `route` or `match_files` gave, in either form: offsets and ordinals; NULL is no match."""
+    if not pa.types.is_binary(column.type):
+        return list_offsets(column)
+    lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(column) + 1, dtype=np.int64)
+    np.cumsum(lengths // 4, out=offsets[1:])
+    # Of a slice, the bytes before and after it are not its own; under a NULL there may be some, too.
+    whole = column.fill_null(b"") if column.null_count else column
+    _, ends, data = whole.buffers()
+    first = np.frombuffer(ends, np.int32)[whole.offset] if len(whole) else 0
+    total = int(offsets[-1])
+    ordinals = np.frombuffer(data, "<i4", total, first) if total else np.zeros(0, np.int32)
+    return offsets, ordinals
+
+
+def unpack(packed: Column) -> Column:
+    """Return the array of a packed column, ``array<int>``. It crosses to Python and back."""
+    check_argument(packed, Column, "packed", "a column: routed['subscriptions']")
+
+    def unpacked(column: pa.Array) -> pa.Array:
+        return list_array(*read(column))
+
+    return arrow_udf(unpacked, ORDINALS)(packed)  # type: ignore[call-overload, no-any-return]  # wants no kind
+
+
+def _expected(snapshot: Snapshot) -> float:
+    """Estimate how many subscriptions a message goes to."""
+    table = snapshot.subscriptions
+    rows = np.arange(len(table)) if snapshot.dead is None else np.flatnonzero(~snapshot.dead)
+    if len(rows) > _SAMPLE:
+        rows = np.random.default_rng(0).choice(rows, _SAMPLE, replace=False)
+    if not len(rows):
+        return 0.0
+    met: Counter[frozenset[object]] = Counter()
+    everything = 0
+    for row in table.take(pa.array(rows)).to_pylist():
+        extended = row["seltype"] == EXTENDED
+        text, topic, name = row["selector"], row["topic"], row["dialect"]
+        clauses = prepare("any", text, topic, name, extended, UNLIMITED).clauses
+        if any(not clause.literals for clause in clauses):
+            everything += 1
+            continue
+        for clause in clauses:
+            met[frozenset(equalities(clause).keys.items())] += 1
+    # Two of the sample are the same this often; without an equality, every message meets it.
+    count = max(2, met.total())
+    scanned = met.pop(frozenset(), 0)
+    alike = sum(number * (number - 1) for number in met.values()) / (count * (count - 1))
+    scale = len(snapshot) / len(rows)
+    return everything * scale + (scanned * scale + alike * met.total() * scale) / 2

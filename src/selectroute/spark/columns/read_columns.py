@@ -1,0 +1,108 @@
+"""Columns that the matcher reads of a DataFrame, and one boolean for the rules on property names.
+
+The rules (seed 003) are about all property names of a message, also those that no selector reads. Only one
+boolean crosses to Python for them: the names that break a rule are known from the schema, and a row breaks
+it where they are not NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from selectroute.arrays import tables as t
+from selectroute.index.snapshot import Snapshot
+from selectroute.match.batch import properties
+from selectroute.selector.names import INVALID_NAMES, breaches
+from selectroute.spark.columns.binding import (
+    BY_NAME,
+    Binding,
+    Places,
+    ambiguous,
+    bind,
+    column_at,
+    columns_of,
+    is_mixed,
+)
+from selectroute.spark.columns.column_types import Reads, check_types
+
+
+def read_columns(
+    schema: StructType,
+    columns: Sequence[Column],
+    snapshot: Snapshot | Reads,
+    binding: Binding | None,
+    strict: bool = False,
+) -> list[tuple[str, Column]]:
+    """Return the columns to match, with their identifiers; ``columns`` are those of `by_position`.
+
+    A column whose type no property has crosses as what it is to those who read it: there, and unlike
+    everything.
+
+    Raises:
+        ColumnTypeError, BindingError: as `route`.
+    """
+    bound = bind(schema, snapshot.reads, binding)
+    unlike = check_types(snapshot, bound, strict)
+    read = [
+        (
+            one.identifier,
+            _unsupported(column_at(schema, columns, one.path))
+            if one.identifier in unlike
+            else column_at(schema, columns, one.path),
+        )
+        for one in bound
+    ]
+    if INVALID_NAMES in snapshot.reads and INVALID_NAMES not in (one.identifier for one in bound):
+        read.append((INVALID_NAMES, invalid_names(schema, columns, binding or BY_NAME)))
+    return read
+
+
+def invalid_names(schema: StructType, columns: Sequence[Column], binding: Binding) -> Column:
+    """Return whether the property names of a row break a rule: mostly, no names of the frame can."""
+    places = _properties(schema, binding)
+    broken: list[Column] = []
+    for names in breaches(properties(list(places))):
+        together: list[Column] = []
+        for name in names:
+            if len(places[name]) > 1:
+                raise ambiguous(name, len(places[name]))
+            path, type_ = places[name][0]
+            together.append(_present(column_at(schema, columns, path), type_))
+        broken.append(reduce(and_, together))
+    # The greatest is TRUE where any is; a chain of OR would be as deep as there are names.
+    return F.greatest(*broken) if len(broken) > 1 else broken[0] if broken else F.lit(False)
+
+
+def _properties(schema: StructType, binding: Binding) -> Places:
+    """Return the columns of the frame by the names under which the messages have them."""
+    columns, _ = columns_of(schema)
+    renamed = set(binding.columns.values())
+    found = {
+        name: places
+        for name, places in columns.items()
+        if name not in renamed and name not in binding.columns
+    }
+    found |= {
+        identifier: columns[column] for identifier, column in binding.columns.items() if column in columns
+    }
+    return found
+
+
+def _unsupported(column: Column) -> Column:
+    tag, bits = F.lit(t.UNSUPPORTED).cast("tinyint"), F.lit(0).cast("bigint")
+    value = F.struct(tag.alias("tag"), bits.alias("bits"), F.lit(None).cast("string").alias("text"))
+    return F.when(column.isNotNull(), value)
+
+
+def _present(column: Column, type_: DataType) -> Column:
+    if is_mixed(type_):  # as in `Batch`: strings and byte strings are there if their text is
+        tag = F.coalesce(column.getField("tag"), F.lit(t.NULL))
+        texts = (tag == t.STRING) | (tag == t.BYTES)
+        return (tag != t.NULL) & (~texts | column.getField("text").isNotNull())
+    return column.isNotNull()

@@ -1,0 +1,147 @@
+"""Snapshot in a worker: named by a small reference, opened once in each worker process.
+
+What travels with a task is folder, revision and digest. The worker maps the files itself (one physical copy
+a machine), checks that they are the ones the driver meant, and keeps the snapshot for the batches that
+follow.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import shutil
+import tempfile
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import SparkFiles, TaskContext
+from pyspark.sql import SparkSession
+
+from selectroute.durable import disk
+from selectroute.index.errors import SnapshotError
+from selectroute.index.folder.format import publish, published_digest
+from selectroute.index.snapshot import Snapshot
+from selectroute.selector.arguments import check_argument
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRef:
+    """Reference to a snapshot: its folder, its revision, and the SHA-256 of its manifest."""
+
+    folder: str
+    revision: int
+    digest: str
+
+
+_SPARK_FILES = "spark-files:"
+"""Before the name of an archive that `distribute` sent: no folder of a file system."""
+
+_KEPT = 2
+"""The newest revision and the one before, which a batch may still be routed against."""
+
+_opened: dict[SnapshotRef, Snapshot] = {}
+_is_frozen = False
+_published: weakref.WeakKeyDictionary[Snapshot, SnapshotRef] = weakref.WeakKeyDictionary()
+
+
+def open_once(ref: SnapshotRef) -> Snapshot:
+    """Return the snapshot, opening it where this process has not done so yet.
+
+    Raises:
+        SnapshotError: it is gone or damaged, or its files are no longer those that the reference was made
+        from.
+    """
+    snapshot = _opened.get(ref)
+    if snapshot is not None:
+        _spare_the_collector()
+    else:
+        snapshot = Snapshot.open(located(ref.folder), ref.revision)
+        if snapshot.digest != ref.digest:
+            raise SnapshotError(
+                f"revision {ref.revision} in {ref.folder} is not the one that was pinned: its digest is "
+                f"{snapshot.digest[:12]}…, expected {ref.digest[:12]}…; a published revision must "
+                "never be replaced"
+            )
+        while len(_opened) >= _KEPT:
+            del _opened[next(iter(_opened))]
+        _opened[ref] = snapshot
+    return snapshot
+
+
+def _spare_the_collector() -> None:
+    """In a worker: leave what it has loaded by now out of the garbage collections to come.
+
+    Spark's worker collects after each task. To walk through all that numba has brought takes a tenth of a
+    second, which is more than a task of few messages.
+    """
+    global _is_frozen
+    if not _is_frozen and TaskContext.get() is not None:
+        gc.freeze()
+        _is_frozen = True
+
+
+def refer(snapshot: Snapshot) -> SnapshotRef:
+    """Return the reference to a snapshot; one that was never saved is published to a temporary folder first.
+
+    That folder is on this machine and is removed when the process ends: a cluster needs a published snapshot.
+    """
+    ref = _published.get(snapshot)
+    if ref is not None:
+        return ref
+    if snapshot.folder is not None and snapshot.revision is not None and snapshot.digest:
+        return SnapshotRef(str(Path(snapshot.folder).resolve()), snapshot.revision, snapshot.digest)
+    folder = temporary_folder()
+    revision = publish(snapshot, folder)
+    ref = SnapshotRef(folder, revision, published_digest(folder, revision))
+    _published[snapshot] = ref
+    return ref
+
+
+def distribute(spark: SparkSession, snapshot: Snapshot) -> None:
+    """Send a snapshot to all executors with Spark's files, for clusters without a shared folder.
+
+    From now on `route`, `deliveries` and `match_files` of this snapshot object, in this session, have each
+    executor fetch it from the driver once, as an archive, and map its own copy. Spark keeps the copies until
+    the session ends: for revisions that come and go, a shared folder is the better place.
+    """
+    check_argument(spark, SparkSession, "spark", "the SparkSession")
+    check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: sr.Snapshot.open(folder)")
+    folder = temporary_folder()
+    revision = publish(snapshot, folder)
+    digest = published_digest(folder, revision)
+    # Spark unpacks an archive on each executor into a folder of the archive's name.
+    name = f"snapshot-{revision}-{digest[:16]}"
+    archive = shutil.make_archive(str(Path(temporary_folder()) / name), "zip", folder)
+    spark.sparkContext.addArchive(archive)
+    _published[snapshot] = SnapshotRef(f"{_SPARK_FILES}{name}.zip", revision, digest)
+
+
+def located(folder: str) -> str:
+    """Return where the folder of a reference is in this process: Spark's files have their own place in
+    each.
+    """
+    return SparkFiles.get(folder.removeprefix(_SPARK_FILES)) if folder.startswith(_SPARK_FILES) else folder
+
+
+def temporary_folder() -> str:
+    """Return a new folder of this machine that is removed when the process ends."""
+    folder = tempfile.mkdtemp(prefix="selectroute-snapshot-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def lease(snapshots: Path, query: str, revision: int) -> None:
+    """Write down that this query needs this revision and later ones."""
+    path = snapshots / "leases" / f"{query}.json"
+    try:
+        current = disk.read_json(path)
+        if current is None or current.get("revision") != revision:
+            disk.make_folder(path.parent)
+            disk.write_json(path, {"query": query, "revision": revision})
+    except OSError as error:
+        raise SnapshotError(
+            f"the lease {path} can't be written ({error.strerror}); the job needs to write there, so "
+            "that no revision "
+            "is removed while a batch may still need it"
+        ) from error

@@ -1,0 +1,53 @@
+"""Destinations of a snapshot's subscriptions: a code for each ordinal, made once."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from selectroute.index.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Destinations:
+    """Destinations of one kind.
+
+    ``codes`` int32[ordinals]: the place of each subscription's destination in ``names``, -1 for none of this
+    kind.
+    """
+
+    names: tuple[str, ...]
+    codes: npt.NDArray[np.int32]
+
+
+_known: weakref.WeakKeyDictionary[Snapshot, dict[str, Destinations | None]] = weakref.WeakKeyDictionary()
+
+
+def destinations(snapshot: Snapshot, kind: str) -> Destinations | None:
+    """Return the destinations of a kind, None if no subscription has one. O(ordinals) once a snapshot."""
+    known = _known.setdefault(snapshot, {})
+    if kind not in known:
+        known[kind] = _destinations(snapshot, kind)
+    return known[kind]
+
+
+def _destinations(snapshot: Snapshot, kind: str) -> Destinations | None:
+    column = snapshot.subscriptions["destination"]
+    if column.null_count == len(column):
+        return None
+    prefix = f"{kind}:"
+    chosen = pc.fill_null(pc.starts_with(column, prefix), False).to_numpy()
+    if snapshot.dead is not None:
+        chosen = chosen & ~snapshot.dead
+    ordinals = np.flatnonzero(chosen)
+    if not len(ordinals):
+        return None
+    encoded = column.take(pa.array(ordinals)).combine_chunks().dictionary_encode()
+    codes = np.full(len(column), -1, np.int32)
+    codes[ordinals] = encoded.indices.to_numpy()
+    return Destinations(tuple(text.removeprefix(prefix) for text in encoded.dictionary.to_pylist()), codes)

@@ -1,0 +1,206 @@
+"""Records as a worker stages them for topics of Kafka: key, value and headers, and the partition of each.
+
+The partition is the one to which Kafka's own producers send the key: murmur2 of it, as Kafka's Java client
+has it by default, modulo the topic's partitions. Left to the client, a record that is sent again after
+partitions were added goes to another partition than before, where no consumer can know it for a repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from selectroute.index.destination import KAFKA
+from selectroute.kafka.produced import Produced, record_of
+from selectroute.match.compiled import compiled
+from selectroute.spark.destinations.staging import Codes, Contents, Ints, Mask
+from selectroute.spark.sinks.schemas import HEADERS
+from selectroute.spark.sources.files.readers import Messages
+from selectroute.spark.sources.kafka.reader import FullRecords
+
+
+def key_hashes(keys: Any) -> Any:
+    """Return a number from 0 to 2^31 - 1 for each key, int32[rows], NULL where there is none: modulo the
+    number of a topic's partitions it is the key's partition there. O(bytes of keys).
+
+    Args:
+        keys: binary or large binary array.
+    """
+    keys = pc.cast(keys, pa.large_binary())
+    found = np.empty(len(keys), np.int32)
+    if len(keys):
+        _, bounds, data = keys.buffers()
+        ends: Any = np.frombuffer(bounds, np.int64)[keys.offset : keys.offset + len(keys) + 1]
+        _hash(ends, np.frombuffer(b"" if data is None else data, np.uint8), found)
+    return pa.array(found, mask=np.asarray(pc.is_null(keys)))
+
+
+@compiled
+def _hash(ends: Any, content: Any, found: Any) -> None:
+    for row in range(len(found)):
+        found[row] = np.int32(_murmur2(content, ends[row], ends[row + 1]) & np.uint32(0x7FFFFFFF))
+
+
+@compiled
+def _murmur2(content: Any, start: Any, stop: Any) -> Any:
+    """``org.apache.kafka.common.utils.Utils.murmur2`` in unsigned numbers."""
+    factor = np.uint32(0x5BD1E995)
+    length = stop - start
+    state = np.uint32(0x9747B28C) ^ np.uint32(length)
+    place = start
+    while place + 4 <= stop:
+        word = (
+            np.uint32(content[place])
+            | np.uint32(content[place + 1]) << np.uint32(8)
+            | np.uint32(content[place + 2]) << np.uint32(16)
+            | np.uint32(content[place + 3]) << np.uint32(24)
+        )
+        word = np.uint32(word * factor)
+        word = np.uint32((word ^ word >> np.uint32(24)) * factor)
+        state = np.uint32(state * factor) ^ word
+        place += 4
+    rest = stop - place
+    if rest:
+        if rest == 3:
+            state ^= np.uint32(content[place + 2]) << np.uint32(16)
+        if rest >= 2:
+            state ^= np.uint32(content[place + 1]) << np.uint32(8)
+        state = np.uint32((state ^ np.uint32(content[place])) * factor)
+    state = np.uint32((state ^ state >> np.uint32(13)) * factor)
+    return state ^ state >> np.uint32(15)
+
+
+UNKNOWN_TOPIC: Final = "unknown-topic"
+INPUT_TOPIC: Final = "input-topic"
+"""The reasons of deliveries to a topic that is not there, and to one that the job reads."""
+
+_COLUMNS = pa.schema([("key", pa.binary()), ("value", pa.large_binary()), ("headers", HEADERS)])
+
+_RECORD_BYTES = 128
+_HEADER_BYTES = 10
+"""What a record and each of its headers take besides their bytes, at most (Kafka's record format v2)."""
+
+_OURS_BYTES = 1_024
+"""Bytes of the headers that each delivery gets: names, subscription, delivery id, revision and batch."""
+
+
+_BLOCK = 8_192
+_BLOCK_BYTES = 16 << 20
+
+
+class Topic(NamedTuple):
+    """Topic as a job writes to it: the most bytes of a record, how many partitions it has, and whether the
+    job reads it, so that nothing may go there.
+    """
+
+    longest: int
+    partitions: int
+    is_input: bool = False
+
+
+_UNKNOWN = Topic(-1, 1)
+
+
+class KafkaMessages:
+    """Format of what is staged for topics of Kafka; see `DestinationFormat`.
+
+    Args:
+        names: the topics that the subscriptions name.
+        topics: those that there are; None if the job writes to no cluster.
+    """
+
+    name = KAFKA
+    unfit = "not-for-kafka"
+    columns = _COLUMNS
+
+    def __init__(self, names: Sequence[str], topics: Mapping[str, Topic] | None) -> None:
+        self._names = names
+        self._has_cluster = topics is not None
+        known = [(topics or {}).get(name, _UNKNOWN) for name in names]
+        self._longest = np.array([one.longest for one in known], np.int64)
+        self._counts = np.array([one.partitions for one in known], np.int64)
+        self._is_input = np.array([one.is_input for one in known], np.bool_)
+
+    def block(self, messages: Messages) -> int:
+        """Return how many messages have some megabytes."""
+        full = messages.full
+        if not isinstance(full, FullRecords):
+            return 256
+        size: int = full.rows.nbytes
+        return max(1, min(_BLOCK, _BLOCK_BYTES * len(full.rows) // max(1, size)))
+
+    def contents(self, messages: Messages, places: Ints) -> Contents:
+        """Return the records to send: as they came from Kafka, or made of the messages in these places."""
+        full = messages.full
+        assert full is not None
+        if isinstance(full, FullRecords):
+            rows = full.rows.select(_COLUMNS.names)
+            if len(places) < len(rows):
+                rows = rows.take(pa.array(places))
+            arrays = [rows.column(name).cast(_COLUMNS.field(name).type) for name in _COLUMNS.names]
+            return Contents(
+                pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), np.ones(len(places), np.bool_), []
+            )
+        found: list[Produced] = []
+        fit = np.ones(len(places), np.bool_)
+        reasons: list[str] = []
+        for place, message in enumerate(full.messages(places)):
+            if isinstance(message, str):
+                fit[place] = False
+                reasons.append(message)
+            else:
+                found.append(record_of(message))
+        columns = {
+            "key": [one.key for one in found],
+            "value": [one.value for one in found],
+            "headers": [[{"key": name, "value": text} for name, text in one.headers] for one in found],
+        }
+        return Contents(pa.RecordBatch.from_pydict(columns, _COLUMNS), fit, reasons)
+
+    def partitions(self, contents: Contents, rows: Ints, offsets: Ints, codes: Codes) -> Codes:
+        """Return where a producer sends a record of this key; records without one spread by offset."""
+        hashes = key_hashes(contents.columns.column("key"))
+        keyed = np.asarray(pc.is_valid(hashes))[rows]
+        found = np.where(keyed, pc.fill_null(hashes, 0).to_numpy(zero_copy_only=False)[rows], offsets)
+        return (found % self._counts[codes]).astype(np.int32)
+
+    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[tuple[Mask, str, str]]:
+        """Yield the deliveries to topics that are not there, that the job reads, or that take no record of
+        this length.
+        """
+        limits, is_input = self._longest[codes], self._is_input[codes]
+        too_large = (limits >= 0) & ~is_input & (_sizes(contents.columns)[rows] > limits)
+        for code in np.unique(codes[limits < 0]).tolist():
+            yield codes == code, UNKNOWN_TOPIC, self._unknown(code)
+        for code in np.unique(codes[is_input]).tolist():
+            text = f"the job reads the topic {self._names[code]}: the delivery would come in again, for ever"
+            yield codes == code, INPUT_TOPIC, text
+        for code in np.unique(codes[too_large]).tolist():
+            text = f"the topic {self._names[code]} takes records of {self._longest[code]:,} bytes at most"
+            yield too_large & (codes == code), "too-large", text
+
+    def _unknown(self, code: int) -> str:
+        if not self._has_cluster:
+            return f"the job writes to no Kafka, and so to no topic {self._names[code]}: see --kafka-servers"
+        return f"there is no topic {self._names[code]} in the Kafka that the job writes to"
+
+
+def _sizes(records: pa.RecordBatch) -> Ints:
+    """Return the bytes of each record as a producer counts them, rather too many than too few."""
+    headers = records.column("headers")
+    flat = headers.flatten()
+    of_header = sum(
+        pc.fill_null(pc.binary_length(flat.field(name)), 0).to_numpy(zero_copy_only=False)
+        for name in ("key", "value")
+    )
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(of_header + _HEADER_BYTES, dtype=np.int64)))
+    counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    sizes = ends[bounds[1:]] - ends[bounds[:-1]] + _RECORD_BYTES + _OURS_BYTES
+    for name in ("key", "value"):
+        sizes += pc.fill_null(pc.binary_length(records.column(name)), 0).to_numpy(zero_copy_only=False)
+    return sizes  # type: ignore[no-any-return]

@@ -1,0 +1,164 @@
+"""Stream that follows a snapshot folder: each micro-batch is judged by the revision that was newest at its
+start, and by that one only.
+
+Spark makes the plan of a stream once, so the driver cannot hand each micro-batch a snapshot. The tasks ask
+for it instead: Spark tells them of which query and micro-batch they are, and the first task of a micro-batch
+writes down which revision it found to be the newest, in the snapshot folder. All others of that micro-batch
+read it there: those of other machines, those that Spark repeats, and those of the same micro-batch after a
+restart from its checkpoint.
+
+::
+
+    folder/followers/<query>-<micro-batch>.json     batch, revision, digest; made by a link, so once
+    folder/leases/<query>.json                      the oldest revision that the query may still need
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark import TaskContext
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from selectroute.durable import disk
+from selectroute.durable.sealed_json import sealed
+from selectroute.index.errors import SnapshotError
+from selectroute.index.folder.manifest import latest_revision, locked, published_digest
+from selectroute.match.from_messages import BODY
+from selectroute.selector.names import INVALID_NAMES
+from selectroute.spark.columns.binding import BY_NAME, Binding, ambiguous, column_at, columns_of
+from selectroute.spark.columns.column_types import can_be_property
+from selectroute.spark.columns.read_columns import invalid_names
+from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease
+from selectroute.topics.levels import TOPIC
+
+_KEPT = 2
+"""Micro-batches whose revision stays written down: the newest, and the one that Spark may repeat."""
+
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""What Spark tells the tasks of a stream."""
+
+_known: dict[tuple[str, str, int], SnapshotRef] = {}
+
+
+def current(folder: str) -> SnapshotRef:
+    """Return, in a task of a stream, the revision that judges its micro-batch.
+
+    Raises:
+        SnapshotError: there is no revision, the one that was written down is gone, or the folder cannot be
+            written.
+    """
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(_QUERY)
+    batch = None if context is None else context.getLocalProperty(_BATCH)
+    if not query or batch is None:
+        raise SnapshotError(
+            f"only the micro-batches of a stream can follow {folder}; open a revision with "
+            "sr.Snapshot.open(folder) instead"
+        )
+    key = (folder, query, int(batch))
+    found = _known.get(key)
+    if found is None:
+        found = pinned(Path(folder), query, int(batch))
+        while len(_known) >= _KEPT:
+            del _known[next(iter(_known))]
+        _known[key] = found
+    return found
+
+
+def pinned(folder: Path, query: str, batch: int) -> SnapshotRef:
+    """Return the revision of a query's micro-batch: the one written down, or else the newest, written down.
+
+    Raises:
+        SnapshotError: as `current`.
+    """
+    pins = folder / "followers"
+    path = _path(pins, query, batch)
+    try:
+        written = disk.read_json(path)
+        if written is None:
+            latest_revision(folder)  # raises where there is none
+            pins.mkdir(exist_ok=True)
+            # Under the lock nobody removes the revision between its being the newest and its being leased,
+            # and no other task of this micro-batch leases another one, or writes the lease at the same time.
+            with locked(folder, exclusive=True):
+                if disk.read_json(path) is None:
+                    _pin(folder, path, query, batch)
+            written = disk.read_json(path)
+        assert written is not None
+    except OSError as error:
+        raise SnapshotError(
+            f"{path} cannot be written ({error.strerror or error}): a stream that follows a folder writes "
+            "there by which revision each micro-batch is judged"
+        ) from error
+    return SnapshotRef(str(folder), int(written["revision"]), str(written["digest"]))
+
+
+def _pin(folder: Path, path: Path, query: str, batch: int) -> None:
+    before = disk.read_json(_path(path.parent, query, batch - 1))
+    revision = latest_revision(folder)
+    if before is not None and revision < before["revision"]:
+        raise SnapshotError(
+            f"the newest revision in {folder} is {revision}, but the micro-batch before was judged by "
+            f"{before['revision']}: revisions only go up; publish the older state again as a new revision"
+        )
+    lease(folder, query, revision if before is None else before["revision"])
+    content = {"batch": batch, "revision": revision, "digest": published_digest(folder, revision)}
+    try:
+        disk.link_new(path, sealed(content).encode())
+    except FileExistsError:  # another task of this micro-batch was first, and may not have flushed it yet
+        disk.sync_folder(path.parent)
+    for number in range(batch - _KEPT, -1, -1):
+        try:
+            _path(path.parent, query, number).unlink()
+        except FileNotFoundError:
+            break
+
+
+def _path(pins: Path, query: str, batch: int) -> Path:
+    return pins / f"{query}-{batch}.json"
+
+
+def all_columns(
+    schema: StructType, columns: Sequence[Column], binding: Binding | None
+) -> list[tuple[str, Column]]:
+    """Return every column that a selector of some revision to come may read, with its identifier.
+
+    Raises:
+        BindingError: the binding names a column that is not there, or a name stands twice in the frame.
+    """
+    binding = binding or BY_NAME
+    found, _ = columns_of(schema)
+    renamed = set(binding.columns.values())
+    names = [
+        name
+        for name in found
+        if (not name.startswith("@") or name in (TOPIC, BODY))
+        and name not in renamed
+        and name not in binding.columns
+    ]
+    wanted = {name: name for name in names} | dict(binding.columns)
+    read: list[tuple[str, Column]] = []
+    for identifier, name in sorted(wanted.items()):
+        places = found.get(name, [])
+        if identifier == INVALID_NAMES or (identifier.startswith("@") and identifier not in (TOPIC, BODY)):
+            continue
+        if len(places) > 1:
+            raise ambiguous(name, len(places))
+        if places:
+            path, type_ = places[0]
+            read.append((identifier, _sent(column_at(schema, columns, path), type_)))
+    if INVALID_NAMES in found:
+        path, _ = found[INVALID_NAMES][0]
+        read.append((INVALID_NAMES, column_at(schema, columns, path)))
+    else:
+        read.append((INVALID_NAMES, invalid_names(schema, columns, binding)))
+    return read
+
+
+def _sent(column: Column, type_: DataType) -> Column:
+    """Return what crosses of a column: of a type that no property has, only that a value is there."""
+    return column if can_be_property(type_) else F.when(column.isNotNull(), F.lit("2000-01-01").cast("date"))

@@ -1,0 +1,588 @@
+"""Route a DataFrame: which subscriptions does each message go to?
+
+`route` adds the ordinals, `deliveries` gives a row for each delivery. Only the columns that selectors read,
+and those of the frame that a delivery names, cross from the JVM to Python; a message's body stays where it
+is.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    LongType,
+    StructField,
+    StructType,
+)
+
+from selectroute.index.snapshot import Snapshot
+from selectroute.match.missing import Missing, check_choice, missing_columns, tell
+from selectroute.selector.arguments import check_argument, wrong_kind
+from selectroute.selector.extended import GROUP, provider
+from selectroute.selector.suggestion import did_you_mean
+from selectroute.spark.columns.binding import (
+    Binding,
+    BindingError,
+    ambiguous,
+    bind,
+    by_position,
+    column_at,
+    columns_of,
+    is_mixed,
+)
+from selectroute.spark.columns.column_types import check_types
+from selectroute.spark.columns.deliveries import Pairs, pairs
+from selectroute.spark.columns.matches import (
+    IDS,
+    TYPES,
+    Output,
+    OutputError,
+    check_output,
+    form_of,
+    is_ids,
+    is_ordinals,
+    written,
+)
+from selectroute.spark.columns.matches import read as read_ordinals
+from selectroute.spark.columns.read_columns import read_columns
+from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once, refer
+from selectroute.spark.frames.following import all_columns, current
+from selectroute.spark.partitions.publish import partitioned
+from selectroute.spark.partitions.route import PartitionError, route_partitioned
+from selectroute.spark.partitions.snapshot import (
+    PartitionedSnapshot,
+    PartitionsRef,
+    open_partitions,
+    partitioned_revisions,
+)
+
+SUBSCRIPTIONS = "subscriptions"
+"""The column that `route` adds."""
+
+
+_DELIVERY_SCHEMA = pa.schema(
+    [
+        pa.field("subscription", pa.string()),
+        pa.field("batch", pa.int64()),
+        pa.field("revision", pa.int64()),
+        pa.field("source", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("message_id", pa.string()),
+    ]
+)
+
+_OF_MESSAGE = ("source", "partition", "offset", "message_id")
+"""The columns of a delivery that its message gives."""
+
+_REVISION = "selectroute.revision"
+"""In the metadata of a column of ordinals: the revision within which they hold."""
+
+_WITH_REVISION = "revision and ids"
+_TYPES: dict[str, DataType] = TYPES | {
+    _WITH_REVISION: StructType([StructField("revision", LongType()), StructField("subscriptions", IDS)])
+}
+
+_FRAME = {
+    "source": ("@source", "string"),
+    "partition": ("@partition", "int"),
+    "offset": ("@offset", "bigint"),
+}
+
+
+def route(
+    df: DataFrame,
+    snapshot: Snapshot | PartitionedSnapshot | str | os.PathLike[str],
+    binding: Binding | None = None,
+    *,
+    partitions: int | None = None,
+    output: Output | None = None,
+    missing: Missing = "warn",
+    strict: bool = False,
+) -> DataFrame:
+    """Return the messages of ``df`` with a column ``subscriptions``: those it goes to, as ordinals
+    (``array<int>``) or ids (``array<string>``).
+
+    ``snapshot.ids[ordinal]`` is the subscription's id. Ordinals hold within one revision only, which stands
+    in the column's metadata (``df.schema["subscriptions"].metadata``, kept by Parquet): what is to be read
+    later is better written as ids. Works on batch and streaming frames. Where a filter and an explode
+    both read the column, it is computed once. What no extended selection provider can judge (MQRC 2551)
+    is left out; a warning says so where none is installed. For selectors with rules on property names, all
+    columns of the frame that are no header and no ``@`` column count as properties; a boolean column
+    ``@invalid-names`` says instead who breaks a rule.
+
+    A column of a type that no property has (a timestamp, a decimal, a list, …; bytes in a dialect without
+    byte strings) is of an unlike type to the subscriptions that read it, and nothing to all others: a warning
+    names it.
+
+    Args:
+        df: one message a row. A column is the identifier of exactly its name, field ``b`` of a struct column
+            ``a`` is ``a.b``; its type is the property's type, NULL is NULL, and an identifier without a
+            column is NULL. Names that begin with ``@`` are the frame.
+        snapshot: what to route against; one never saved is published to a temporary folder of this machine.
+            One that `publish_partitions` wrote is never loaded whole, see ``partitions``: its partitions are
+            mapped where they are matched. Then the frame must be a batch frame (in a stream, that of
+            foreachBatch), and what selectors read of it the same each time it is computed; rows come in any
+            order.
+            The path of a snapshot folder is its newest revision; a streaming frame *follows* the folder:
+            each micro-batch is judged by the revision that is newest when it begins, also when it is
+            repeated. For that the tasks write to the folder (``followers/`` and ``leases/``), and all columns
+            that a selector may name cross to Python: drop those that none shall read.
+        binding: which column holds which identifier, where names differ.
+        partitions: cut the snapshot in so many partitions first, in a temporary folder of this machine.
+        output: ``ids``, or ordinals: ``array`` as ``array<int>``, ``packed`` as ``binary``, four
+            little-endian bytes an ordinal: cheaper from some 32 a message on. ``auto`` takes what is expected
+            to be cheaper for the snapshot; `explain_output` says which, and why. `deliveries` reads all,
+            `unpack` makes an array of packed ones. Without it, a snapshot gives ``array``, a folder ``ids``.
+        missing: what becomes of names that selectors read and the frame does not have, which are NULL for
+            every message: ``warn`` logs them (logger ``selectroute``, each sentence once), ``error`` raises,
+            ``ignore`` says nothing.
+        strict: refuse a column that selectors read and whose type no property has, instead of warning.
+
+    Raises:
+        ColumnTypeError: with ``strict``, a column that selectors read has a type that no property can have.
+        BindingError: a column is missing, ambiguous, or already named ``subscriptions``.
+        MissingColumnError: see ``missing``.
+        OutputError: a form that there is not, or ordinals of a stream that follows a folder.
+        SnapshotError: there is no snapshot in the folder.
+    """
+    _check_arguments(df, binding)
+    if output is not None:
+        check_output(output)
+    check_choice(missing)
+    if SUBSCRIPTIONS in df.columns:
+        raise BindingError(
+            f"the frame has a column {SUBSCRIPTIONS!r} already: rename or drop it before routing"
+        )
+    output = output or ("array" if isinstance(snapshot, Snapshot | PartitionedSnapshot) else "ids")
+    against = _against(snapshot, df)
+    if partitions is not None:
+        check_argument(partitions, int, "partitions", "how many partitions to make, or None")
+        if isinstance(against, _Followed):
+            raise PartitionError("a folder that a stream follows can't be cut in partitions")
+        against = partitioned(against, partitions)
+    known = against.newest if isinstance(against, _Followed) else against
+    warn_of_extended(known)
+    _tell_missing(df, known, binding, missing)
+    revision = _revision(snapshot, known)
+    if isinstance(against, PartitionedSnapshot):
+        if output == "packed":
+            raise PartitionError("what partitions answer is gathered as arrays: pack it where it is written")
+        routed = route_partitioned(df, against, binding, SUBSCRIPTIONS, strict)
+        if output == "ids":
+            return _with_ids(routed, against.ref)
+        return routed.withMetadata(SUBSCRIPTIONS, _metadata(revision)) if revision is not None else routed
+    if isinstance(against, _Followed) and output != "ids":
+        raise OutputError(
+            "ordinals hold within one revision only, and a stream that follows a folder has many: "
+            "output='ids', or one revision for ever: sr.Snapshot.open(folder)"
+        )
+    exact, columns = by_position(df)
+    form = form_of(output, known) if isinstance(known, Snapshot) else "array"
+    judge, arguments = _judging(df, columns, against, binding, form, strict)
+    metadata = {} if form == "ids" or revision is None else _metadata(revision)
+    routed = exact.select("*", judge(*arguments).alias(SUBSCRIPTIONS, metadata=metadata))
+    return routed if exact is df else routed.toDF(*df.columns, SUBSCRIPTIONS)
+
+
+def deliveries(
+    df: DataFrame,
+    snapshot: Snapshot | PartitionedSnapshot | str | os.PathLike[str],
+    binding: Binding | None = None,
+    *,
+    keep: Sequence[str] | Literal["*"] = (),
+    missing: Missing = "warn",
+    strict: bool = False,
+) -> DataFrame:
+    """Return one row for each delivery: subscription, batch, revision, source, partition, offset, message_id,
+    and the columns of ``df`` that are to be kept.
+
+    ``source``, ``partition`` and ``offset`` come from the columns ``@source``, ``@partition``, ``@offset``,
+    ``message_id`` from ``@id``, or ``JMSMessageID`` without it; what the frame does not have is NULL, and so
+    is ``batch``. If ``df`` has the column ``subscriptions`` of `route` (by this same snapshot) it is used as
+    it is; otherwise messages are matched and spelled out in one crossing to Python, or in partitions where
+    the snapshot is in partitions. ``strict`` is as in `route`.
+
+    Args:
+        df, snapshot, binding, missing: as `route` has them.
+        keep: columns of ``df`` that each delivery of a message has, too, behind the others; ``"*"`` for all.
+            They do not cross to Python, and may have any type.
+
+    Raises:
+        ColumnTypeError, MissingColumnError, SnapshotError: as `route`.
+        BindingError: as `route`; a column to be kept is not there, or has the name of another in the result;
+            or ``df`` was routed by another revision.
+    """
+    _check_arguments(df, binding)
+    check_choice(missing)
+    kept = _kept(df, keep)
+    against = _against(snapshot, df)
+    known = against.newest if isinstance(against, _Followed) else against
+    routed = SUBSCRIPTIONS in df.columns
+    if isinstance(against, PartitionedSnapshot) and not routed:
+        df, routed = route(df, against, binding, missing=missing, strict=strict), True
+    elif not routed:
+        warn_of_extended(known)
+        _tell_missing(df, known, binding, missing)
+    exact, columns = by_position(df)
+    found: Column | None = None
+    has_ids = False
+    if routed:
+        field = df.schema.fields[df.columns.index(SUBSCRIPTIONS)]
+        has_ids = is_ids(field.dataType)
+        _check_routed(field, _revision(snapshot, known), followed=isinstance(against, _Followed))
+        found = columns[df.columns.index(SUBSCRIPTIONS)]
+    place: dict[str, tuple[str, Column]] = {}
+    for name, (identifier, spark_type) in _FRAME.items():
+        for one in bind(df.schema, (identifier,), binding):
+            place[name] = (identifier, column_at(df.schema, columns, one.path).cast(spark_type))
+    for one in bind(df.schema, ("@id", "JMSMessageID"), binding)[:1]:
+        place["message_id"] = ("@id", _id_text(column_at(df.schema, columns, one.path), one.type))
+    if kept or has_ids:
+        beside = [columns[df.columns.index(name)] for name in kept]
+        if has_ids and found is not None:
+            ref = _ref(against)
+            revision = None if isinstance(ref, str) else ref.revision
+            matched = F.struct(F.lit(revision).cast("bigint").alias("revision"), found.alias("subscriptions"))
+        else:
+            matched = _matched(df, columns, against, binding, found, strict)
+        return _beside(exact, matched, place, beside).toDF(*_DELIVERY_SCHEMA.names, *kept)
+    chosen: list[tuple[str, Column]] = []
+    if found is not None:
+        chosen.append((SUBSCRIPTIONS, found))
+    else:
+        chosen += _read(df, columns, against, binding, strict)
+    frame: dict[str, int] = {}
+    for name, one_column in place.items():
+        frame[name] = len(chosen)
+        chosen.append(one_column)
+    narrow = exact.select(
+        *[column.alias(f"c{i}") for i, (_, column) in enumerate(chosen)] or [F.lit(False).alias("c0")]
+    )
+    spell = _spell(_ref(against), [name for name, _ in chosen], frame, routed)
+    return narrow.mapInArrow(spell, from_arrow_schema(_DELIVERY_SCHEMA))
+
+
+def warn_of_extended(snapshot: Snapshot | PartitionedSnapshot) -> None:
+    """Warn of EXTENDED subscriptions where no provider of extended selection is installed."""
+    count = int(np.sum(snapshot.extended if snapshot.extended is not None else 0))
+    if count and provider() is None:
+        warnings.warn(
+            f"{count} of the subscriptions {'is' if count == 1 else 'are'} EXTENDED and get nothing: no "
+            "extended selection provider is installed (MQRC_SELECTION_NOT_AVAILABLE, 2551). Install one, "
+            f"with an entry point {GROUP}, here and where the workers run",
+            stacklevel=3,
+        )
+
+
+def _id_text(column: Column, spark_type: DataType) -> Column:
+    """JMSMessageID may come as its 24 bytes: ``ID:`` and hex in capitals, as the matcher has it."""
+    if isinstance(spark_type, BinaryType):
+        return F.concat(F.lit("ID:"), F.hex(column))
+    if is_mixed(spark_type):
+        return column.getField("text")
+    return column.cast("string")
+
+
+def _check_arguments(df: DataFrame, binding: Binding | None) -> None:
+    if isinstance(df, Snapshot | PartitionedSnapshot | str | os.PathLike):
+        raise TypeError(wrong_kind(df, "df", "the DataFrame first, then the snapshot: route(df, snapshot)"))
+    check_argument(
+        df, DataFrame, "df", "a DataFrame of Spark: spark.createDataFrame(df); Arrow is for Snapshot.match"
+    )
+    check_argument(
+        binding,
+        (Binding, NoneType),
+        "binding",
+        "a Binding, such as Binding({'JMSType': 'kind'}), or None",
+    )
+
+
+SNAPSHOT = "a Snapshot (sr.Snapshot.open(folder), index.freeze()) or the path of a snapshot folder"
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """Snapshot folder that a stream follows, and its newest revision now."""
+
+    folder: str
+    newest: Snapshot
+
+
+_Against: TypeAlias = Snapshot | PartitionedSnapshot | _Followed
+
+
+def _against(snapshot: object, df: DataFrame) -> _Against:
+    """Return what a frame is routed against.
+
+    Raises:
+        TypeError: it is nothing of the kind.
+        SnapshotError: a folder without a snapshot.
+    """
+    if isinstance(snapshot, Snapshot | PartitionedSnapshot):
+        return snapshot
+    if isinstance(snapshot, DataFrame):
+        raise TypeError(wrong_kind(snapshot, "snapshot", "the DataFrame first, then the snapshot"))
+    check_argument(snapshot, (str, os.PathLike), "snapshot", SNAPSHOT)
+    assert isinstance(snapshot, str | os.PathLike)
+    folder = Path(snapshot).resolve()
+    if partitioned_revisions(folder):
+        return PartitionedSnapshot.open(folder)
+    newest = Snapshot.open(folder)
+    return _Followed(str(folder), newest) if df.isStreaming else newest
+
+
+def _ref(against: _Against) -> SnapshotRef | PartitionsRef | str:
+    """Return what travels to the workers: a revision, or the folder that is followed."""
+    if isinstance(against, _Followed):
+        return against.folder
+    return against.ref if isinstance(against, PartitionedSnapshot) else refer(against)
+
+
+def _revision(given: object, known: Snapshot | PartitionedSnapshot) -> int | None:
+    """Return the revision of what was given, None if it is not published."""
+    if isinstance(given, Snapshot):
+        return given.revision if given.folder is not None else None
+    return known.ref.revision if isinstance(known, PartitionedSnapshot) else known.revision
+
+
+def _metadata(revision: int) -> dict[str, Any]:
+    return {_REVISION: revision}
+
+
+def _check_routed(field: StructField, revision: int | None, *, followed: bool) -> None:
+    """Make sure that a column `subscriptions` is what `route` gave, by this revision.
+
+    Raises:
+        BindingError: it is not.
+    """
+    if is_ids(field.dataType):
+        return
+    if not is_ordinals(field.dataType):
+        raise BindingError(
+            f"column {SUBSCRIPTIONS!r} is {field.dataType.simpleString()}, not the array<int> that route "
+            "adds: rename it"
+        )
+    if followed:
+        raise BindingError(
+            f"column {SUBSCRIPTIONS!r} holds ordinals of one revision: give the snapshot of that revision, "
+            "sr.Snapshot.open(folder, revision), not a folder to follow"
+        )
+    routed = field.metadata.get(_REVISION)
+    if routed is not None and revision is not None and routed != revision:
+        raise BindingError(
+            f"column {SUBSCRIPTIONS!r} holds ordinals of revision {routed}, and the snapshot is revision "
+            f"{revision}: give sr.Snapshot.open(folder, {routed}), or route with output='ids'"
+        )
+
+
+def _kept(df: DataFrame, keep: Sequence[str] | str) -> list[str]:
+    """Return the names of the columns to be kept.
+
+    Raises:
+        TypeError: they are no names.
+        BindingError: one is not there, or its name would stand twice in the result.
+    """
+    if isinstance(keep, str) and keep == "*":
+        names = [name for name in df.columns if name != SUBSCRIPTIONS]
+    elif isinstance(keep, list | tuple) and all(isinstance(name, str) for name in keep):
+        names = list(dict.fromkeys(keep))
+    else:
+        raise TypeError(wrong_kind(keep, "keep", "a list of columns, such as ['order_id'], or '*' for all"))
+    for name in names:
+        if name not in df.columns:
+            advice = did_you_mean(name, df.columns, "its columns are")
+            raise BindingError(f"keep names {name!r}, and the frame has no such column: {advice}")
+        if df.columns.count(name) > 1:
+            raise ambiguous(name, df.columns.count(name))
+    taken = [name for name in names if name.lower() in _DELIVERY_SCHEMA.names]
+    if taken:
+        raise BindingError(
+            f"keep names {', '.join(map(repr, taken))}, which is the name of a column of deliveries too: "
+            "rename it before, with df.withColumnRenamed"
+        )
+    return names
+
+
+def _tell_missing(
+    df: DataFrame, snapshot: Snapshot | PartitionedSnapshot, binding: Binding | None, missing: Missing
+) -> None:
+    """Say which names selectors read and the frame does not have.
+
+    Raises:
+        MissingColumnError: there are some, and that is an error.
+    """
+    if missing == "ignore":
+        return
+    columns, groups = columns_of(df.schema)
+    present = {*columns, *groups}
+    bound = set(binding.columns) if binding is not None else set()
+    tell(missing_columns(snapshot.reads, present | bound), present, "the frame", missing)
+
+
+def _read(
+    df: DataFrame, columns: Sequence[Column], against: _Against, binding: Binding | None, strict: bool
+) -> list[tuple[str, Column]]:
+    if isinstance(against, _Followed):
+        check_types(against.newest, bind(df.schema, against.newest.reads, binding), strict)
+        return all_columns(df.schema, columns, binding)
+    return read_columns(df.schema, columns, against, binding, strict)
+
+
+def _judging(
+    df: DataFrame,
+    columns: Sequence[Column],
+    against: _Against,
+    binding: Binding | None,
+    form: str,
+    strict: bool,
+) -> tuple[Any, list[Column]]:
+    """Return the function of Spark that judges messages, and its arguments."""
+    read = _read(df, columns, against, binding, strict)
+    names = [identifier for identifier, _ in read]
+    # An arrow_udf without arguments is refused: a registry that reads no column gets one that says nothing.
+    arguments = [column for _, column in read] or [F.lit(False)]
+    return _once(_judge(_ref(against), names, form), _TYPES[form]), arguments
+
+
+def _once(function: Callable[..., Any], type_: DataType) -> Any:
+    judge: Any = arrow_udf(function, type_)  # type: ignore[call-overload]  # wants no kind
+    # Not deterministic, for Spark only: it computes such a column once instead of wherever it is used.
+    return judge.asNondeterministic()
+
+
+def _matched(
+    df: DataFrame,
+    columns: Sequence[Column],
+    against: _Against,
+    binding: Binding | None,
+    found: Column | None,
+    strict: bool,
+) -> Column:
+    """Return the matches of each message as a struct of a revision and ids."""
+    if found is not None:
+        return _once(_named(_ref(against), _WITH_REVISION), _TYPES[_WITH_REVISION])(found)  # type: ignore[no-any-return]
+    judge, arguments = _judging(df, columns, against, binding, _WITH_REVISION, strict)
+    return judge(*arguments)  # type: ignore[no-any-return]
+
+
+def _beside(
+    exact: DataFrame, matched: Column, place: dict[str, tuple[str, Column]], beside: Sequence[Column]
+) -> DataFrame:
+    """Return the deliveries of a frame, each with what is kept of its message, by the JVM's explode."""
+    fixed = [field for field in from_arrow_schema(_DELIVERY_SCHEMA) if field.name in _OF_MESSAGE]
+    values = [
+        place[field.name][1] if field.name in place else F.lit(None).cast(field.dataType) for field in fixed
+    ]
+    kept = [f"k{number}" for number in range(len(beside))]
+    together = exact.select(
+        matched.alias("m"),
+        *(column.alias(field.name) for column, field in zip(values, fixed, strict=True)),
+        *(column.alias(name) for column, name in zip(beside, kept, strict=True)),
+    )
+    return together.select(
+        F.explode("m.subscriptions").alias("subscription"),
+        F.lit(None).cast("bigint").alias("batch"),
+        F.col("m.revision").alias("revision"),
+        *(field.name for field in fixed),
+        *kept,
+    )
+
+
+def _with_ids(routed: DataFrame, ref: SnapshotRef | PartitionsRef) -> DataFrame:
+    """Return a routed frame with ids instead of ordinals."""
+    exact, columns = by_position(routed)
+    spelled = _once(_named(ref, "ids"), IDS)(columns[-1])
+    return exact.select(*columns[:-1], spelled.alias("subscriptions")).toDF(*routed.columns)
+
+
+def _open(
+    ref: SnapshotRef | PartitionsRef | str,
+) -> tuple[Snapshot | PartitionedSnapshot, int]:
+    """Return, in a worker, the snapshot that is meant, and its revision."""
+    if isinstance(ref, PartitionsRef):
+        return open_partitions(ref), ref.revision
+    if isinstance(ref, str):
+        ref = current(ref)
+    return open_once(ref), ref.revision
+
+
+def _in_form(form: str, offsets: Any, ordinals: Any, ids: Any, revision: int) -> pa.Array:
+    if form != _WITH_REVISION:
+        return written(form, offsets, ordinals, ids)
+    lists = written("ids", offsets, ordinals, ids)
+    revisions = pa.repeat(pa.scalar(revision, pa.int64()), len(lists))
+    return pa.StructArray.from_arrays([revisions, lists], names=["revision", "subscriptions"])
+
+
+def _judge(ref: SnapshotRef | PartitionsRef | str, identifiers: list[str], form: str) -> Callable[..., Any]:
+    # Spark reads these hints when the function is wrapped.
+    def judge(*columns: pa.Array) -> pa.Array:
+        names = identifiers or ["@none"]
+        snapshot, revision = _open(ref)
+        assert isinstance(snapshot, Snapshot)
+        batch = pa.RecordBatch.from_arrays(list(columns), names=names)
+        matches = snapshot.match(batch, missing="ignore")
+        return _in_form(form, matches.offsets, matches.ordinals, snapshot.ids, revision)
+
+    return judge
+
+
+def _named(ref: SnapshotRef | PartitionsRef | str, form: str) -> Callable[..., Any]:
+    """Return the function that gives the ids of ordinals."""
+
+    def named(column: pa.Array) -> pa.Array:
+        snapshot, revision = _open(ref)
+        return _in_form(form, *read_ordinals(column), snapshot.ids, revision)
+
+    return named
+
+
+def _spell(
+    ref: SnapshotRef | PartitionsRef | str, names: list[str], frame: dict[str, int], routed: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def spell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        snapshot, revision = _open(ref)
+        for batch in batches:
+            if routed or isinstance(snapshot, PartitionedSnapshot):
+                offsets, ordinals = read_ordinals(batch.column(0))
+            else:
+                columns = pa.RecordBatch.from_arrays(batch.columns, names=names or ["@none"])
+                matches = snapshot.match(columns, missing="ignore")
+                offsets, ordinals = matches.offsets, matches.ordinals
+            for part in pairs(offsets, ordinals):
+                yield _rows(batch, part, snapshot.ids, revision, frame)
+
+    return spell
+
+
+def _rows(
+    batch: pa.RecordBatch, part: Pairs, ids: pa.Array, revision: int, frame: dict[str, int]
+) -> pa.RecordBatch:
+    """Spell out some deliveries of a batch; ``frame`` holds where each column of the frame stands in it."""
+    rows: Any = pa.array(part.rows)
+    columns: list[Any] = []
+    for field in _DELIVERY_SCHEMA:
+        if field.name == "subscription":
+            columns.append(ids.take(pa.array(part.ordinals, pa.int32())))
+        elif field.name == "revision":
+            columns.append(pa.repeat(pa.scalar(revision, pa.int64()), len(rows)))
+        elif field.name in frame:
+            columns.append(batch.column(frame[field.name]).take(rows))
+        else:
+            columns.append(pa.repeat(pa.scalar(None, field.type), len(rows)))
+    return pa.RecordBatch.from_arrays(columns, schema=_DELIVERY_SCHEMA)

@@ -1,0 +1,243 @@
+"""Records of Kafka as what a batch takes in: ranges of offsets, read by Spark's own connector."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from selectroute.selector.explain.sentences import counted
+from selectroute.spark.inputs.source import Outcome, ReplayableInput
+from selectroute.spark.job.job import CommitError
+from selectroute.spark.sinks.counts import Counts
+from selectroute.spark.sources.files.stream import SourceNotFoundError
+from selectroute.spark.sources.kafka.admin import KafkaAdmin
+from selectroute.spark.sources.kafka.config import KafkaInput
+from selectroute.spark.sources.kafka.offsets import Range, as_offsets, batch_ranges, ranges_digest, ranges_of
+from selectroute.spark.sources.kafka.reader import COLUMNS, Unlike
+from selectroute.spark.worker.task import TaskSettings, route_records
+
+
+class KafkaSource:
+    """Source of the records of topics; see `Source`."""
+
+    def __init__(self, spark: SparkSession, input: KafkaInput) -> None:
+        self._spark = spark
+        self._input = input
+
+    @property
+    def limit(self) -> int | None:
+        """Limit of the records of a batch."""
+        return self._input.max_offsets
+
+    def connect(self) -> str:
+        """Make sure that the cluster answers and has the topics; return its id."""
+        with KafkaAdmin(self._spark, self._input.cluster) as admin:
+            cluster = admin.cluster_id()
+            missing = sorted(set(self._input.topics) - admin.topics())
+        if missing:
+            raise SourceNotFoundError(
+                f"Kafka at {self._input.cluster.servers} has no topic {', '.join(missing[:3])}: create it "
+                "first, or look for a slip in its name"
+            )
+        return cluster
+
+    def stream(self) -> DataFrame:
+        """Return the stream of the records."""
+        input = self._input
+        reader = self._spark.readStream.format("kafka").options(**input.cluster.for_source())
+        reader = reader.option("startingOffsets", input.starting).option("includeHeaders", True)
+        # What Kafka has dropped before it was read ends the job with a sentence, instead of being left out.
+        reader = reader.option("failOnDataLoss", True)
+        if input.topics:
+            reader = reader.option("subscribe", ",".join(input.topics))
+        else:
+            reader = reader.option("subscribePattern", input.pattern)
+        if input.max_offsets is not None:
+            reader = reader.option("maxOffsetsPerTrigger", input.max_offsets)
+        if input.min_partitions is not None:
+            reader = reader.option("minPartitions", input.min_partitions)
+        return reader.load()
+
+    def planned(self, checkpoint: Path, batch: int) -> list[Range]:
+        """Return the records of a batch, as Spark's offset log has them."""
+        return batch_ranges(checkpoint, batch)
+
+    def is_full(self, inputs: Sequence[Range]) -> bool:
+        """Return whether there may be more records than these. Of each partition Spark takes a whole number,
+        so that a full batch may have less than `limit`, by less than one for each.
+        """
+        records = sum(one.end - one.start for one in inputs)
+        return self.limit is not None and records + len(inputs) > self.limit
+
+    def batch_input(self, inputs: Sequence[Range], frame: DataFrame | None = None) -> KafkaBatchInput:
+        """Return these records as the input of a batch."""
+        if frame is None and inputs:
+            frame = self._frame(inputs)
+        return KafkaBatchInput(inputs, frame, self._input)
+
+    def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
+        """Return the records of each batch that Kafka still has."""
+        of_batch = {commit["batch"]: ranges_of(commit["inputs"]) for commit in commits}
+        asked = {(one.topic, one.partition) for ranges in of_batch.values() for one in ranges}
+        with KafkaAdmin(self._spark, self._input.cluster) as admin:
+            kept = admin.kept(asked)
+        return [_left(batch, ranges, kept) for batch, ranges in of_batch.items()]
+
+    def narrow(self, inputs: Sequence[Range], letters: pa.Table) -> tuple[list[Range], npt.NDArray[np.bool_]]:
+        """Return of each range the part from the first letter's offset to the last one's."""
+        found, mask = [], np.zeros(len(letters), np.bool_)
+        offsets = letters["offset"].to_numpy()
+        for one in inputs:
+            own = pc.and_(
+                pc.equal(letters["source"], one.topic), pc.equal(letters["partition"], one.partition)
+            )
+            inside = own.to_numpy() & (offsets >= one.start) & (offsets < one.end)
+            if inside.any():
+                mask |= inside
+                start, last = int(offsets[inside].min()), int(offsets[inside].max())
+                found.append(one._replace(start=start, end=last + 1))
+        return found, mask
+
+    def weight(self, letters: pa.Table) -> int:
+        """Return the number of records from the first letter of each partition to the last one."""
+        spans = letters.group_by(["source", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
+        if not len(spans):
+            return 0
+        return int(pc.sum(pc.subtract(spans["offset_max"], spans["offset_min"])).as_py()) + len(spans)
+
+    def _frame(self, ranges: Sequence[Range]) -> DataFrame:
+        """Records of old batches, read once more."""
+        frames = []
+        for layer in _layers(ranges):
+            reader = self._spark.read.format("kafka").options(**self._input.cluster.for_source())
+            reader = reader.option("includeHeaders", True).option("failOnDataLoss", False)
+            partitions: dict[str, list[int]] = {}
+            for one in layer:
+                partitions.setdefault(one.topic, []).append(one.partition)
+            reader = reader.option("assign", json.dumps(partitions))
+            for name, end in (("startingOffsets", False), ("endingOffsets", True)):
+                reader = reader.option(name, json.dumps(as_offsets(layer, end)))
+            frames.append(reader.load())
+        return reduce(DataFrame.union, frames)
+
+
+class KafkaBatchInput:
+    """Ranges of records, and the frame that has them; see `BatchInput`."""
+
+    def __init__(self, ranges: Sequence[Range], frame: DataFrame | None, input: KafkaInput) -> None:
+        self._ranges = sorted(ranges)
+        self._frame = frame
+        self._input = input
+
+    def record(self) -> dict[str, Any]:
+        """Return the number of offsets, and where they start and end in each partition."""
+        return {
+            "count": sum(one.end - one.start for one in self._ranges),
+            "sha256": ranges_digest(self._ranges),
+            "start": as_offsets(self._ranges, end=False),
+            "end": as_offsets(self._ranges, end=True),
+        }
+
+    def route(self, batch: int, settings: TaskSettings) -> Outcome:
+        """Have Spark read the records, each partition in a task of its own."""
+        if not self._ranges or self._frame is None:
+            return Outcome(Counts(), [], {})
+        # Texts are fewer calls from Python to the JVM than columns.
+        frame = self._frame.selectExpr(*(f"`{name}`" for name in COLUMNS))
+        routed = frame.mapInArrow(route_records(settings, self._input.binding), "report string")
+        # Tasks come in any order; files are in that of their records, each time that the batch is routed.
+        reports = [json.loads(row["report"]) for row in routed.collect()]
+        reports.sort(key=lambda report: sorted(report["came"]))
+        counts = Counts()
+        files: list[dict[str, Any]] = []
+        came: Counter[tuple[str, int]] = Counter()
+        unlike: dict[str, Unlike] = {}
+        for report in reports:
+            counts.add(Counts(**report["counts"]))
+            files += report["files"]
+            for name, of_task in report["unlike"].items():
+                found = Unlike(*of_task)
+                unlike[name] = unlike[name].plus(found) if name in unlike else found
+            for topic, partition, rows, first, last in report["came"]:
+                came[topic, partition] += rows
+                self._check(batch, topic, partition, first, last)
+        gaps = {}
+        spans: Counter[tuple[str, int]] = Counter()
+        for one in self._ranges:
+            spans[one.topic, one.partition] += one.end - one.start
+        for (topic, partition), span in spans.items():
+            missing = span - came[topic, partition]
+            if missing < 0:
+                raise CommitError(
+                    f"batch {batch}: {counted(-missing, 'record')} of {topic}/{partition} came twice"
+                )
+            if missing:
+                gaps[f"{topic}/{partition}"] = missing
+        topics: Counter[str] = Counter()
+        for (topic, _), rows in came.items():
+            topics[topic] += rows
+        binding = self._input.binding
+        said = {name: (one.sentence(name, binding.field(name)), False) for name, one in unlike.items()}
+        return Outcome(counts, files, {"gaps": gaps} if gaps else {}, topics, said)
+
+    def _check(self, batch: int, topic: str, partition: int, first: int, last: int) -> None:
+        """Make sure that records are of a range: none of another batch."""
+        own = [one for one in self._ranges if (one.topic, one.partition) == (topic, partition)]
+        if not own or first < own[0].start or last >= own[-1].end:
+            raise CommitError(
+                f"batch {batch}: records {first} to {last} of {topic}/{partition} came, which are not its own"
+            )
+
+
+def _layers(ranges: Sequence[Range]) -> list[list[Range]]:
+    """Return ranges in as few lists as have each partition once: those that follow each other are one."""
+    joined: list[Range] = []
+    for one in sorted(ranges):
+        before = joined[-1] if joined else None
+        if before is not None and before[:2] == one[:2] and before.end == one.start:
+            joined[-1] = before._replace(end=one.end)
+        else:
+            joined.append(one)
+    layers: list[list[Range]] = []
+    seen: Counter[tuple[str, int]] = Counter()
+    for one in joined:
+        depth = seen[one.topic, one.partition]
+        seen[one.topic, one.partition] += 1
+        if depth == len(layers):
+            layers.append([])
+        layers[depth].append(one)
+    return layers
+
+
+def _left(
+    batch: int, ranges: Sequence[Range], kept: Mapping[tuple[str, int], tuple[int, int]]
+) -> ReplayableInput:
+    """Return what Kafka still has of the records of a batch; ``kept`` is where the partitions begin and end
+    that it has.
+    """
+    there, gone = [], []
+    for one in ranges:
+        first, after = kept.get((one.topic, one.partition), (one.end, one.end))
+        # A topic that ends before it was made anew: what it has there are other records.
+        start = one.end if after < one.end else min(max(one.start, first), one.end)
+        if start > one.start:
+            gone.append(one._replace(end=start))
+        if start < one.end:
+            there.append(one._replace(start=start))
+    return ReplayableInput(
+        batch,
+        tuple(there),
+        tuple(map(str, gone)),
+        noun="no longer kept by Kafka",
+        sources=tuple(one.topic for one in gone),
+    )

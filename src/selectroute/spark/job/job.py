@@ -1,0 +1,163 @@
+"""Job of a fan-out as data, with its options checked, and its errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from selectroute.durable import disk
+from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.job.unrouted import KEEP, PolicyError, Unrouted
+from selectroute.spark.sources.files.stream import FORMATS, local_folder
+from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
+from selectroute.topics.filter import InvalidTopicFilterError
+
+DEAD_LETTER_MISSING, FAIL_MISSING = MISSING = ("dead-letter", "fail")
+"""What a job may do about destinations that are not there when it starts."""
+
+MAX_MESSAGE_BYTES = 4 << 20
+"""The longest JSON line that is read: IBM MQ's own limit for a message."""
+
+
+class JobError(SelectRouteError):
+    """Error: a job's folders do not belong together, or an option is out of range. Nothing was touched."""
+
+
+class JobNotFoundError(JobError):
+    """Error: a folder is not the output folder of any job."""
+
+
+class OtherJobError(JobError):
+    """Error: the output folder or the checkpoint is another job's, or in use by another process."""
+
+
+class DestinationNotFoundError(JobError):
+    """Queues or topics to which subscriptions are delivered are not there."""
+
+
+class CommitError(SelectRouteError):
+    """Error: a batch must not be committed, or its commit and output do not belong together."""
+
+
+def job_record(output: Path) -> dict[str, Any]:
+    """Return what the output folder of a job says of it. Raises JobNotFoundError, DamagedFileError."""
+    record = disk.read_json(output / "_job.json")
+    if record is None:
+        if not output.is_dir():
+            raise JobNotFoundError(f"there is no folder {output}")
+        raise JobNotFoundError(f"{output} is not the output folder of a job: it has no _job.json")
+    return record
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Fan-out as data.
+
+    Attributes:
+        input: folder in which message files arrive, whole and for good; or records of Kafka.
+        snapshots: folder in which revisions are published.
+        output: folder for deliveries, unrouted messages and dead letters; this job's alone.
+        checkpoint: Spark's memory of what it has read; ``_checkpoint`` in the output folder unless given.
+        file_format: ``parquet``, ``json`` (JSON lines), or ``auto``: by the ending of each file's name.
+        max_files: files a batch takes at most.
+        unrouted: what becomes of messages that nobody wants: ``keep`` lists them, ``drop`` only counts them,
+            ``fail`` stops the job before the batch is committed.
+        unrouted_topics: the same for topics, ``audit/#=fail``: the first filter that takes a topic counts.
+        max_message_bytes: a longer line, record or row of texts is a dead letter. The default is IBM
+            MQ's own limit for a message.
+        kafka: the cluster of the topics to which subscriptions are delivered, if any are; that of the input
+            unless given.
+        queues: URL of the database of the queues to which subscriptions are delivered, if any are.
+        missing_destinations: what becomes of deliveries to queues and topics that are not there, or to which
+            nothing may go: ``dead-letter``, or ``fail``, which starts no job as long as there are any. Where
+            one is named while the job runs, its deliveries are dead letters in either case.
+        destination_wait: seconds for which a queue or topic that is there, and takes nothing, may hold the
+            stream back before its deliveries become dead letters; ``inf`` for as long as it takes.
+    """
+
+    input: Path | KafkaInput
+    snapshots: Path
+    output: Path
+    checkpoint: Path
+    file_format: str = "auto"
+    max_files: int = 16
+    unrouted: str = KEEP
+    unrouted_topics: tuple[str, ...] = ()
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    kafka: KafkaCluster | None = None
+    queues: str | None = field(default=None, repr=False)  # it may have a password
+    missing_destinations: str = DEAD_LETTER_MISSING
+    destination_wait: float = 30.0
+
+    @classmethod
+    def of(
+        cls,
+        input: str | os.PathLike[str] | KafkaInput,
+        snapshots: str | os.PathLike[str],
+        output: str | os.PathLike[str],
+        checkpoint: str | os.PathLike[str] | None = None,
+        *,
+        file_format: str = "auto",
+        max_files: int = 16,
+        unrouted: str = KEEP,
+        unrouted_topics: Iterable[str] = (),
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        kafka: KafkaCluster | None = None,
+        queues: str | None = None,
+        missing_destinations: str = DEAD_LETTER_MISSING,
+        destination_wait: float = 30.0,
+    ) -> Job:
+        """Return a job, its folders as absolute paths, its options checked. The options are those of `Job`.
+
+        Raises:
+            JobError: an option is out of range, or a folder lies in another where it must not.
+            SourceError: a folder is not on a mounted file system.
+        """
+        out = local_folder(output)
+        own: Path | KafkaInput = input if isinstance(input, KafkaInput) else local_folder(input)
+        if isinstance(own, KafkaInput) and kafka is None:
+            kafka = own.cluster
+        job = cls(
+            own,
+            local_folder(snapshots),
+            out,
+            out / "_checkpoint" if checkpoint is None else local_folder(checkpoint),
+            file_format=file_format,
+            max_files=max_files,
+            unrouted=unrouted,
+            unrouted_topics=tuple(unrouted_topics),
+            max_message_bytes=max_message_bytes,
+            kafka=kafka,
+            queues=queues,
+            missing_destinations=missing_destinations,
+            destination_wait=destination_wait,
+        )
+        if job.file_format not in FORMATS:
+            raise JobError(f"the format is one of {', '.join(FORMATS)}, not {job.file_format!r}")
+        try:
+            _ = job.policy
+        except (PolicyError, InvalidTopicFilterError) as error:
+            raise JobError(str(error)) from error
+        if job.missing_destinations not in MISSING:
+            known = ", ".join(MISSING)
+            raise JobError(f"missing destinations are one of {known}, not {job.missing_destinations!r}")
+        if not job.destination_wait >= 0:  # NaN is not
+            raise JobError("a destination is waited for 0 seconds or more, or inf")
+        if job.max_files < 1 or job.max_message_bytes < 1:
+            raise JobError("a batch takes at least one file, a message at least one byte")
+        if isinstance(own, Path) and job.output.is_relative_to(own):
+            raise JobError(f"the output folder {job.output} lies in the input folder, which would read it")
+        return job
+
+    @property
+    def policy(self) -> Unrouted:
+        """Policy for messages that nobody wants, by their topic."""
+        return Unrouted.of(self.unrouted, self.unrouted_topics)
+
+    @property
+    def source(self) -> str:
+        """Name of the input: the folder, or the topics."""
+        return self.input.name if isinstance(self.input, KafkaInput) else str(self.input)

@@ -1,0 +1,256 @@
+"""Write a registry in partitions: plan, address every subscription, then build one partition after
+another.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from selectroute.clauses.access import Key, equalities
+from selectroute.durable import disk
+from selectroute.index.build.build import rebuilt
+from selectroute.index.errors import SnapshotError
+from selectroute.index.folder.format import publish, published_digest
+from selectroute.index.plan.access_key import Attributes, Statistics
+from selectroute.index.plan.cost import CostPlan, PreferredKeys, preferred_keys
+from selectroute.index.snapshot import Snapshot
+from selectroute.index.subscription import Subscription, prepare
+from selectroute.selector.arguments import check_argument, check_path
+from selectroute.selector.explain.sentences import counted
+from selectroute.selector.limits import UNLIMITED
+from selectroute.selector.selector_type import EXTENDED
+from selectroute.spark.columns.column_types import ReadTypes
+from selectroute.spark.columns.snapshot_ref import temporary_folder
+from selectroute.spark.partitions.keys import hash_keys, joined
+from selectroute.spark.partitions.snapshot import (
+    MAX_PARTITIONS,
+    PartitionedSnapshot,
+    partition_of,
+    partitioned_revisions,
+    write_manifest,
+)
+
+_SAMPLE = 10_000
+"""Subscriptions by which the access paths are planned; any plan is correct."""
+
+_ADDRESS_NS = 10.0
+"""What hashing a message's key of a tuple costs, and looking for it: here every message has each hashed."""
+
+_SLICE = 20_000
+_BITS_A_KEY = 16
+_MOST_BITS = 1 << 31
+
+Ordinals = npt.NDArray[np.int64]
+Row = dict[str, Any]
+
+
+def publish_partitions(
+    snapshot: Snapshot, folder: str | os.PathLike[str], partitions: int
+) -> PartitionedSnapshot:
+    """Write a snapshot's subscriptions as ``partitions`` snapshots and a rest, durably; return them opened.
+
+    They have the snapshot's revision, or else the one after the newest there, and its ordinals. Parses every
+    selector once to find its partitions and once for each that it lies in; holds one partition's index in
+    memory at a time, and 8 bytes for each subscription and partition it lies in.
+
+    Args:
+        snapshot: the registry; its ``subscriptions`` are read, which may be mapped and not in memory.
+        folder: where; on a cluster a folder that driver and executors share. It may hold other revisions.
+        partitions: how many, 1 to `MAX_PARTITIONS`.
+
+    Raises:
+        SnapshotError: a number out of range, the revision is there already, or the folder can't be written.
+    """
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise SnapshotError(f"a registry is cut in 1 to {MAX_PARTITIONS:,} partitions, not {partitions}")
+    check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: sr.Snapshot.open(folder)")
+    check_path(folder, "folder", "the path of a folder for the partitions")
+    check_argument(partitions, int, "partitions", "how many partitions to make")
+    base = Path(folder).resolve()
+    revision = snapshot.revision
+    if revision is None:
+        revision = (partitioned_revisions(base) or [0])[-1] + 1
+    try:
+        own = base / f"{revision}-{uuid.uuid4().hex[:8]}"
+        disk.make_folder(own)
+        table = snapshot.subscriptions
+        # An ordinal may be of no subscription any more.
+        living = np.arange(len(table)) if snapshot.dead is None else np.flatnonzero(~snapshot.dead)
+        addresses = _Addresses(_plan(table, living))
+        for rows in _slices(table, living):
+            addresses.add(rows)
+        keys = addresses.keys()
+        members = [*addresses.members(keys, partitions), np.array(addresses.rest, np.int64)]
+        parts = []
+        for name, ordinals in zip([*map(str, range(partitions)), "rest"], members, strict=True):
+            parts.append(
+                _publish_part(table, ordinals, own / name, revision) | {"folder": f"{own.name}/{name}"}
+            )
+        files = {
+            "keys": _written(own / "keys.npy", lambda file: np.save(file, _bitmap(keys))),
+            "ids": _written(own / "ids.arrow", lambda file: _write_ids(file, table["id"])),
+        }
+        write_manifest(
+            base,
+            {
+                "revision": revision,
+                "subscriptions": len(snapshot),
+                "tuples": [list(attributes) for attributes in addresses.tuples],
+                "reads": list(snapshot.reads),
+                "no_bytes": sorted(ReadTypes(snapshot).no_bytes),
+                "extended": 0 if snapshot.extended is None else int(snapshot.extended.sum()),
+                "parts": parts,
+                "files": {
+                    name: {"file": f"{own.name}/{path.name}", "sha256": digest}
+                    for name, (path, digest) in files.items()
+                },
+            },
+        )
+    except OSError as error:
+        raise SnapshotError(
+            f"the partitions cannot be written to {base}: {error.strerror or error}"
+        ) from error
+    return PartitionedSnapshot.open(base, revision)
+
+
+_published: weakref.WeakKeyDictionary[Snapshot, dict[int, PartitionedSnapshot]] = weakref.WeakKeyDictionary()
+
+
+def partitioned(snapshot: Snapshot | PartitionedSnapshot, partitions: int) -> PartitionedSnapshot:
+    """Return a snapshot in partitions, written to a temporary folder of this machine when first asked for.
+
+    Raises:
+        SnapshotError: it is in another number of partitions already, or the number is out of range.
+    """
+    if isinstance(snapshot, PartitionedSnapshot):
+        if snapshot.partitions != partitions:
+            raise SnapshotError(
+                f"the snapshot is in {counted(snapshot.partitions, 'partition')} already, and "
+                f"{partitions} are asked for"
+            )
+        return snapshot
+    made = _published.setdefault(snapshot, {})
+    if partitions not in made:
+        made[partitions] = publish_partitions(snapshot, temporary_folder(), partitions)
+    return made[partitions]
+
+
+def _slices(table: pa.Table, ordinals: Ordinals) -> Iterator[list[tuple[int, Row]]]:
+    """Yield these rows, each with its ordinal, some thousands at a time."""
+    columns = table.select(["topic", "selector", "dialect", "seltype"])
+    for start in range(0, len(ordinals), _SLICE):
+        part = ordinals[start : start + _SLICE]
+        yield list(zip(part.tolist(), columns.take(pa.array(part)).to_pylist(), strict=True))
+
+
+def _subscription(ordinal: int, row: Row) -> Subscription:
+    """Return a subscription with its clauses, as it was accepted, under whatever limits."""
+    extended = row["seltype"] == EXTENDED
+    return prepare(str(ordinal), row["selector"], row["topic"], row["dialect"], extended, UNLIMITED)
+
+
+def _plan(table: pa.Table, living: Ordinals) -> CostPlan:
+    statistics = Statistics()
+    preferences: Counter[PreferredKeys] = Counter()
+    for rows in _slices(table, living[:: max(1, len(living) // _SAMPLE)]):
+        for ordinal, row in rows:
+            clauses = _subscription(ordinal, row).clauses
+            for found in map(equalities, clauses):
+                if found.satisfiable:
+                    statistics.add(found)
+                    preferences[preferred_keys(found, len(clauses))] += 1
+    return CostPlan(statistics, preferences, skip_ns=_ADDRESS_NS)
+
+
+@dataclass(slots=True)
+class _Addresses:
+    """Hashes of the keys that subscriptions are filed under, and those that have none."""
+
+    plan: CostPlan
+    tuples: dict[Attributes, None] = field(default_factory=dict)
+    rest: list[int] = field(default_factory=list)
+    hashes: list[npt.NDArray[np.uint64]] = field(default_factory=list)
+    owners: list[Ordinals] = field(default_factory=list)
+
+    def add(self, rows: Sequence[tuple[int, Row]]) -> None:
+        """Address some subscriptions: by all keys of all their clauses, or as part of the rest."""
+        filed: dict[Attributes, list[tuple[int, tuple[Key, ...]]]] = {}
+        for ordinal, row in rows:
+            if row["seltype"] == EXTENDED:
+                self.rest.append(ordinal)
+                continue
+            paths = self._paths(_subscription(ordinal, row))
+            if any(not attributes for attributes, _ in paths):
+                self.rest.append(ordinal)
+                continue
+            for attributes, combinations in paths:
+                filed.setdefault(attributes, []).extend((ordinal, keys) for keys in combinations)
+        for attributes, entries in filed.items():
+            self.tuples[attributes] = None
+            columns = zip(*(keys for _, keys in entries), strict=True)
+            self.hashes.append(joined(attributes, [hash_keys(column) for column in columns]))
+            self.owners.append(np.array([ordinal for ordinal, _ in entries], np.int64))
+
+    def _paths(self, subscription: Subscription) -> list[tuple[Attributes, list[tuple[Key, ...]]]]:
+        paths = []
+        for clause in subscription.clauses:
+            found = equalities(clause)
+            if not found.satisfiable:
+                continue
+            attributes = self.plan.path(found, len(subscription.clauses))
+            paths.append((attributes, list(product(*(found.keys[name] for name in attributes)))))
+        return paths
+
+    def keys(self) -> npt.NDArray[np.uint64]:
+        """Hashes of all keys, as many as `owners` has."""
+        return np.concatenate([np.zeros(0, np.uint64), *self.hashes])
+
+    def members(self, keys: npt.NDArray[np.uint64], partitions: int) -> list[Ordinals]:
+        """Subscriptions of each partition, ascending."""
+        owners = np.concatenate([np.zeros(0, np.int64), *self.owners])
+        places = partition_of(keys, partitions)
+        return [np.unique(owners[places == partition]) for partition in range(partitions)]
+
+
+def _publish_part(table: pa.Table, ordinals: Ordinals, folder: Path, revision: int) -> dict[str, Any]:
+    rows = table.take(pa.array(ordinals))
+    rows = rows.set_column(rows.schema.get_field_index("id"), "id", pa.array(ordinals).cast(pa.string()))
+    part = rebuilt(rows, revision)
+    publish(part, folder)
+    digest = published_digest(folder, revision)
+    return {"revision": revision, "digest": digest, "rows": len(part), "bytes": part.nbytes}
+
+
+def _bitmap(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
+    """Return the bits of `in_use`: at least 16 for each different key, a power of two."""
+    different = np.unique(keys)
+    bits = 64
+    while bits < min(_MOST_BITS, _BITS_A_KEY * len(different)):
+        bits *= 2
+    bitmap = np.zeros(bits // 8, np.uint8)
+    place = different & np.uint64(bits - 1)
+    values = np.uint8(1) << (place & np.uint64(7)).astype(np.uint8)
+    np.bitwise_or.at(bitmap, (place >> np.uint64(3)).astype(np.int64), values)
+    return bitmap
+
+
+def _write_ids(file: Any, ids: pa.ChunkedArray) -> None:
+    table = pa.table({"id": ids}).combine_chunks()
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _written(path: Path, write: Callable[[BinaryIO], object]) -> tuple[Path, str]:
+    return path, disk.write_file(path, write)

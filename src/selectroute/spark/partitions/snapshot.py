@@ -1,0 +1,249 @@
+"""Registry in parts: snapshots by access key, for registries that are too large for one machine.
+
+Every clause has an access path: at most two attributes that it wants equal to something. The hash of those
+attributes and of what they equal (``keys``) says in which partition its subscription lies, whole; one
+with several clauses or an IN list may lie in several. A message names, by the same hash of its own values,
+the partitions that can match it: one for each combination of attributes in use, at most. Which keys are in
+use at all is remembered in a bitmap, so that most of what a message carries leads nowhere.
+
+What has no key (no equality, EXTENDED, no selector) would have to lie in every partition. It lies in none,
+but in the *rest*, a snapshot of its own that is matched where the message starts: each message meets it
+once, and it costs no partition anything.
+
+::
+
+    folder/partitions-<revision>.json     what belongs to the revision; there from one moment to the next
+    folder/<revision>-<x>/<p>/, …/rest/   snapshot folders: partition p, and the rest
+    folder/<revision>-<x>/keys.npy        the bitmap
+    folder/<revision>-<x>/ids.arrow       ordinal → id of the whole registry
+
+In a partition, a subscription's id is its ordinal in the whole registry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from selectroute.durable import disk
+from selectroute.durable.sealed_json import sealed
+from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
+from selectroute.index.snapshot import Snapshot
+from selectroute.selector.arguments import check_path
+from selectroute.selector.explain.sentences import counted
+from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
+from selectroute.spark.partitions.keys import FORMAT, MessageKeys
+
+MAX_PARTITIONS = 4_096
+_MANIFEST = re.compile(r"partitions-(0|[1-9][0-9]{0,18})\.json")
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsRef:
+    """Reference to partitions: their folder, their revision, and the SHA-256 of their manifest."""
+
+    folder: str
+    revision: int
+    digest: str
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionedSnapshot:
+    """Subscriptions of one revision in `partitions` snapshots and a rest. Opening it loads none of them.
+
+    Attributes:
+        ref: what travels to the workers.
+        partitions: how many there are, beside the rest.
+        tuples: the combinations of attributes by whose values subscriptions are told apart.
+        reads: the columns that selectors and topic filters read, sorted.
+        no_bytes: those of them that cannot be columns of bytes.
+        extended: how many subscriptions are EXTENDED.
+        rows, bytes: of each partition, then of the rest: subscriptions, and bytes that matching reads.
+        subscriptions: how many there are; one that lies in several partitions is one.
+    """
+
+    ref: PartitionsRef
+    partitions: int
+    tuples: tuple[tuple[str, ...], ...]
+    reads: tuple[str, ...]
+    no_bytes: frozenset[str]
+    extended: int
+    rows: tuple[int, ...]
+    bytes: tuple[int, ...]
+    subscriptions: int
+    refs: tuple[SnapshotRef, ...]
+    files: dict[str, dict[str, str]]
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str], revision: int | None = None) -> PartitionedSnapshot:
+        """Open what `publish_partitions` wrote: the newest revision, or this one.
+
+        Raises:
+            SnapshotError: there is none, or its manifest is damaged.
+        """
+        check_path(folder, "folder", "the path of a folder that publish_partitions wrote")
+        path = Path(folder).resolve()
+        if revision is None:
+            found = partitioned_revisions(path)
+            if not found:
+                raise SnapshotNotFoundError(f"no partitions are published in {path}")
+            revision = found[-1]
+        return _opened(path, revision)
+
+    def __len__(self) -> int:
+        return self.subscriptions
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionedSnapshot(revision={self.ref.revision}, {counted(len(self), 'subscription')} in "
+            f"{counted(self.partitions, 'partition')} of at most {max(self.bytes):,} bytes)"
+        )
+
+    @cached_property
+    def ids(self) -> pa.Array:
+        """Id of each ordinal of the whole registry, strings."""
+        mapped = pa.memory_map(str(self._checked("ids")))
+        return pa.ipc.open_file(mapped).read_all()["id"].combine_chunks()
+
+    @cached_property
+    def _keys(self) -> npt.NDArray[np.uint8]:
+        return np.load(self._checked("keys"), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+
+    def _checked(self, name: str) -> Path:
+        """Return the path of a file after looking at its digest."""
+        file = self.files[name]
+        path = Path(self.ref.folder) / file["file"]
+        try:
+            with path.open("rb") as opened:
+                digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        except OSError as error:
+            raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
+        if digest != file["sha256"]:
+            raise SnapshotError(f"{path} is damaged: its SHA-256 is not the one in its manifest")
+        return path
+
+    def addresses(self, messages: pa.RecordBatch) -> tuple[Ints, Ints]:
+        """Return the partitions that can match each message: ``rows`` and ``partitions``, int64[n], by rows.
+
+        A message that none can match is not among the rows. O(rows x tuples).
+        """
+        keys = MessageKeys(messages)
+        named = np.zeros((keys.rows, self.partitions), np.bool_)
+        for attributes in self.tuples:
+            hashes, has = keys.of(attributes)
+            rows = np.flatnonzero(has & in_use(self._keys, hashes))
+            named[rows, partition_of(hashes[rows], self.partitions)] = True
+        rows, partitions = np.nonzero(named)
+        return rows, partitions
+
+    def rest(self) -> Snapshot | None:
+        """Return the snapshot of what has no key, None if everything has one."""
+        return open_once(self.refs[-1]) if self.rows[-1] else None
+
+    def part(self, partition: int) -> Snapshot:
+        """Return the snapshot of a partition."""
+        return open_once(self.refs[partition])
+
+
+def partition_of(hashes: npt.NDArray[np.uint64], partitions: int) -> Ints:
+    """Return the partition of each key: by the upper half of its hash, the lower one is the bitmap's."""
+    upper = hashes >> np.uint64(32)
+    return (upper * np.uint64(partitions) >> np.uint64(32)).astype(np.int64)
+
+
+def in_use(bitmap: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Return whether each key may be one that some subscription has: in 1 of 16 cases it is not."""
+    place = hashes & np.uint64(8 * len(bitmap) - 1)
+    bits = bitmap[(place >> np.uint64(3)).astype(np.int64)] >> (place & np.uint64(7)).astype(np.uint8)
+    found: npt.NDArray[np.bool_] = (bits & 1).astype(np.bool_)
+    return found
+
+
+@lru_cache(maxsize=2)
+def ordinals_of(ref: SnapshotRef) -> npt.NDArray[np.int32]:
+    """Return the ordinal in the whole registry of each ordinal in a partition, int32[rows]."""
+    whole: npt.NDArray[np.int32] = open_once(ref).subscriptions["id"].cast(pa.int32()).to_numpy()
+    return whole
+
+
+@lru_cache(maxsize=2)
+def open_partitions(ref: PartitionsRef) -> PartitionedSnapshot:
+    """Return the partitions in a worker, reading their manifest where this process has not done so yet.
+
+    Raises:
+        SnapshotError: they are gone or damaged, or no longer those that the reference was made from.
+    """
+    opened = _opened(Path(ref.folder), ref.revision)
+    if opened.ref != ref:
+        raise SnapshotError(
+            f"the partitions of revision {ref.revision} in {ref.folder} are no longer those that the driver "
+            "saw; a published revision must never be replaced"
+        )
+    return opened
+
+
+def partitioned_revisions(folder: Path) -> list[int]:
+    """Return the revisions published in partitions in a folder, ascending."""
+    names = os.listdir(folder) if folder.is_dir() else []
+    return sorted(int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name)))
+
+
+def write_manifest(folder: Path, content: dict[str, Any]) -> None:
+    """Make a revision of partitions exist, in one step. Raises `RevisionExistsError`."""
+    revision = content["revision"]
+    whole = {**content, "format": FORMAT}
+    text = sealed({**whole, "sha256": _digest(whole)})
+    try:
+        disk.link_new(folder / f"partitions-{revision}.json", text.encode())
+    except FileExistsError:
+        raise RevisionExistsError(
+            f"revision {revision} is already published in partitions in {folder}; publish this one under a "
+            "higher revision"
+        ) from None
+
+
+def _opened(folder: Path, revision: int) -> PartitionedSnapshot:
+    path = folder / f"partitions-{revision}.json"
+    try:
+        manifest = disk.read_json(path)
+    except (OSError, ValueError) as error:
+        raise SnapshotError(f"{path} cannot be read: {error}") from error
+    if manifest is None:
+        raise SnapshotNotFoundError(f"revision {revision} is not published in partitions in {folder}")
+    digest = manifest.pop("sha256", None)
+    if digest != _digest(manifest):
+        raise SnapshotError(f"{path} is damaged; publish the partitions again, under a higher revision")
+    if manifest["format"] != FORMAT:
+        raise SnapshotError(
+            f"{path} has format {manifest['format']}, this version reads format {FORMAT}; publish it again"
+        )
+    parts = manifest["parts"]
+    return PartitionedSnapshot(
+        ref=PartitionsRef(str(folder), revision, digest),
+        partitions=len(parts) - 1,
+        tuples=tuple(map(tuple, manifest["tuples"])),
+        reads=tuple(manifest["reads"]),
+        no_bytes=frozenset(manifest["no_bytes"]),
+        extended=manifest["extended"],
+        rows=tuple(part["rows"] for part in parts),
+        bytes=tuple(part["bytes"] for part in parts),
+        subscriptions=manifest["subscriptions"],
+        refs=tuple(SnapshotRef(str(folder / p["folder"]), p["revision"], p["digest"]) for p in parts),
+        files=manifest["files"],
+    )
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

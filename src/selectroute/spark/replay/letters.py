@@ -1,0 +1,290 @@
+"""Dead letters of a job: all of them, and those that no replay took yet."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
+from selectroute.spark.job.job import JobError, job_record
+from selectroute.spark.replay.request import ReplayFilterSpec, as_of_now
+from selectroute.spark.sinks.schemas import DEAD_LETTERS
+from selectroute.spark.worker.replay_filter import LETTERS, Scope
+
+_FOLDER = re.compile(r"batch=(-?\d+)")
+_BATCH_ROWS = 4_096
+
+
+REASONS: Final[Mapping[str, frozenset[str]]] = {
+    "read": frozenset(
+        {
+            "unreadable-file",
+            "unknown-format",
+            "link-outside",
+            "corrupt-row-group",
+            "not-utf-8",
+            "too-large",
+            "too-many-headers",
+        }
+    ),
+    "parse": frozenset({"not-json", "too-deep", "not-a-message"}),
+    "judge": frozenset({"not-of-its-type", "column-type", "ambiguous-column", "selection-not-available"}),
+    "deliver": frozenset(
+        {
+            "unknown-topic",
+            "input-topic",
+            "unknown-queue",
+            "destination-full",
+            "destination-refused",
+            "too-large",
+            "not-for-queues",
+            "not-for-kafka",
+        }
+    ),
+}
+"""The reasons of dead letters by their stages, those of earlier releases included."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Input or delivery that could not be read, judged or delivered.
+
+    Attributes:
+        batch: in which it came up; below 0 in a backfill.
+        stage, reason, message: where, why, and in a sentence.
+        source, partition, offset: where it stands; ``offset`` is None where it is a whole file.
+        revision: that of its batch.
+        subscription: of a delivery that was refused; the message went on to others.
+        raw: the bytes as they came, as far as they were kept; None where the source still has them. Of a
+            record of Kafka they are its value, and ``key`` and ``headers`` are the record's too.
+    """
+
+    batch: int
+    stage: str
+    reason: str
+    message: str
+    source: str
+    partition: int
+    offset: int | None
+    revision: int
+    subscription: str | None
+    raw: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] | None = None
+
+
+def dead_letters(
+    output: Path,
+    *,
+    batches: Collection[int] = (),
+    stages: Collection[str] = (),
+    reasons: Collection[str] = (),
+    subscriptions: Collection[str] = (),
+) -> Iterator[DeadLetter]:
+    """Yield a job's dead letters: of these batches, stages, reasons and subscriptions; all if none is named.
+
+    Holds some thousands of rows at a time. A file that is cleared up meanwhile is passed over.
+
+    Raises:
+        JobError: the folder is no job's, or a file in it can't be read.
+    """
+    job_record(output)
+    found = []
+    for folder in (output / DEAD_LETTERS).glob("batch=*"):
+        named = _FOLDER.fullmatch(folder.name)
+        if named is not None and (not batches or int(named[1]) in batches):
+            found.append((int(named[1]), folder))
+    wanted = {"stage": stages, "reason": reasons, "subscription": subscriptions}
+    for batch, folder in sorted(found):
+        for path in sorted(folder.glob("*.parquet")):
+            yield from _of_file(batch, path, wanted)
+
+
+def _of_file(batch: int, path: Path, wanted: dict[str, Collection[str]]) -> Iterator[DeadLetter]:
+    try:
+        # Opened as a file: under its path, Arrow would make a column of the folder's name.
+        with pa.OSFile(str(path), "rb") as file:
+            for rows in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
+                for row in rows.to_pylist():
+                    if all(not names or row[column] in names for column, names in wanted.items()):
+                        yield _letter(batch, row)
+    except FileNotFoundError:
+        return
+    except (pa.ArrowException, OSError) as error:
+        raise JobError(f"{path} can't be read: {error}") from error
+
+
+def _letter(batch: int, row: dict[str, Any]) -> DeadLetter:
+    headers = row.pop("headers", None)
+    pairs = None if headers is None else tuple((one["key"], one["value"]) for one in headers)
+    return DeadLetter(batch, **row, headers=pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenLetters:
+    """Letters that an earlier replay took of its batches: all but those whose files were gone."""
+
+    wanted: ReplayFilterSpec
+    missing: frozenset[str]
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> TakenLetters:
+        """Return what the record in a replay's commit says."""
+        missing = frozenset(name for one in record["missing"] for name in one["files"])
+        return cls(ReplayFilterSpec.from_json(record["wanted"]), missing)
+
+    def mask(self, letters: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return which of the letters of one of its batches it took."""
+        found = self.wanted.mask(letters)
+        if self.missing:
+            gone = pa.array(sorted(self.missing), pa.string())
+            found &= ~pc.is_in(letters["source"], gone).to_numpy()
+        return found
+
+
+def batches_with_letters(output: Path) -> set[int]:
+    """Return the batches whose dead letters are there, committed or not."""
+    found = set()
+    for folder in (output / DEAD_LETTERS).glob("batch=*"):
+        text = folder.name.removeprefix("batch=")
+        if text.removeprefix("-").isdecimal():
+            found.add(int(text))
+    return found
+
+
+def letters_left(
+    output: Path, batch: int, wanted: ReplayFilterSpec, taken_of: Sequence[TakenLetters]
+) -> pa.Table:
+    """Return the letters of a batch that are wanted and that no replay took, as `LETTERS`; none if its folder
+    was moved away.
+
+    Raises:
+        JobError: a file of theirs can't be read.
+    """
+    parts = []
+    for path in sorted((output / DEAD_LETTERS / f"batch={batch}").glob("*.parquet")):
+        try:
+            # Opened as a file: under its path, Arrow would make a column of the folder's name.
+            with pa.OSFile(str(path), "rb") as file:
+                table = pq.ParquetFile(file).read(columns=LETTERS.names)
+        except FileNotFoundError:
+            continue
+        except (pa.ArrowException, OSError) as error:
+            raise JobError(f"{path} can't be read: {error}") from error
+        parts.append(_plain(table))
+    if not parts:
+        return LETTERS.empty_table()
+    table = pa.concat_tables(parts)
+    mask = wanted.mask(table)
+    for taken in taken_of:
+        mask &= ~taken.mask(table)
+    return table.filter(pa.array(mask)).cast(LETTERS)
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    columns = [
+        column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=table.schema.names)
+
+
+def messages_in(letters: pa.Table) -> int | None:
+    """Return of how many messages these are letters; None if one is of a file as a whole."""
+    if letters["offset"].null_count:
+        return None
+    return len(letters.group_by(["source", "partition", "offset"]).aggregate([]))
+
+
+class History:
+    """History of backfills and replays, read off the commits: who got what, which letters were taken."""
+
+    def __init__(self, commits: Commits) -> None:
+        self._commits = commits
+        self._read_to = 0
+        self._kinds: dict[int, str] = {}
+        self._records: dict[int, dict[str, Any]] = {}
+        self._given: defaultdict[int, set[str]] = defaultdict(set)
+        self._taken: defaultdict[int, list[TakenLetters]] = defaultdict(list)
+        self._of_request: defaultdict[str, list[int]] = defaultdict(list)
+        self._handled: defaultdict[str, set[int]] = defaultdict(set)
+
+    def read(self) -> None:
+        """Read what was committed since."""
+        for number in range(self._read_to - 1, self._commits.next_side_batch(), -1):
+            commit = self._commits.read(number) or {}
+            self._kinds[number] = kind = kind_of(commit)
+            record = self._records[number] = commit.get(kind, {})
+            if kind == BACKFILL:
+                for batch in record["batches"]:
+                    self._given[batch].update(record["subscriptions"])
+            elif kind == REPLAY:
+                taken = TakenLetters.of(record)
+                for batch in record["batches"]:
+                    self._taken[batch].append(taken)
+                self._of_request[record["request"]].append(number)
+                self._handled[record["request"]].update(record["batches"])
+            self._read_to = number
+
+    def taken_of(self, batch: int) -> Sequence[TakenLetters]:
+        """Return what replays took of the letters of a batch."""
+        return self._taken[batch]
+
+    def replays_of(self, request: str) -> list[int]:
+        """Return the replays that were made for a request."""
+        return self._of_request[request]
+
+    def handled(self, request: str) -> set[int]:
+        """Return the batches of these replays."""
+        return self._handled[request]
+
+    def only(self, batch: int) -> tuple[str, ...] | None:
+        """Return the subscriptions to which the letters of a batch are restricted; None for no such bound."""
+        if batch >= 0:
+            return None
+        record = self._records[batch]
+        found = record["subscriptions"] if self._kinds[batch] == BACKFILL else record["only"]
+        return None if found is None else tuple(found)
+
+    def origins(self, batch: int) -> frozenset[int]:
+        """Return the batches of the stream from which the letters of a batch come."""
+        waiting_, found = [batch], set()
+        while waiting_:
+            one = waiting_.pop()
+            if one >= 0:
+                found.add(one)
+            else:
+                waiting_ += self._records[one]["batches"]
+        return frozenset(found)
+
+    def scope(self, origin: int, only: tuple[str, ...] | None) -> Scope:
+        """Return who may get messages of a batch of the stream that were dead letters."""
+        return Scope(None, tuple(sorted(self._given[origin]))) if only is None else Scope(only)
+
+
+def count_left(output: Path, wanted: ReplayFilterSpec) -> Counter[tuple[str, str]]:
+    """Return how many dead letters a request would have replayed that is made now, by stage and reason.
+
+    Raises:
+        JobError: the folder is no job's, or a file of theirs can't be read.
+    """
+    request, commits = as_of_now(output, wanted), Commits(output)
+    history = History(commits)
+    history.read()
+    found: Counter[tuple[str, str]] = Counter()
+    for batch in batches_with_letters(output):
+        if request.means(batch) and commits.is_committed(batch):
+            letters = letters_left(output, batch, wanted, history.taken_of(batch))
+            for row in letters.group_by(["stage", "reason"]).aggregate([([], "count_all")]).to_pylist():
+                found[row["stage"], row["reason"]] += row["count_all"]
+    return found

@@ -1,0 +1,267 @@
+"""Replays: dead letters judged once more, by whatever has been mended since, as somebody asked for.
+
+A replay is a batch of its own beside the stream (numbered -1, -2, … as backfills are), with its own pin,
+commit, folders and line of the accounting, outside the accounts of the stream::
+
+    unfinished one? ─yes→ as its pin says ──────────────────────────────────────────────────┐
+                    └no→ request: the next batches with letters that no replay took ─→ pin ─┴→
+    their letters ─→ what they stood in, read from the source again ─→ only these messages, or deliveries:
+    match, commit, publish
+
+Each dead letter is replayed once: the commit of a replay names its batches and what was wanted of them, and a
+later one leaves that out. What fails again is a dead letter of the replay, and can be replayed. Also with
+replays each message is judged for each subscription once::
+
+    letter of                who may get the message
+    a batch of the stream    whoever is in the replay's snapshot, but for those whom a backfill gave the batch
+    a backfill               the backfill's subscriptions
+    a replay                 as the letter that it took
+
+A delivery that was refused is judged for its subscription alone. What is not in its source any more is named
+in the commit, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from selectroute.index.folder.format import published_digest
+from selectroute.index.folder.manifest import latest_revision, locked, revisions
+from selectroute.selector.errors import SelectRouteError
+from selectroute.selector.explain.sentences import counted
+from selectroute.spark.batch.commits import REPLAY
+from selectroute.spark.batch.pins import (
+    Pin,
+    pin_side_batch,
+    pinned_side_batch,
+    reference,
+    release_side_batch,
+)
+from selectroute.spark.batch.router import BatchReport, Clock, Router, SideBatch
+from selectroute.spark.columns.snapshot_ref import SnapshotRef
+from selectroute.spark.inputs.source import ReplayableInput
+from selectroute.spark.job.job import JobError
+from selectroute.spark.job.unrouted import DROP, Unrouted
+from selectroute.spark.replay.letters import History, batches_with_letters, letters_left, messages_in
+from selectroute.spark.replay.request import ReplayFilterSpec, Request, finish_request, read_request, waiting
+from selectroute.spark.sinks.schemas import as_written
+from selectroute.spark.worker.replay_filter import LETTERS, Scope, write_replay_list
+
+MOST_LETTERS: Final = 1_000_000
+"""Letters of one replay, unless one batch has more: they are held in memory."""
+
+MOST_BATCHES: Final = 200
+"""Batches of one replay: its commit names each."""
+
+_LIST: Final = "recalled.arrow"
+
+
+class Replays:
+    """Replays of one job. All but `look` must come between two batches of the stream."""
+
+    def __init__(self, router: Router, warn: Callable[[str], None] = lambda _: None) -> None:
+        self._router = router
+        self._job = router.job
+        self._commits = router.commits
+        self._pins = router.job.output / "pins"
+        self._warn = warn
+        self._history = History(router.commits)
+        self._something: defaultdict[str, set[int]] = defaultdict(set)
+        self._nothing: defaultdict[str, set[int]] = defaultdict(set)
+        self._refused: set[Path] = set()
+        self._leased = True
+
+    def look(self) -> None:
+        """Look through the dead letters of all batches that requests are for, however many: `next` then need
+        not do it while the stream waits.
+        """
+        for path in waiting(self._job.output):
+            request = self._read(path)
+            if request is not None:
+                self._history.read()
+                for batch in self._candidates(request):
+                    if batch not in self._something[request.id]:
+                        self._left(batch, request)
+
+    def unfinished(self, query: str) -> BatchReport | None:
+        """Finish the replay that a crash left, if there is one.
+
+        Raises:
+            PinError, SnapshotError, CommitError: as `Router.route`.
+        """
+        number = self._commits.next_side_batch()
+        pinned = pinned_side_batch(number, REPLAY, self._pins, self._job.snapshots)
+        return None if pinned is None else self._make(pinned, query)
+
+    def next(self, query: str, revision: int | None = None) -> BatchReport | None:
+        """Make the next replay that was asked for; None if there is none. No backfill may be unfinished.
+
+        Args:
+            query: whose lease holds the revision.
+            revision: the revision that judges, the newest unless given.
+        """
+        if self._leased:  # perhaps: a crash may have come between commit and release
+            release_side_batch(self._job.snapshots, query)
+            self._leased = False
+        for path in waiting(self._job.output):
+            request = self._read(path)
+            if request is None:
+                continue
+            self._router.wait_until_sent()  # a batch shows its dead letters when it is published
+            self._history.read()
+            batches = self._due(request)
+            if not batches:
+                finish_request(self._job.output, request, self._history.replays_of(request.id))
+                continue
+            pinned = self._pinned(request, batches, query, revision)
+            if pinned is not None:
+                return self._make(pinned, query)
+        return None
+
+    # ---- what is to do
+
+    def _read(self, path: Path) -> Request | None:
+        try:
+            return read_request(path)
+        except SelectRouteError as error:
+            if path not in self._refused:
+                self._refused.add(path)
+                self._warn(f"a request is left alone: {error}")
+            return None
+
+    def _due(self, request: Request) -> list[int]:
+        """Return the next batches of a request that have letters left: as many as one replay may take."""
+        chosen: list[int] = []
+        tables: list[pa.Table] = []
+        for batch in self._candidates(request):
+            left = self._left(batch, request)
+            if not len(left):
+                continue
+            if chosen and (
+                self._history.only(batch) is not None
+                or self._history.only(chosen[0]) is not None
+                or len(chosen) == MOST_BATCHES
+                or self._too_many(pa.concat_tables([*tables, left]))
+            ):
+                break
+            chosen.append(batch)
+            tables.append(left)
+        return chosen
+
+    def _left(self, batch: int, request: Request) -> pa.Table:
+        """Return the letters of a batch that a request is still for, and remember if there are none."""
+        try:
+            left = self._letters(batch, request.wanted)
+        except JobError as error:
+            self._warn(f"dead letters are not replayed: {error}")
+            left = LETTERS.empty_table()
+        if len(left):
+            self._something[request.id].add(batch)
+        else:
+            self._nothing[request.id].add(batch)
+        return left
+
+    def _candidates(self, request: Request) -> list[int]:
+        passed = self._history.handled(request.id) | self._nothing[request.id]
+        there = batches_with_letters(self._job.output) - passed
+        found = (batch for batch in there if request.means(batch) and self._commits.is_committed(batch))
+        return sorted(found, key=lambda batch: (batch < 0, abs(batch)))
+
+    def _too_many(self, letters: pa.Table) -> bool:
+        limit = self._router.source.limit
+        return len(letters) > MOST_LETTERS or (
+            limit is not None and self._router.source.weight(letters) > limit
+        )
+
+    def _letters(self, batch: int, wanted: ReplayFilterSpec) -> pa.Table:
+        return letters_left(self._job.output, batch, wanted, self._history.taken_of(batch))
+
+    def _pinned(
+        self, request: Request, batches: Sequence[int], query: str, revision: int | None
+    ) -> Pin | None:
+        snapshots = self._job.snapshots
+        with locked(snapshots):  # so that nobody removes the revision before it is leased
+            chosen = latest_revision(snapshots) if revision is None else revision
+            if chosen not in revisions(snapshots):
+                return None
+            number, digest = self._commits.next_side_batch(), published_digest(snapshots, chosen)
+            wanted = request.wanted.to_json()
+            pin = Pin(number, chosen, digest, REPLAY, tuple(batches), request=request.id, wanted=wanted)
+            pin_side_batch(pin, self._pins, snapshots, query)
+            return pin
+
+    # ---- doing it
+
+    def _make(self, pinned: Pin, query: str) -> BatchReport:
+        clock = Clock()
+        history, source = self._history, self._router.source
+        history.read()
+        wanted = ReplayFilterSpec.from_json(pinned.wanted)
+        letters = pa.concat_tables(
+            [LETTERS.empty_table(), *(self._letters(batch, wanted) for batch in pinned.batches)]
+        )
+        only = history.only(pinned.batches[0])
+        codes = np.full(len(letters), -1, np.int32)
+        scopes: dict[Scope, int] = {}
+        inputs: list[Any] = []
+        lost: list[ReplayableInput] = []
+        origins = sorted(frozenset().union(*map(history.origins, pinned.batches)))
+        commits = [self._commits.read(origin) or {} for origin in origins]
+        for replayable in source.reread(commits, self._job.checkpoint):
+            found, mine = source.narrow(replayable.inputs, letters)
+            inputs += found
+            codes[mine] = scopes.setdefault(history.scope(replayable.batch, only), len(scopes))
+            if replayable.gone or replayable.unknown:
+                lost.append(replayable)
+        here = letters.filter(pa.array(codes >= 0))
+        missing = _missing(lost, letters.filter(pa.array(codes < 0)))
+        record = {
+            "request": pinned.request,
+            "wanted": dict(pinned.wanted),
+            "batches": list(pinned.batches),
+            "only": None if only is None else list(only),
+            "letters": len(here),
+            "after": max(self._commits.batches(), default=-1),
+            "missing": missing,
+        }
+
+        def prepare(staging: Path) -> SnapshotRef:
+            write_replay_list(staging / _LIST, here, list(scopes), codes[codes >= 0])
+            return reference(pinned, self._job.snapshots)
+
+        unrouted = self._job.policy.never_failing() if only is None else Unrouted(DROP)
+        side_batch = SideBatch(REPLAY, prepare, record, unrouted, _LIST)
+        report = self._router.write(pinned, source.batch_input(inputs), clock, query, side_batch)
+        release_side_batch(self._job.snapshots, query)
+        sentences = [one["why"] for one in missing]
+        messages = messages_in(here)
+        if messages is not None and messages != report.counts.messages:
+            sentences.append(
+                f"of {counted(messages, 'message')} {report.counts.messages:,} in their source once more"
+            )
+        return replace(report, missing=tuple(sentences))
+
+
+def _missing(lost: Sequence[ReplayableInput], letters: pa.Table) -> list[dict[str, Any]]:
+    """Return what a commit says of the batches whose letters can't be read again, if any of these are."""
+    if not len(letters):
+        return []
+    sources = letters["source"].unique().to_pylist()
+    found = []
+    for replayable in lost:
+        names = tuple(map(as_written, replayable.gone))
+        of_each = zip(names, replayable.sources or names, strict=True)
+        gone = tuple(name for name, source in of_each if source in sources)
+        files = sources if replayable.unknown else list(gone)
+        if files:
+            found.append(
+                {"batch": replayable.batch, "files": files, "why": replace(replayable, gone=gone).sentence}
+            )
+    return found

@@ -1,0 +1,1 @@
+"""Java, jars, the Spark session, and functions over task numbers. Nobody who routes need enter."""

@@ -1,0 +1,293 @@
+"""Jars by name: the Ivy that PySpark ships fetches them, and they are kept in a folder of this user's.
+
+Spark's own ``--packages`` is that Ivy, too, but a name that can't be had ends the JVM which Spark has just
+started. Here it is asked before there is one, so that what is missing is a sentence.
+
+A folder of the cache has a list of its jars with the SHA-256 of each as it was fetched. Only listed jars are
+used, and each is compared with the list every time: if a jar was changed, or is missing, the folder is
+fetched anew. Folders of earlier releases have no list; it is written when they are first used.
+
+Spark's Kafka connector is one of them, which PySpark does not ship. That of PySpark's own version is fetched
+by name, with what it depends on and PySpark lacks. Registries lag behind releases: where that version is not
+to be had, the jars of `STAND_IN` take its place, which were seen to run on PySpark 4.2.1 and 4.3.0. Under
+``spark-submit`` the JVM runs before we do, and its jars are what the command line says: ``spark-submit
+--packages org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION …``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark import __version__ as SPARK_VERSION
+from pyspark.sql import SparkSession
+
+from selectroute.durable.private_folder import NOT_WRITABLE, private_folders
+from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.runtime import java
+
+IVY_SETTINGS: Final = "SELECTROUTE_IVY_SETTINGS"
+"""The variable that names an ``ivysettings.xml``, for who fetches from a registry of their own."""
+
+_SECONDS: Final = 600
+_PAUSES: Final = (1.0, 5.0)
+"""Seconds before a registry that did not answer is asked again."""
+
+_UNREACHED: Final = b"Server access error"
+"""What Ivy says of a registry that did not answer; of one that lacks a module it says something else."""
+
+
+_LIST: Final = "SHA256SUMS"
+"""The list of a folder's jars, in the format of ``sha256sum``."""
+
+_LINE: Final = re.compile(r"([0-9a-f]{64})  ([0-9A-Za-z][0-9A-Za-z._-]*\.jar)")
+
+
+class JarError(SelectRouteError):
+    """Jars that can't be fetched. The text says which, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """Published module: ``organisation:name:version``."""
+
+    organisation: str
+    name: str
+    version: str
+
+    @property
+    def file(self) -> str:
+        """Name of its jar."""
+        return f"{self.name}-{self.version}.jar"
+
+    def __str__(self) -> str:
+        return f"{self.organisation}:{self.name}:{self.version}"
+
+
+def spark_jars() -> Path:
+    """Return the folder of the jars that PySpark ships.
+
+    Raises:
+        JarError: PySpark is not installed.
+    """
+    spec = find_spec("pyspark")
+    folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
+    if folder is None or not folder.is_dir():
+        raise JarError("PySpark, whose Ivy fetches jars, is not installed (the extra `spark`)")
+    return folder
+
+
+def kept(name: str) -> tuple[Path, ...]:
+    """Return the jars of the folder ``name`` of the cache, sorted by name.
+
+    None if it is not there, or is not as it was fetched.
+    """
+    folder = _folder(name)
+    try:
+        if folder.is_dir() and not (folder / _LIST).exists():
+            _write_list(folder)
+        lines = (folder / _LIST).read_text().splitlines()
+        listed = [match for line in lines if (match := _LINE.fullmatch(line))]
+        whole = len(listed) == len(lines) and all(_digest(folder / one[2]) == one[1] for one in listed)
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return tuple(sorted(folder / one[2] for one in listed)) if whole else ()
+
+
+def fetch(name: str, modules: Iterable[Module], transitive: bool = False) -> tuple[Path, ...]:
+    """Return the jars in the folder ``name`` of the cache, sorted by name; fetch them where `kept` has none.
+
+    The folder appears when it is whole, so one that is there is whole, whoever else fetches meanwhile. With
+    ``transitive`` the jars that the modules depend on come, too.
+
+    Raises:
+        JarError: they are not there and can't be fetched; or there is no folder to keep them in.
+        JavaError: there is no Java to fetch them with.
+    """
+    found = kept(name)
+    if found:
+        return found
+    folder = _folder(name)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        fetched = Path(scratch) / "fetched"
+        for module in modules:
+            _ivy(module, fetched, Path(scratch) / "ivy", transitive)
+        _write_list(fetched)
+        try:
+            fetched.rename(folder)
+        except OSError:
+            if not kept(name):  # otherwise another process was first, with the same jars
+                forget(name)
+                fetched.rename(folder)
+    return kept(name)
+
+
+def _write_list(folder: Path) -> None:
+    """Write the list of the jars in a folder; whole, whoever else does so."""
+    lines = [f"{_digest(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar"))]
+    descriptor, name = tempfile.mkstemp(dir=folder)
+    with os.fdopen(descriptor, "w") as file:
+        file.writelines(lines)
+    os.replace(name, folder / _LIST)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def forget(name: str) -> None:
+    """Remove a folder of the cache, so that its jars are fetched anew."""
+    shutil.rmtree(_folder(name), ignore_errors=True)
+
+
+def _folder(name: str) -> Path:
+    for cache in private_folders(NOT_WRITABLE):
+        return cache / "jars" / name
+    raise JarError("no folder that only this user can write was found for jars: set XDG_CACHE_HOME to one")
+
+
+def _ivy(module: Module, folder: Path, scratch: Path, transitive: bool) -> None:
+    """Fetch one module into a folder; Ivy checks each jar against the checksum published beside it."""
+    ivy = next(spark_jars().glob("ivy-*.jar"), None)
+    if ivy is None:
+        raise JarError("this PySpark ships no Ivy to fetch jars with")
+    settings = os.environ.get(IVY_SETTINGS)
+    command = [
+        *(str(java.find_java().home / "bin" / "java"), "-jar", str(ivy), "-cache", str(scratch)),
+        *(("-settings", settings) if settings else ()),
+        *("-confs", "default", "-dependency", module.organisation, module.name, module.version),
+        *(() if transitive else ("-notransitive",)),
+        *("-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+    for pause in (*_PAUSES, None):
+        try:
+            done = subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise JarError(f"fetching {module} took longer than {_SECONDS} s") from None
+        if done.returncode == 0 and (folder / module.file).is_file():
+            return
+        reached = _UNREACHED not in done.stdout
+        if reached or pause is None:
+            break
+        time.sleep(pause)
+    why = "the registry does not have it" if reached else "no network, or a registry that does not answer"
+    raise JarError(f"{module} could not be fetched: {why}")
+
+
+_NAME: Final = "spark-sql-kafka-0-10_2.13"
+_STAND_IN_FOLDER: Final = "kafka-connector-stand-in"
+_PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+
+STAND_IN: Final = {
+    Module("org.apache.spark", _NAME, "4.2.0"): (
+        "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705"
+    ),
+    Module("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"): (
+        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767"
+    ),
+    Module("org.apache.kafka", "kafka-clients", "3.9.1"): (
+        "7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9"
+    ),
+    Module("org.apache.commons", "commons-pool2", "2.12.1"): (
+        "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef"
+    ),
+    Module("org.scala-lang.modules", "scala-parallel-collections_2.13", "1.2.0"): (
+        "4eae6e68cf44e9f709970355590ae981883edf6484608d747376a56cbb285432"
+    ),
+}
+"""Jars for a PySpark whose own connector is not to be had, each with its SHA-256."""
+
+
+class ConnectorError(SelectRouteError):
+    """Spark has no Kafka connector. The text says why, and how to give it one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """Jars that Spark needs for Kafka, and the connector's version, which need not be PySpark's."""
+
+    jars: tuple[Path, ...]
+    version: str
+
+    def conf(self) -> dict[str, str]:
+        """Return the setting of a session that is yet to start, for `local_session`."""
+        return {"spark.jars": ",".join(str(jar) for jar in self.jars)}
+
+
+def find_connector() -> Connector:
+    """Return the connector for this PySpark: from the cache, or fetched (some seconds, once).
+
+    Raises:
+        ConnectorError: neither can be had; one sentence.
+        JavaError: there is no Java to fetch it with.
+    """
+    own, name = _module(SPARK_VERSION), f"kafka-connector-{SPARK_VERSION}"
+    shipped = {_artifact(jar) for jar in spark_jars().glob("*.jar")}
+    lacking = {module: digest for module, digest in STAND_IN.items() if module.name not in shipped}
+    if not kept(name) and kept(_STAND_IN_FOLDER):
+        return _stand_in(lacking)
+    try:
+        jars = fetch(name, [own], transitive=True)
+    except JarError:
+        return _stand_in(lacking)
+    return Connector(tuple(jar for jar in jars if _artifact(jar) not in shipped), SPARK_VERSION)
+
+
+def _stand_in(lacking: Mapping[Module, str]) -> Connector:
+    own = _module(SPARK_VERSION)
+    try:
+        jars = fetch(_STAND_IN_FOLDER, lacking)
+    except JarError as error:
+        raise ConnectorError(
+            f"Spark's Kafka connector is not here, neither {own} nor what can take its place: {error}; start "
+            f"the job with spark-submit --packages {own}, or --jars with the files"
+        ) from error
+    wanted = {module.file: digest for module, digest in lacking.items()}
+    for jar in jars:
+        if hashlib.sha256(jar.read_bytes()).hexdigest() != wanted.get(jar.name):
+            forget(_STAND_IN_FOLDER)
+            raise ConnectorError(
+                f"{jar.name} is not the file that was published by that name, and was removed: start again "
+                "to fetch it anew"
+            )
+    return Connector(jars, next(iter(STAND_IN)).version)
+
+
+def _module(version: str) -> Module:
+    return Module("org.apache.spark", _NAME, version)
+
+
+def require_connector(spark: SparkSession) -> None:
+    """Make sure that a running session has a Kafka connector.
+
+    Raises:
+        ConnectorError: it has none; one sentence.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    try:
+        # Where Spark itself looks for sources: jars of `--packages` are in the loader of the thread only.
+        jvm.org.apache.spark.util.Utils.classForName(_PROVIDER, False, False)
+    except (Py4JError, TypeError) as error:
+        raise ConnectorError(
+            "this Spark session has no Kafka connector: start it with spark-submit --packages "
+            f"{_module(SPARK_VERSION)}"
+        ) from error
+
+
+def _artifact(jar: Path) -> str:
+    """Return the name of a module from its jar's name: without version and classifier."""
+    return re.sub(r"-\d[^-]*(-[A-Za-z].*)?$", "", jar.stem)

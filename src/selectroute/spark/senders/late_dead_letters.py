@@ -1,0 +1,67 @@
+"""Dead letters of deliveries that were committed, and that their destination did not take after it.
+
+Which these are was decided before, durably; so doing it again after a crash leaves the same, under the same
+name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from selectroute.durable import disk
+from selectroute.index.destination import QUEUE
+from selectroute.spark.job.unrouted import Unrouted
+from selectroute.spark.sinks.schemas import DEAD_LETTERS
+from selectroute.spark.sources.files.readers import DeadLetterBatch, SourcePartition
+from selectroute.spark.worker.sink_writer import Sinks
+
+_CHUNK: Final = 50_000
+
+
+class LateDelivery(NamedTuple):
+    """Delivery that was not taken, with a reason and a sentence."""
+
+    place: SourcePartition
+    offset: int
+    subscription: str
+    reason: str
+    message: str
+
+
+def bury_late(
+    kind: str, batch: int, revision: int, staging: Path, found: Callable[[], Iterator[LateDelivery]]
+) -> list[dict[str, Any]]:
+    """Write dead letters of deliveries to destinations of one kind where ``staging`` has the batch's dead
+    letters; return their file as a commit has it, nothing if there are none.
+
+    ``found`` is called twice, and gives the same both times.
+    """
+    ids = sorted({one.subscription for one in found()})
+    if not ids:
+        return []
+    ordinals = {subscription: ordinal for ordinal, subscription in enumerate(ids)}
+    folder = staging / "publish" / DEAD_LETTERS / f"batch={batch}"
+    disk.make_folder(folder)
+    sinks = Sinks(staging, pa.array(ids, pa.string()), revision, Unrouted())
+    rest = found()
+    while chunk := list(islice(rest, _CHUNK)):
+        of_each: dict[tuple[SourcePartition, str, str], list[LateDelivery]] = {}
+        for one in chunk:
+            of_each.setdefault((one.place, one.reason, one.message), []).append(one)
+        for (place, reason, message), rows in of_each.items():
+            dead = DeadLetterBatch(
+                "deliver", reason, message, np.array([one.offset for one in rows], np.int64)
+            )
+            sinks.refuse(place, dead, np.array([ordinals[one.subscription] for one in rows], np.int32))
+    (file,) = sinks.close()
+    # That of queues as earlier releases have it: one of them may have written it and gone no further.
+    of_kind = "" if kind == QUEUE else f"{kind}-"
+    name = f"part-late-{of_kind}{staging.name[-8:]}.parquet"
+    disk.rename(staging / file.pop("path"), folder / name)
+    return [{"path": f"{file.pop('sink')}/{folder.name}/{name}", **file}]

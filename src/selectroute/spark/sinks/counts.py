@@ -1,0 +1,65 @@
+"""Counts of what became of messages, of a task, a batch or a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from selectroute.index.destination import KAFKA, QUEUE
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counts of what became of the messages of a task or a batch. Deliveries are not messages: one may have
+    many.
+
+    ``messages`` is ``routed + unrouted + dead_lettered``. ``deliveries`` went out, ``queued`` of them to
+    queues and ``sent`` to Kafka; ``refused`` are deliveries that nobody could judge (see `refusal`), or that
+    their destination does not take, a dead letter each: neither ``dead_lettered`` nor ``reasons``, which are
+    of messages, count them. A message of which every delivery was refused is unrouted. ``policies`` says
+    how many of the unrouted ones each policy was for: only those of ``keep`` are listed.
+    """
+
+    messages: int = 0
+    routed: int = 0
+    unrouted: int = 0
+    dead_lettered: int = 0
+    deliveries: int = 0
+    refused: int = 0
+    queued: int = 0
+    sent: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    policies: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Counts) -> None:
+        """Add another task's counts."""
+        self.messages += other.messages
+        self.routed += other.routed
+        self.unrouted += other.unrouted
+        self.dead_lettered += other.dead_lettered
+        self.deliveries += other.deliveries
+        self.refused += other.refused
+        self.queued += other.queued
+        self.sent += other.sent
+        for reason, count in other.reasons.items():
+            self.bury(reason, count)
+        for policy, count in other.policies.items():
+            self.leave(policy, count)
+
+    def hand_on(self, kind: str, count: int) -> None:
+        """Count deliveries to destinations of a kind."""
+        if kind == QUEUE:
+            self.queued += count
+        elif kind == KAFKA:
+            self.sent += count
+
+    def handed_on(self, kind: str) -> int:
+        """Return how many deliveries went to destinations of a kind."""
+        return {QUEUE: self.queued, KAFKA: self.sent}.get(kind, 0)
+
+    def bury(self, reason: str, count: int) -> None:
+        """Count dead letters under their reason."""
+        self.reasons[reason] = self.reasons.get(reason, 0) + count
+
+    def leave(self, policy: str, count: int) -> None:
+        """Count unrouted messages under their policy."""
+        self.policies[policy] = self.policies.get(policy, 0) + count

@@ -1,0 +1,1 @@
+"""Messages from a folder of Parquet or JSON files."""

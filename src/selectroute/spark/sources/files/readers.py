@@ -1,0 +1,423 @@
+"""Readers of one split in a worker: messages as columns, and what can't be read as dead letters.
+
+Only the columns that selectors read, and the message id, are decoded (`select` chooses them); all of them
+where full messages are handed on. Every row of the split comes out once, as a message or as a dead letter.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from selectroute.match.batch import leaves, properties
+from selectroute.match.from_messages import from_messages, is_mixed
+from selectroute.selector.message import Message, MessageError, longest_name
+from selectroute.selector.names import INVALID_NAMES, breaches
+from selectroute.spark.sources.files.full_messages import ColumnMessages, FullMessages, ParsedMessages
+from selectroute.spark.sources.files.splits import Split
+
+_ID_COLUMNS = ("@id", "JMSMessageID")
+_ENCODED_BYTES_A_VALUE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Selection of what to read of a file, all by names as selectors have them.
+
+    Attributes:
+        columns: the columns to decode, nested ones by their path.
+        repeating: those of them that are best left dictionary-encoded.
+        id_name: the column of the message id, if there is one.
+        ambiguous: a name that is needed and stands more than once.
+    """
+
+    columns: list[str]
+    repeating: list[str]
+    id_name: str | None
+    ambiguous: str | None
+
+
+def select(metadata: Any, row_groups: Sequence[int], names: Sequence[str], full: bool = False) -> Selection:
+    """Choose the columns: those that a snapshot reads, ``names``, or with ``full`` all. O(columns).
+
+    Where the rules on property names count, that is also every column that takes part in a breach of them.
+    What the matcher refuses to read, such as a group of properties, is chosen too, for it to say so.
+    """
+    schema = metadata.schema.to_arrow_schema()
+    types: dict[str, list[pa.DataType]] = {}
+    for name, path in leaves(schema):
+        types.setdefault(name, []).append(_type_at(schema, path))
+    needed = list(names)
+    if INVALID_NAMES in names and INVALID_NAMES not in types:
+        needed += dict.fromkeys(name for breach in breaches(properties(list(types))) for name in breach)
+    groups = set(_groups(schema))
+    wanted = dict.fromkeys(name for name in needed if name in types or name in groups)
+    ambiguous = next((name for name in wanted if len(types.get(name, ())) > 1), None)
+    id_name = next((name for name in _ID_COLUMNS if len(types.get(name, ())) == 1), None)
+    if id_name is not None:
+        wanted[id_name] = None
+    if full:
+        wanted.update(dict.fromkeys(types))
+    strings = {
+        name for name in wanted for type_ in types.get(name, ()) if type_ in (pa.string(), pa.large_string())
+    }
+    return Selection(list(wanted), _repeating(metadata, row_groups, strings), id_name, ambiguous)
+
+
+def _type_at(schema: pa.Schema, path: Sequence[int]) -> pa.DataType:
+    type_ = schema.field(path[0]).type
+    for position in path[1:]:
+        type_ = type_.field(position).type
+    return type_
+
+
+def _groups(schema: pa.Schema) -> Iterator[str]:
+    """Return the names of all structs."""
+    waiting = [(field.name, field.type) for field in schema]
+    while waiting:
+        name, type_ = waiting.pop()
+        if pa.types.is_struct(type_):
+            yield name
+            waiting += [(f"{name}.{field.name}", field.type) for field in type_]
+
+
+def _repeating(metadata: Any, row_groups: Sequence[int], strings: set[str]) -> list[str]:
+    """Return the string columns whose values repeat so much that they are best left dictionary-encoded.
+
+    Then only a code for each value is stored: few bytes a value. Where values hardly repeat, encoding them
+    costs more than it saves.
+    """
+    if not row_groups or metadata.num_columns == 0:
+        return []
+    group = metadata.row_group(row_groups[0])
+    return [
+        column.path_in_schema
+        for column in map(group.column, range(group.num_columns))
+        if column.path_in_schema in strings
+        and column.has_dictionary_page
+        and column.total_uncompressed_size <= _ENCODED_BYTES_A_VALUE * column.num_values
+    ]
+
+
+BATCH_ROWS = 65_536
+_BATCH_BYTES = 64 << 20
+"""Of whole messages in Parquet, about so much is decoded at a time."""
+
+_JSON_BATCH_ROWS = 16_384
+RAW_BYTES = 65_536
+"""As much of a line that can't be read as its dead letter keeps."""
+
+_READ_ERRORS = (pa.ArrowException, OSError)
+
+
+class SourcePartition(NamedTuple):
+    """Origin of messages: a file and partition 0, or a topic of Kafka and one of its partitions."""
+
+    source: str
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages of one place: their columns, each one's row in the file or offset in the partition, and their
+    ids where they have any."""
+
+    columns: pa.RecordBatch
+    rows: npt.NDArray[np.int64]
+    ids: Any | None
+    full: FullMessages | None = None
+    """Everything that the messages are, where that was asked for."""
+
+    def slice(self, start: int, length: int) -> Messages:
+        """Return some of them."""
+        return Messages(
+            self.columns.slice(start, length),
+            self.rows[start : start + length],
+            None if self.ids is None else self.ids.slice(start, length),
+            None if self.full is None else self.full.slice(start, length),
+        )
+
+    def take(self, places: npt.NDArray[np.int64]) -> Messages:
+        """Return those in these places."""
+        chosen = pa.array(places)
+        return Messages(
+            self.columns.take(chosen),
+            self.rows[places],
+            None if self.ids is None else self.ids.take(chosen),
+            None if self.full is None else self.full.take(places),
+        )
+
+    @property
+    def count(self) -> int:
+        """Number of messages."""
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterBatch:
+    """Inputs of one place that can't be read or judged, all for one reason. ``rows`` None is the file
+    itself. ``raw`` is what stood there, where all of them have the same."""
+
+    stage: str
+    reason: str
+    message: str
+    rows: npt.NDArray[np.int64] | None
+    raw: bytes | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of inputs."""
+        return 1 if self.rows is None else len(self.rows)
+
+    def take(self, places: npt.NDArray[np.int64]) -> DeadLetterBatch:
+        """Return those in these places."""
+        return self if self.rows is None else replace(self, rows=self.rows[places])
+
+
+def read(
+    split: Split, names: Sequence[str], max_message_bytes: int, full: bool = False
+) -> Iterator[Messages | DeadLetterBatch]:
+    """Yield everything in a split: ``names`` are the columns that selectors read; with ``full`` the messages
+    have everything.
+    """
+    if split.kind == "parquet":
+        return _read_parquet(split, names, max_message_bytes, full)
+    if split.kind == "json":
+        return _read_json(split, names, max_message_bytes, full)
+    return iter([DeadLetterBatch("read", split.reason, split.message, None)])
+
+
+def _read_parquet(
+    split: Split, names: Sequence[str], max_message_bytes: int, full: bool
+) -> Iterator[Messages | DeadLetterBatch]:
+    row = split.first_row
+    end = row + split.rows
+    try:
+        with pa.OSFile(split.path, "rb") as file:
+            metadata = pq.read_metadata(file)
+            selection = select(metadata, split.row_groups, names, full)
+            if selection.ambiguous is not None:
+                message = f"column {selection.ambiguous!r} stands more than once in the file"
+                yield DeadLetterBatch("judge", "ambiguous-column", message, np.arange(row, end))
+                return
+            file.seek(0)
+            parquet = pq.ParquetFile(
+                file,
+                metadata=metadata,
+                read_dictionary=selection.repeating,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            )
+            for group in split.row_groups:
+                group_end = row + metadata.row_group(group).num_rows
+                most = max_message_bytes * (group_end - row)
+                if _decoded_bytes(metadata.row_group(group), selection) > most:
+                    # A few kilobytes of file can be gigabytes of text: that is not decoded.
+                    yield _too_large(np.arange(row, group_end), max_message_bytes)
+                    row = group_end
+                    continue
+                try:
+                    # Spark runs a task a core: no threads in here.
+                    for batch in parquet.iter_batches(
+                        _batch_rows(metadata.row_group(group)) if full else BATCH_ROWS,
+                        row_groups=[group],
+                        columns=selection.columns,
+                        use_threads=False,
+                    ):
+                        rows = np.arange(row, row + batch.num_rows)
+                        yield from _checked(batch, rows, selection.id_name, max_message_bytes, full)
+                        row += batch.num_rows
+                except _READ_ERRORS as error:
+                    # From the first rows on that don't decode: what came before was whole.
+                    yield DeadLetterBatch("read", "corrupt-row-group", str(error), np.arange(row, group_end))
+                row = group_end
+    except _READ_ERRORS as error:
+        # The footer was whole when the batch was planned.
+        yield DeadLetterBatch("read", "unreadable-file", str(error), np.arange(row, end))
+
+
+def _batch_rows(group: Any) -> int:
+    """Return how many whole messages of a row group to decode at a time."""
+    return int(min(BATCH_ROWS, max(64, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))))
+
+
+def _decoded_bytes(group: Any, selection: Selection) -> int:
+    """Return the bytes of the chosen columns of a row group, decompressed, each dictionary counted once."""
+    chosen = tuple(selection.columns)
+    within = tuple(f"{name}." for name in chosen)
+    columns = map(group.column, range(group.num_columns))
+    return sum(
+        column.total_uncompressed_size
+        for column in columns
+        if column.path_in_schema in chosen or column.path_in_schema.startswith(within)
+    )
+
+
+def _too_large(rows: npt.NDArray[np.int64], max_message_bytes: int) -> DeadLetterBatch:
+    return DeadLetterBatch("read", "too-large", f"the row is longer than {max_message_bytes} bytes", rows)
+
+
+def _row_bytes(batch: Any) -> npt.NDArray[np.int64]:
+    """Return the bytes of all texts and byte strings of each row, int64[rows]."""
+    total = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns:
+        values = column.dictionary if pa.types.is_dictionary(column.type) else column
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            values = values.cast(pa.large_binary())
+        elif not (pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
+            continue
+        sizes = pc.binary_length(values)
+        if values is not column and pa.types.is_dictionary(column.type):
+            sizes = sizes.take(column.indices)
+        total += pc.fill_null(sizes, 0).to_numpy(zero_copy_only=False)
+    return total
+
+
+def _checked(
+    batch: Any, rows: npt.NDArray[np.int64], id_name: str | None, max_message_bytes: int, full: bool
+) -> Iterator[Messages | DeadLetterBatch]:
+    """Take out the rows that are too large, and those whose strings are not UTF-8: Parquet does not look, and
+    no one could compare them.
+    """
+    if batch.nbytes > max_message_bytes:  # else no row can be
+        large = _row_bytes(batch) > max_message_bytes
+        if large.any():
+            yield _too_large(rows[large], max_message_bytes)
+            batch, rows = batch.filter(pa.array(~large)), rows[~large]
+    bad = np.zeros(batch.num_rows, dtype=np.bool_)
+    for column in batch.columns:
+        try:
+            (column.dictionary if pa.types.is_dictionary(column.type) else column).validate(full=True)
+        except pa.ArrowInvalid:
+            bad |= np.fromiter((not _is_text(value) for value in column), np.bool_, len(column))
+    if bad.any():
+        yield DeadLetterBatch(
+            "read", "not-utf-8", "a string column holds bytes that are not UTF-8", rows[bad]
+        )
+        batch, rows = batch.filter(pa.array(~bad)), rows[~bad]
+    if len(rows):
+        ids = None if id_name is None else id_text(batch.column(id_name))
+        columns = _with_a_column(batch, len(rows))
+        yield Messages(columns, rows, ids, ColumnMessages(columns, ids) if full else None)
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        value.as_py()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _with_a_column(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
+    """Return the batch with a column more: without any it would not know how many rows it has."""
+    if batch.num_columns:
+        return batch
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["@none"])
+
+
+def id_text(column: Any) -> Any | None:
+    """Return message ids as strings; 24 bytes become ``ID:`` and their hex. None if the type can be no id."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if is_mixed(column.type):
+        column = pc.struct_field(column, "text")
+    kind = column.type
+    if pa.types.is_string(kind):
+        return column
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.array(
+            [None if v is None else f"ID:{v.hex().upper()}" for v in column.to_pylist()], pa.string()
+        )
+    try:
+        return pc.cast(column, pa.string())
+    except pa.ArrowException:
+        return None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]} is out of a double's range")
+    return number
+
+
+_DECODE = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite).decode
+
+
+def _read_json(
+    split: Split, names: Sequence[str], max_message_bytes: int, full: bool
+) -> Iterator[Messages | DeadLetterBatch]:
+    name_length = longest_name(names)
+    messages: list[Message] = []
+    rows: list[int] = []
+    try:
+        with open(split.path, "rb") as file:
+            file.seek(split.start)
+            row = split.first_row - 1
+            while file.tell() < split.stop:
+                row += 1
+                line = file.readline(max_message_bytes + 1)
+                if not line:
+                    yield DeadLetterBatch(
+                        "read", "unreadable-file", f"it ends before byte {split.stop}", None
+                    )
+                    break
+                if len(line) > max_message_bytes and not line.endswith(b"\n"):
+                    while (rest := file.readline(1 << 20)) and not rest.endswith(b"\n"):
+                        pass
+                    text = f"the line is longer than {max_message_bytes} bytes"
+                    yield DeadLetterBatch("read", "too-large", text, np.array([row]), line[:RAW_BYTES])
+                    continue
+                if row == 0:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                if not line.strip():
+                    continue
+                parsed = _parse(line, row, name_length)
+                if isinstance(parsed, DeadLetterBatch):
+                    yield parsed
+                    continue
+                messages.append(parsed)
+                rows.append(row)
+                if len(messages) >= _JSON_BATCH_ROWS:
+                    yield from _as_columns(messages, rows, names, full)
+                    messages, rows = [], []
+    except OSError as error:
+        yield DeadLetterBatch("read", "unreadable-file", str(error), None)
+    yield from _as_columns(messages, rows, names, full)
+
+
+def _parse(line: bytes, row: int, name_length: int) -> Message | DeadLetterBatch:
+    try:
+        return Message.from_json(_DECODE(line.decode("utf-8").strip()), name_length=name_length)
+    except UnicodeDecodeError as error:
+        stage, reason, message = "read", "not-utf-8", f"byte {error.start} of the line is not UTF-8"
+    except RecursionError:
+        stage, reason, message = "parse", "too-deep", "the line is nested too deeply"
+    except MessageError as error:
+        stage, reason, message = "parse", "not-a-message", str(error)
+    except ValueError as error:
+        stage, reason, message = "parse", "not-json", str(error)
+    return DeadLetterBatch(stage, reason, message, np.array([row]), line.rstrip(b"\r\n")[:RAW_BYTES])
+
+
+def _as_columns(
+    messages: list[Message], rows: list[int], names: Sequence[str], full: bool
+) -> Iterator[Messages]:
+    if messages:
+        batch = _with_a_column(from_messages(messages, names), len(messages))
+        ids = pa.array([message.value("JMSMessageID") for message in messages], pa.string())
+        yield Messages(batch, np.array(rows, dtype=np.int64), ids, ParsedMessages(messages) if full else None)

@@ -1,0 +1,184 @@
+"""Cut a batch's files into splits and share them out, so that one large file keeps every core busy.
+
+Parquet is cut between row groups, whose rows the footer tells. JSON lines are cut between lines: a linear
+count of newlines gives each split the exact number of its first line; it is made only for files that are
+cut.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+PARQUET_SUFFIXES = frozenset({".parquet", ".pq"})
+JSON_SUFFIXES = frozenset({".json", ".jsonl", ".ndjson"})
+
+_SPLITS_A_TASK = 4
+"""Splits are finer than tasks, so that tasks come out about equal."""
+
+_SMALLEST_SPLIT = 1 << 20
+_BLOCK = 1 << 22
+_READ_ERRORS = (pa.ArrowException, OSError)
+
+OUTSIDE = "link-outside"
+"""The reason of a dead letter that is a symbolic link: whoever may put files into the input folder could have
+any file read that the job may read.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Part of one file that one task reads.
+
+    Attributes:
+        path: the file; ``source`` is its path relative to the input folder, with which deliveries name it.
+        kind: ``parquet``, ``json``, or ``unreadable`` for a file that is one dead letter.
+        first_row: the number of its first row (of its first line in JSON lines), from 0 at the start of the
+            file.
+        rows: rows in it, -1 where only reading can tell.
+        row_groups: of Parquet, consecutive.
+        start, stop: bytes of JSON lines; both at the start of a line or the end of the file.
+        weight: bytes, to share the work out.
+        reason, message: why it is unreadable.
+    """
+
+    path: str
+    source: str
+    kind: str
+    first_row: int = 0
+    rows: int = -1
+    row_groups: tuple[int, ...] = ()
+    start: int = 0
+    stop: int = 0
+    weight: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+def plan(paths: Iterable[Path], folder: Path | None, file_format: str, tasks: int) -> list[list[Split]]:
+    """Return what each task reads: at most ``tasks`` lists of splits, of about equal weight.
+
+    Every row of every file is in exactly one split. The same files give the same splits.
+    """
+    files = [_file(path, folder, file_format) for path in sorted(paths)]
+    target = max(_SMALLEST_SPLIT, sum(one.weight for one in files) // max(1, tasks * _SPLITS_A_TASK))
+    splits: list[Split] = []
+    for one in files:
+        if one.kind == "json" and one.stop > target:
+            splits += _cut_lines(one, target)
+        elif one.kind == "parquet":
+            splits += _cut_row_groups(one, target)
+        else:
+            splits.append(one)
+    return _share_out(splits, tasks)
+
+
+def source_name(path: Path, folder: Path | None) -> str:
+    """Return how deliveries name a file: its path relative to the input folder, or whole if there is none."""
+    return path.relative_to(folder).as_posix() if folder and path.is_relative_to(folder) else path.as_posix()
+
+
+def _file(path: Path, folder: Path | None, file_format: str) -> Split:
+    """Return the whole file as one split."""
+    source = source_name(path, folder)
+    kind = file_format
+    if kind == "auto":
+        suffix = path.suffix.lower()
+        kind = "parquet" if suffix in PARQUET_SUFFIXES else "json" if suffix in JSON_SUFFIXES else ""
+    split = Split(str(path), source, kind, weight=1)
+    try:
+        if not kind:
+            known = ", ".join(sorted(PARQUET_SUFFIXES | JSON_SUFFIXES))
+            return _unreadable(split, "unknown-format", f"its name ends in none of {known}")
+        if folder is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+            return _unreadable(split, OUTSIDE, "it is a symbolic link that leads out of the input folder")
+        size = path.stat().st_size
+        if kind == "json":
+            return replace(split, stop=size, weight=max(1, size))
+        with pa.OSFile(str(path), "rb") as file:
+            metadata = pq.ParquetFile(file).metadata
+        return replace(
+            split,
+            rows=metadata.num_rows,
+            row_groups=tuple(range(metadata.num_row_groups)),
+            weight=max(1, size),
+        )
+    except _READ_ERRORS as error:
+        return _unreadable(split, "unreadable-file", str(error))
+
+
+def _unreadable(split: Split, reason: str, message: str) -> Split:
+    return replace(split, kind="unreadable", reason=reason, message=message)
+
+
+def _cut_row_groups(whole: Split, target: int) -> list[Split]:
+    if whole.weight <= target or len(whole.row_groups) < 2:
+        return [whole]
+    try:
+        with pa.OSFile(whole.path, "rb") as file:
+            metadata = pq.ParquetFile(file).metadata
+    except _READ_ERRORS as error:
+        return [_unreadable(whole, "unreadable-file", str(error))]
+    splits: list[Split] = []
+    groups: list[int] = []
+    row = rows = weight = 0
+    for group in whole.row_groups:
+        groups.append(group)
+        rows += metadata.row_group(group).num_rows
+        # The compressed bytes; the footer's total_byte_size is of the bytes decompressed.
+        weight += sum(
+            metadata.row_group(group).column(c).total_compressed_size for c in range(metadata.num_columns)
+        )
+        if weight >= target or group == whole.row_groups[-1]:
+            splits.append(
+                replace(whole, first_row=row, rows=rows, row_groups=tuple(groups), weight=max(1, weight))
+            )
+            row, rows, weight, groups = row + rows, 0, 0, []
+    return splits
+
+
+def _cut_lines(whole: Split, target: int) -> list[Split]:
+    splits: list[Split] = []
+    start = first_row = line = position = 0
+    try:
+        with open(whole.path, "rb") as file:
+            # Bytes added since the plan began are not looked at: a file must not change.
+            while position < whole.stop and (block := file.read(min(_BLOCK, whole.stop - position))):
+                searched = 0
+                while position + len(block) - start >= target:
+                    cut = block.find(b"\n", max(searched, start + target - position - 1)) + 1
+                    if cut == 0:
+                        break
+                    line += block.count(b"\n", searched, cut)
+                    searched = cut
+                    stop = position + cut
+                    splits.append(
+                        replace(whole, first_row=first_row, start=start, stop=stop, weight=stop - start)
+                    )
+                    start, first_row = stop, line
+                line += block.count(b"\n", searched)
+                position += len(block)
+    except OSError as error:
+        return [_unreadable(whole, "unreadable-file", str(error))]
+    if start < whole.stop:
+        splits.append(replace(whole, first_row=first_row, start=start, weight=whole.stop - start))
+    return splits
+
+
+def _share_out(splits: Sequence[Split], tasks: int) -> list[list[Split]]:
+    """Give each split, heaviest first, to the task with the least; within a task, keep the files' order."""
+    if not splits:
+        return []
+    shares: list[list[int]] = [[] for _ in range(min(tasks, len(splits)))]
+    least = [(0, task) for task in range(len(shares))]
+    for number in sorted(range(len(splits)), key=lambda i: (-splits[i].weight, i)):
+        weight, task = heapq.heappop(least)
+        shares[task].append(number)
+        heapq.heappush(least, (weight + splits[number].weight, task))
+    return [[splits[number] for number in sorted(share)] for share in shares]

@@ -1,0 +1,229 @@
+"""Administrative requests to a Kafka cluster: whether it answers, which topics it has, where they begin; and
+single records, by their offsets.
+
+Through Kafka's own Java client, which Spark's connector brings: so whatever lets Spark in lets this in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeAlias, TypeVar
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from selectroute.kafka.record import Record
+from selectroute.spark.runtime.jars import require_connector
+from selectroute.spark.sources.files.stream import SourceError
+from selectroute.spark.sources.kafka.config import KafkaCluster
+
+_OF_ONE_TOPIC = ("UnknownTopicOrPartitionException", "TopicAuthorizationException", "InvalidTopicException")
+
+SECONDS = 20
+"""How long a cluster has to answer."""
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and number."""
+
+SourcePartition: TypeAlias = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
+
+_Answer = TypeVar("_Answer")
+
+
+class KafkaAdmin:
+    """Client of one cluster. Closed when it is left; every call raises SourceError, a sentence.
+
+    Raises:
+        ConnectorError: the session has no connector for Kafka.
+        SourceError: the settings are none that Kafka's client takes.
+    """
+
+    def __init__(self, spark: SparkSession, cluster: KafkaCluster) -> None:
+        require_connector(spark)
+        self._cluster = cluster
+        jvm: Any = spark.sparkContext._jvm
+        self._jvm, self._package = jvm, jvm.org.apache.kafka
+        settings = jvm.java.util.HashMap()
+        for name, value in {
+            "request.timeout.ms": str(SECONDS * 500),
+            "default.api.timeout.ms": str(SECONDS * 1000),
+            **cluster.for_clients(),
+        }.items():
+            settings.put(name, value)
+        self._admin = self._called(lambda: self._package.clients.admin.AdminClient.create(settings))
+
+    def __enter__(self) -> KafkaAdmin:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(Py4JError):
+            self._admin.close(self._jvm.java.time.Duration.ofSeconds(0))
+
+    def cluster_id(self) -> str:
+        """Return the id of the cluster, which no other has."""
+        return str(self._called(lambda: self._admin.describeCluster().clusterId().get()))
+
+    def topics(self) -> set[str]:
+        """Return the topics that this client may see, without Kafka's own."""
+        return {str(name) for name in self._called(lambda: self._admin.listTopics().names().get())}
+
+    def kept(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
+        """Return the first offset that each of these partitions still has, and the one after its last;
+        without those that are not there.
+        """
+        wanted = set(partitions)
+        counts = self.partitions(self.topics() & {topic for topic, _ in wanted})
+        there = {one for one in wanted if one[1] < counts.get(one[0], 0)}
+        specs = self._package.clients.admin.OffsetSpec
+        first, after = self._offsets(there, specs.earliest()), self._offsets(there, specs.latest())
+        return {one: (first[one], after[one]) for one in there}
+
+    def _offsets(self, partitions: Iterable[Partition], spec: Any) -> dict[Partition, int]:
+        wanted = self._jvm.java.util.HashMap()
+        keys = {}
+        for topic, partition in partitions:
+            keys[topic, partition] = self._package.common.TopicPartition(topic, partition)
+            wanted.put(keys[topic, partition], spec)
+        found = self._called(lambda: self._admin.listOffsets(wanted).all().get())
+        return {where: int(found.get(key).offset()) for where, key in keys.items()}
+
+    def records(self, places: Iterable[SourcePartition]) -> dict[SourcePartition, Record]:
+        """Return the records at these places, without those that Kafka does not have any more. They are
+        fetched one by one.
+        """
+        wanted = sorted(set(places))
+        kept = self.kept({(topic, partition) for topic, partition, _ in wanted})
+        found: dict[SourcePartition, Record] = {}
+        with self._consumer() as consumer:
+            assigned: tuple[str, int, Any] | None = None
+            for place in wanted:
+                topic, partition, offset = place
+                first, after = kept.get((topic, partition), (0, 0))
+                if not first <= offset < after:
+                    continue
+                if assigned is None or assigned[:2] != (topic, partition):
+                    assigned = topic, partition, self._package.common.TopicPartition(topic, partition)
+                    only = self._jvm.java.util.Collections.singletonList(assigned[2])
+                    self._called(lambda only=only: consumer.assign(only))  # type: ignore[misc]
+                record = self._record(consumer, assigned[2], offset)
+                if record is not None:
+                    found[place] = record
+        return found
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        """Return a consumer that asks for one record at a time, is in no group and commits nothing."""
+        settings = self._jvm.java.util.HashMap()
+        deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+        for name, value in {
+            "request.timeout.ms": str(SECONDS * 500),
+            "default.api.timeout.ms": str(SECONDS * 1000),
+            "max.partition.fetch.bytes": str(1 << 16),  # a longer record comes all the same, alone
+            **self._cluster.for_clients(),
+            "max.poll.records": "1",
+            "enable.auto.commit": "false",
+            "auto.offset.reset": "none",
+            "key.deserializer": deserializer,
+            "value.deserializer": deserializer,
+        }.items():
+            settings.put(name, value)
+        consumer = self._called(lambda: self._package.clients.consumer.KafkaConsumer(settings))
+        try:
+            yield consumer
+        finally:
+            with suppress(Py4JError):
+                consumer.close(self._jvm.java.time.Duration.ofSeconds(0))
+
+    def _record(self, consumer: Any, partition: Any, offset: int) -> Record | None:
+        """Return the record at an offset of the consumer's partition; None if there is none, as where a topic
+        is compacted.
+        """
+        self._called(lambda: consumer.seek(partition, offset))
+        deadline = time.monotonic() + SECONDS
+        wait = self._jvm.java.time.Duration.ofMillis(200)
+        while time.monotonic() < deadline:
+            polled = self._called(lambda: consumer.poll(wait)).iterator()
+            if polled.hasNext():
+                one = polled.next()
+                if one.offset() != offset:
+                    return None
+                key, value, headers = one.key(), one.value(), one.headers().toArray()
+                return Record(
+                    one.topic(),
+                    one.partition(),
+                    offset,
+                    one.timestamp(),
+                    None if key is None else bytes(key),
+                    None if value is None else bytes(value),
+                    [(str(h.key()), None if h.value() is None else bytes(h.value())) for h in headers],
+                )
+            if self._called(lambda: consumer.position(partition)) > offset:
+                return None  # nothing but marks of transactions
+        raise SourceError(f"Kafka at {self._cluster.servers} does not answer within {SECONDS} s")
+
+    def check_producer(self) -> tuple[int, int]:
+        """Make sure that a producer takes the settings; return the most bytes of a request that it sends,
+        and of all that it holds.
+        """
+        settings = self._jvm.java.util.HashMap()
+        serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
+        for name, value in {
+            **self._cluster.for_producers(),
+            "key.serializer": serializer,
+            "value.serializer": serializer,
+        }.items():
+            settings.put(name, value)
+        config = self._called(lambda: self._package.clients.producer.ProducerConfig(settings))
+        return int(config.getInt("max.request.size")), int(config.getLong("buffer.memory"))
+
+    def longest(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many bytes a record of each topic may have, as far as this client may know."""
+        config = self._package.common.config
+        kind = config.ConfigResource.Type.valueOf("TOPIC")
+        wanted = self._jvm.java.util.ArrayList()
+        for topic in topics:
+            wanted.add(config.ConfigResource(kind, topic))
+        found = self._called(lambda: self._each(self._admin.describeConfigs(wanted).values()))
+        return {str(key.name()): int(one.get("max.message.bytes").value()) for key, one in found}
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions each topic has; without those that are gone, or not for this client."""
+        wanted = self._jvm.java.util.ArrayList()
+        for topic in topics:
+            wanted.add(topic)
+        found = self._called(lambda: self._each(self._admin.describeTopics(wanted).topicNameValues()))
+        return {str(key): len(one.partitions()) for key, one in found}
+
+    @staticmethod
+    def _each(futures: Any) -> list[tuple[Any, Any]]:
+        """Return the answers to several questions, but for those that concern one of them alone: a topic that
+        is gone, or that this client may not see, is nobody else's matter.
+        """
+        found = []
+        for one in futures.entrySet():
+            try:
+                found.append((one.getKey(), one.getValue().get()))
+            except Py4JJavaError as error:
+                cause = error.java_exception.getCause()
+                name = "" if cause is None else cause.getClass().getSimpleName()
+                if name not in _OF_ONE_TOPIC:
+                    raise
+        return found
+
+    def _called(self, call: Callable[[], _Answer]) -> _Answer:
+        try:
+            return call()
+        except Py4JJavaError as error:
+            cause = error.java_exception
+            while cause.getCause() is not None:
+                cause = cause.getCause()
+            name, said = cause.getClass().getSimpleName(), str(cause.getMessage() or "").strip()
+            if name == "TimeoutException":
+                raise SourceError(
+                    f"Kafka at {self._cluster.servers} does not answer within {SECONDS} s"
+                ) from error
+            sentence = said.split("\n")[0]
+            raise SourceError(f"Kafka at {self._cluster.servers}: {name}: {sentence}") from error

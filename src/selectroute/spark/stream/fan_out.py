@@ -1,0 +1,367 @@
+"""Streaming fan-out: a Structured Streaming query, each of whose batches is routed exactly once.
+
+Spark numbers the batches and remembers what belongs to each; ``batch/router.py`` routes a batch, and
+`SideThread` does what a registry asks for. When the query ends, `sentence` tells why: our own errors are
+passed on as they are, those of Spark and of the system in one sentence.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from selectroute.index.destination import KAFKA, QUEUE
+from selectroute.index.errors import SnapshotNotFoundError
+from selectroute.index.folder.format import latest_revision
+from selectroute.selector.arguments import check_argument
+from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.batch.changed_inputs import ChangeWatch
+from selectroute.spark.batch.router import BatchReport, Router
+from selectroute.spark.inputs.files import check_folder
+from selectroute.spark.inputs.open_source import source_of
+from selectroute.spark.job.checkpoint import flush_plan
+from selectroute.spark.job.job import Job
+from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.senders.kafka import KafkaSender, check_cluster, check_topics
+from selectroute.spark.senders.queues import QueueSender, check_queues
+from selectroute.spark.senders.sender import StoppingError
+from selectroute.spark.sources.kafka.config import KafkaInput
+from selectroute.spark.stream.background_publisher import BackgroundPublisher
+from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
+
+_FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
+
+
+class StreamError(SelectRouteError):
+    """Error: the query ended for a reason of Spark's or of the system, whose text it shortens."""
+
+
+def sentence(error: BaseException) -> SelectRouteError:
+    """Return our own error as it is, and Spark's as the error that caused it, without the traceback."""
+    if isinstance(error, SelectRouteError):
+        return error
+    text = str(error)
+    full = next((said for said in _FULL.values() if said in text), None)
+    if full is not None:
+        where = error.filename if isinstance(error, OSError) and error.filename else "of output or checkpoint"
+        return StreamError(
+            f"the query ended: a disk to which the job writes is full ({full}: {where}); make room, and "
+            "start the job again: it goes on where it was"
+        )
+    if isinstance(error, OSError):
+        return StreamError(f"the query ended: {error.strerror or error}: {error.filename or 'no file named'}")
+    # An error raised in a worker arrives as the text of its traceback: the last such line is the error
+    # itself.
+    raised = re.findall(r"^\s*((?:[\w.]+\.)?\w*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
+    if not raised:
+        return StreamError(
+            f"the query ended: {text.strip().splitlines()[0] if text.strip() else repr(error)}"
+        )
+    name, said = raised[-1]
+    return StreamError(f"the query ended: {said if name.startswith('selectroute.') else f'{name}: {said}'}")
+
+
+_POLL_SECONDS = 0.2
+_PAUSE_SECONDS = 0.5
+
+
+class FanOut:
+    """Fan-out of one job: `start` it, then `wait` for its end, or `stop` it from another thread.
+
+    `start_fanout` makes one and starts it.
+
+    Args:
+        spark: the session; `selectroute.spark.local_session` makes one.
+        job: `Job.of(input, snapshots, output, …)`.
+        on_batch: called with a `BatchReport` after each batch, in another thread.
+        registry: whose snapshots these are, a ``selectroute.Registry``: it is told from which batch on each
+            revision holds, and resumed subscriptions get what they missed (see ``backfill/``). It stays open;
+            close it after `wait`.
+        on_warning: called with a sentence when the registry gets out of reach, or a queue is full or out of
+            reach and holds the stream back, in another thread.
+        should_stop: asked while a queue holds the stream back, also before `start` returns.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        job: Job,
+        on_batch: Callable[[BatchReport], None] | None = None,
+        registry: RegistryClient | None = None,
+        on_warning: Callable[[str], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> None:
+        check_argument(spark, SparkSession, "spark", "the SparkSession")
+        check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
+        self.spark = spark
+        self.job = job
+        self.query: StreamingQuery | None = None
+        self._on_batch = on_batch or (lambda _: None)
+        self._on_warning = on_warning or (lambda _: None)
+        self._registry = registry
+        self._side_thread: SideThread | None = None
+        self._lock = FairLock()
+        self._folder = OutputFolder(job)
+        self._should_stop = should_stop or (lambda: False)
+        self._stopping = threading.Event()
+        given = self._on_warning, self._pause, job.destination_wait
+        self._queues = None if job.queues is None else QueueSender(job.queues, *given)
+        read = job.input if isinstance(job.input, KafkaInput) else None
+        self._kafka = None if job.kafka is None else KafkaSender(spark, job.kafka, *given, read)
+        self._source = source_of(spark, job)
+        # To put is a part of the batch's own turn: the queues tell by it whether the batch came before.
+        self._publisher = (
+            BackgroundPublisher(self._fail) if self._kafka is not None and self._queues is None else None
+        )
+        wait_until_sent = (lambda: None) if self._publisher is None else self._publisher.wait_until_sent
+        self._router = Router(
+            job,
+            self._source,
+            self._queues,
+            self._kafka,
+            wait_until_sent=wait_until_sent,
+            warn=self._on_warning,
+        )
+        self._changes = (
+            ChangeWatch(self._router.commits, job.input, self._on_warning)
+            if isinstance(job.input, Path)
+            else None
+        )
+        self._failure: BaseException | None = None
+        self._idle = threading.Event()
+        self._idle.set()
+
+    def start(self, available_now: bool = False, trigger_seconds: float = 0.0) -> None:
+        """Take the output folder, finish or remove what an earlier run left half done, start the query.
+
+        Told to stop meanwhile, while a queue is full, it starts none, and `wait` returns at once. The
+        arguments and errors are those of `start_fanout`.
+        """
+        try:
+            check(self.job, self._registry)
+            for path in self._folder.claim():
+                self._on_warning(
+                    f"{path}, of Spark's checkpoint, was empty: it is removed, and Spark goes on"
+                )
+            self._folder.belong(self._source.connect())
+            if self._kafka is not None:
+                check_topics(self.job, self._kafka)
+            self._router.look()
+            self._router.commits.prepare()
+            writer = (
+                self._source.stream()
+                .writeStream.foreachBatch(self._route)
+                .option("checkpointLocation", str(self.job.checkpoint))
+            )
+            pause = f"{int(trigger_seconds * 1000)} milliseconds"
+            trigger = (
+                writer.trigger(availableNow=True) if available_now else writer.trigger(processingTime=pause)
+            )
+            self._side_thread = SideThread(
+                self._registry, self._router, self._lock, self._on_batch, self._on_warning, self._fail
+            )
+            self.query = trigger.start()
+            if self._stopping.is_set():  # since before there was a query to stop
+                self.query.stop()
+            self._side_thread.start(self._folder.query())
+        except BaseException as error:
+            self._release()
+            if isinstance(error, StoppingError):
+                self._failure = error
+                return
+            if isinstance(error, PySparkException | Py4JError | OSError):
+                raise sentence(error) from error
+            raise
+
+    @property
+    def publishing(self) -> bool:
+        """True while a committed batch is being sent and the stream goes on."""
+        return self._publisher is not None and self._publisher.busy
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """Number of destinations of each kind that take nothing now, waited for or not."""
+        senders = {QUEUE: self._queues, KAFKA: self._kafka}
+        return {kind: 0 if one is None else one.waiting.count for kind, one in senders.items()}
+
+    def wait(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Wait until the query ends: because all input is read, ``should_stop`` said so, or it failed.
+
+        Raises:
+            SelectRouteError: what went wrong, in one sentence. The job can be started again.
+        """
+        query, ended = self.query, False
+        try:
+            while query is not None and not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
+                if should_stop():
+                    self.stop(None)  # a batch that is torn down is an error, and is all to be done again
+                elif self._changes is not None:
+                    self._changes.look()
+            if self._changes is not None:
+                self._changes.look(at_once=True)
+            ended = True
+        except (PySparkException, Py4JError, OSError) as error:  # the last two: the JVM is gone
+            if not isinstance(self._failure, StoppingError):
+                raise sentence(self._failure or error) from error
+        finally:
+            if not ended:
+                self._stopping.set()
+            if self._side_thread is not None:
+                self._side_thread.finish(should_stop if ended else lambda: True)
+            try:
+                self._wait_until_sent(should_stop)
+            finally:
+                self._release()
+        if self._failure is not None and not isinstance(self._failure, StoppingError):
+            raise sentence(self._failure) from self._failure
+
+    def stop(self, timeout_seconds: float | None = 60.0) -> None:
+        """End the query between two batches: the one that runs is finished, if it takes no longer than
+        this; None is for as long as it takes. What is still to be handed on `wait` waits for."""
+        self._stopping.set()
+        if self._side_thread is not None:
+            self._side_thread.hurry()
+        self._idle.wait(timeout_seconds)
+        if self.query is not None:
+            self.query.stop()
+
+    def _route(self, frame: DataFrame, batch: int) -> None:
+        self._idle.clear()
+        try:
+            with _interruptible(), self._lock.held():
+                if self._stopping.is_set():
+                    raise StoppingError(f"the job stopped before batch {batch}")
+                query = self._folder.bind()
+                inputs = self._source.planned(self.job.checkpoint, batch)
+                flush_plan(self.job.checkpoint, batch)
+                publish = self._router.commit(batch, inputs, query, frame)
+                self._finish(publish, self._source.is_full(inputs))
+            if self._side_thread is not None:
+                self._side_thread.wake(query)
+        except BaseException as error:
+            # Spark would hand on its text only, with a traceback in it.
+            self._failure = error
+            raise
+        finally:
+            self._idle.set()
+
+    def _finish(self, publish: Callable[[], BatchReport], is_full: bool) -> None:
+        """Hand on and publish what was committed, now, or in the background if there is more to route.
+
+        Two concurrent Spark jobs raise throughput but also latency; small batches therefore wait.
+        """
+
+        def work() -> None:
+            with _interruptible():
+                self._on_batch(publish())
+
+        if self._publisher is not None and is_full:
+            self._publisher.give(work)
+        else:
+            self._router.wait_until_sent()
+            work()
+
+    def _pause(self) -> bool:
+        """Wait for a queue or its database; return whether the job is to stop."""
+        return self._stopping.wait(_PAUSE_SECONDS) or self._should_stop()
+
+    def _wait_until_sent(self, should_stop: Callable[[], bool]) -> None:
+        """Wait until all that was committed is handed on."""
+        if self._publisher is None:
+            return
+        try:
+            while not self._publisher.wait_until_sent(_POLL_SECONDS):
+                if should_stop():
+                    self._stopping.set()
+        except Exception as error:
+            self._failure = self._failure or error
+
+    def _release(self) -> None:
+        if self._publisher is not None:
+            self._publisher.close()
+        if self._queues is not None:
+            self._queues.close()
+        self._folder.release()
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop after a failure beside the stream: the job ends as it does when a batch fails."""
+        self._failure = self._failure or error
+        with suppress(PySparkException, Py4JError, OSError):  # the JVM is gone, as `wait` finds
+            self.stop()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let nothing but an Exception out of a batch. py4j answers Spark for no other: a SystemExit would leave
+    the query waiting for ever.
+    """
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException as error:
+        raise StreamError(f"the batch was interrupted: {error!r}") from error
+
+
+def check(job: Job, registry: RegistryClient | None = None) -> None:
+    """Make sure, in an instant and before Spark is started, that the job's folders are there and its own.
+
+    With the registry that its snapshots are to come from, the error also says who publishes them, and a token
+    that no job may have is refused.
+
+    Raises:
+        JobError, SourceError, SnapshotError: one sentence; nothing was touched.
+        StoreError: there is no database of queues, or it can't be reached.
+    """
+    check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
+    if isinstance(job.input, Path):
+        check_folder(job.input)
+    try:
+        latest_revision(job.snapshots)
+    except SnapshotNotFoundError as error:
+        if registry is None:
+            raise
+        raise SnapshotNotFoundError(
+            f"no snapshot is published in {job.snapshots}: start `selectroute serve`, or `selectroute "
+            "registry publish --follow`, on this registry first"
+        ) from error
+    OutputFolder(job).check()
+    if registry is not None:
+        admitted(registry)
+    check_queues(job)
+    check_cluster(job)
+
+
+def start_fanout(
+    spark: SparkSession,
+    job: Job,
+    *,
+    available_now: bool = False,
+    trigger_seconds: float = 0.0,
+    on_batch: Callable[[BatchReport], None] | None = None,
+    registry: RegistryClient | None = None,
+    on_warning: Callable[[str], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> FanOut:
+    """Start a `FanOut`, whose arguments these are, and return it running; `FanOut.wait` waits for its end.
+
+    Args:
+        available_now: route what is there and end, instead of waiting for more.
+        trigger_seconds: look for new files so often; 0 is as soon as the last batch is done.
+
+    Raises:
+        JobError, SourceError, SnapshotError: one sentence; nothing published was touched.
+    """
+    fan = FanOut(spark, job, on_batch, registry, on_warning, should_stop)
+    fan.start(available_now, trigger_seconds)
+    return fan

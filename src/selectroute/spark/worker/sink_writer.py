@@ -1,0 +1,251 @@
+"""Sinks of a worker: deliveries, unrouted messages and dead letters, written as Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from selectroute.match.match import Matches
+from selectroute.selector.extended import GROUP
+from selectroute.spark.columns.deliveries import SLICE, ids_of, pairs
+from selectroute.spark.destinations.staging import Outgoing
+from selectroute.spark.job.unrouted import DROP, KEEP, Unrouted
+from selectroute.spark.sinks.counts import Counts
+from selectroute.spark.sinks.parquet_file import StagedFile
+from selectroute.spark.sinks.schemas import (
+    DEAD_LETTERS,
+    DELIVERIES,
+    RAW,
+    REPEATING,
+    SCHEMAS,
+    SINKS,
+    UNROUTED,
+    as_written,
+)
+from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, SourcePartition
+
+_ROW_GROUP = 1 << 18
+"""Rows collected before they are written: a row group for each batch of messages would be tiny where few
+match."""
+
+_RAW_BYTES_A_ROW = 256
+"""A dead letter's raw bytes count as one more row for each so many of them, so that memory stays bounded."""
+
+
+class Sinks:
+    """Files of one task, and the count of what went into them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        ids: Any,
+        revision: int,
+        policy: Unrouted,
+        outgoing: Sequence[Outgoing] = (),
+    ) -> None:
+        self.counts = Counts()
+        self._outgoing = outgoing
+        self._ids = ids
+        self._revision = revision
+        self._policy = policy
+        self._writers = {sink: StagedFile(folder, sink, SCHEMAS[sink], REPEATING[sink]) for sink in SINKS}
+        self._pending: dict[str, list[dict[str, Any]]] = {sink: [] for sink in SINKS}
+        self._pending_rows = dict.fromkeys(SINKS, 0)
+
+    def deliver(
+        self, place: SourcePartition, messages: Messages, matches: Matches, *, listed: bool = True
+    ) -> None:
+        """Take messages with their matches (offsets and ordinals) and what was refused of them.
+
+        Without ``listed``, those that are unrouted are only counted.
+        """
+        for outgoing in self._outgoing:
+            matches, refused = outgoing.stage(place, messages, matches)
+            for dead, of_subscriptions in refused:
+                self.refuse(place, dead, of_subscriptions)
+        offsets, ordinals = matches.offsets, matches.ordinals
+        routed = int(np.count_nonzero(np.diff(offsets)))
+        unrouted = len(messages.rows) - routed
+        self.counts.messages += len(messages.rows)
+        self.counts.routed += routed
+        self.counts.unrouted += unrouted
+        self.counts.deliveries += len(ordinals)
+        for part in pairs(offsets, ordinals, SLICE):
+            # One entry for each message that has deliveries here, however many.
+            starts = np.diff(part.rows, prepend=-1) != 0
+            self._add(
+                DELIVERIES,
+                place,
+                messages.rows[part.rows],
+                ordinals=part.ordinals,
+                ids=_taken(messages.ids, part.rows[starts]),
+                codes=np.cumsum(starts, dtype=np.int32) - np.int32(1),
+            )
+        if unrouted:
+            none = np.flatnonzero(np.diff(offsets) == 0)
+            by_topic = self._policy if listed else Unrouted(DROP)
+            for policy, rows in by_topic.sort(messages.columns, none):
+                self.counts.leave(policy, len(rows))
+                if policy == KEEP:
+                    self._add(UNROUTED, place, messages.rows[rows], ids=_taken(messages.ids, rows))
+        if len(matches.refused):
+            self.refuse(place, refusal(messages.rows[matches.refused.rows]), matches.refused.ordinals)
+
+    def refuse(self, place: SourcePartition, dead: DeadLetterBatch, ordinals: npt.NDArray[np.int32]) -> None:
+        """Take deliveries that are dead letters: a row and an ordinal each."""
+        assert dead.rows is not None
+        self.counts.refused += len(ordinals)
+        for start in range(0, len(ordinals), SLICE):
+            rows = dead.rows[start : start + SLICE]
+            self._add(DEAD_LETTERS, place, rows, dead=dead, ordinals=ordinals[start : start + SLICE])
+
+    def deny(
+        self,
+        place: SourcePartition,
+        dead: DeadLetterBatch,
+        of_each: DeadLetterBatch,
+        ordinals: npt.NDArray[np.int32],
+    ) -> None:
+        """Write messages that can't be judged, of which a replay was to deliver some only.
+
+        Each such delivery is a row of the dead letters, from ``of_each``; the messages count as unrouted, and
+        are not listed.
+        """
+        self.counts.messages += dead.count
+        self.counts.unrouted += dead.count
+        self.counts.leave(DROP, dead.count)
+        if len(ordinals):
+            self.refuse(place, of_each, ordinals)
+
+    def bury(
+        self, place: SourcePartition, dead: DeadLetterBatch, records: pa.RecordBatch | None = None
+    ) -> None:
+        """Take inputs that can't be read or judged, with the records of Kafka that they are, if they are."""
+        if dead.count == 0:
+            return
+        self.counts.messages += dead.count
+        self.counts.dead_lettered += dead.count
+        self.counts.bury(dead.reason, dead.count)
+        size = len(dead.raw or b"") if records is None else records.nbytes
+        self._pending_rows[DEAD_LETTERS] += size // _RAW_BYTES_A_ROW
+        self._add(DEAD_LETTERS, place, dead.rows, dead=dead, records=records)
+
+    def close(self) -> list[dict[str, Any]]:
+        """Write the rest, flush the files and return what they are: sink, path, rows, size, sha256."""
+        for sink in SINKS:
+            self._write(sink)
+        files = [self._writers[sink].close() for sink in SINKS]
+        for outgoing in self._outgoing:
+            files.append(outgoing.close())
+            self.counts.hand_on(outgoing.kind, outgoing.deliveries)
+        return [file for file in files if file is not None]
+
+    def _add(
+        self, sink: str, place: SourcePartition, rows: npt.NDArray[np.int64] | None, **more: Any
+    ) -> None:
+        self._pending[sink].append({"place": place, "rows": rows, **more})
+        self._pending_rows[sink] += 1 if rows is None else len(rows)
+        if self._pending_rows[sink] >= _ROW_GROUP:
+            self._write(sink)
+
+    def _write(self, sink: str) -> None:
+        parts, self._pending[sink] = self._pending[sink], []
+        self._pending_rows[sink] = 0
+        if not parts:
+            return
+        lengths = [1 if part["rows"] is None else len(part["rows"]) for part in parts]
+        total = sum(lengths)
+        columns: dict[str, Any] = {
+            "source": _repeated([part["place"].source for part in parts], lengths),
+            "revision": pa.array(np.full(total, self._revision, dtype=np.int64)),
+            "partition": pa.array(
+                np.repeat([part["place"].partition for part in parts], lengths), pa.int32()
+            ),
+            "offset": pa.chunked_array(
+                [
+                    pa.nulls(1, pa.int64()) if part["rows"] is None else pa.array(part["rows"], pa.int64())
+                    for part in parts
+                ]
+            ).combine_chunks(),
+        }
+        if sink == DELIVERIES:
+            columns["subscription"] = ids_of(np.concatenate([part["ordinals"] for part in parts]), self._ids)
+            columns["message_id"] = _joined_ids(parts)
+        elif sink == UNROUTED:
+            columns["message_id"] = pa.chunked_array([part["ids"] for part in parts]).combine_chunks()
+        else:
+            for name in ("stage", "reason", "message"):
+                columns[name] = _repeated([getattr(part["dead"], name) for part in parts], lengths)
+            columns["subscription"] = _ids_or_null(parts, lengths, self._ids)
+            for name in RAW.names:
+                chunks = [_raw(part, length, name) for part, length in zip(parts, lengths, strict=True)]
+                columns[name] = pa.chunked_array(chunks).combine_chunks()
+        self._writers[sink].write(columns)
+
+
+def refusal(rows: npt.NDArray[np.int64]) -> DeadLetterBatch:
+    """Return the reason of deliveries, one for each of these rows, that nobody could judge."""
+    message = (
+        "MQRC_SELECTION_NOT_AVAILABLE (2551): the subscription is EXTENDED and no extended selection "
+        f"provider could judge the message; install one, with an entry point {GROUP}, where the workers run; "
+        "if there is one, it failed with this selector or message"
+    )
+    return DeadLetterBatch("judge", "selection-not-available", message, rows)
+
+
+def _raw(part: Mapping[str, Any], length: int, name: str) -> Any:
+    """Return one of the columns of `RAW` for some dead letters."""
+    records = part.get("records")
+    if records is not None:
+        return records.column("value" if name == "raw" else name).cast(RAW.field(name).type)
+    raw = part["dead"].raw
+    if name != "raw" or raw is None:
+        return pa.nulls(length, RAW.field(name).type)
+    return pa.array([raw] * length, pa.binary())
+
+
+def _taken(ids: Any | None, rows: npt.NDArray[np.int64]) -> Any:
+    return pa.nulls(len(rows), pa.string()) if ids is None else ids.take(pa.array(rows))
+
+
+def _repeated(texts: list[str], lengths: list[int]) -> Any:
+    """Return each text as often as its length says, dictionary-encoded."""
+    encoded = pa.array([as_written(text) for text in texts], pa.string()).dictionary_encode()
+    codes = np.repeat(encoded.indices.to_numpy(), lengths)
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), encoded.dictionary)
+
+
+def _ids_or_null(parts: list[dict[str, Any]], lengths: list[int], ids: Any) -> Any:
+    """Return the subscription of each dead letter that is a delivery, NULL for those that are messages."""
+    ordinals = np.concatenate(
+        [
+            part.get("ordinals", np.full(length, -1, dtype=np.int32))
+            for part, length in zip(parts, lengths, strict=True)
+        ]
+    )
+    known = ordinals >= 0
+    encoded = ids_of(ordinals[known], ids)
+    codes = np.zeros(len(ordinals), dtype=np.int32)
+    codes[known] = encoded.indices.to_numpy()
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=~known), encoded.dictionary)
+
+
+def _joined_ids(parts: list[dict[str, Any]]) -> Any:
+    """Join the message ids of several parts into one dictionary, each part's codes moved behind the last
+    one's."""
+    codes: list[npt.NDArray[np.int32]] = []
+    before = 0
+    for part in parts:
+        codes.append(part["codes"] + np.int32(before))
+        before += len(part["ids"])
+    ids: Any = pa.chunked_array([part["ids"] for part in parts]).combine_chunks()
+    joined = np.concatenate(codes)
+    # Parquet takes no NULL in a dictionary: messages without an id have a NULL for a code.
+    mask = ids.is_null().to_numpy(zero_copy_only=False)[joined] if ids.null_count else None
+    indices = pa.array(joined, pa.int32(), mask=mask)
+    return pa.DictionaryArray.from_arrays(indices, ids.fill_null("") if ids.null_count else ids)

@@ -1,0 +1,301 @@
+"""Work of one Spark task: read its share of a batch, match it, write it, report.
+
+`run` is the task. It is the same for files and for records of Kafka, which differ in their reader:
+`SplitReader` and `RecordReader`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from selectroute.index.destination import KAFKA, QUEUE
+from selectroute.index.snapshot import Snapshot
+from selectroute.kafka.binding import KafkaBinding
+from selectroute.match.batch import leaves
+from selectroute.match.columns import ColumnTypeError
+from selectroute.match.match import Matches
+from selectroute.match.missing import MissingColumnError, missing_columns
+from selectroute.spark.columns.column_types import ReadTypes
+from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
+from selectroute.spark.destinations.codes import destinations
+from selectroute.spark.destinations.kafka_records import KafkaMessages, Topic
+from selectroute.spark.destinations.queue_messages import QueueMessages
+from selectroute.spark.destinations.staging import DestinationFormat, Outgoing
+from selectroute.spark.job.unrouted import Unrouted
+from selectroute.spark.runtime.tasks import Batches, task_numbers
+from selectroute.spark.sinks.schemas import RAW
+from selectroute.spark.sources.files.readers import (
+    RAW_BYTES,
+    DeadLetterBatch,
+    Messages,
+    SourcePartition,
+    read,
+)
+from selectroute.spark.sources.files.splits import Split
+from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records
+from selectroute.spark.worker.replay_filter import ReplayFilter, let_through, write_judged
+from selectroute.spark.worker.sink_writer import Sinks
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """Settings that all tasks of a batch have in common.
+
+    Attributes:
+        snapshot: the snapshot that judges.
+        staging: folder in which the files are made.
+        unrouted: the policy for messages that nobody wants.
+        max_message_bytes: a longer message is a dead letter.
+        queues: the queues of the job's database, each with the longest message that it holds, in bytes; None
+            if the job has none.
+        topics: the topics of the Kafka to which the job writes; None if it writes to none.
+        replay_list: path of the list of what alone is judged, of a replay.
+        destinations: the kinds for which messages are staged.
+    """
+
+    snapshot: SnapshotRef
+    staging: str
+    unrouted: Unrouted
+    max_message_bytes: int
+    queues: Mapping[str, int] | None = None
+    topics: Mapping[str, Topic] | None = None
+    replay_list: str | None = None
+    destinations: tuple[str, ...] = (QUEUE, KAFKA)
+
+    def replay_filter(self, snapshot: Snapshot) -> ReplayFilter | None:
+        """Return the filter of a replay; None where everything is judged."""
+        return None if self.replay_list is None else ReplayFilter(Path(self.replay_list), snapshot)
+
+    def names(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the identifiers that are read of messages."""
+        return tuple(dict.fromkeys((*snapshot.reads, *self.unrouted.reads)))
+
+
+OriginalOf: TypeAlias = Callable[[DeadLetterBatch], pa.RecordBatch]
+
+
+class Part(NamedTuple):
+    """Messages of a task, or inputs that can't be read.
+
+    Attributes:
+        place: where they are from.
+        read: the messages.
+        original: gives the records of Kafka that dead letters are; None for files.
+    """
+
+    place: SourcePartition
+    read: Messages | DeadLetterBatch
+    original: OriginalOf | None = None
+
+
+class Reader(Protocol):
+    """Reader of what one task is for."""
+
+    def parts(self) -> Iterator[Part]:
+        """Yield everything, in order."""
+
+    def report(self) -> dict[str, Any]:
+        """Return what is reported of it, when all was read."""
+
+
+def fan_out(tasks: list[list[Split]], settings: TaskSettings) -> Batches:
+    """Return the function for ``mapInArrow`` over task numbers; it yields one report a task, as JSON."""
+
+    def tasks_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in task_numbers(batch):
+                report = {"task": number, **route_splits(tasks[number], settings)}
+                yield pa.RecordBatch.from_pylist([{"report": json.dumps(report)}])
+
+    return tasks_of
+
+
+def route_splits(splits: list[Split], settings: TaskSettings) -> dict[str, Any]:
+    """Route everything in these splits; return the report of `run` and `SplitReader`."""
+    return run(partial(SplitReader, splits), settings)
+
+
+def route_records(settings: TaskSettings, binding: KafkaBinding) -> Batches:
+    """Return the function for ``mapInArrow`` over rows of Spark's Kafka source; it yields one report a task,
+    that of `run` and `RecordReader`, as JSON.
+    """
+
+    def task_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        report = run(partial(RecordReader, batches, binding), settings)
+        yield pa.RecordBatch.from_pylist([{"report": json.dumps(report)}])
+
+    return task_of
+
+
+def run(
+    reader_of: Callable[[Snapshot, TaskSettings, bool], Reader], settings: TaskSettings
+) -> dict[str, Any]:
+    """Read, match and write all of one task into files under ``settings.staging``.
+
+    Returns the counts and the files, with the reader's report.
+
+    Args:
+        reader_of: makes the reader for a snapshot; the last argument says whether full messages are needed.
+        settings: those of the batch.
+    """
+    snapshot = open_once(settings.snapshot)
+    folder = Path(settings.staging)
+    outgoing = outgoing_of(snapshot, settings, folder)
+    sinks = Sinks(folder, snapshot.ids, settings.snapshot.revision, settings.unrouted, outgoing)
+    replay_filter = settings.replay_filter(snapshot)
+    reader = reader_of(snapshot, settings, bool(outgoing))
+    for place, read_or_dead, original in reader.parts():
+        for part, limit in let_through(replay_filter, place, read_or_dead):
+            for judged in judge(snapshot, part):
+                records = None
+                if original is not None and isinstance(judged, DeadLetterBatch):
+                    records = original(judged)
+                write_judged(sinks, place, judged, limit, records)
+    files = sinks.close()
+    return {"counts": asdict(sinks.counts), "files": files, **reader.report()}
+
+
+def outgoing_of(snapshot: Snapshot, settings: TaskSettings, folder: Path) -> list[Outgoing]:
+    """Return what stages messages for destinations beside the output folder: one for each kind that some
+    subscription has.
+    """
+    found: list[Outgoing] = []
+    queues, topics = (
+        destinations(snapshot, kind) if kind in settings.destinations else None for kind in (QUEUE, KAFKA)
+    )
+    if queues is not None:
+        format_: DestinationFormat = QueueMessages(queues.names, settings.queues)
+        found.append(Outgoing(format_, folder, queues, snapshot.ids))
+    if topics is not None:
+        format_ = KafkaMessages(topics.names, settings.topics)
+        found.append(Outgoing(format_, folder, topics, snapshot.ids))
+    return found
+
+
+def judge(
+    snapshot: Snapshot, one: Messages | DeadLetterBatch
+) -> Iterator[tuple[Messages, Matches] | DeadLetterBatch]:
+    """Match messages. They become dead letters where nobody can say what a column of the frame means."""
+    if isinstance(one, DeadLetterBatch):
+        yield one
+        return
+    try:
+        yield one, snapshot.match(one.columns, missing="ignore")
+    except ColumnTypeError as error:
+        yield DeadLetterBatch("judge", "column-type", str(error), one.rows)
+
+
+class SplitReader:
+    """Reader of splits of files. Reports the ``rows`` of each split, what `ReadTypes.unlike` found, and
+    a sentence for each set of columns that are ``missing``.
+    """
+
+    def __init__(
+        self, splits: Sequence[Split], snapshot: Snapshot, settings: TaskSettings, full: bool
+    ) -> None:
+        self._splits = splits
+        self._snapshot = snapshot
+        self._names = settings.names(snapshot)
+        self._max_message_bytes = settings.max_message_bytes
+        self._full = full
+        self._types = ReadTypes(snapshot)
+        self._rows: list[int] = []
+        self._unlike: dict[str, tuple[str, bool]] = {}
+        self._missing: dict[str, str] = {}
+
+    def parts(self) -> Iterator[Part]:
+        """Yield everything in the splits."""
+        for split in self._splits:
+            rows, place, looked_at = 0, SourcePartition(split.source), False
+            for part in read(split, self._names, self._max_message_bytes, full=self._full):
+                rows += part.count
+                if not looked_at and split.kind == "parquet" and not isinstance(part, DeadLetterBatch):
+                    looked_at = True  # all of a file has the same columns
+                    self._unlike |= self._types.unlike(part.columns, self._snapshot.reads)
+                    self._look_for_missing(split, part.columns)
+                yield Part(place, part)
+            self._rows.append(rows)
+
+    def report(self) -> dict[str, Any]:
+        """Return the rows of each split, and what is to be said of columns."""
+        return {"rows": self._rows, "unlike": self._unlike, "missing": self._missing}
+
+    def _look_for_missing(self, split: Split, columns: pa.RecordBatch) -> None:
+        """Note the columns that selectors read and a Parquet file does not have, under their names: other
+        files may lack the same.
+        """
+        there = {name for name, _ in leaves(columns.schema)}.union(columns.schema.names)
+        missing = missing_columns(self._snapshot.reads, there)
+        key = ", ".join(["missing", *missing])
+        if missing and key not in self._missing:
+            with suppress(pa.ArrowException, OSError):  # it is gone by now
+                present = [name for name, _ in leaves(pq.read_schema(split.path))]
+                self._missing[key] = str(MissingColumnError(missing, present, split.source))
+
+
+class RecordReader:
+    """Reader of records of Kafka, in batches as Spark's source gives them. Reports columns that are
+    ``unlike``, and under ``came`` of each partition how many records, the first and the last offset.
+    """
+
+    def __init__(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        binding: KafkaBinding,
+        snapshot: Snapshot,
+        settings: TaskSettings,
+        full: bool,
+    ) -> None:
+        self._batches = batches
+        self._binding = binding
+        self._full = full
+        self._reader = KafkaReader(settings.names(snapshot), binding, settings.max_message_bytes)
+        self._came: dict[SourcePartition, tuple[int, int, int]] = {}
+
+    def parts(self) -> Iterator[Part]:
+        """Yield everything in the batches."""
+        for batch in self._batches:
+            for records in self._reader.read(batch):
+                place = SourcePartition(records.topic, records.partition)
+                self._came[place] = _added(self._came.get(place), records)
+                for part in records.parts:
+                    if self._full and not isinstance(part, DeadLetterBatch):
+                        part = replace(part, full=FullRecords(records.of(part.rows), self._binding))
+                    yield Part(place, part, partial(original_record, records))
+
+    def report(self) -> dict[str, Any]:
+        """Return what is to be said of columns, and which records came."""
+        came = [[*place, *rows] for place, rows in self._came.items()]
+        return {"unlike": self._reader.unlike, "came": came}
+
+
+def original_record(records: Records, dead: DeadLetterBatch) -> pa.RecordBatch:
+    """Return the records that are dead letters, in the columns of `RAW`: of one that was too large to be read
+    the beginning of its value and key, and no headers.
+    """
+    assert dead.rows is not None
+    rows = records.of(dead.rows)
+    value, key, headers = (rows.column(name) for name in ("value", "key", "headers"))
+    if dead.reason == "too-large":
+        value, key = (pc.binary_slice(column, 0, RAW_BYTES) for column in (value, key))
+        headers = pa.nulls(len(rows), RAW.field("headers").type)
+    return pa.RecordBatch.from_arrays([value, key, headers], names=["value", "key", "headers"])
+
+
+def _added(before: tuple[int, int, int] | None, records: Records) -> tuple[int, int, int]:
+    offsets = records.rows.column("offset").to_numpy(zero_copy_only=False)
+    rows, first, last = len(offsets), int(np.min(offsets)), int(np.max(offsets))
+    if before is None:
+        return rows, first, last
+    return before[0] + rows, min(before[1], first), max(before[2], last)

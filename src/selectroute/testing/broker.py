@@ -1,0 +1,321 @@
+"""A real Kafka broker on a port of this machine: one node, its files in a folder of its own.
+
+Its jars are fetched by name with the Ivy that PySpark ships, once, into the cache of this user. It ends with
+the process that started it, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from selectroute.spark.runtime.jars import Module, fetch
+from selectroute.spark.runtime.java import find_java
+
+KAFKA = Module("org.apache.kafka", "kafka_2.13", "4.1.1")
+LARGEST_MESSAGE = 120 << 20
+CLUSTER = "c2VsZWN0cm91dGUtdGVzdA"
+
+Header = tuple[str, bytes | None]
+
+_CONFIGURATION = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={folder}/log
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+message.max.bytes={largest}
+socket.request.max.bytes={request}
+"""
+# The shell outlives neither: it ends the broker when its input ends, which it does with whoever started it.
+_GUARDED = '"$@" >"$BROKER_LOG" 2>&1 & broker=$!; echo $broker; read -r _; kill $broker; wait $broker'
+
+
+class BrokerError(Exception):
+    """Broker did not start."""
+
+
+class Broker:
+    """Kafka broker of one node. Stopped and started again, it has the same address and the same topics.
+
+    ``settings`` are more of its own, in the words of its configuration.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str | int] | None = None) -> None:
+        self.folder = folder
+        self._jars = fetch(f"kafka-{KAFKA.version}", [KAFKA], transitive=True)[0].parent
+        port, controller = _free_ports(2)
+        self.address = f"127.0.0.1:{port}"
+        self._java = [str(find_java().home / "bin" / "java"), "-cp", f"{self._jars}/*"]
+        self._properties = folder / "server.properties"
+        self._properties.write_text(
+            _CONFIGURATION.format(
+                port=port,
+                controller=controller,
+                folder=folder,
+                largest=LARGEST_MESSAGE,
+                request=2 * LARGEST_MESSAGE,
+            )
+            + "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
+        )
+        self._guard: subprocess.Popen[str] | None = None
+        self._pid = 0
+        done = subprocess.run(
+            [*self._java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(self._properties)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise BrokerError(done.stderr.strip() or done.stdout.strip())
+
+    def start(self, seconds: float = 300.0) -> None:
+        """Start it, and wait until it answers and serves each topic that it has."""
+        command = [*self._java, "-Xmx1g", "-XX:+UseSerialGC", "kafka.Kafka", str(self._properties)]
+        log = self.folder / "broker.log"
+        self._guard = subprocess.Popen(
+            ["sh", "-c", _GUARDED, "sh", *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "BROKER_LOG": str(log)},
+            start_new_session=True,
+        )
+        assert self._guard.stdout is not None
+        self._pid = int(self._guard.stdout.readline())
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self._serves():
+                return
+            if not _alive(self._pid):
+                break
+            time.sleep(0.1)
+        said = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+        self.stop()
+        raise BrokerError(said[-1])
+
+    def stop(self) -> None:
+        """End it as an operator does; what it has acknowledged is kept."""
+        if self._guard is not None and self._guard.stdin is not None:
+            self._guard.stdin.close()
+            self._guard.wait(300)
+        self._guard = None
+
+    def kill(self) -> None:
+        """End it at once."""
+        os.kill(self._pid, signal.SIGKILL)
+        self.stop()
+
+    def create(self, topic: str, partitions: int = 1, **config: str) -> str:
+        """Make a topic; returns its name."""
+        from confluent_kafka.cimpl import NewTopic
+
+        settings = {name.replace("_", "."): value for name, value in config.items()}
+        admin = self._admin()  # its answer ends with it
+        made = admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])
+        made[topic].result(60)
+        self._wait_for(topic, partitions)
+        return topic
+
+    def produce(
+        self,
+        topic: str,
+        records: Iterable[tuple[int, bytes | None, bytes | None, Sequence[Header]]],
+    ) -> None:
+        """Write (partition, key, value, headers) and wait until all are acknowledged."""
+        from confluent_kafka import Producer
+
+        refused: list[Any] = []
+
+        def delivered(error: Any, _: Any) -> None:
+            if error is not None:
+                refused.append(error)
+
+        producer = Producer(
+            {
+                "bootstrap.servers": self.address,
+                "enable.idempotence": True,
+                "message.max.bytes": LARGEST_MESSAGE,
+                "queue.buffering.max.messages": 1_000_000,
+            }
+        )
+        for partition, key, value, headers in records:
+            producer.produce(
+                topic,
+                value,
+                key,
+                partition,
+                headers=list(headers),
+                on_delivery=delivered,
+            )
+            producer.poll(0)
+        assert producer.flush(60) == 0
+        assert not refused, refused[0]
+
+    def delete(self, topic: str, seconds: float = 60.0) -> None:
+        """Remove a topic, and wait until it is gone."""
+        admin = self._admin()
+        admin.delete_topics([topic])[topic].result(60)
+        deadline = time.monotonic() + seconds
+        while topic in admin.list_topics(timeout=60).topics:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def drop(self, topic: str, partition: int, before: int) -> None:
+        """Remove the records before an offset, as retention does."""
+        from confluent_kafka import TopicPartition
+
+        admin = self._admin()
+        for answer in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+            answer.result(60)
+
+    def widen(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions."""
+        from confluent_kafka.cimpl import NewPartitions
+
+        admin = self._admin()
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(60)
+        self._wait_for(topic, partitions)
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        """Change one setting of a topic, and wait until the broker tells of it."""
+        import confluent_kafka.admin
+
+        kafka: Any = confluent_kafka.admin
+        entry = kafka.ConfigEntry(name, value, incremental_operation=kafka.AlterConfigOpType.SET)
+        resource = kafka.ConfigResource(kafka.ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin = self._admin()
+        for answer in admin.incremental_alter_configs([resource]).values():
+            answer.result(60)
+        asked = kafka.ConfigResource(kafka.ResourceType.TOPIC, topic)
+        deadline = time.monotonic() + 60
+        while admin.describe_configs([asked])[asked].result(60)[name].value != value:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def refuse_longer(self, topic: str, size: int) -> None:
+        """Have a topic take no records of more than this many bytes, and wait until it does. It may have some
+        records without key and headers afterwards: the broker tells of a setting before it goes by it.
+        """
+        from confluent_kafka import KafkaError, Producer
+
+        self.configure(topic, "max.message.bytes", str(size))
+        producer = Producer({"bootstrap.servers": self.address})
+        codes: list[Any] = [None]
+        while codes[-1] != KafkaError.MSG_SIZE_TOO_LARGE:
+            producer.produce(
+                topic, b"." * size, on_delivery=lambda error, _: codes.append(error and error.code())
+            )
+            assert producer.flush(60) == 0
+
+    def records(self, topic: str) -> list[Any]:
+        """Return all records of a topic as they are now, each partition's in order."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": "tests",
+                "enable.auto.commit": False,
+                "fetch.message.max.bytes": LARGEST_MESSAGE,
+                "receive.message.max.bytes": 2 * LARGEST_MESSAGE,
+            }
+        )
+        found: list[Any] = []
+        try:
+            for partition in consumer.list_topics(topic, 30).topics[topic].partitions:
+                place = TopicPartition(topic, partition)
+                start, end = consumer.get_watermark_offsets(place, 30)
+                place.offset = start
+                consumer.assign([place])
+                while start < end and consumer.position([place])[0].offset < end:
+                    message = consumer.poll(30)
+                    assert message is not None and message.error() is None, message and message.error()
+                    found.append(message)
+        finally:
+            consumer.close()
+        return found
+
+    def _wait_for(self, topic: str, partitions: int, seconds: float = 60.0) -> None:
+        """Wait until a topic has so many partitions. Its controller has them when it answers; the broker
+        itself hears of them afterwards.
+        """
+        deadline = time.monotonic() + seconds
+        while not self._serves(topic, partitions):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def _serves(self, topic: str | None = None, partitions: int = 0) -> bool:
+        """Return whether the broker answers for each partition of a topic, or of all, and there are that
+        many.
+
+        Leaders that it names may not have taken their place yet, which only a question to them tells.
+        """
+        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        admin = self._admin()
+        try:
+            asked = {
+                TopicPartition(name, number): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+                for name, one in admin.list_topics(topic, timeout=1).topics.items()
+                for number in one.partitions
+            }
+            for answer in (admin.list_offsets(asked, request_timeout=5) if asked else {}).values():
+                answer.result(10)
+        except KafkaException:
+            return False
+        return len(asked) >= partitions
+
+    def _admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, below those that a system gives away: nobody gets one of them while the
+    broker is stopped.
+    """
+    ports: list[int] = []
+    while len(ports) < count:
+        port = random.randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.append(port)
+    return ports
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Broker]:
+    """A broker whose files are in a new folder, for as long as it is needed."""
+    folder.mkdir()
+    broker = Broker(folder)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,127 @@
+"""Folders of a job, and its batches without Spark.
+
+>>> from tempfile import TemporaryDirectory
+>>> with TemporaryDirectory() as folder:
+...     world = World(Path(folder))
+...     _ = world.publish(1, red="color = 'red'")
+...     _ = world.drop_json("a.jsonl", {"properties": {"color": "red"}}, {"properties": {"x": 1}})
+...     _ = world.route("a.jsonl")
+...     [row["subscription"] for row in world.rows("deliveries")]
+['red']
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from selectroute.index.folder.format import publish
+from selectroute.index.index import Index
+from selectroute.spark import BatchReport, Job
+from selectroute.spark.batch.router import Router
+from selectroute.spark.inputs.files import FileSource
+from selectroute.spark.worker.task import route_splits
+
+
+def files_of(job: Job, tasks: int) -> FileSource:
+    """Return the files of a job, read in this process."""
+    assert isinstance(job.input, Path), "a world reads files"
+    return FileSource(job.input, job.file_format, job.max_files, run_here, tasks)
+
+
+def run_here(tasks: Sequence[Any], work: Any) -> list[dict[str, Any]]:
+    """Run the tasks of a batch in this process, as Spark's workers do."""
+    return [{"task": number, **route_splits(splits, work)} for number, splits in enumerate(tasks)]
+
+
+@dataclass
+class World:
+    """A job in folders below `root`: its input, snapshots and output. Only one process uses it."""
+
+    root: Path
+    _batches: int = field(default=0, init=False)
+
+    @property
+    def input(self) -> Path:
+        """Folder that messages come in by; its name has what URLs and shells trip over."""
+        return self.root / "in put é%20"
+
+    @property
+    def snapshots(self) -> Path:
+        """Folder of the published revisions."""
+        return self.root / "snapshots"
+
+    @property
+    def output(self) -> Path:
+        """Output folder of the job."""
+        return self.root / "out"
+
+    def job(self, **options: Any) -> Job:
+        """Return the job, with these options of `Job.of`."""
+        return Job.of(self.input, options.pop("snapshots", self.snapshots), self.output, **options)
+
+    def router(self, tasks: int = 2, **options: Any) -> Router:
+        """Return a router as a start of the job makes it, whose tasks run in this process."""
+        job = self.job(**options)
+        router = Router(job, files_of(job, tasks))
+        router.commits.prepare()
+        return router
+
+    def route(self, *names: str, **options: Any) -> BatchReport:
+        """Route files of the input folder as the next batch, and return its report.
+
+        Raises what a batch raises: `PinError`, `SnapshotError`, `CommitError`.
+        """
+        batch, self._batches = self._batches, self._batches + 1
+        return self.router(**options).route(batch, [self.input / name for name in names], "world")
+
+    def publish(self, revision: int, **selectors: str) -> int:
+        """Publish a revision of these subscriptions, a selector by each id; returns the revision."""
+        index = Index()
+        for name, selector in selectors.items():
+            index.add(name, selector)
+        return publish(index.freeze(revision), self.snapshots)
+
+    def drop_json(self, name: str, *messages: Any) -> Path:
+        """Put a file of JSON lines into the input folder: messages as data, or lines as they are."""
+        lines = [message if isinstance(message, str) else json.dumps(message) for message in messages]
+        return self.drop_bytes(name, "".join(line + "\n" for line in lines).encode())
+
+    def drop_bytes(self, name: str, data: bytes) -> Path:
+        """Put a file into the input folder whole, by a rename, as a user must."""
+        path = self.input / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        hidden = path.with_name(f".{path.name}")
+        hidden.write_bytes(data)
+        return hidden.rename(path)
+
+    def drop_parquet(self, name: str, table: pa.Table, **options: Any) -> Path:
+        """Put a Parquet file into the input folder; `options` are of pyarrow's `write_table`."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, **options)
+        return self.drop_bytes(name, sink.getvalue().to_pybytes())
+
+    def rows(self, sink: str) -> list[dict[str, Any]]:
+        """Return everything that is published in a sink, as readers of such folders see it."""
+        if not any((self.output / sink).rglob("*.parquet")):
+            return []
+        rows: list[dict[str, Any]] = pq.read_table(self.output / sink).to_pylist()
+        return rows
+
+    def deliveries(self) -> Counter[tuple[str, int, str, int]]:
+        """Count the deliveries by (source, row, subscription, revision)."""
+        return Counter(
+            (row["source"], row["offset"], row["subscription"], row["revision"])
+            for row in self.rows("deliveries")
+        )
+
+    def accounting(self) -> list[dict[str, Any]]:
+        """Return the lines of the accounting, one a batch."""
+        return [json.loads(line) for line in (self.output / "accounting.jsonl").read_text().splitlines()]

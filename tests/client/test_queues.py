@@ -1,0 +1,148 @@
+"""What only a network does to the commands of queues: answers that are lost, or that no service gives."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+
+import selectroute as sr
+from selectroute.cli.queue_access import ServiceQueues, _warn
+from selectroute.client.http import HttpClient, UnreachableError
+from selectroute.client.queues import RemoteQueues
+from selectroute.queues.rest.headers import descriptor_headers
+from selectroute.queues.rest.lookup import LookupParams
+from selectroute.queues.settings import QueueSettings
+from selectroute.registry.errors import AuthError, RegistryError
+from selectroute.selector.errors import InvalidSelectorError
+
+
+def over(answer):
+    """Queues behind a network that is a function."""
+    http = HttpClient(
+        "http://service.test", None, 1.0, transport=httpx.MockTransport(answer), sleep=lambda _: None
+    )
+    return ServiceQueues(RemoteQueues(http, "selectroute", 1.0, _warn))
+
+
+def refused(status, kind, **more):
+    document = {"type": f"urn:selectroute:problem:{kind}", "title": "t", "status": status, "detail": "why"}
+    body = json.dumps({**document, **more}).encode()
+    return lambda _: httpx.Response(status, content=body)
+
+
+@pytest.mark.parametrize("call", ["put", "get"])
+def test_a_put_or_get_whose_answer_is_lost_is_not_done_again(call):
+    asked = []
+
+    def answer(request):
+        asked.append(request.method)
+        raise httpx.ReadError("reset", request=request)
+
+    queues, got = over(answer), []
+    with pytest.raises(UnreachableError) as caught:
+        if call == "put":
+            queues.put("Q", b"x", {})
+        else:
+            queues.get("Q", LookupParams(), None, got.append)
+    assert "may have been done" in caught.value.__notes__[0]
+    assert len(asked) == 1 and got == []
+
+
+def test_what_may_be_asked_again_is():
+    asked = []
+
+    def answer(request):
+        asked.append(request.method)
+        if len(asked) < 3:
+            raise httpx.ReadError("reset", request=request)
+        return httpx.Response(200, json={"items": [{"name": "A"}]})
+
+    assert over(answer).names() == ["A"]
+    assert asked == ["GET"] * 3
+
+
+def test_a_long_wait_is_several_requests(monkeypatch):
+    monkeypatch.setattr("selectroute.client.queues.MAX_WAIT_SECONDS", 0.05)
+    waits = []
+
+    def answer(request):
+        waits.append(int(request.url.params.get("wait", "0")))  # the time may be over before it asks
+        return httpx.Response(204)
+
+    with pytest.raises(sr.MQError) as caught:
+        over(answer).browse("Q", LookupParams(correlation_id="order-7"), 0.001)
+    assert caught.value.reason == 2033
+    assert waits and waits[0] <= 1
+    waits.clear()
+
+    def later(request):
+        waits.append(int(request.url.params["wait"]))
+        return httpx.Response(204 if len(waits) < 4 else 404, json={})
+
+    with pytest.raises(RegistryError, match="not as a registry does"):
+        over(later).browse("Q", LookupParams(), 60.0)
+    assert waits == [50] * 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "reason"),
+    [
+        (refused(404, "queue-not-found", mqrc=2085), sr.MQError, 2085),
+        (refused(404, "queue-manager-not-found", mqrc=2058), sr.MQError, 2058),
+        (refused(409, "queue-full", mqrc=2053), sr.MQError, 2053),
+        (refused(413, "message-too-large", mqrc=2030), sr.MQError, 2030),
+        (refused(400, "invalid-request", mqrc=2331), sr.MQError, 2331),
+        (refused(403, "forbidden", mqrc=2035), AuthError, None),
+        (refused(401, "unauthorised"), AuthError, None),
+        (refused(400, "invalid-request", mqrc="2331"), RegistryError, None),
+        (refused(400, "invalid-request", mqrc=99), RegistryError, None),
+        (lambda _: httpx.Response(500, content=b"oops"), RegistryError, None),
+        (lambda _: httpx.Response(200, content=b"no headers"), RegistryError, None),
+        (lambda _: httpx.Response(200, headers={"ibm-mq-md-messageId": "x"}), RegistryError, None),
+    ],
+)
+def test_an_answer_is_the_error_that_it_stands_for(answer, kind, reason):
+    with pytest.raises(kind) as caught:
+        over(answer).browse("Q", LookupParams(), None)
+    assert getattr(caught.value, "reason", None) == reason
+
+
+def test_an_invalid_selector_is_shown_as_where_it_was_found():
+    fault = {"pointer": "/selector", "reason": "r", "kind": "unexpected-end", "offset": 3, "length": 0}
+
+    def answer(request):
+        if request.url.path == "/v1/queues/Q":
+            settings = QueueSettings(dialect="ibm-mq")
+            found = {field: getattr(settings, field) for field in settings.__slots__}
+            return httpx.Response(200, json={"name": "Q", **found, "depth": 0})
+        return refused(422, "invalid-selector", mqrc=2551, errors=[fault])(request)
+
+    with pytest.raises(InvalidSelectorError) as caught:
+        over(answer).listed("Q", LookupParams(selector="a ="), 5)
+    assert (caught.value.dialect, caught.value.text) == ("ibm-mq", "a =")
+
+
+def test_an_id_that_is_none_is_refused_before_anybody_is_asked():
+    def answer(_):
+        raise AssertionError("it was asked")
+
+    with pytest.raises(sr.SelectRouteError, match="message id"):
+        over(answer).browse("Q", LookupParams(message_id="x"), None)
+
+
+def test_properties_that_an_answer_leaves_out_are_warned_of(capsys):
+    descriptor = sr.MemoryQueue().put(b"x")
+    headers = {**descriptor_headers(descriptor), "ibm-mq-usr": "a;1;integer"}
+    got = []
+    over(lambda _: httpx.Response(200, headers=headers, content=b"x")).get(
+        "Q", LookupParams(), None, got.append
+    )
+    assert capsys.readouterr().err == ""
+    headers["ibm-mq-usr-omitted"] = "2"
+    over(lambda _: httpx.Response(200, headers=headers, content=b"x")).get(
+        "Q", LookupParams(), None, got.append
+    )
+    assert "left out, which did not fit into the answer: 2" in capsys.readouterr().err
+    assert [dict(one.properties) for one in got] == [{"a": sr.Int(1)}] * 2

@@ -1,0 +1,44 @@
+"""No module imports itself by way of others, however deep in a function the import is; and names load what
+they need, no more.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from graphlib import CycleError, TopologicalSorter
+
+import grimp
+import pytest
+
+
+def test_no_imports_go_in_a_circle():
+    graph = grimp.build_graph("selectroute")
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        raise AssertionError(" → ".join(error.args[1])) from None
+
+
+@pytest.mark.parametrize(
+    ("name", "heavy"),
+    [
+        ("Index", "numba"),
+        ("Snapshot", "numba"),
+        ("build_snapshot", "numba"),
+        ("publish", "numba"),
+        ("Publisher", "numba"),
+        ("Registry", "numba"),
+        ("Registry", "httpx"),
+        ("connect", "numba"),
+        ("MemoryQueue", "numpy"),
+        ("SqlQueue", "numba"),
+    ],
+)
+def test_a_name_loads_nothing_that_it_does_not_need(name, heavy):
+    """Half of the start of a command was a compiler and an HTTP client that it never used."""
+    if name in ("Registry", "connect", "SqlQueue"):
+        pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+    code = f"import sys, selectroute as sr; sr.{name}; sys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
