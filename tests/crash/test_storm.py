@@ -1,4 +1,4 @@
-"""A short storm of changes; ``python -m tests.crash.storm`` is the long one."""
+"""A short storm of changes; ``python -m tests.crash.programs.storm`` is the long one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.spark
 def test_every_delivery_of_a_storm_is_the_references_under_the_revision_of_its_batch(tmp_path):
     pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
-    from tests.crash.storm import Storm
+    from tests.crash.programs.storm import Storm
 
     tally = Storm(tmp_path, seed=2, changes=60, messages=12_000, files=6, kills=1).run()
     assert tally.messages == 14_000 and tally.batches == 7

@@ -14,7 +14,7 @@ from selectroute.clauses.normal_form import MAX_CLAUSES, clauses_of
 from selectroute.index.verify.verify import verify_index, verify_snapshot
 from selectroute.selector.dialect import dialect
 from selectroute.topics import TopicFilter, level_value
-from tests.strategies import checked_selectors, messages, table_of, table_rows
+from tests.support.strategies import checked_selectors, messages, table_of, table_rows
 
 pytestmark = pytest.mark.slow
 

@@ -27,7 +27,7 @@ from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.syntax.ast import CONDITIONS, MatchId, postorder
 from selectroute.selector.values.truth import not_
-from tests.strategies import expressions, messages, selectors, strings, texts
+from tests.support.strategies import expressions, messages, selectors, strings, texts
 
 # A strategy is costly to make, so there is one of each dialect.
 SELECTORS = {name: selectors(dialect=name) for name in DIALECTS}

@@ -17,8 +17,8 @@ from selectroute.match.from_messages import from_messages
 from selectroute.selector import DIALECTS
 from selectroute.selector.names import spelling
 from selectroute.topics import TopicFilter
-from tests.corpus_rows import rows
-from tests.strategies import checked_selectors, messages
+from tests.support.corpus_rows import rows
+from tests.support.strategies import checked_selectors, messages
 
 TOPICS = (None, None, "a", "a/+", "#/b", "cars/#", "#/eu/#")
 

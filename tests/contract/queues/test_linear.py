@@ -1,0 +1,390 @@
+"""Queues against a list that is scanned from its beginning: random puts, gets, browsing, units and expiry."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+import selectroute as sr
+from selectroute.queues.memory import blocks as block
+from selectroute.queues.memory import catalogue
+from selectroute.queues.memory import id_table as ids_of_queue
+from selectroute.queues.memory import postings as listed
+from selectroute.queues.memory import postings as rows
+from selectroute.queues.memory.queue import MemoryQueue
+from selectroute.queues.message.selector_view import FIELDS
+from tests.support.linear_queue import NONE, Entry, LinearQueue, Place
+from tests.support.queue_calls import EVERY_KIND, hex_of, id_of
+from tests.support.queue_invariants import check
+from tests.support.strategies import checked_selectors
+from tests.support.strategies import messages as generated_messages
+
+IDS = (NONE, id_of("a"), id_of("b"))
+SELECTORS = (
+    None,
+    "",
+    "color = 'blue'",
+    "color = 'red' AND weight > 1",
+    "weight = 2",
+    "weight IN ('2') OR color = 'blue' AND JMSPriority = 1",
+    "color IN ('red', 'blue') AND weight <> 2",
+    "JMSPriority < 2",
+    "color IS NULL",
+    "NOT (color = 'blue')",
+    "JMSXDeliveryCount = 2",
+    "JMSDeliveryMode = 'NON_PERSISTENT' AND color LIKE 'b%'",
+    f"JMSMessageID = '{hex_of(IDS[1])}'",
+    f"JMSCorrelationID = '{hex_of(IDS[2])}'",
+    f"JMSCorrelationID = '{hex_of(NONE)}'",
+    f"JMSCorrelationID = '{hex_of(IDS[1])}' AND weight = 1",
+    f"JMSMessageID IN ('{hex_of(IDS[1])}', '{hex_of(IDS[2])}', 'x') AND JMSXGroupID = '{hex_of(IDS[1])}'",
+    "JMSCorrelationID IS NULL AND JMSXGroupID IS NULL",
+    "JMSMessageID = 'none'",
+)
+
+
+@pytest.fixture(autouse=True)
+def small_parts() -> Iterator[None]:
+    """Few messages are many: blocks are packed, tables of ids are divided, and lists become containers."""
+    with (
+        mock.patch.object(block, "_EACH", 100_000),
+        mock.patch.multiple(ids_of_queue, _FIRST=16, _SLOTS=32, _FARTHEST=4, _SELDOM=0),
+        mock.patch.object(rows, "LONGEST", 4),
+        mock.patch.multiple(listed, _MANY=9, _FEW=6),
+    ):
+        yield
+
+
+ids = st.sampled_from(IDS)
+requests = st.fixed_dictionaries(
+    {
+        "match": st.integers(0, 63) | st.sampled_from([0, 1, 2, 3, 4, 7]),
+        "msg_id": ids,
+        "correl_id": ids,
+        "group_id": ids,
+        "msg_seq_number": st.integers(1, 3),
+        "offset": st.integers(0, 2),
+        "token": st.integers(0, 30),
+        "selector": st.sampled_from(SELECTORS) | st.none(),
+        "logical_order": st.booleans() | st.just(False),
+    }
+)
+messages = st.fixed_dictionaries(
+    {
+        "msg_id": ids,
+        "correl_id": ids,
+        "group_id": ids,
+        "msg_seq_number": st.integers(1, 3),
+        "offset": st.integers(0, 2),
+        "last_in_group": st.booleans(),
+        "priority": st.integers(0, 2),
+        "expiry": st.sampled_from([-1, -1, -1, 5, 20]),
+        "body": st.sampled_from([b"", b"x", b"xy"]),
+        "properties": st.fixed_dictionaries(
+            {}, optional={"color": st.sampled_from(["red", "blue"]), "weight": st.integers(1, 3)}
+        ),
+    }
+)
+
+
+class Pair:
+    """A queue and the list that it must agree with."""
+
+    def __init__(self, make, clock):
+        self.clock = clock
+        self.queue = make(clock=clock)
+        self.linear = LinearQueue(now_ms=int(clock.now * 1000))
+        self.cursor = self.queue.cursor()
+        self.place = Place()
+        self.browses_logical = None
+        self.unit = None
+        self.in_unit = ([], [])
+        self.before_unit = None
+        self.tokens = [bytes(16)]
+
+    def put(self, message, in_unit=False):
+        unit = self.unit if in_unit else None
+        made = self.queue.put(**message, syncpoint=unit)
+        self.tokens.append(made.msg_token)
+        expiry = message["expiry"]
+        entry = Entry(
+            arrival=len(self.tokens),
+            body=message["body"],
+            priority=message["priority"],
+            msg_id=made.msg_id,
+            correl_id=message["correl_id"],
+            group_id=message["group_id"],
+            msg_seq_number=message["msg_seq_number"],
+            offset=message["offset"],
+            last_in_group=message["last_in_group"],
+            msg_token=made.msg_token,
+            put_ms=self.linear.now_ms,
+            expires_ms=None if expiry < 0 else self.linear.now_ms + 100 * expiry,
+            properties=message["properties"],
+        )
+        (self.in_unit[0] if unit else self.linear.entries).append(entry)
+
+    def asked(self, request):
+        """A request as the queue takes it, and as the list does."""
+        given = {name: request[name] for name in request if name not in ("token", "logical_order")}
+        given["msg_token"] = self.tokens[request["token"] % len(self.tokens)]
+        selector = request["selector"]
+        return given, request["match"], sr.Selector(selector, "ibm-jms") if selector else None
+
+    def get(self, request, in_unit=False):
+        given, mask, selector = self.asked(request)
+        logical = request["logical_order"]
+        unit = self.unit if in_unit else None
+        handle = self.linear.handle
+        found = (
+            self.linear.find_logical(handle, mask, given, selector)
+            if logical
+            else self.linear.find(mask, given, selector)
+        )
+        if not self.agree(found, self.queue.get, **given, logical_order=logical, syncpoint=unit):
+            return
+        before = handle.group
+        self.linear.remove(found)
+        self.linear.move(handle, found, logical)
+        if unit:
+            self.in_unit[1].append(found)
+            if logical and self.before_unit is None:
+                self.before_unit = (before,)
+        if unit and logical:
+            self.after_unit = handle.group
+        self.moved = handle.group
+
+    def browse(self, request, first=False):
+        given, mask, selector = self.asked(request)
+        logical = request["logical_order"]
+        call = self.cursor.first if first else self.cursor.next
+        place = Place() if first else self.place
+        if not first and self.browses_logical not in (None, logical):
+            found = 2259
+        elif logical:
+            found = self.linear.find_logical(place, mask, given, selector, place.begun)
+        else:
+            found = self.linear.find(mask, given, selector, place.key)
+        if self.agree(found, call, **given, logical_order=logical):
+            if first:
+                self.place = place
+            self.linear.move(self.place, found, logical)
+            self.browses_logical = logical
+
+    def under(self, get=False, in_unit=False):
+        unit = self.unit if in_unit else None
+        found = next((one for one in self.linear.visible() if one.key == self.place.key), 2034)
+        if not get:
+            self.agree(found, self.cursor.under)
+        elif self.agree(found, self.cursor.get_under, syncpoint=unit):
+            self.linear.remove(found)
+            if unit:
+                self.in_unit[1].append(found)
+
+    def agree(self, found, call, **given):
+        """Whether there is a message, of which both say that it is the one."""
+        if found is None or isinstance(found, int):
+            with pytest.raises(sr.MQError) as raised:
+                call(**given)
+            assert raised.value.reason == (found or 2033)
+            return False
+        message = call(**given)
+        descriptor = message.descriptor
+        assert descriptor.msg_token == found.msg_token
+        assert descriptor.backout_count == found.backout_count
+        assert (message.body, descriptor.msg_id, descriptor.priority) == (
+            found.body,
+            found.msg_id,
+            found.priority,
+        )
+        if found.expires_ms is not None:
+            assert descriptor.expiry == -(-(found.expires_ms - self.linear.now_ms) // 100)
+        return True
+
+    def end(self, commit):
+        puts, gets = self.in_unit
+        if commit:
+            self.unit.commit()
+            self.linear.entries += puts
+        else:
+            self.unit.backout()
+            for entry in gets:
+                self.linear.back(entry)
+        self.unit, self.in_unit = None, ([], [])
+
+    def later(self, tenths):
+        self.clock.now += tenths / 10
+        self.linear.now_ms = int(self.clock.now * 1000)
+
+
+def machine_of(make, clock):
+    """The machine for one kind of queue."""
+
+    class Machine(RuleBasedStateMachine):
+        def __init__(self):
+            super().__init__()
+            clock.now = 1_700_000_000.0
+            self.pair = Pair(make, clock)
+
+        @rule(message=messages, in_unit=st.booleans())
+        def put(self, message, in_unit):
+            self.pair.put(message, in_unit)
+
+        @rule(some=st.lists(messages, min_size=3, max_size=8))
+        def put_several(self, some):
+            for message in some:
+                self.pair.put(message)
+
+        @rule(request=requests, in_unit=st.booleans())
+        def get(self, request, in_unit):
+            # What backout does to a thread's group has tests of its own.
+            self.pair.get(request, in_unit and not request["logical_order"])
+
+        @rule(request=requests, first=st.booleans())
+        def browse(self, request, first):
+            self.pair.browse(request, first)
+
+        @rule(get=st.booleans(), in_unit=st.booleans())
+        def under(self, get, in_unit):
+            self.pair.under(get, in_unit)
+
+        @precondition(lambda self: self.pair.unit is None)
+        @rule()
+        def begin(self):
+            self.pair.unit = self.pair.queue.unit()
+
+        @precondition(lambda self: self.pair.unit is not None)
+        @rule(commit=st.booleans())
+        def end(self, commit):
+            self.pair.end(commit)
+
+        @rule(tenths=st.integers(1, 12))
+        def later(self, tenths):
+            self.pair.later(tenths)
+
+        @invariant()
+        def as_deep(self):
+            assert self.pair.queue.depth == len(self.pair.linear.visible())
+            if isinstance(self.pair.queue, MemoryQueue):
+                check(self.pair.queue)
+
+        def teardown(self):
+            self.pair.queue.close()
+
+    return Machine
+
+
+@EVERY_KIND
+@pytest.mark.slow
+def test_random_operations_agree_with_a_list_scanned_linearly(make, clock):
+    run_state_machine_as_test(
+        machine_of(make, clock),
+        settings=settings(
+            max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("mask", range(64))
+def test_every_mask_agrees_with_a_list_scanned_linearly(make, clock, mask):
+    """Many messages with few ids, so that lists are long, and indexes of several fields are made."""
+    chance = random.Random(mask)
+    pair = Pair(make, clock)
+
+    def message():
+        return {
+            "msg_id": chance.choice(IDS),
+            "correl_id": chance.choice(IDS),
+            "group_id": chance.choice(IDS),
+            "msg_seq_number": chance.randint(1, 3),
+            "offset": chance.randint(0, 2),
+            "last_in_group": False,
+            "priority": chance.choice([4, 4, 4, 0, 9]),
+            "expiry": -1,
+            "body": b"",
+            "properties": {"weight": chance.randint(1, 3), "color": chance.choice(["red", "blue"])},
+        }
+
+    def request():
+        return {
+            "match": mask,
+            "msg_id": chance.choice(IDS),
+            "correl_id": chance.choice(IDS),
+            "group_id": chance.choice(IDS),
+            "msg_seq_number": chance.randint(1, 3),
+            "offset": chance.randint(0, 2),
+            "token": chance.randrange(1_000),
+            "selector": chance.choice([None, None, *SELECTORS]),
+            "logical_order": False,
+        }
+
+    for _ in range(250):
+        pair.put(message())
+    pair.unit = pair.queue.unit()
+    for step in range(250):
+        if step % 50 == 49:
+            pair.end(commit=step % 100 == 99)
+            pair.unit = pair.queue.unit()
+        chance.choice([pair.browse, pair.get])(request())
+        if step % 5 == 0:
+            pair.get(request(), in_unit=True)
+            pair.put(message(), in_unit=True)
+            pair.put(message())
+    if isinstance(pair.queue, MemoryQueue):
+        check(pair.queue)
+
+
+def properties_of(message):
+    """What a generated message may be put with: its names and values, but for those of the descriptor."""
+    wanted = {**message.properties, "JMSType": message.headers.get("JMSType")}
+    correlation = message.headers.get("JMSCorrelationID")
+    if isinstance(correlation, str):
+        wanted["JMSCorrelationID"] = correlation
+    return {
+        name: value
+        for name, value in wanted.items()
+        if name not in FIELDS and name not in ("JMSXGroupSeq", "JMSXGroupID", "jms.Cid", "jms.Gid", "jms.Seq")
+    }
+
+
+@pytest.mark.slow
+@given(
+    chosen=st.lists(checked_selectors(), min_size=1, max_size=6),
+    some=st.lists(generated_messages(), min_size=1, max_size=12),
+    priorities=st.randoms(use_true_random=False),
+)
+@settings(max_examples=50, deadline=None)
+def test_any_selector_finds_what_the_reference_selects_in_the_order_of_the_queue(chosen, some, priorities):
+    """By walking, and by the indexes that are made at once where a lookup may look at nothing in vain."""
+    for patience in (catalogue.MAX_SCANNED_BEFORE_INDEX, 0):
+        queue = MemoryQueue()
+        with mock.patch.object(catalogue, "MAX_SCANNED_BEFORE_INDEX", patience):
+            for message in some:
+                queue.put(properties=properties_of(message), priority=priorities.randrange(10))
+            cursor, every = queue.cursor(), []
+            while len(every) < len(some):
+                every.append(cursor.next())
+            for selector in [*chosen, *chosen]:
+                wanted = [one.queue_key for one in every if selector.matches(one.selector_message)]
+                cursor, found = queue.cursor(), []
+                while len(found) <= len(some):
+                    try:
+                        found.append(cursor.next(selector=selector).queue_key)
+                    except sr.MQError as error:
+                        assert error.reason == 2033
+                        break
+                assert found == wanted
+            check(queue)

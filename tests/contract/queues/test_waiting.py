@@ -1,0 +1,271 @@
+"""Calls that wait: who is woken, by what, and how many are looked at for it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+
+import pytest
+
+import selectroute as sr
+from selectroute import MatchOptions as M
+from selectroute.queues.lookup.groups import Lookup
+from selectroute.queues.lookup.request import request_of
+from selectroute.queues.memory.queue import MemoryQueue
+from selectroute.queues.waiting import Waiter
+from tests.support.queue_calls import id_of, reason_of
+
+
+class Getters:
+    """Threads that get, each its own message; what they got, or the reason why not, by name."""
+
+    def __init__(self, queue):
+        self.queue = queue
+        self.got = {}
+        self.threads = []
+
+    def start(self, name, call=None, **request):
+        def work():
+            try:
+                self.got[name] = (call or self.queue.get)(**{"wait": 60, **request}).body
+            except sr.MQError as error:
+                self.got[name] = error.reason
+
+        thread = threading.Thread(target=work, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def join(self):
+        for thread in self.threads:
+            thread.join(60)
+        return self.got
+
+
+def until_waiting(queue, count):
+    """Wait until so many calls wait."""
+    while queue._store._waiters.count != count:
+        time.sleep(0.001)
+
+
+def get_later(queue, deliver, match=M.MSG_ID | M.CORREL_ID, **request):
+    """Wait for a message without a thread; return what cancels that, and says whether it was in time."""
+    lookup = Lookup(request_of(queue.settings.dialect, match, **request))
+    waiter = Waiter(lookup, notify=lambda: deliver(queue._store.to_message(waiter.record)))
+    assert queue._store.take(lookup, None, waiter) is None
+    return lambda: queue._store._waiters.remove(waiter)
+
+
+def test_who_waits_gets_the_message_that_is_put(queue):
+    threading.Timer(0.05, queue.put, (b"late",)).start()
+    assert queue.get(wait=math.inf).body == b"late"
+
+
+def test_a_wait_ends_when_its_time_is_over(queue):
+    queue.put(b"a", correl_id=id_of("a"))
+    assert reason_of(queue.get, M.CORREL_ID, correl_id=id_of("b"), wait=0) == 2033
+    assert reason_of(queue.get, M.CORREL_ID, correl_id=id_of("b"), wait=0.01) == 2033
+    assert reason_of(queue.browse, selector="a = 1", wait=0.01) == 2033
+    queue.put(b"b", correl_id=id_of("b"))
+    assert queue.depth == 2, "what nobody waits for any more stays"
+
+
+def test_a_message_that_is_there_is_not_waited_for(queue):
+    queue.put(b"a")
+    assert queue.get(wait=60).body == b"a"
+
+
+def test_each_waiting_call_gets_its_own_reply():
+    queue = MemoryQueue()
+    getters = Getters(queue)
+    for number in range(20):
+        getters.start(number, match=M.CORREL_ID, correl_id=id_of(f"c{number}"))
+    until_waiting(queue, 20)
+    for number in reversed(range(20)):
+        queue.put(str(number).encode(), correl_id=id_of(f"c{number}"))
+    assert getters.join() == {number: str(number).encode() for number in range(20)}
+    assert queue.statistics.waiters_looked_at == 20
+
+
+def test_specific_waits_come_before_general_ones_and_older_before_younger():
+    queue = MemoryQueue()
+    getters = Getters(queue)
+    requests = [{}, {"selector": "a = 1"}, {"correl_id": id_of("c")}, {"correl_id": id_of("c")}]
+    for number, request in enumerate(requests, start=1):
+        getters.start(number, **request)
+        until_waiting(queue, number)
+    for body in (b"first", b"second", b"third", b"fourth"):
+        queue.put(body, correl_id=id_of("c"), properties={"a": 1})
+    assert getters.join() == {3: b"first", 4: b"second", 2: b"third", 1: b"fourth"}
+
+
+def test_all_who_browse_and_one_who_gets_are_woken():
+    queue = MemoryQueue()
+    getters = Getters(queue)
+    for number in range(3):
+        getters.start(f"browse {number}", call=queue.browse)
+    getters.start("get 1")
+    until_waiting(queue, 4)
+    getters.start("get 2")
+    until_waiting(queue, 5)
+    queue.put(b"a")
+    queue.put(b"b")
+    got = getters.join()
+    assert sorted(got.values()) == [b"a"] * 4 + [b"b"]
+    assert {got["get 1"], got["get 2"]} == {b"a", b"b"}
+    assert queue.depth == 0
+
+
+def test_a_browse_waits_for_what_is_behind_its_cursor():
+    queue = MemoryQueue()
+    queue.put(b"a", priority=5)
+    cursor = queue.cursor()
+    cursor.next()
+    getters = Getters(queue)
+    getters.start("browse", call=cursor.next)
+    until_waiting(queue, 1)
+    queue.put(b"ahead", priority=9)
+    queue.put(b"behind", priority=5)
+    assert getters.join() == {"browse": b"behind"}
+
+
+def test_commit_and_backout_wake_who_waits():
+    queue = MemoryQueue()
+    for end in ("commit", "backout"):
+        unit = queue.unit()
+        if end == "commit":
+            queue.put(b"commit", syncpoint=unit)
+        else:
+            queue.put(b"backout")
+            queue.get(syncpoint=unit)
+        getters = Getters(queue)
+        getters.start(end)
+        until_waiting(queue, 1)
+        getattr(unit, end)()
+        assert getters.join() == {end: end.encode()}
+
+
+def test_what_expired_in_a_unit_is_handed_to_nobody(clock):
+    queue, got = MemoryQueue(clock=clock), []
+    queue.put(expiry=10)
+    unit = queue.unit()
+    queue.get(syncpoint=unit)
+    cancel = get_later(queue, got.append)
+    clock.now += 1
+    unit.backout()
+    assert got == []
+    assert cancel()
+
+
+def test_what_is_handed_over_in_a_unit_comes_back_with_it():
+    queue = MemoryQueue()
+    unit = queue.unit()
+    getters = Getters(queue)
+    getters.start("in unit", syncpoint=unit)
+    until_waiting(queue, 1)
+    queue.put(b"a")
+    assert getters.join() == {"in unit": b"a"}
+    assert queue.depth == 0
+    unit.backout()
+    assert queue.get().descriptor.backout_count == 1
+
+
+def test_a_call_whose_unit_has_ended_gets_nothing(monkeypatch):
+    time_is_over = threading.Event()
+    monkeypatch.setattr("selectroute.queues.waiting.Waiter.wait", lambda *_: time_is_over.wait(60))
+    queue = MemoryQueue()
+    unit = queue.unit()
+    getters = Getters(queue)
+    getters.start("in unit", syncpoint=unit, wait=0.3)
+    until_waiting(queue, 1)
+    unit.commit()
+    queue.put(b"a")
+    time_is_over.set()
+    assert getters.join() == {"in unit": 2033}
+    assert queue.depth == 1
+
+
+def test_close_ends_every_wait():
+    queue = MemoryQueue()
+    getters = Getters(queue)
+    getters.start("id", correl_id=id_of("c"))
+    getters.start("selector", selector="a = 1")
+    getters.start("any")
+    until_waiting(queue, 3)
+    queue.close()
+    assert getters.join() == {"id": 2019, "selector": 2019, "any": 2019}
+
+
+@pytest.mark.slow
+def test_a_reply_wakes_one_of_100_000_and_looks_at_no_other():
+    queue = MemoryQueue()
+    got = []
+    count = 100_000
+    for number in range(count):
+        get_later(queue, got.append, M.CORREL_ID, correl_id=id_of(f"c{number}"))
+    for number in (5, 99_999, 0):
+        queue.put(str(number).encode(), correl_id=id_of(f"c{number}"))
+    assert [message.body for message in got] == [b"5", b"99999", b"0"]
+    assert queue.statistics.waiters_looked_at == 3
+    queue.put(b"for nobody", correl_id=id_of("other"))
+    assert queue.statistics.waiters_looked_at == 3
+    assert queue.depth == 1
+
+
+def test_a_message_wakes_one_of_many_selectors_and_looks_at_those_that_it_satisfies():
+    queue = MemoryQueue()
+    got = {}
+    for number in range(2_000):
+        get_later(
+            queue,
+            lambda message, number=number: got.update({number: message}),
+            selector=f"account = 'a{number}' AND amount > 10",
+        )
+    queue.put(b"low", properties={"account": "a7", "amount": 5})
+    queue.put(b"high", properties={"account": "a7", "amount": 50})
+    assert {number: message.body for number, message in got.items()} == {7: b"high"}
+    assert queue.statistics.waiters_looked_at == 1
+
+
+@pytest.mark.parametrize("request_", [{}, {"selector": "a = 1"}, {"correl_id": id_of("c")}])
+def test_of_many_that_wait_for_the_same_the_oldest_is_woken_and_no_other_looked_at(request_):
+    queue = MemoryQueue()
+    got = []
+    for number in range(1_000):
+        get_later(queue, lambda message, number=number: got.append(number), **request_)
+    for _ in range(3):
+        queue.put(correl_id=id_of("c"), properties={"a": 1})
+    assert got == [0, 1, 2]
+    assert queue.statistics.waiters_looked_at == 3
+
+
+def test_waiting_without_a_thread_ends_with_the_message_or_when_it_is_cancelled():
+    queue = MemoryQueue()
+    got = []
+    cancel = get_later(queue, got.append)
+    queue.put(b"there")
+    assert [message.body for message in got] == [b"there"]
+    assert cancel() is False
+    cancels = [get_later(queue, got.append, **request) for request in ({}, {"selector": "a = 1"})]
+    cancels.append(get_later(queue, got.append, M.CORREL_ID, correl_id=id_of("c")))
+    assert [cancel() for cancel in cancels] == [True] * 3
+    assert [cancel() for cancel in cancels] == [False] * 3
+    queue.put(b"later", correl_id=id_of("c"), properties={"a": 1})
+    assert len(got) == 1
+    assert queue.depth == 1
+
+
+def test_an_interrupt_gives_back_what_was_handed_over(monkeypatch):
+    queue = MemoryQueue()
+
+    def interrupted(waiter, seconds):
+        queue.put(b"a")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("selectroute.queues.waiting.Waiter.wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        queue.get(wait=60)
+    assert queue.get().body == b"a"
+    with pytest.raises(KeyboardInterrupt):
+        queue.browse(wait=60)
+    assert queue.depth == 1

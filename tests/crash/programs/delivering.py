@@ -1,0 +1,216 @@
+"""A stream that delivers to queues and is killed again and again, while consumers take what comes.
+
+``python -m tests.crash.programs.delivering --kills 100``. The job routes batch by batch as in Spark, but
+without it. Each kill (SIGKILL, at a random instant) ends it with whatever it was doing, and the next start
+goes on. One queue is so short that the job waits for its consumer most of the time: in every other run for as
+long as it takes, in the others for an instant only, so that what the queue has no room for becomes dead
+letters. When all files are routed, each delivery must have been got exactly once, or be a dead letter exactly
+once and not have been got, and be recorded exactly once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import selectroute as sr
+from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.spark import senders
+from selectroute.spark.senders.queues import FULL
+from selectroute.testing.world import World
+from tests.spark.queue_world import A, B, Queues, numbered
+
+FILES = 12
+MESSAGES = 150
+SHORT = 40
+"""Messages that queue A holds."""
+
+CHUNK = 25
+
+_fork = multiprocessing.get_context("fork")  # a child that need not import everything first
+
+
+def deliver(queues: Queues, done: Any, resumed: Any, wait: float) -> None:
+    """Route what is there, from wherever the last process left it."""
+    senders.queues._CHUNK = CHUNK
+    output = queues.world.output
+    for staged in (output / "_staging").glob("*-*"):
+        if (output / "_commits" / f"{staged.name.split('-')[0]}.json").exists():
+            resumed.value += 1
+
+    def pause() -> bool:
+        time.sleep(0.005)
+        return False
+
+    router = queues.router(pause, wait=wait)
+    for batch in range(FILES):
+        router.route(batch, [queues.world.input / f"{batch:02}.jsonl"], "q")
+    done.set()
+
+
+def consume(url: str, name: str, journal: Path, ending: Any) -> None:
+    """Get what comes until there is nothing more to come, and write down what it was."""
+    file = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    with SqlQueue(url, name) as queue:
+        while True:
+            last = ending.is_set()
+            try:
+                got = queue.get(wait=0.05)
+            except MQError as error:
+                assert error.reason == MQRC_NO_MSG_AVAILABLE, error
+                if last:
+                    return
+                continue
+            line = {name: got.properties[f"selectroute_{name}"] for name in ("delivery_id", "subscription")}
+            os.write(file, json.dumps(line).encode() + b"\n")
+
+
+def prepare(home: Path, url: str, chance: random.Random) -> Queues:
+    """Subscriptions, queues and the messages."""
+    queues = Queues(World(home), url)
+    queues.world.input.mkdir(parents=True)
+    queues.create("A", max_depth=SHORT)
+    queues.create("B")
+    queues.publish(
+        1, all=("", A), odd=("n > 75", A), few=(f"n < {chance.randrange(150)}", B), none=("n < 3", None)
+    )
+    for batch in range(FILES):
+        queues.world.drop_json(f"{batch:02}.jsonl", *numbered(MESSAGES))
+    # The kernel is compiled, or read, before the first job is started and not in each.
+    sr.Snapshot.open(queues.world.snapshots).match(pa.record_batch({"n": [1]}))
+    return queues
+
+
+def check(queues: Queues, journals: list[Path]) -> Counter[str]:
+    """Assert what must hold when all is routed and got; return the deliveries and dead letters counted."""
+    got: Counter[str] = Counter()
+    for journal in journals:
+        got.update(json.loads(line)["delivery_id"] for line in journal.read_bytes().splitlines())
+    world = queues.world
+    recorded = Counter(
+        f"{source}/0/{offset}/{subscription}"
+        for source, offset, subscription, _ in world.deliveries().elements()
+        if subscription != "none"
+    )
+    twice = [one for one, count in got.items() if count > 1]
+    assert not twice, f"{len(twice)} got twice: {twice[:5]}"
+    dead = Counter(
+        f"{row['source']}/0/{row['offset']}/{row['subscription']}" for row in world.rows("dead-letters")
+    )
+    assert {row["reason"] for row in world.rows("dead-letters")} <= {FULL}
+    both = got & dead
+    assert not both, f"got, and dead letters: {list(both)[:5]}"
+    got += dead
+    assert got == recorded, f"lost: {list(recorded - got)[:5]}, never recorded: {list(got - recorded)[:5]}"
+    lines = world.accounting()
+    assert [line["batch"] for line in lines] == list(range(FILES))
+    assert sum(line["refused"] for line in lines) == dead.total()
+    assert sum(line["queued"] for line in lines) == got.total() - dead.total()
+    assert not list((world.output / "_staging").iterdir())
+    return Counter({"deliveries": got.total() - dead.total(), "dead letters of a full queue": dead.total()})
+
+
+def until_done(
+    queues: Queues, chance: random.Random, kills: int, longest: float, wait: float
+) -> Counter[str]:
+    """Start the job and kill it, so many times at most, until it is done; returns how often it was killed,
+    and how often that was between the commit of a batch and the end of its puts.
+    """
+    killed = 0
+    done, resumed = _fork.Event(), _fork.Value("i")
+    while True:
+        job = _fork.Process(target=deliver, args=(queues, done, resumed, wait))
+        job.start()
+        if killed < kills:
+            job.join(chance.random() * longest)
+        else:
+            job.join()
+        if job.is_alive():
+            os.kill(job.pid or 0, signal.SIGKILL)
+            job.join()
+            killed += 1
+        else:
+            assert done.is_set() and job.exitcode == 0, "the job ended by itself: see above"
+            return Counter({"kills": killed, "of batches that were being put": resumed.value})
+
+
+def run(
+    kills: int,
+    seed: int,
+    root: Path,
+    made: Callable[[Path], str],
+    longest: float = 0.5,
+    waits: tuple[float, ...] = (math.inf, 0.02),
+) -> Counter[str]:
+    """At least so many kills; returns what was counted. Raises AssertionError if a check failed."""
+    chance = random.Random(seed)
+    counts: Counter[str] = Counter()
+    for number in itertools.count():
+        if counts["kills"] >= kills:
+            return counts
+        home = root / f"delivering-{number}"
+        home.mkdir()
+        queues = prepare(home, made(home), chance)
+        ending = _fork.Event()
+        journals = [home / f"{name}.journal" for name in "AB"]
+        consumers = [
+            _fork.Process(target=consume, args=(queues.url, name, journal, ending))
+            for name, journal in zip("AB", journals, strict=True)
+        ]
+        for consumer in consumers:
+            consumer.start()
+        wait = waits[number % len(waits)]
+        counts += until_done(queues, chance, kills - counts["kills"], longest, wait)
+        ending.set()
+        for consumer in consumers:
+            consumer.join()
+            assert consumer.exitcode == 0, "a consumer failed: see above"
+        counts += check(queues, journals)
+    raise AssertionError
+
+
+def in_sqlite(home: Path) -> str:
+    """The database of one run."""
+    return f"sqlite:///{home}/queues.db"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="kill a stream while it delivers to queues")
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--postgresql", action="store_true", help="instead of SQLite")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="selectroute-crash-") as root:
+        started = time.monotonic()
+        try:
+            if given.postgresql:
+                from tests.support import postgresql
+
+                with postgresql.server() as made:
+                    counts = run(given.kills, given.seed, Path(root), made)
+            else:
+                counts = run(given.kills, given.seed, Path(root), in_sqlite)
+        except AssertionError as error:
+            sys.exit(f"FAILED: {error}")
+        seconds = time.monotonic() - started
+    print(", ".join(f"{count:,} {name}" for name, count in counts.items()) + f" in {seconds:.0f} s: all held")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Run a program that routes a stream, and end it at a named step.
+
+``python -m tests.crash.programs.failpoint STEP MOMENT NTH stream run …`` kills its whole process group, with
+Spark's JVM, right before or after the n-th time that it takes this step. What Spark itself writes, its log of
+offsets and that of done batches, is watched for in its checkpoint, so there it is within a millisecond.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from selectroute.cli import main as command
+from selectroute.durable import disk
+from selectroute.spark.batch.commits import Commits
+from selectroute.spark.inputs.files import FileBatchInput
+from selectroute.spark.inputs.kafka import KafkaBatchInput
+from selectroute.spark.senders.kafka import KafkaSender
+from selectroute.spark.senders.queues import QueueSender
+from selectroute.spark.stream.background_publisher import PUBLISHER_THREAD
+
+BEFORE, AFTER = MOMENTS = ("before", "after")
+PUT: Final = "put"
+BESIDE: Final = "beside"
+STEPS: Final = ("offsets", "pin", "stage", "commit", PUT, "send", BESIDE, "sent", "rename", "return")
+"""Of a batch: Spark plans it; pin; match and write; commit; put to queues; send to Kafka, the same when the
+next batch is committed, and note that it is sent; publish; give it back to Spark, which notes it as done.
+"""
+
+
+def main() -> None:
+    """Run the command."""
+    step, moment, nth, *given = sys.argv[1:]
+    fail_at(step, moment, int(nth), Path(given[given.index("--output") + 1]))
+    sys.argv = ["selectroute", *given]
+    command()
+
+
+def fail_at(step: str, moment: str, nth: int, output: Path) -> None:
+    """End this process group at the n-th time that a step is taken, from now on."""
+    checkpoint = output / "_checkpoint"
+    if step == "offsets":
+        # Spark writes each entry of its logs under a hidden name, and renames it.
+        _watch(checkpoint / "offsets", nth, hidden=moment == BEFORE)
+    elif step == "return" and moment == AFTER:
+        _watch(checkpoint / "commits", nth, hidden=False)
+    elif step == BESIDE:
+        _beside(moment, nth, output / "_commits")
+    else:
+        _patch(step, moment, nth)
+
+
+def _patch(step: str, moment: str, nth: int) -> None:
+    met = 0
+
+    def replace(owner: Any, name: str, is_it: Callable[..., bool] = lambda *_: True) -> None:
+        real = getattr(owner, name)
+
+        def failing(*given: Any, **named: Any) -> Any:
+            nonlocal met
+            mine = is_it(*given)
+            met += mine
+            if mine and met == nth and moment == BEFORE:
+                _kill()
+            done = real(*given, **named)
+            if mine and met == nth:
+                _kill()
+            return done
+
+        setattr(owner, name, failing)
+
+    if step in ("pin", "commit"):
+        folder = {"pin": "pins", "commit": "_commits"}[step]
+        replace(disk, "write_json", lambda path, _: path.parent.name == folder)
+    elif step == "stage":
+        replace(KafkaBatchInput, "route")
+        replace(FileBatchInput, "route")
+    elif step == PUT:
+        replace(QueueSender, "send")
+    elif step == "send":
+        replace(KafkaSender, "_write")
+    elif step == "sent":
+        replace(disk, "write_json", lambda path, _: path.name == "sent-kafka.json")
+    elif step == "rename":
+        replace(disk, "rename")
+    elif step == "return":
+        # The last that is done of a batch.
+        replace(Commits, "_account")
+    else:
+        raise SystemExit(f"no step {step}")
+
+
+def _beside(moment: str, nth: int, commits: Path) -> None:
+    """End this process when it has committed two batches of which it has published neither: the first is not
+    sent, or it is and that is noted.
+    """
+    real = KafkaSender.send
+    met = 0
+
+    def failing(self: KafkaSender, batch: int, *given: Any) -> Any:
+        nonlocal met
+        # What an earlier run left is sent before there is any next one.
+        met += threading.current_thread().name == PUBLISHER_THREAD
+        if met != nth:
+            return real(self, batch, *given)
+        if moment == AFTER:
+            real(self, batch, *given)
+        while not (commits / f"{batch + 1}.json").exists():
+            time.sleep(0.001)
+        _kill()
+
+    KafkaSender.send = failing  # type: ignore[method-assign]
+
+
+def _watch(folder: Path, nth: int, hidden: bool) -> None:
+    """End this process when the n-th new entry of a log of Spark is there, or is being written.
+
+    One that was written while nobody looked counts, too: what is to be met at an instant is met late then.
+    """
+
+    def entries() -> set[str]:
+        try:
+            names = os.listdir(folder)
+        except FileNotFoundError:
+            return set()
+        being = {name.split(".")[1] for name in names if hidden and name.endswith(".tmp")}
+        return {name for name in (*names, *being) if name.isdecimal()}
+
+    seen = entries()
+    known = len(seen)
+
+    def watch() -> None:
+        while len(seen) < known + nth:
+            time.sleep(0.001)
+            seen.update(entries())
+        _kill()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _kill() -> NoReturn:
+    os.killpg(0, signal.SIGKILL)
+    raise AssertionError
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""A streaming job whose disk is full: ``python -m tests.crash.programs.full_disk --times 20``.
+
+``selectroute stream run`` as a user runs it; from its n-th write on to the output folder, in which Spark's
+checkpoint is, every write of driver, JVM and workers says that there is no space left (see `failing`). It
+must end with exit code 1 and one sentence; started again when there is room, it delivers the rest, and
+nothing twice. The same with a disk that is full from the moment at which Spark gives a file of its checkpoint
+its name: that leaves an empty one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from selectroute.testing.world import World
+from tests.crash.programs.command import ROOT
+from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
+
+LOGGED = ("metadata", "sources/0/0", "offsets/0", "commits/0", "sources/0/1", "offsets/1", "commits/1")
+"""Files of Spark's checkpoint."""
+
+FILES, MESSAGES = 6, 10
+_WRITES = 95
+"""Of such a job, about: one that is done before so many has met none that failed."""
+
+
+def routed(home: Path, shim: Shim, preloaded: dict[str, str], at: int, logged: str | None = None) -> bool:
+    """Let the `at`-th write fail and all after it, then start again. Raises AssertionError. Returns whether
+    a write failed.
+
+    Only writes to a file of Spark's checkpoint count, if one is `logged`.
+    """
+    world = World(home)
+    world.input.mkdir(parents=True)
+    world.publish(1, low="n < 5", high="n > 6")
+    for number in range(FILES):
+        world.drop_json(f"{number}.jsonl", *({"properties": {"n": n}} for n in range(MESSAGES)))
+    world.output.mkdir()
+    checkpoint = world.output / "_checkpoint"
+    shim.arm(at, world.output if logged is None else checkpoint / logged, 0)
+    try:
+        ended = _run(world, preloaded)
+        fired = shim.fired
+    finally:
+        shim.clear()
+    if fired:
+        assert ended.returncode == 1, ended.stderr
+        said = [line for line in ended.stderr.splitlines() if line.startswith("selectroute: ")]
+        assert len(said) == 1 and "No space left on device" in said[0], ended.stderr
+        assert "Traceback" not in ended.stderr, ended.stderr
+    if logged is not None:
+        assert (checkpoint / logged).read_bytes() == b""
+    ended = _run(world, preloaded)
+    assert ended.returncode == 0, ended.stderr
+    names = [("low", n) for n in range(5)] + [("high", n) for n in range(7, MESSAGES)]
+    expected = Counter((f"{number}.jsonl", n, name, 1) for number in range(FILES) for name, n in names)
+    assert world.deliveries() == expected, f"write {at}"
+    return fired
+
+
+def _run(world: World, preloaded: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "selectroute", "stream", "run", "--available-now"]
+    folders = ["--input", world.input, "--snapshots", world.snapshots, "--output", world.output]
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [*program, *map(str, folders), "--max-files-per-trigger", "2", "--cores", "2"],
+        env={**os.environ, **preloaded, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def run(root: Path, times: int, seed: int) -> Counter[str]:
+    """So many jobs. Raises AssertionError, or SystemExit where there is no compiler."""
+    made = compiled(root)
+    if isinstance(made, str):
+        sys.exit(f"nothing was tried: {made}")
+    preloaded, control = made
+    shim = Shim(control, "disk full", errno.ENOSPC, WRITES | NAMES, True)
+    chance = Random(seed)
+    counts: Counter[str] = Counter()
+    for number in range(times):
+        at = chance.randrange(1, _WRITES)
+        fired = routed(root / f"{number}", shim, preloaded, at)
+        counts["full" if fired else "done before"] += 1
+        print(f"write {at}: {'full, and gone on with' if fired else 'done before'}", flush=True)
+    for number, logged in enumerate(LOGGED, times):
+        assert routed(root / f"{number}", shim, preloaded, 1, logged), logged
+        counts["left a file of Spark's empty"] += 1
+        print(f"{logged}: empty, and gone on with", flush=True)
+    return counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="a streaming job whose disk is full")
+    parser.add_argument("--times", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="selectroute-full-") as root:
+        started = time.monotonic()
+        counts = run(Path(root), given.times, given.seed)
+        seconds = time.monotonic() - started
+    print(f"{', '.join(f'{count} {name}' for name, count in counts.items())} in {seconds:.0f} s: all held")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,329 @@
+"""Snapshot folders by somebody who means harm: ``python -m tests.crash.programs.hostile --copies 1000``.
+
+Each copy of a sound folder has one thing changed in it, with every digest put right again: one element of an
+array or all of them, a length, a type, the header, the ids, bytes anywhere, or the manifest. A copy is opened
+and, if that is possible, matched, in a process of its own: it is refused with a sentence, or it gives some
+matches. It never ends the process, never goes on for ever, and no other exception comes out.
+
+``tests.crash.programs.damage`` is about accidents, which the digests show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import hashlib
+import json
+import multiprocessing
+import random
+import shutil
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import selectroute as sr
+from selectroute.arrays import tables as t
+
+_fork = multiprocessing.get_context("fork")
+
+_SECONDS = 20
+"""A copy that is opened and matched takes milliseconds."""
+
+EXTREMES = (0, 1, -1, 2, 7, 63, 64, 255, 4096, 2**31 - 1, -(2**31), 2**40, 2**63 - 1, -(2**63))
+
+
+def sound(folder: Path) -> None:
+    """Publish a snapshot whose every array has an element: a base, and a delta with tombstones."""
+    subscriptions: list[tuple[str, str, str | None]] = []
+
+    def add(selector: str, topic: str | None = None) -> None:
+        subscriptions.append((f"s{len(subscriptions)}", selector, topic))
+
+    for n in range(900):
+        add(f"JMSType = 't{n % 50}' AND color = 'c{n // 50}' AND region = 'r0' AND w > 5")
+    for n in range(200):  # a hot pair, whose leaf is divided
+        add(f"JMSType = 'car' AND color = 'red' AND region = 'r{n % 20}' AND w > {n}")
+    for n in range(40):
+        add(f"JMSType = 'bus' AND w BETWEEN {n} AND {n + 9} AND size + {n} > 2")
+        add(f"x LIKE 'ab{n}%'")
+        add(f"n = {n}.5 OR n = {n} OR f = {2.0**60 + n * 2.0**20}")
+    add("x LIKE 'a%'")
+    add("x LIKE 'abc%'")
+    add("f = 1e30f OR f = 2e30f")
+    add("w + 1 > 2 AND JMSType LIKE 'b_s%t' AND color NOT IN ('blue', 'red') OR x IS NULL OR b = TRUE")
+    add("NOT (color = 'red') AND x LIKE '%needle%'")
+    add("w > 3 OR w > 4 OR size > 3", "a/#/b/#/c")
+    add("size NOT BETWEEN 3 AND w", "+/eu")
+    snapshot = sr.build_snapshot(subscriptions)
+    changes = [sr.Remove("s0"), sr.Replace("s900", "w > 100"), sr.Add("new", "JMSType = 'car' AND w < 9")]
+    sr.publish(snapshot, folder)
+    sr.publish(snapshot.changed(changes), folder)
+
+
+def messages() -> pa.RecordBatch:
+    """Rows that reach every kind of entry."""
+    chance = random.Random(5)
+    rows = 300
+    return pa.record_batch(
+        {
+            "JMSType": [chance.choice(["car", "bus", "busst", None, "t1", "t7"]) for _ in range(rows)],
+            "color": [chance.choice(["red", "blue", "c1", "c2", None]) for _ in range(rows)],
+            "region": [chance.choice(["r0", "r3", "r19", None]) for _ in range(rows)],
+            "x": [chance.choice(["a", "ab7", "abc", "ab1x", "a needle b", "", None]) for _ in range(rows)],
+            "w": pa.array([chance.choice([None, *range(220)]) for _ in range(rows)], pa.int32()),
+            "size": pa.array([chance.choice([None, 1.5, 4.0, float("nan")]) for _ in range(rows)]),
+            "n": pa.array([chance.choice([None, 1, 7]) for _ in range(rows)], pa.int64()),
+            "f": pa.array([chance.choice([None, 1e30, 2.0**60]) for _ in range(rows)], pa.float32()),
+            "b": [chance.choice([None, True, False]) for _ in range(rows)],
+            "@topic": [chance.choice(["a/b/c", "a/x/b/eu", "cars/eu", None]) for _ in range(rows)],
+        }
+    )
+
+
+def hostile(folder: Path, chance: random.Random) -> str:
+    """Change one thing in a folder, its digests put right. Returns what was changed."""
+    path = folder / "manifest-2.json"
+    manifest = json.loads(path.read_text())
+    entry = chance.choice(manifest["segments"])
+    segment = entry["kind"]
+    kind = chance.choices(("array", "header", "ids", "bytes", "manifest"), (70, 8, 8, 8, 6))[0]
+    if kind == "manifest":
+        name = _change_manifest(manifest, entry, chance)
+    else:
+        of = entry["ids"] if kind == "ids" or (kind == "bytes" and chance.random() < 0.6) else entry
+        file = folder / of["file"]
+        if kind == "bytes":
+            name = _change_bytes(file, chance)
+        elif kind == "ids":
+            name = _change_ids(file, chance)
+        else:
+            name = _change_array(file, chance) if kind == "array" else _change_header(file, chance)
+        of["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    rest = {key: value for key, value in manifest.items() if key != "sha256"}
+    manifest["sha256"] = hashlib.sha256(_canonical(rest)).hexdigest()
+    path.write_bytes(_canonical(manifest))
+    return f"{kind} of {segment}: {name}"
+
+
+def _canonical(manifest: dict[str, Any]) -> bytes:
+    return json.dumps(manifest, indent=1, sort_keys=True).encode()
+
+
+def _change_array(file: Path, chance: random.Random) -> str:
+    table = _read(file)
+    name = chance.choice(table.column_names)
+    values = table[name].chunk(0).values.to_numpy(zero_copy_only=False).copy()
+    how = chance.choice(("one", "one", "all", "shift", "longer", "shorter", "empty", "type", "swap"))
+    info = np.iinfo(values.dtype) if values.dtype.kind in "iu" else None
+
+    def value() -> Any:
+        picked = chance.choice((*EXTREMES, len(values), len(values) - 1, chance.randrange(1 << 16)))
+        return picked if info is None else min(max(picked, info.min), info.max)
+
+    detail: object = how
+    if how == "type":
+        with np.errstate(all="ignore"):
+            values = values.astype(chance.choice((np.int8, np.int16, np.float32, np.uint32)))
+    elif how == "longer":
+        values = np.concatenate((values, values[-1:], values[:1]))
+    elif how in ("shorter", "empty"):
+        values = values[:-1] if how == "shorter" else values[:0]
+    elif len(values) and how == "all":
+        detail = value()
+        values[:] = detail
+    elif len(values) and how == "shift":
+        detail = chance.choice((1, -1, 3))
+        with np.errstate(all="ignore"):
+            values = (values + np.array(detail).astype(values.dtype)).astype(values.dtype)
+    elif len(values) and how == "swap":
+        a, b = chance.randrange(len(values)), chance.randrange(len(values))
+        values[[a, b]] = values[[b, a]]
+    elif len(values):
+        at, detail = chance.randrange(len(values)), value()
+        values[at] = detail
+        detail = f"[{at}] = {detail}"
+    column = pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), pa.array(values))
+    place = table.column_names.index(name)
+    _write(file, table.set_column(place, name, column))
+    return f"{name} {how} {detail}"
+
+
+def _change_header(file: Path, chance: random.Random) -> str:
+    table = _read(file)
+    header = json.loads(table.schema.metadata[b"selectroute"])
+    attribute = chance.choice(header["attributes"])
+    changes: list[tuple[dict[str, Any], str, Any]] = [
+        *((header, "depth", depth) for depth in (0, 10**12, -1, "x", None, 1.5, True)),
+        (header, "attributes", header["attributes"][:-1]),
+        (header, "attributes", [*header["attributes"], attribute]),
+        (header, "attributes", "x"),
+        (header, "scanned", 5),
+        (header, "checks_names", "no"),
+        (header, "checks_names", not header["checks_names"]),
+        *(
+            (attribute, "name", name)
+            for name in ("@nope", "@topic[99999999999999999999]", "", 5, "@topic[x]")
+        ),
+        (attribute, "codes", not attribute["codes"]),
+        (attribute, "values", not attribute["values"]),
+        (attribute, "other", 1),
+    ]
+    where, key, value = chance.choice(changes)
+    where[key] = value
+    text = chance.choices((json.dumps(header), "[" * 100_000, "{}", "\xff"), (30, 1, 1, 1))[0]
+    _write(file, table.replace_schema_metadata({"selectroute": text}))
+    return f"{key} = {str(value)[:40]}"
+
+
+def _change_ids(file: Path, chance: random.Random) -> str:
+    table = _read(file)
+    name = chance.choice(table.column_names)
+    place = table.column_names.index(name)
+    how = chance.choice(("null", "other", "rows", "type", "name", "not UTF-8"))
+    if how == "rows":
+        table = table.slice(0, max(0, table.num_rows - chance.randrange(1, 4)))
+    elif how == "name":
+        table = table.rename_columns([f"x{one}" if one == name else one for one in table.column_names])
+    elif how == "type":
+        table = table.set_column(place, name, pa.array(range(table.num_rows), pa.int64()))
+    elif how == "not UTF-8":
+        octets = pa.array([b"\xff\xfe"] * table.num_rows, pa.binary())
+        text = pa.Array.from_buffers(pa.string(), len(octets), octets.buffers())
+        table = table.set_column(place, name, text)
+    else:
+        texts = pa.array([None if how == "null" else "\0x"] * table.num_rows, pa.string())
+        table = table.set_column(place, name, texts)
+    _write(file, table)
+    return f"{name} {how}"
+
+
+def _change_bytes(file: Path, chance: random.Random) -> str:
+    data = bytearray(file.read_bytes())
+    count = chance.choice((1, 1, 4, 64))
+    for _ in range(count):
+        data[chance.randrange(len(data))] = chance.randrange(256)
+    if chance.random() < 0.2:
+        data = data[: chance.randrange(len(data))]
+    file.write_bytes(data)
+    return f"{count} of {len(data)}"
+
+
+def _change_manifest(manifest: dict[str, Any], entry: dict[str, Any], chance: random.Random) -> str:
+    how = chance.choice(("many", "twice", "file", "missing", "order", "rows", "other"))
+    if how == "many":
+        manifest["segments"] = [entry] * 2_000
+    elif how == "twice":
+        manifest["segments"].append(entry)
+    elif how == "order":
+        manifest["segments"].reverse()
+    elif how == "missing":
+        del entry[chance.choice(list(entry))]
+    elif how == "rows":
+        entry[chance.choice(("rows", "removed", "kind"))] = chance.choice((10**12, -1, "x", None, []))
+    elif how == "file":
+        entry["file"] = chance.choice(("../../etc/passwd", "/etc/passwd", "segments/..", "segments/x\n", 5))
+    else:
+        manifest["segments"] = chance.choice((None, 5, {}, [], [5], [None]))
+    return how
+
+
+def _read(file: Path) -> pa.Table:
+    return pa.ipc.open_file(pa.BufferReader(file.read_bytes())).read_all()
+
+
+def _write(file: Path, table: pa.Table) -> None:
+    with pa.ipc.new_file(str(file), table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+
+
+def use(folder: Path) -> str:
+    """Open and match a folder: ``refused`` or ``matched``. Whatever else it raises is a fault."""
+    try:
+        snapshot = sr.Snapshot.open(folder)
+    except sr.SnapshotError as error:
+        assert str(error) and "\n" not in str(error), "an error without a sentence"
+        return "refused"
+    matches = snapshot.match(messages())
+    assert len(matches) == 300 and len(repr(snapshot)) < 1_000
+    snapshot.ids.take(matches.ordinals)
+    return "matched"
+
+
+def _child(pipe: Connection, folders: list[Path], use: Callable[[Path], str]) -> None:
+    faulthandler.disable()  # the parent says what ended
+    for folder in folders:
+        signal.alarm(_SECONDS)
+        try:
+            outcome = use(folder)
+        except BaseException as error:  # whatever it is, the parent reports it
+            outcome = f"{type(error).__name__}: {error}"
+        pipe.send(outcome)
+
+
+def tried(folders: list[Path], use: Callable[[Path], str] = use) -> list[str]:
+    """Use each folder in a process of its own, or in one with those before it that ended well."""
+    outcomes: list[str] = []
+    while len(outcomes) < len(folders):
+        here, there = _fork.Pipe(duplex=False)
+        child = _fork.Process(target=_child, args=(there, folders[len(outcomes) :], use))
+        child.start()
+        there.close()
+        try:
+            while True:
+                outcomes.append(here.recv())
+        except EOFError:
+            child.join()
+        if child.exitcode:
+            outcomes.append(f"ended by signal {-child.exitcode}" if child.exitcode < 0 else "ended")
+    return outcomes
+
+
+def run(folder: Path, copies: int, chance: random.Random) -> tuple[Counter[str], list[str]]:
+    """Try so many hostile copies. Returns how many were refused and matched, and what went wrong."""
+    original = folder / "sound"
+    sound(original)
+    table = _read(next(original.glob("segments/*-base.arrow")))
+    lengths = {name: len(table[name].chunk(0).values) for name in t.Tables._fields}
+    assert all(lengths.values()), [name for name, length in lengths.items() if not length]
+    assert use(original) == "matched"  # compiled before the first fork
+    counts: Counter[str] = Counter()
+    faults: list[str] = []
+    for first in range(0, copies, 50):
+        names, made = [], []
+        for number in range(first, min(first + 50, copies)):
+            copy = folder / f"copy-{number}"
+            shutil.copytree(original, copy)
+            names.append(hostile(copy, chance))
+            made.append(copy)
+        for name, outcome in zip(names, tried(made), strict=True):
+            counts[outcome if outcome in ("refused", "matched") else "faults"] += 1
+            if outcome not in ("refused", "matched"):
+                faults.append(f"{name}: {outcome}")
+        for copy in made:
+            shutil.rmtree(copy)
+    return counts, faults
+
+
+def main() -> int:
+    """The command line: exit code 0 if every copy was refused or matched."""
+    parser = argparse.ArgumentParser(description="hostile copies of a snapshot folder")
+    parser.add_argument("--copies", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        counts, faults = run(Path(folder), arguments.copies, random.Random(arguments.seed))
+    print(*faults, sep="\n")
+    print(f"{arguments.copies:,} copies: {dict(counts)}")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""The comparison of engines, a short run of it; and that it finds what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+import selectroute as sr
+from selectroute.index.build import build, hot_keys
+from tests.properties.fuzz import engines
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def shapes_are_templates_and_leaves_are_divided(monkeypatch):
+    monkeypatch.setattr(build, "FEW", 2)
+    monkeypatch.setattr(hot_keys, "WORTH", 0.2)
+
+
+def test_every_engine_agrees_on_a_few_rounds():
+    pairs = sum(engines.check(engines.make(0, number)) for number in range(4))
+    assert pairs >= 4 * engines.SUBSCRIPTIONS * engines.MESSAGES
+
+
+def test_a_round_is_known_by_its_number():
+    assert engines.make(3, 5) == engines.make(3, 5)
+    assert engines.make(3, 5) != engines.make(3, 6)
+
+
+def test_a_lost_match_is_found(monkeypatch):
+    monkeypatch.setattr(sr.Index, "match", lambda index, message: [])
+    with pytest.raises(AssertionError, match="index misses s"):
+        engines.check(engines.make(0, 0))
+
+
+def test_a_wrong_match_is_found(monkeypatch):
+    monkeypatch.setattr(sr.Index, "match", lambda index, message: [one.id for one in index])
+    with pytest.raises(AssertionError, match="index wrongly gives s"):
+        engines.check(engines.make(0, 0))

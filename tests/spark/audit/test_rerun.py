@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from selectroute.durable import disk
+from selectroute.spark.audit.rerun import Reruns
+from selectroute.spark.job.job import JobError
+from selectroute.testing.world import files_of
+from tests.spark.queue_world import A, numbered
+from tests.spark.stream.test_application import folders, ran
+
+RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}
+
+
+@pytest.fixture
+def routed(world):
+    """Two batches of a job, the second with a later revision."""
+    world.publish(1, red="color = 'red'", all="color IS NOT NULL")
+    router = world.router()
+    router.route(0, [world.drop_json("a.jsonl", RED, "no json", {}), world.drop_json("b.jsonl", BLUE)], "q")
+    world.publish(2, blue="color = 'blue'")
+    router.route(1, [world.drop_json("c.jsonl", RED, BLUE)], "q")
+    (world.output / "_job.json").write_text("{}")
+    return world
+
+
+def reruns(world, tasks=2, into="again", **options):
+    job = world.job(**options)
+    return Reruns(job, files_of(job, tasks), world.root / into)
+
+
+def verdicts(found):
+    return [(one.batch, one.revision, one.verdict) for one in found]
+
+
+def republished(world, sink, change):
+    """Change what batch 0 has published, as if it had come out so."""
+    path = world.output / "_commits" / "0.json"
+    commit = disk.read_json(path)
+    file = next(file for file in commit["files"] if file["path"].startswith(sink))
+    published = world.output / file["path"]
+    pq.write_table(change(pq.ParquetFile(published).read()), published)
+    disk.write_json(path, commit | {"files": [one | {"sha256": "0" * 64} for one in commit["files"]]})
+
+
+def test_batches_are_routed_again_at_their_revisions_and_give_the_same_files(routed):
+    before = {path: path.stat().st_mtime_ns for path in routed.output.rglob("*")}
+    found = reruns(routed).run()
+    assert verdicts(found) == [(0, 1, "same files"), (1, 2, "same files")]
+    assert {path: path.stat().st_mtime_ns for path in routed.output.rglob("*")} == before
+    again = pq.read_table(routed.root / "again" / "deliveries").to_pylist()
+    assert sorted(map(str, again)) == sorted(map(str, routed.rows("deliveries")))
+
+
+def test_batches_can_be_chosen_and_the_run_be_stopped_between_them(routed):
+    assert verdicts(reruns(routed).run(1)) == [(1, 2, "same files")]
+    assert verdicts(reruns(routed, into="other").run(0, 0)) == [(0, 1, "same files")]
+    assert verdicts(reruns(routed, into="none").run(should_stop=lambda: True)) == []
+    with pytest.raises(JobError, match=r"no batch of .* from 2 on"):
+        reruns(routed, into="more").run(2)
+
+
+def test_another_number_of_tasks_gives_the_same_rows_in_other_files(routed):
+    assert verdicts(reruns(routed, tasks=1).run()) == [(0, 1, "same rows"), (1, 2, "same files")]
+
+
+def first_gone(table):
+    return table.slice(1)
+
+
+def first_twice(table):
+    return pa.concat_tables([table, table.slice(0, 1)])
+
+
+def other_revision(table):
+    return table.set_column(table.column_names.index("revision"), "revision", [[9] * len(table)])
+
+
+@pytest.mark.parametrize(
+    ("sink", "change", "why"),
+    [
+        ("deliveries", first_gone, "deliveries: 1 row was not published, the first a.jsonl/0/0/"),
+        ("deliveries", other_revision, "deliveries: rows have other values"),
+        ("deliveries", first_twice, "deliveries: rows have other values"),
+        ("unrouted", first_gone, "unrouted: 1 row was not published, the first a.jsonl/0/2"),
+        ("dead-letters", first_gone, "dead-letters: 1 row was not published, the first a.jsonl/0/1"),
+    ],
+)
+def test_what_was_published_and_does_not_come_out_again_is_named(routed, sink, change, why):
+    republished(routed, sink, change)
+    one, other = reruns(routed).run()
+    assert (one.verdict, other.verdict) == ("other rows", "same files")
+    assert why in one.why and not one.held and other.held
+
+
+def test_what_comes_out_and_was_published_otherwise_is_named(routed):
+    republished(routed, "unrouted", lambda table: table.set_column(3, "offset", [[7]]))
+    (one,) = reruns(routed).run(0, 0)
+    assert one.why == (
+        "unrouted: 1 row is missing, the first a.jsonl/0/7 and 1 row was not published, the first a.jsonl/0/2"
+    )
+
+
+def test_what_is_not_there_any_more_is_said(routed):
+    (routed.input / "c.jsonl").write_text("another")
+    republished(routed, "unrouted", lambda table: table)
+    shutil.rmtree(routed.output / "unrouted" / "batch=0")
+    first, second = reruns(routed).run()
+    assert (first.verdict, second.verdict) == ("gone", "gone")
+    assert "unrouted/batch=0/" in first.why and "c.jsonl" in second.why
+    shutil.rmtree(routed.snapshots)
+    routed.publish(2, blue="color = 'blue'")
+    (first,) = reruns(routed, into="other").run(0, 0)
+    assert first.verdict == "gone" and "revision 1" in first.why
+
+
+def test_deliveries_that_a_queue_did_not_take_are_made_again(sqlite, world):
+    sqlite.create("A", max_message_length=100)
+    sqlite.publish(1, small=("n >= 0", A), files=("n = 1", None))
+    long = {"properties": {"n": 2}, "body": "x" * 200}
+    router = sqlite.router(queues=sqlite.url)
+    report = router.route(0, [world.drop_json("a.jsonl", *numbered(2), long)], "q")
+    assert (report.counts.refused, report.counts.unrouted, report.counts.queued) == (1, 1, 2)
+    (world.output / "_job.json").write_text("{}")
+    assert verdicts(reruns(world, queues=sqlite.url).run()) == [(0, 1, "same rows")]
+    assert len(sqlite.get_all("A")) == 2
+    republished(world, "dead-letters", lambda table: table.set_column(5, "offset", [[1]]))
+    (one,) = reruns(world, into="other", queues=sqlite.url).run()
+    assert one.verdict == "other rows"
+
+
+@pytest.mark.parametrize("into", ["out/again", "in put é%20/again", "snapshots/again"])
+def test_folders_of_the_job_are_refused(routed, into):
+    with pytest.raises(JobError, match=r"lies in the (output|input|snapshots) folder"):
+        reruns(routed, into=into)
+    assert not (routed.root / into).exists()
+
+
+def test_a_folder_that_holds_something_and_an_output_that_is_no_jobs_are_refused(routed):
+    (routed.root / "again").mkdir()
+    (routed.root / "again" / "file").touch()
+    with pytest.raises(JobError, match="is not an empty folder"):
+        reruns(routed)
+    (routed.output / "_job.json").unlink()
+    with pytest.raises(JobError, match="is not the output folder of a job"):
+        reruns(routed, into="other")
+
+
+@pytest.mark.spark
+def test_the_application_routes_batches_again_and_says_of_each_whether_it_held(world):
+    world.publish(1, red="color = 'red'")
+    world.drop_json("a.jsonl", RED, BLUE)
+    assert ran(*folders(world), "--available-now").returncode == 0
+    world.drop_json("b.jsonl", RED)
+    world.publish(2, blue="color = 'blue'")
+    assert ran(*folders(world), "--available-now").returncode == 0
+    again = ran("all", *folders(world), "--into", world.root / "again", verb="rerun")
+    assert again.returncode == 0, again.stderr
+    start, *lines = again.stderr.splitlines()
+    assert start.startswith("routing all batches of") and lines == [
+        "batch 0  revision 1  same files",
+        "batch 1  revision 2  same files",
+    ]
+    republished(world, "unrouted", first_gone)
+    again = ran("0-0", *folders(world), "--into", world.root / "other", "--log", "json", verb="rerun")
+    assert again.returncode == 1
+    start, line = map(json.loads, again.stderr.splitlines())
+    assert start["event"] == "start"
+    assert (line["event"], line["batch"], line["verdict"]) == ("rerun", 0, "other rows")
+    assert ran("all", *folders(world), verb="rerun").returncode == 2
+    assert ran("3-", *folders(world), "--into", "x", verb="rerun").returncode == 2

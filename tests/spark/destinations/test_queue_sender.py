@@ -1,0 +1,360 @@
+"""Deliveries to queues: each put exactly once, whatever crashes, repeats, is got or goes away meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+
+from sqlalchemy import delete
+
+from selectroute.durable import disk
+from selectroute.durable.disk import DamagedFileError
+from selectroute.queues.sql.deliveries import QueueDeliveries
+from selectroute.queues.sql.tables import message, metadata, queue
+from selectroute.spark import JobError, check, start_fanout
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.batch.router import Router
+from selectroute.spark.job.job import CommitError
+from selectroute.spark.senders.sender import StoppingError
+from selectroute.store.engine import Store
+from selectroute.store.errors import StoreError
+from selectroute.testing.world import World
+from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
+from tests.spark.registry_log import Log, Run
+
+WAITS = (
+    "the queue A is full: it holds {}: what is for it waits, for as long as it takes, and so does the "
+    "stream; what is for others is delivered"
+)
+
+
+def test_a_repeated_batch_puts_nothing_again_though_a_consumer_took_it(queues):
+    queues.create("A")
+    queues.publish(1, all=("", A))
+    path = queues.world.drop_json("a.jsonl", *numbered(5))
+    queues.router().route(0, [path], "q")
+    assert queues.ids("A") == delivery_ids("a.jsonl", "all", range(5))
+    assert queues.router().route(0, [path], "q").skipped
+    assert not queues.get_all("A")
+
+
+@dataclass
+class _Delivering(World):
+    """A world whose routers deliver to queues."""
+
+    queues: Queues
+
+    def router(self, tasks: int = 2, **options: Any) -> Router:
+        return self.queues.router(tasks=tasks, **options)
+
+
+class _Log(Log):
+    """A log whose subscriptions are all delivered to queue A."""
+
+    def publish(self) -> int:
+        live = {id: (text, A) for id, text in self.selectors.items() if id not in self.paused}
+        self.world.queues.publish(self.revision, **live)
+        return self.revision
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_backfill_is_delivered_to_queues_once(sqlite, monkeypatch, crashes):
+    monkeypatch.setattr("selectroute.spark.senders.queues._CHUNK", 2)
+    sqlite.create("A")
+    log = _Log(_Delivering(sqlite.world.root, sqlite))
+    log.add("some", "n > 0")
+    run = Run(log.world, log)
+    run.route(0, *numbered(2))
+    log.pause("some")
+    run.route(1, *numbered(4))
+    log.resume("some")
+    run.route(2, *numbered(2))
+    if crashes:
+        with monkeypatch.context() as patch:
+            crash_at(patch, 1, after=True, only_puts=True)  # one chunk of the backfill's two
+            with pytest.raises(Crash):
+                run.backfill()
+        assert len(sqlite.ids("A")) == 4
+        log.world.router()
+        assert sqlite.ids("A") == {"1.jsonl/0/3/some": 1}
+    else:
+        (report,) = run.backfill()
+        assert (report.batch, report.counts.queued) == (-1, 3)
+        got = sqlite.ids("A")
+        assert got == Counter(
+            {f"{place}/some": 1 for place in ("0.jsonl/0/1", "2.jsonl/0/1")}
+        ) + delivery_ids("1.jsonl", "some", [1, 2, 3])
+    assert Run(log.world, log).backfill() == [] and not sqlite.get_all("A")
+    assert [line["queued"] for line in sqlite.world.accounting()] == [1, 0, 1, 3]
+
+
+def test_two_jobs_deliver_to_one_queue_each_its_own(sqlite):
+    sqlite.create("A")
+    sqlite.publish(1, all=("", A))
+    path = sqlite.world.drop_json("a.jsonl", *numbered(2))
+    sqlite.router().route(0, [path], "one")
+    other = Queues(World(sqlite.world.root / "other"), sqlite.url)
+    other.world.input.mkdir(parents=True)
+    other.publish(1, all=("", A))
+    other.router().route(0, [other.world.drop_json("a.jsonl", *numbered(2))], "two")
+    assert sqlite.ids("A") == Counter({"a.jsonl/0/0/all": 2, "a.jsonl/0/1/all": 2})
+
+
+class Crash(BaseException):
+    """The job is killed here."""
+
+
+def crash_at(patch, at, after, only_puts=False):
+    """End the job at the n-th durable step or transaction of puts, before or after it is done. Returns what
+    counts them.
+    """
+    steps = 0
+
+    def failing(owner, name):
+        real = getattr(owner, name)
+
+        def step(*given, **named):
+            nonlocal steps
+            steps += 1
+            mine = steps
+            if mine == at and not after:
+                raise Crash
+            done = real(*given, **named)
+            if mine == at and after:
+                raise Crash
+            return done
+
+        patch.setattr(owner, name, step)
+
+    if not only_puts:
+        for name in ("replace_text", "append_line", "rename", "move", "make_folder", "sync_folder"):
+            failing(disk, name)
+    for name in ("put", "put_held", "give_up"):
+        failing(QueueDeliveries, name)
+    patch.setattr("selectroute.spark.senders.queues._CHUNK", 2)
+    return lambda: steps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_at_any_step_puts_each_delivery_once_while_consumers_take(tmp_path_factory, after):
+    chunks = 0
+    for at in range(1, 300):
+        root = tmp_path_factory.mktemp("crash")
+        queues = Queues(World(root), f"sqlite:///{root}/queues.db")
+        queues.world.input.mkdir()
+        queues.create("A", "B")
+        queues.publish(1, a=("", A), b=("n > 1", B), twice=("n < 2", A))
+        paths = [queues.world.drop_json(f"{name}.jsonl", *numbered(3)) for name in "ab"]
+        router = queues.router()
+        taken: dict[str, Counter[str]] = {"A": Counter(), "B": Counter()}
+        with pytest.MonkeyPatch.context() as patch:
+            steps = crash_at(patch, at, after)
+            try:
+                router.route(0, paths, "q")
+                crashed = False
+            except Crash:
+                crashed = True
+        if not crashed and steps() < at:
+            assert chunks > 0
+            return
+        for name in taken:
+            got = queues.ids(name)
+            chunks += len(got) in range(1, 6)
+            taken[name] += got
+        queues.publish(2, a=("", A), b=("n > 1", B), twice=("n < 2", A))
+        again = queues.router()
+        again.route(0, paths, "q")
+        for name in taken:
+            taken[name] += queues.ids(name)
+        expected = Counter()
+        for source in ("a.jsonl", "b.jsonl"):
+            expected += delivery_ids(source, "a", range(3)) + delivery_ids(source, "twice", range(2))
+        assert taken["A"] == expected, at
+        assert taken["B"] == Counter({"a.jsonl/0/2/b": 1, "b.jsonl/0/2/b": 1}), at
+        assert queues.router().route(0, paths, "q").skipped
+        assert not queues.get_all("A") and not queues.get_all("B"), at
+        assert queues.world.accounting()[0]["queued"] == 12, at
+        assert list((queues.world.output / "_staging").iterdir()) == [], at
+    pytest.fail("the steps never ended")
+
+
+def test_a_full_queue_holds_the_batch_back_and_there_is_one_warning(queues):
+    queues.create("A", max_depth=3)
+    queues.create("B")
+    queues.publish(1, a=("", A), b=("", B))
+    taken: Counter[str] = Counter()
+
+    def pause():
+        got = queues.ids("A")
+        assert sum(got.values()) == 3
+        taken.update(got)
+        return False
+
+    report = queues.router(pause).route(0, [queues.world.drop_json("a.jsonl", *numbered(10))], "q")
+    taken += queues.ids("A")
+    assert taken == delivery_ids("a.jsonl", "a", range(10))
+    assert queues.ids("B") == delivery_ids("a.jsonl", "b", range(10))
+    assert report.counts.queued == 20
+    assert queues.warnings == [WAITS.format(3), "the queue A takes messages again"]
+
+
+def test_told_to_stop_while_a_queue_is_full_the_next_start_goes_on(sqlite):
+    sqlite.create("A", max_depth=3)
+    sqlite.publish(1, all=("", A))
+    path = sqlite.world.drop_json("a.jsonl", *numbered(5))
+    with pytest.raises(StoppingError, match="the queue A is full"):
+        sqlite.router().route(0, [path], "q")
+    assert not sqlite.world.deliveries(), "what is not handed on is not published"
+    with pytest.raises(StoppingError):
+        sqlite.router()
+    taken = sqlite.ids("A")
+    assert sqlite.router().route(0, [path], "q").skipped
+    assert taken + sqlite.ids("A") == delivery_ids("a.jsonl", "all", range(5))
+    assert len(sqlite.world.deliveries()) == 5 and len(sqlite.world.accounting()) == 1
+
+
+def test_an_output_folder_older_than_the_queues_is_refused_before_anything_is_lost(sqlite):
+    sqlite.create("A")
+    sqlite.publish(1, all=("", A))
+    path = sqlite.world.drop_json("a.jsonl", *numbered(3))
+    router = sqlite.router()
+    for batch in range(2):
+        router.route(batch, [path], "q")
+    for batch in (0, 1):
+        (sqlite.world.output / "_commits" / f"{batch}.json").unlink()
+    other = sqlite.world.drop_json("b.jsonl", *numbered(4))
+    for batch in (0, 1):
+        with pytest.raises(JobError, match=rf"batch {batch} is not committed, and the queues in .* have got"):
+            sqlite.router().route(batch, [other], "q")
+    assert sqlite.router().route(2, [other], "q").counts.queued == 4
+
+
+def audited(world):
+    """What an audit of the output finds; the folder was filled without a stream, which it says, too."""
+    disk.write_json(
+        world.output / "_job.json", {"input": str(world.input), "checkpoint": str(world.job().checkpoint)}
+    )
+    return [one.sentence for one in audit(world.output).findings]
+
+
+def test_a_queue_that_goes_away_after_the_commit_leaves_dead_letters(queues, monkeypatch):
+    queues.create("A", "B")
+    queues.publish(3, a=("", A), b=("", B))
+    path = queues.world.drop_json("a.jsonl", *numbered(6))
+    monkeypatch.setattr("selectroute.spark.senders.queues._CHUNK", 4)
+    real, calls = QueueDeliveries.put, 0
+
+    def put(self, *given):
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            store = Store(queues.url, metadata)
+            with store.writing() as connection:
+                connection.execute(delete(message))
+                connection.execute(delete(queue).where(queue.c.name == "A"))
+            store.close()
+        if calls == 3:
+            queues.create("A")  # made anew: what is dead stays so
+        return real(self, *given)
+
+    monkeypatch.setattr(QueueDeliveries, "put", put)
+    report = queues.router(tasks=1).route(0, [path], "q")
+    assert (report.counts.queued, report.counts.refused) == (8, 4)
+    assert not queues.get_all("A")
+    assert queues.ids("B") == delivery_ids("a.jsonl", "b", range(2, 6))
+    dead = queues.world.rows("dead-letters")
+    assert [(row["offset"], row["subscription"], row["stage"], row["reason"]) for row in dead] == [
+        (offset, "a", "deliver", "unknown-queue") for offset in range(2, 6)
+    ]
+    (only,) = audited(queues.world)
+    assert "has no plan of it" in only
+    for _ in range(2):
+        (line,) = queues.world.accounting()
+        assert (line["queued"], line["refused"]) == (8, 4)
+        queues.router()  # which makes the accounting again
+    assert queues.router().route(0, [path], "q").counts == report.counts
+
+
+def test_another_database_of_queues_does_not_get_the_rest_of_a_batch(sqlite):
+    sqlite.create("A", max_depth=1)
+    sqlite.publish(1, all=("", A))
+    with pytest.raises(StoppingError):
+        sqlite.router().route(0, [sqlite.world.drop_json("a.jsonl", *numbered(2))], "q")
+    other = Queues(sqlite.world, f"sqlite:///{sqlite.world.root}/other.db")
+    other.create("A")
+    with pytest.raises(JobError, match=r"are for the queues in .*queues\.db"):
+        other.router()
+    with pytest.raises(CommitError, match="--queues"):
+        sqlite.world.router()
+    assert not other.get_all("A")
+
+
+def test_damaged_staged_messages_are_not_put(sqlite):
+    sqlite.create("A", max_depth=0)
+    sqlite.publish(1, all=("", A))
+    with pytest.raises(StoppingError):
+        sqlite.router().route(0, [sqlite.world.drop_json("a.jsonl", *numbered(2))], "q")
+    (file,) = (sqlite.world.output / "_staging").rglob("outgoing-queue/*.parquet")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(DamagedFileError, match="is not what was committed"):
+        sqlite.router()
+
+
+def test_a_start_that_is_to_fail_says_which_queues_are_not_there(sqlite):
+    sqlite.publish(1, a=("", A), b=("", B), c=("", {"kind": "queue", "name": "C"}))
+    strict = {"missing_destinations": "fail"}
+    with pytest.raises(JobError, match=r"delivered to queues \(A, B, C\): say .*--queues"):
+        check(sqlite.world.job(**strict))
+    with pytest.raises(StoreError, match="there is no database"):
+        check(sqlite.world.job(queues=sqlite.url))
+    sqlite.create("A")
+    with pytest.raises(JobError, match=r"not in sqlite:.*queues\.db: B, C; create them first"):
+        check(sqlite.world.job(queues=sqlite.url, **strict))
+    check(sqlite.world.job(queues=sqlite.url))
+    check(sqlite.world.job())
+    sqlite.create("B", "C")
+    check(sqlite.world.job(queues=sqlite.url, **strict))
+    assert not sqlite.world.output.exists()
+
+
+@pytest.mark.spark
+def test_a_stream_that_a_full_queue_holds_back_can_be_stopped_and_goes_on_where_it_was(spark, sqlite):
+    sqlite.create("A", max_depth=2)
+    sqlite.publish(1, all=("", A))
+    sqlite.world.drop_json("a.jsonl", *numbered(5))
+    job = sqlite.world.job(queues=sqlite.url, destination_wait=float("inf"))
+    full = threading.Event()
+
+    def warned(sentence):
+        sqlite.warnings.append(sentence)
+        full.set()
+
+    fan = start_fanout(spark, job, on_warning=warned)
+    assert full.wait(timeout=300)
+    fan.stop()
+    fan.wait()
+    assert not sqlite.world.deliveries()
+    # Nobody took anything: the next start waits as well, and ends when it is told to.
+    start_fanout(spark, job, on_warning=warned, should_stop=lambda: len(sqlite.warnings) == 2).wait()
+    assert sqlite.warnings == [WAITS.format(2)] * 2
+    taken, reports = Counter(), []
+    fan = start_fanout(
+        spark,
+        job,
+        available_now=True,
+        on_batch=reports.append,
+        should_stop=lambda: bool(taken.update(sqlite.ids("A"))),  # a consumer, asked while the job waits
+    )
+    fan.wait()
+    assert all(report.skipped for report in reports)
+    assert taken + sqlite.ids("A") == delivery_ids("a.jsonl", "all", range(5))
+    assert len(sqlite.world.deliveries()) == 5

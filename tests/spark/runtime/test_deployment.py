@@ -1,0 +1,74 @@
+"""The job as it is deployed: by spark-submit, with the files of streaming/conf, on a cluster of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+
+import pytest
+
+from selectroute.spark import JavaError
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.runtime.java import find_java
+from tests.support.cluster import ROOT, environment, running, submit_command
+from tests.support.components import missing
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+CONF = ROOT / "streaming" / "conf"
+RED = {"properties": {"color": "red"}}
+
+
+@pytest.fixture(autouse=True)
+def java():
+    try:
+        find_java()
+    except JavaError as error:
+        missing(str(error))
+
+
+def submit(world, *arguments):
+    folders = ["--input", world.input, "--snapshots", world.snapshots, "--output", world.output]
+    command = [*submit_command(*arguments), *map(str, folders), "--available-now"]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+
+
+def check_routed(done, world, files):
+    assert done.returncode == 0, done.stderr[-4_000:]
+    expected = Counter({(f"{n}.jsonl", 0, "red", 1): 1 for n in range(files)})
+    assert world.deliveries() == expected
+    found = audit(world.output, recount=True)
+    assert (found.findings, found.counts.messages) == ([], 2 * files)
+
+
+@pytest.fixture
+def messages(world):
+    world.publish(1, red="color = 'red'")
+    for number in range(6):
+        world.drop_json(f"{number}.jsonl", RED, {})
+    return world
+
+
+def test_spark_submit_on_one_machine(messages):
+    done = submit(messages, "--properties-file", CONF / "local.conf")
+    check_routed(done, messages, 6)
+
+
+def test_spark_submit_on_a_standalone_cluster_and_an_upgrade_between_batches(messages, tmp_path):
+    with running(tmp_path) as url:
+        arguments = ("--properties-file", CONF / "standalone.conf", "--master", url)
+        local = ("--conf", "spark.driver.host=127.0.0.1")
+        done = submit(messages, *arguments, *local)
+        check_routed(done, messages, 6)
+        # Another start, as after an upgrade: it goes on behind what was committed.
+        for number in range(6, 8):
+            messages.drop_json(f"{number}.jsonl", RED, {})
+        done = submit(messages, *arguments, *local)
+        check_routed(done, messages, 8)
+    assert list((tmp_path / "work").iterdir())  # an executor ran there
+
+
+@pytest.mark.parametrize("name", ["local", "standalone", "yarn", "kubernetes"])
+def test_conf_files_are_properties_of_spark(name):
+    for line in (CONF / f"{name}.conf").read_text().splitlines():
+        assert line.startswith("#") or re.fullmatch(r"spark(\.\w+)+ +\S+", line), line

@@ -1,0 +1,94 @@
+"""Files that are replaced under a name that was read: what they have now is never read, and that is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from selectroute.spark import start_fanout
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.audit.status import status
+from selectroute.spark.batch.changed_inputs import ChangeWatch, changed_files
+from tests.spark.replay.test_replay import begin
+
+RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}
+
+
+@pytest.fixture
+def read(world):
+    """A world of which two files were read."""
+    begin(world)
+    world.publish(1, red="color = 'red'")
+    paths = [world.drop_json("a.jsonl", RED), world.drop_json("b.jsonl", RED)]
+    router = world.router()
+    for batch, path in enumerate(paths):
+        router.route(batch, [path], "q")
+    for path in paths:  # written well before they were read
+        os.utime(path, (time.time() - 60, time.time() - 60))
+    return world
+
+
+def changes(world):
+    return [(one.source, one.batch) for one in changed_files(world.router().commits, world.input)]
+
+
+def findings(world):
+    return [one.sentence for one in audit(world.output).findings if "changed after" in one.sentence]
+
+
+def test_files_that_stay_or_go_are_no_changes(read):
+    assert changes(read) == []
+    (read.input / "a.jsonl").unlink()
+    assert changes(read) == findings(read) == []
+    assert status(read.output).changed == ()
+
+
+@pytest.mark.parametrize("length", ["another", "same"])
+def test_a_file_that_is_replaced_is_named_by_status_audit_and_a_running_job_once(read, length):
+    read.drop_json("a.jsonl", *([BLUE, BLUE] if length == "another" else [RED]))
+    later = time.time() + 60
+    os.utime(read.input / "a.jsonl", (later, later))
+    assert changes(read) == [("a.jsonl", 0)]
+    assert status(read.output).changed == ("a.jsonl",)
+    (finding,) = findings(read)
+    assert (
+        finding.startswith("a.jsonl changed after batch 0 had read it (") and "under another name" in finding
+    )
+    said, now = [], [0.0]
+    watch = ChangeWatch(read.router().commits, read.input, said.append, lambda: now[0])
+    for now[0] in (0.0, 1.0, 20.0, 40.0):
+        watch.look()
+    assert said == [finding]
+    read.drop_json("a.jsonl", BLUE, BLUE, BLUE)
+    now[0] = 60.0
+    watch.look()
+    assert len(said) == 2, "it changed once more"
+
+
+def test_many_changes_are_counted_and_the_newest_files_alone_are_looked_at(world, monkeypatch):
+    world.publish(1, red="color = 'red'")
+    paths = [world.drop_json(f"{n:02}.jsonl", RED) for n in range(12)]
+    world.router().route(0, paths, "q")
+    for path in paths:
+        path.write_text("")
+    said = []
+    ChangeWatch(world.router().commits, world.input, said.append).look()
+    assert len(said) == 6 and said[-1].startswith("7 more files")
+    assert len(list(changed_files(world.router().commits, world.input, 4))) == 4
+
+
+@pytest.mark.spark
+def test_a_stream_warns_of_a_file_that_was_replaced_under_its_name(spark, world):
+    world.publish(1, red="color = 'red'")
+    world.drop_json("a.jsonl", RED)
+    said = []
+    start_fanout(spark, world.job(), available_now=True, on_warning=said.append).wait()
+    assert said == []
+    world.drop_json("a.jsonl", RED, RED)
+    start_fanout(spark, world.job(), available_now=True, on_warning=said.append).wait()
+    assert len(world.deliveries()) == 1
+    assert [one.split(" (")[0] for one in said] == ["a.jsonl changed after batch 0 had read it"]
+    assert json.loads((world.output / "_commits" / "0.json").read_text())["inputs"]["sizes"]

@@ -1,0 +1,284 @@
+"""Kafka in and out: a real broker, Spark's own connector, every record accounted for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from selectroute.cli import main
+from selectroute.durable import disk
+from selectroute.selector.values.values import Int
+from selectroute.spark import JobError
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.replay.request import ReplayFilterSpec, make_request
+from tests.spark.kafka_world import cars, headers_of
+from tests.spark.queue_world import A
+from tests.support.components import KAFKA
+
+pytestmark = [pytest.mark.spark, *KAFKA]
+
+
+def test_records_are_routed_by_offset_and_accounted_for(pipe):
+    pipe.publish(5, heavy="weight > 7", light="weight < 3")
+    pipe.broker.produce(pipe.name, cars(10))
+    (report,) = pipe.run()
+    counts = report.counts
+    assert (counts.messages, counts.routed, counts.unrouted, counts.deliveries) == (10, 5, 5, 5)
+    assert report.topics == {pipe.name: 10}
+    rows = pipe.world.rows("deliveries")
+    assert {(row["source"], row["revision"]) for row in rows} == {(pipe.name, 5)}
+    assert Counter((row["partition"], row["offset"], row["subscription"]) for row in rows) == Counter(
+        (n % 3, n // 3, "heavy" if n > 7 else "light") for n in (0, 1, 2, 8, 9)
+    )
+    assert audit(pipe.world.output).findings == []
+
+
+def test_batches_go_on_where_the_one_before_ended(pipe):
+    pipe.publish(1, all="weight >= 0")
+    pipe.broker.produce(pipe.name, cars(9))
+    reports = pipe.run(max_offsets=3)
+    pipe.broker.produce(pipe.name, cars(6))
+    reports += pipe.run(max_offsets=3)
+    assert sum(report.inputs for report in reports) == 15
+    assert len(reports) >= 5
+    assert sum(pipe.world.deliveries().values()) == 15
+    found = audit(pipe.world.output)
+    assert (found.findings, found.inputs, found.counts.messages) == ([], 15, 15)
+
+
+def test_deliveries_go_to_the_topics_of_their_subscriptions_with_key_body_and_headers(pipe):
+    one, two = pipe.broker.create(pipe.name + "-1", 4), pipe.broker.create(pipe.name + "-2", 1)
+    pipe.publish(
+        7,
+        heavy=("weight > 7", one),
+        odd=("weight = 9", two),
+        none="weight = 0",
+    )
+    pipe.broker.produce(
+        pipe.name, [*cars(10), (0, None, None, [("weight", b"9"), ("a", b"\xff"), ("a", None)])]
+    )
+    (report,) = pipe.run()
+    assert (report.counts.deliveries, report.counts.sent) == (6, 5)
+    heavy = pipe.broker.records(one)
+    assert sorted((record.value() or b"").decode() for record in heavy) == ["", "body 8", "body 9"]
+    assert {headers_of(record)["selectroute-subscription"] for record in heavy if record.key()} == {"heavy"}
+    nine = next(record for record in pipe.broker.records(two) if record.key() == b"k9")
+    assert nine.value() == b"body 9"
+    found = headers_of(nine)
+    assert found["weight"] == "9"
+    assert found["selectroute-delivery-id"] == f"{pipe.name}/0/3/odd"
+    assert found["selectroute-revision"] == "7"
+    query, batch, task, number = found["selectroute-batch"].split("/")
+    assert query == pipe.query and batch == "0" and task.isdigit() and number.isdigit()
+    bare = next(record for record in heavy if record.key() is None)
+    assert list(bare.headers())[:3] == [("weight", b"9"), ("a", b"\xff"), ("a", None)]
+
+
+def test_deliveries_that_a_topic_does_not_take_are_dead_letters_of_their_own(pipe):
+    small = pipe.broker.create(pipe.name + "-small", 1, max_message_bytes="3000")
+    there = pipe.broker.create(pipe.name + "-there", 1)
+    pipe.publish(1, small=("weight >= 0", small), gone=("weight = 1", there), other="weight >= 0")
+    pipe.broker.produce(pipe.name, [*cars(3), (0, b"large", b"x" * 4000, [("weight", b"1")])])
+    job = pipe.job(missing_destinations="fail")
+    fan = pipe.start(lambda _: None, job=job)
+    fan.wait()
+    pipe.publish(2, small=("weight >= 0", small), gone=("weight = 1", "no-such-topic"))
+    pipe.broker.produce(pipe.name, cars(3))
+    reports: list[Any] = []
+    with pytest.raises(JobError, match="no-such-topic"):
+        pipe.start(reports.append, job=job)
+    rows = pipe.world.rows("dead-letters")
+    assert [(row["stage"], row["reason"], row["subscription"]) for row in rows] == [
+        ("deliver", "too-large", "small")
+    ]
+    assert "3,000 bytes" in rows[0]["message"]
+    assert len(pipe.broker.records(small)) == 3
+    assert pipe.delivered()[0, 1, "other"] == 1 and pipe.delivered()[0, 1, "gone"] == 1
+    assert audit(pipe.world.output).findings == []
+
+
+def test_a_topic_that_is_named_while_the_job_runs_and_is_not_there_costs_its_subscription_alone(pipe):
+    pipe.publish(1, all="weight >= 0")
+    pipe.broker.produce(pipe.name, cars(6))
+
+    def name_it(report):
+        if report.batch == 0:
+            pipe.publish(2, all="weight >= 0", lost=("weight >= 0", "no-such-topic"))
+
+    pipe.start(name_it, max_offsets=3).wait()
+    rows = pipe.world.rows("dead-letters")
+    assert {(row["reason"], row["subscription"]) for row in rows} == {("unknown-topic", "lost")}
+    assert len(rows) == 3 and sum(pipe.delivered().values()) == 6
+    assert audit(pipe.world.output).findings == []
+
+
+def shown(pipe, monkeypatch, capsys, *more):
+    """What `stream deliveries` says of the subscription `heavy`: exit code and standard output."""
+    command = ["stream", "deliveries", str(pipe.world.output), "--subscription", "heavy", *more]
+    monkeypatch.setattr(sys, "argv", ["selectroute", *command])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    captured = capsys.readouterr()
+    return exit_.value.code, captured.out, captured.err
+
+
+def test_what_a_subscription_got_is_read_from_kafka_where_it_still_is(pipe, monkeypatch, capsys):
+    pipe.publish(1, heavy="weight > 5")
+    bare = (0, None, None, [("weight", b"9"), ("a", b"\xff"), ("a", None)])
+    pipe.broker.produce(pipe.name, [*cars(9), bare])
+    pipe.run()
+    servers = ("--kafka-servers", pipe.broker.address)
+    code, out, _ = shown(pipe, monkeypatch, capsys)
+    assert code == 0
+    assert f"no message: record 2 of partition 0 of the Kafka topic {pipe.name}; --kafka-servers reads" in out
+    code, out, err = shown(pipe, monkeypatch, capsys, *servers, "-o", "json")
+    assert code == 0, err
+    found = {(one["partition"], one["offset"]): one for one in json.loads(out)}
+    assert code == 0 and found.keys() == {(0, 2), (1, 2), (2, 2), (0, 3)}
+    assert (found[1, 2]["message"], found[1, 2]["headers"]) == ("body 7", [["weight", "7"]])
+    assert {one["missing"] for one in found.values()} == {None}
+    assert found[0, 3]["message"] is None
+    assert found[0, 3]["headers"] == [["weight", "9"], ["a", "\ufffd"], ["a", None]]
+    pipe.broker.drop(pipe.name, 1, 3)
+    code, out, _ = shown(pipe, monkeypatch, capsys, *servers)
+    assert code == 0
+    assert f"no message: record 2 of partition 1 of the Kafka topic {pipe.name} is no longer in Kafka" in out
+    assert f"{pipe.name}, partition 2, offset 2\n  weight=8\n  body 8\n" in out
+    assert "  no value\n" in out
+    code, out, _ = shown(pipe, monkeypatch, capsys, *servers, "--limit", "1", "-o", "ndjson")
+    assert len(out.splitlines()) == 1
+    pipe.broker.delete(pipe.name)
+    _, out, _ = shown(pipe, monkeypatch, capsys, *servers)
+    assert out.count("is no longer in Kafka") == 4
+
+
+def test_records_of_another_cluster_are_not_shown(pipe, monkeypatch, capsys):
+    pipe.publish(1, heavy="weight > 5")
+    pipe.broker.produce(pipe.name, cars(9))
+    pipe.run()
+    record = disk.read_json(pipe.world.output / "_job.json")
+    disk.write_json(pipe.world.output / "_job.json", record | {"system": "another"})
+    code, out, err = shown(pipe, monkeypatch, capsys, "--kafka-servers", pipe.broker.address)
+    assert (code, out) == (4, ""), err
+    assert "the job reads the Kafka cluster another" in err
+
+
+@pytest.mark.parametrize("by_pattern", [False, True])
+def test_a_topic_that_the_job_reads_and_that_is_named_while_it_runs_costs_its_subscription_alone(
+    pipe, by_pattern
+):
+    pipe.publish(1, all="weight >= 0")
+    pipe.broker.produce(pipe.name, cars(6))
+
+    def name_it(report):
+        if report.batch == 0:
+            pipe.publish(2, all="weight >= 0", loop=("weight >= 0", pipe.name))
+
+    read = {"pattern": f"{pipe.name[:-2]}.*"} if by_pattern else {}
+    pipe.start(name_it, max_offsets=3, **read).wait()
+    rows = pipe.world.rows("dead-letters")
+    assert {(row["stage"], row["reason"], row["subscription"]) for row in rows} == {
+        ("deliver", "input-topic", "loop")
+    }
+    assert {row["message"] for row in rows} == {
+        f"the job reads the topic {pipe.name}: the delivery would come in again, for ever"
+    }
+    assert len(rows) == 3 and sum(pipe.delivered().values()) == 6
+    assert len(pipe.broker.records(pipe.name)) == 6
+    assert audit(pipe.world.output).findings == []
+
+
+def test_messages_of_files_become_records_with_their_properties_as_headers(pipe):
+    out = pipe.broker.create(pipe.name + "-out", 3)
+    pipe.publish(3, red=("color = 'red'", out), heavy=("weight > 5", out))
+    messages = [
+        {"headers": {"JMSType": "car"}, "properties": {"color": "red", "weight": 2000}, "body": "A"},
+        {"properties": {"color": "blue", "weight": 7.5}, "body": "B"},
+        {"properties": {"color": "blue"}},
+    ]
+    pipe.world.drop_json("a.jsonl", *messages)
+    (report,) = pipe.run(input=pipe.world.input, kafka=pipe.cluster)
+    assert (report.counts.messages, report.counts.sent, report.counts.unrouted) == (3, 3, 1)
+    found = {headers_of(record)["selectroute-delivery-id"]: record for record in pipe.broker.records(out)}
+    assert set(found) == {"a.jsonl/0/0/red", "a.jsonl/0/0/heavy", "a.jsonl/0/1/heavy"}
+    first = found["a.jsonl/0/0/red"]
+    assert first.value() == b"A"
+    own = headers_of(first)
+    assert (own["JMSType"], own["color"], own["weight"], own["selectroute-revision"]) == (
+        "car",
+        "red",
+        "2000",
+        "3",
+    )
+
+
+def test_records_go_to_a_queue_once_with_the_properties_that_are_bound(pipe, sqlite):
+    sqlite.create("A")
+    pipe.publish(1, heavy=("weight > 7", A), light="weight < 3")
+    pipe.broker.produce(pipe.name, cars(10))
+    (report,) = pipe.run(queues=sqlite.url)
+    assert (report.counts.deliveries, report.counts.queued) == (5, 2)
+    got = {one.properties["selectroute_delivery_id"]: one for one in sqlite.get_all("A")}
+    assert set(got) == {f"{pipe.name}/{n % 3}/{n // 3}/heavy" for n in (8, 9)}
+    eight = got[f"{pipe.name}/2/2/heavy"]
+    assert (eight.body, eight.properties["weight"]) == (b"body 8", Int(8))
+    assert pipe.run(queues=sqlite.url) == [] and not sqlite.get_all("A")
+
+
+def test_records_that_were_dead_letters_are_replayed_with_their_bytes_and_no_others_are_read(pipe):
+    to = pipe.broker.create(pipe.name + "-to", 2)
+    pipe.publish(1, long=("weight >= 0", to))
+    long = [(n, b"key", b"x" * 500, [("weight", b"7"), ("other", b"\xff")]) for n in range(2)]
+    pipe.broker.produce(pipe.name, [*cars(30), *long, *cars(30), (2, None, b"y", [("weight", b"heavy")])])
+    warnings = []
+    (report,) = pipe.run(max_message_bytes=400, on_warning=warnings.append)
+    assert report.counts.reasons == {"too-large": 2}
+    (warning,) = (one for one in warnings if "unlike" in one)
+    assert warning.startswith(
+        "header 'weight', which is bound to 'weight' as an int: 1 record has another value"
+    )
+    assert "the one subscription that reads it" in warning
+    make_request(pipe.world.output, ReplayFilterSpec())
+    (again,) = pipe.run()
+    assert (again.kind, again.batch, again.inputs, again.topics) == ("replay", -1, 2, {pipe.name: 2})
+    counts = again.counts
+    assert (counts.messages, counts.routed, counts.dead_lettered, counts.sent) == (2, 2, 0, 2)
+    got = [record for record in pipe.broker.records(to) if record.value() == b"x" * 500]
+    assert {headers_of_bytes(record)["selectroute-delivery-id"] for record in got} == {
+        f"{pipe.name}/{partition}/10/long".encode() for partition in range(2)
+    }
+    assert all(record.key() == b"key" and headers_of_bytes(record)["other"] == b"\xff" for record in got)
+    assert all(
+        headers_of_bytes(record)["selectroute-batch"].startswith(f"{report_query(pipe)}/-1/".encode())
+        for record in got
+    )
+    assert audit(pipe.world.output).findings == []
+    assert pipe.run() == []
+
+
+def test_dead_letters_that_kafka_no_longer_has_are_named_and_the_others_replayed(pipe):
+    pipe.publish(1, all="weight >= 0")
+    long = [(n, b"key", b"x" * 500, [("weight", b"7")]) for n in range(2)]
+    pipe.broker.produce(pipe.name, long)
+    pipe.run(max_message_bytes=400)
+    pipe.broker.drop(pipe.name, 0, 1)
+    make_request(pipe.world.output, ReplayFilterSpec())
+    (again,) = pipe.run()
+    assert again.missing == (
+        f"of batch 0, no longer kept by Kafka since it was routed: {pipe.name}/0 offsets 0 to 0",
+    )
+    assert (again.counts.messages, again.counts.routed) == (1, 1)
+    make_request(pipe.world.output, ReplayFilterSpec())
+    assert pipe.run() == []
+
+
+def headers_of_bytes(record):
+    return dict(record.headers())
+
+
+def report_query(pipe):
+    return json.loads((pipe.world.output / "_job.json").read_text())["query"]

@@ -1,0 +1,191 @@
+"""Kafka goes away, or is another one; a job meets what it must not go on with: each is one sentence."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+
+from selectroute.durable import disk
+from selectroute.kafka import deduplicate
+from selectroute.spark import JobError
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.senders.kafka import KafkaSender
+from selectroute.spark.sources.files.stream import SourceError
+from selectroute.spark.sources.kafka import admin
+from selectroute.spark.sources.kafka.config import KafkaCluster
+from selectroute.spark.stream.fan_out import StreamError
+from selectroute.testing.broker import CLUSTER
+from tests.spark.kafka_world import cars, headers_of
+from tests.support.components import KAFKA
+
+pytestmark = [pytest.mark.spark, *KAFKA]
+
+
+def one_sentence(error):
+    text = str(error.value)
+    assert text and "\n" not in text and "Traceback" not in text and len(text) < 600, text
+    return text
+
+
+def test_a_cluster_that_does_not_answer_is_one_sentence_before_the_stream_starts(pipe, monkeypatch):
+    monkeypatch.setattr(admin, "SECONDS", 2)
+    pipe.publish(1, all="")
+    with pytest.raises(SourceError, match="does not answer within 2 s") as error:
+        pipe.run(cluster=KafkaCluster("127.0.0.1:1"))
+    one_sentence(error)
+    assert not pipe.world.rows("deliveries")
+
+
+def test_a_topic_that_is_not_there_is_named_before_the_stream_starts(pipe):
+    pipe.publish(1, all="")
+    with pytest.raises(SourceError, match="no topic no-such-topic") as error:
+        pipe.run(topics=(pipe.name, "no-such-topic"))
+    one_sentence(error)
+
+
+def test_topics_to_which_nothing_can_be_delivered_are_named_before_the_stream_starts(pipe):
+    pipe.publish(1, all=("", "no-such-topic"), more=("", pipe.name))
+    with pytest.raises(JobError, match="no-such-topic") as error:
+        pipe.run(missing_destinations="fail")
+    one_sentence(error)
+
+
+def test_topics_to_which_nothing_can_be_delivered_cost_their_own_deliveries_only(pipe):
+    out = pipe.broker.create(pipe.name + "-out")
+    pipe.publish(1, gone=("", "no-such-topic"), own=("weight < 2", pipe.name), good=("", out))
+    pipe.broker.produce(pipe.name, cars(6))
+    warnings = []
+    (report,) = pipe.run(on_warning=warnings.append)
+    assert (report.counts.sent, report.counts.refused, report.counts.dead_lettered) == (6, 8, 0)
+    assert len(pipe.broker.records(out)) == 6
+    reasons = Counter((row["reason"], row["subscription"]) for row in pipe.world.rows("dead-letters"))
+    assert reasons == {("unknown-topic", "gone"): 6, ("input-topic", "own"): 2}
+    assert len(warnings) == 2 and audit(pipe.world.output).findings == []
+    assert any(one.startswith("1 subscription delivers to kafka:no-such-topic") for one in warnings)
+    assert any("the job reads this topic" in one for one in warnings)
+
+
+def test_a_topic_that_takes_less_after_the_commit_costs_its_own_deliveries_only(pipe, monkeypatch):
+    out, short = (pipe.broker.create(f"{pipe.name}-{one}") for one in ("out", "short"))
+    pipe.publish(1, good=("", out), short=("", short))
+    pipe.broker.produce(pipe.name, cars(60))
+    write = KafkaSender._write
+
+    def changed(self, *given):  # between the commit and the first record
+        pipe.broker.refuse_longer(short, 60)
+        monkeypatch.setattr(KafkaSender, "_write", write)
+        write(self, *given)
+
+    monkeypatch.setattr(KafkaSender, "_write", changed)
+    warnings = []
+    (report,) = pipe.run(destination_wait=0.0, on_warning=warnings.append)
+    assert (report.counts.sent, report.counts.refused) == (60, 60)
+    assert len({headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(out)}) == 60
+    assert not any(one.headers() for one in pipe.broker.records(short))
+    rows = pipe.world.rows("dead-letters")
+    assert Counter((row["reason"], row["subscription"]) for row in rows) == {
+        ("destination-refused", "short"): 60
+    }
+    assert audit(pipe.world.output).findings == []
+    (warning,) = warnings
+    assert short in warning and "becomes dead letters" in warning
+
+
+@pytest.mark.parametrize("by_pattern", [False, True])
+def test_a_topic_that_is_read_and_delivered_to_is_refused_before_the_stream_starts(pipe, by_pattern):
+    pipe.publish(1, all=("", pipe.name))
+    with pytest.raises(JobError, match=f"{pipe.name}, which the job reads") as error:
+        more = {"pattern": f"{pipe.name[:-2]}.*"} if by_pattern else {}
+        pipe.run(missing_destinations="fail", **more)
+    one_sentence(error)
+
+
+def test_a_setting_that_no_producer_takes_is_one_sentence_before_the_stream_starts(pipe):
+    pipe.publish(1, all=("", pipe.broker.create(pipe.name + "-out")))
+    wrong = KafkaCluster(pipe.broker.address, {"kafka.max.request.size": "many"})
+    with pytest.raises(SourceError, match=r"max\.request\.size") as error:
+        pipe.run(cluster=wrong)
+    one_sentence(error)
+
+
+def test_another_cluster_is_refused_because_its_offsets_are_of_other_records(pipe):
+    pipe.publish(1, all="")
+    pipe.broker.produce(pipe.name, cars(3))
+    pipe.run()
+    record = pipe.world.output / "_job.json"
+    written = disk.read_json(record)
+    assert written["system"] == CLUSTER
+    disk.write_json(record, written | {"system": "another"})
+    with pytest.raises(JobError, match=f"cluster another, and this is {CLUSTER}") as error:
+        pipe.run()
+    one_sentence(error)
+
+
+@pytest.mark.parametrize("file", ["offsets/1", "sources/0/0"])
+@pytest.mark.parametrize("damage", [b"", b"v1\n{", b"\xff" * 40])
+def test_a_damaged_checkpoint_stops_the_job_and_delivers_nothing_wrong(pipe, file, damage):
+    pipe.publish(1, all="")
+    pipe.broker.produce(pipe.name, cars(3))
+    pipe.run()
+    pipe.broker.produce(pipe.name, cars(3, first=3))
+    pipe.run()
+    path = pipe.world.output / "_checkpoint" / file
+    path.write_bytes(damage)
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    pipe.broker.produce(pipe.name, cars(3, first=6))
+    try:
+        pipe.run()
+    except (SourceError, StreamError) as error:
+        assert "\n" not in str(error)
+    delivered = pipe.delivered()
+    assert set(delivered.values()) == {1} and len(delivered) in (6, 9)
+    assert file == "sources/0/0" or len(delivered) == 6
+
+
+def test_records_that_kafka_dropped_before_they_were_read_end_the_job(pipe):
+    pipe.publish(1, all="")
+    pipe.broker.produce(pipe.name, cars(6))
+    pipe.run()
+    pipe.broker.produce(pipe.name, cars(9, first=6))
+    pipe.broker.drop(pipe.name, 1, before=4)
+    with pytest.raises(StreamError) as error:
+        pipe.run()
+    one_sentence(error)
+    assert sum(pipe.delivered().values()) == 6
+    assert audit(pipe.world.output).findings == []
+
+
+def test_a_topic_whose_beginning_was_dropped_before_it_was_met_ends_the_job(pipe):
+    pipe.publish(1, all="")
+    pipe.broker.produce(pipe.name, cars(3))
+    pattern = f"{pipe.name}.*"
+    pipe.run(pattern=pattern)
+    later = pipe.broker.create(pipe.name + "-later", 3)
+    pipe.broker.produce(later, cars(9))
+    pipe.broker.drop(later, 0, before=2)
+    with pytest.raises(StreamError) as error:
+        pipe.run(pattern=pattern)
+    one_sentence(error)
+    assert sum(pipe.delivered().values()) == 3
+
+
+def test_a_broker_that_is_stopped_and_started_while_batches_run_loses_and_repeats_nothing(pipe):
+    out = pipe.broker.create(pipe.name + "-out", 2)
+    pipe.publish(1, all=("weight >= 0", out))
+    pipe.broker.produce(pipe.name, cars(60))
+    stopped, reports = threading.Event(), []
+
+    def stop_once(report):
+        reports.append(report)
+        if len(reports) == 2:
+            pipe.broker.stop()
+            threading.Timer(3, lambda: (pipe.broker.start(), stopped.set())).start()
+
+    pipe.start(stop_once, max_offsets=12).wait()
+    assert stopped.wait(600)
+    assert sum(report.counts.messages for report in reports) == 60
+    assert len(pipe.delivered()) == 60 and set(pipe.delivered().values()) == {1}
+    assert len(list(deduplicate(pipe.broker.records(out)))) == 60
+    assert audit(pipe.world.output).findings == []

@@ -1,0 +1,174 @@
+"""``selectroute stream run`` on a registry: changes while it runs, and from where they hold."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+
+import selectroute as sr
+from selectroute.registry.changes import EffectiveFrom
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.publisher import RegistryPublisher
+from selectroute.spark import Job, start_fanout
+from tests.spark.registry_log import Run, committed, delivered
+from tests.spark.stream.test_application import ran
+
+RED = {"properties": {"color": "red"}}
+RED_SPEC = SubscriptionSpec("color = 'red'")
+
+
+@pytest.fixture
+def url(world):
+    return f"sqlite:///{world.root}/registry.db"
+
+
+@pytest.fixture
+def registry(url):
+    with sr.Registry.open(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def published(registry):
+    """The registry's publisher; what is published is published when it is told to."""
+    with RegistryPublisher(registry) as publisher:
+        yield publisher
+
+
+def until(done):
+    deadline = time.monotonic() + 600
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.spark
+def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, registry, published):
+    added = registry.register(RED_SPEC, id="red").revision
+    published.catch_up()
+    stop = threading.Event()
+    following = threading.Thread(target=published.follow, args=(stop,))
+    following.start()
+    job = Job.of(world.input, registry.snapshots_folder, world.output)
+    reports, warnings = [], []
+    fan = start_fanout(spark, job, on_batch=reports.append, registry=registry, on_warning=warnings.append)
+
+    def drop(name):
+        there = len([one for one in reports if one.batch >= 0])
+        world.drop_json(name, RED)
+        until(lambda: len([one for one in reports if one.batch >= 0]) > there)
+
+    def publish(revision):
+        until(lambda: published.snapshot.revision == revision)
+        return revision
+
+    try:
+        drop("0.jsonl")
+        changed = publish(registry.register(SubscriptionSpec("color LIKE 'r%'"), id="r").revision)
+        drop("1.jsonl")
+        paused = publish(registry.pause("red").revision)
+        drop("2.jsonl")
+        answer = registry.resume("red", from_="last-processed")
+        resumed = answer.subscription.revision
+        until(lambda: any(one.batch == -1 for one in reports))
+        drop("3.jsonl")
+        until(lambda: registry.effective_from(resumed))
+    finally:
+        fan.stop()
+        fan.wait()
+        stop.set()
+        following.join()
+    query = fan.query.id
+    assert [(one.query, one.can_replay, one.reason) for one in answer.backfill] == [(query, True, None)]
+    cutoffs = [registry.effective_from(revision) for revision in (added, changed, paused, resumed)]
+    assert cutoffs == [[EffectiveFrom(query, batch)] for batch in range(4)]
+    assert not warnings
+    mine = sorted(
+        (batch, source, revision) for batch, source, _, id, revision in delivered(world) if id == "red"
+    )
+    assert mine == [
+        (-1, "2.jsonl", resumed),
+        (0, "0.jsonl", added),
+        (1, "1.jsonl", changed),
+        (3, "3.jsonl", resumed),
+    ]
+    assert set(delivered(world).values()) == {1}
+
+
+@pytest.mark.spark
+def test_the_application_makes_up_for_what_was_missed_and_says_what_is_gone(
+    spark, world, url, registry, published
+):
+    # `spark` only to be skipped where there is no Java: the application starts its own.
+    registry.register(RED_SPEC, id="red")
+    folders = "--input", world.input, "--output", world.output, "--registry", url, "--available-now"
+
+    def run():
+        published.catch_up()
+        done = ran(*folders)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+        return done.stderr
+
+    world.drop_json("0.jsonl", RED)
+    run()
+    registry.pause("red")
+    world.drop_json("1.jsonl", RED)
+    world.drop_json("2.jsonl", RED)
+    run()
+    (world.input / "1.jsonl").unlink()
+    registry.resume("red", from_="last-processed")
+    said = run()
+    assert "backfill -1  revision 3" in said
+    assert "backfill -1 is not whole: of batch 1, removed or changed since it was routed: 1.jsonl" in said
+    assert {place[:4] for place in delivered(world)} == {(0, "0.jsonl", 0, "red"), (-1, "2.jsonl", 0, "red")}
+    assert committed(world, -1)["backfill"]["batches"] == [1]
+    assert [one.batch for one in registry.effective_from(2)] == [1]
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+def test_a_database_and_a_service_are_followed_alike(world, registry, published, over_http):
+    from selectroute.client.registry import RemoteRegistry
+    from tests.support.serving import served
+
+    registry.register(RED_SPEC, id="red")
+    published.catch_up()
+    with served(registry) as url, RemoteRegistry(url) as remote:
+        run = Run(world, remote if over_http else registry, snapshots=registry.snapshots_folder)
+        run.route(0, RED)
+        paused = registry.pause("red").revision
+        published.catch_up()
+        run.route(1, RED)
+        registry.resume("red", from_="last-processed")
+        registry.import_(f'{{"id": "s{number}", "selector": "a = {number}"}}' for number in range(1_500))
+        published.catch_up()
+        (report,) = run.backfill()
+        run.cutoffs.write_back(run.log, "q")
+        assert (report.batch, report.revision) == (-1, registry.revision)
+        assert {place[:4] for place in delivered(world)} == {
+            (0, "0.jsonl", 0, "red"),
+            (-1, "1.jsonl", 0, "red"),
+        }
+        assert registry.effective_from(paused) == [EffectiveFrom("q", 1)]
+        assert registry.pause("red") and registry.resume("red", from_="last-processed").backfill[0].can_replay
+
+
+def test_a_registry_that_is_not_there_is_one_sentence(world, url):
+    done = ran("--input", world.input, "--output", world.output, "--registry", url, "--available-now")
+    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("selectroute: ") and not world.output.exists()
+
+
+def test_a_registry_that_has_published_nothing_is_one_sentence(world, url, registry):
+    done = ran("--input", world.input, "--output", world.output, "--registry", url, "--available-now")
+    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
+    assert "no snapshot is published in" in done.stderr and "selectroute serve" in done.stderr
+    assert not world.output.exists()
+
+
+def test_a_service_does_not_say_where_its_snapshots_are(world):
+    done = ran("--input", world.input, "--output", world.output, "--registry", "http://127.0.0.1:1")
+    assert done.returncode == 2 and "--snapshots is needed" in done.stderr

@@ -1,0 +1,269 @@
+"""The link between a stream and its registry: told once and in full, waited for by nobody."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from selectroute.registry.errors import AuthError
+from selectroute.spark.job.job import JobError
+from selectroute.spark.stream.effective_from import EffectiveFromReporter
+from selectroute.spark.stream.fan_out import check
+from selectroute.spark.stream.side_thread import FairLock, SideThread
+from tests.spark.batch.test_router import crash
+from tests.spark.registry_log import Log, Run, delivered
+
+RED = {"properties": {"color": "red"}}
+
+
+@pytest.fixture
+def log(world):
+    made = Log(world)
+    made.add("red", "color = 'red'")
+    return made
+
+
+def told(log):
+    return [note for note in log.notes if len(note) == 3]
+
+
+def test_the_first_batch_of_each_revision_is_told(world, log):
+    run = Run(world, log)
+    run.cutoffs.write_back(log, "q")
+    for batch in range(5):
+        if batch == 2:
+            log.add("two", "")
+        run.route(batch, RED)
+        run.cutoffs.write_back(log, "q")
+    assert log.notes == [("q", str(world.input), True, None), ("q", 0, 1), ("q", 2, 2)]
+
+
+def test_what_a_registry_was_not_there_to_hear_is_told_later_also_by_the_next_start(world, log):
+    run = Run(world, log)
+    log.reachable = False
+    for batch in range(3):
+        log.add(f"s{batch}", "")
+        run.route(batch, RED)
+        with pytest.raises(Exception, match="nobody answers"):
+            run.cutoffs.write_back(log, "q")
+    log.reachable = True
+    again = Run(world, log)
+    again.route(3, RED)
+    again.cutoffs.write_back(log, "q")
+    assert told(log) == [("q", 0, 2), ("q", 1, 3), ("q", 2, 4)]
+    again.cutoffs.write_back(log, "q")
+    Run(world, log).cutoffs.write_back(log, "q")
+    assert len(told(log)) == 3
+
+
+def test_a_backfill_is_no_cut_off(world, log):
+    run = Run(world, log)
+    run.route(0, RED)
+    log.pause("red")
+    run.route(1, RED)
+    log.resume("red")
+    run.backfill()
+    run.cutoffs.write_back(log, "q")
+    assert [batch for _, batch, _ in told(log)] == [0, 1]
+
+
+def test_a_source_whose_files_go_can_not_replay_and_says_so(world, log):
+    Run(world, log).route(0, RED)
+    (world.input / "0.jsonl").unlink()
+    Run(world, log).cutoffs.write_back(log, "q")
+    _, _, can_replay, reason = log.notes[0]
+    assert not can_replay and reason == "of batch 0, removed or changed since it was routed: 0.jsonl"
+
+
+def followed(run, log):
+    """Follow a log until the first failure, or for some rounds; gives warnings and failures."""
+    warnings, failures = [], []
+    follower = SideThread(log, run.router, FairLock(), lambda _: None, warnings.append, failures.append)
+    follower.start("q")
+    follower.finish()
+    return warnings, failures
+
+
+def test_a_registry_that_refuses_the_job_ends_it_in_one_sentence(world, log, monkeypatch):
+    run = Run(world, log)
+    run.route(0, RED)
+
+    def refused(*_, **__):
+        raise AuthError("a job needs a writer's token for all topics")
+
+    monkeypatch.setattr(Log, "note_query", refused)
+    warnings, [failure] = followed(run, log)
+    assert isinstance(failure, JobError) and not warnings
+    assert str(failure) == "the registry refuses this job: a job needs a writer's token for all topics"
+
+
+def test_a_registry_that_refuses_the_job_does_so_before_it_starts(world, log, monkeypatch):
+    check(world.job(), log)
+
+    def refused(*_):
+        raise AuthError("a job needs a writer's token for all topics")
+
+    monkeypatch.setattr(Log, "queries", refused)
+    with pytest.raises(JobError, match="the registry refuses this job: a job needs a writer's token"):
+        check(world.job(), log)
+
+
+def test_a_registry_out_of_reach_keeps_no_job_from_starting(world, log):
+    log.reachable = False
+    check(world.job(), log)
+
+
+def test_a_token_that_is_revoked_later_is_a_warning(world, log, monkeypatch):
+    run = Run(world, log)
+    run.route(0, RED)
+    warnings, failures = [], []
+    follower = SideThread(log, run.router, FairLock(), lambda _: None, warnings.append, failures.append)
+    follower._round("q")
+
+    def refused(*_, **__):
+        raise AuthError("this is no token")
+
+    monkeypatch.setattr(Log, "note_batch", refused)
+    log.add("two", "")
+    run.route(1, RED)
+    follower._round("q")
+    assert len(warnings) == 1 and "this is no token" in warnings[0] and not failures
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_while_telling_leaves_nothing_untold(tmp_path_factory, after):
+    from selectroute.testing.world import World
+
+    for at in range(1, 20):
+        world = World(tmp_path_factory.mktemp("crash"))
+        log = Log(world)
+        log.add("red", "color = 'red'")
+        run = Run(world, log)
+        run.route(0, RED)
+        log.add("more", "")
+        run.route(1, RED)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            steps = crash(monkeypatch, at, after)
+            with suppress(KeyboardInterrupt):
+                run.cutoffs.write_back(log, "q")
+            done = steps() < at
+        EffectiveFromReporter(run.router.job, run.router.commits, run.router.source).write_back(log, "q")
+        assert set(told(log)) == {("q", 0, 1), ("q", 1, 2)}, at
+        if done:
+            return
+    pytest.fail("the steps never ended")
+
+
+class Following:
+    """A follower beside batches that a test routes itself."""
+
+    def __init__(self, world, log):
+        self.run = Run(world, log)
+        self.turns = FairLock()
+        self.reports, self.warnings, self.failures = [], [], []
+        self.follower = SideThread(
+            log, self.run.router, self.turns, self.reports.append, self.warnings.append, self.failures.append
+        )
+
+    def route(self, batch, *messages):
+        with self.turns.held():
+            self.run.route(batch, *messages)
+        self.follower.wake("q")
+
+    def until(self, done):
+        deadline = time.monotonic() + 300
+        while not done():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_an_idle_stream_makes_backfills_too(world, log):
+    one = Following(world, log)
+    one.follower.start(None)
+    one.route(0, RED)
+    log.pause("red")
+    one.route(1, RED)
+    log.resume("red")
+    one.until(lambda: one.reports)
+    one.follower.finish()
+    assert [report.batch for report in one.reports] == [-1] and not one.failures
+    assert {place[:2] for place in delivered(world)} == {(0, "0.jsonl"), (-1, "1.jsonl")}
+
+
+def test_a_start_makes_the_backfills_that_became_due_meanwhile(world, log):
+    run = Run(world, log)
+    run.route(0, RED)
+    log.pause("red")
+    run.route(1, RED)
+    log.resume("red")
+    one = Following(world, log)
+    one.follower.start("q")
+    one.follower.finish()
+    assert [report.batch for report in one.reports] == [-1]
+
+
+@pytest.mark.slow
+def test_a_registry_out_of_reach_is_one_warning_and_no_delay(world, log):
+    log.reachable = False
+    one = Following(world, log)
+    one.follower.start("q")
+    for batch in range(3):
+        one.route(batch, RED)
+    one.until(lambda: one.warnings)
+    time.sleep(1.2)
+    assert len(one.warnings) == 1 and "nobody answers" in one.warnings[0]
+    log.reachable = True
+    one.until(lambda: one.follower._reached)  # a whole round, of which telling is only the first half
+    assert told(log)
+    log.reachable = False
+    log.add("more", "")
+    one.until(lambda: len(one.warnings) == 2)
+    one.follower.finish()
+    assert not one.failures
+
+
+def test_a_backfill_that_fails_ends_the_follower_with_its_error(world, log, monkeypatch):
+    run = Run(world, log)
+    run.route(0, RED)
+    log.pause("red")
+    run.route(1, RED)
+    log.resume("red")
+    one = Following(world, log)
+    monkeypatch.setattr(one.run.router.source, "_run", lambda *_: [])
+    one.follower.start("q")
+    one.follower.finish()
+    assert len(one.failures) == 1 and "1 tasks and 0 reports" in str(one.failures[0])
+
+
+def test_who_hurries_leaves_the_rest_to_the_next_start(world, log):
+    run = Run(world, log)
+    run.route(0, RED)
+    log.pause("red")
+    run.route(1, RED)
+    log.resume("red")
+    one = Following(world, log)
+    one.follower.hurry()
+    one.follower.start("q")
+    one.follower.finish()
+    assert not one.reports and told(log), "what costs nothing is told all the same"
+
+
+def test_who_gives_a_turn_back_waits_for_who_waited():
+    turns, order = FairLock(), []
+
+    def other():
+        with turns.held():
+            order.append("other")
+
+    with turns.held():
+        waiting = threading.Thread(target=other)
+        waiting.start()
+        while not turns._next.locked():
+            time.sleep(0.001)
+    with turns.held():
+        order.append("again")
+    waiting.join(60)
+    assert order == ["other", "again"]

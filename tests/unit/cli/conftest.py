@@ -1,0 +1,34 @@
+"""A command run in this process: its exit code, what it printed and what it reported."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from selectroute.cli import main
+from tests.support.logs import log_as_before
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    def call(*arguments, stdin: str | bytes | io.RawIOBase = ""):
+        monkeypatch.setattr(sys, "argv", ["selectroute", *map(str, arguments)])
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        buffer = io.BytesIO(data) if isinstance(data, bytes) else io.BufferedReader(data)
+        # As in the C locale of old: what the locale says is not asked.
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(buffer, "ascii", "surrogateescape"))
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        captured = capsys.readouterr()
+        return exit_.value.code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before():
+    """A command that serves sets up the log of its process, which is that of all tests."""
+    with log_as_before():
+        yield

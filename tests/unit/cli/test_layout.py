@@ -1,0 +1,204 @@
+"""What a terminal of 80 columns shows: help texts, tables; and one meaning of exit codes for all commands."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+import typer
+
+from selectroute.cli import app
+from selectroute.registry.registry import Registry
+from tests.support.serving import served
+from tests.unit.cli.terminal import run as run_in_terminal
+
+
+def commands(command, path=()):
+    """Yield the arguments of all commands and groups."""
+    yield path
+    for name, one in getattr(command, "commands", {}).items():
+        yield from commands(one, (*path, name))
+
+
+ALL = list(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_help_fits_80_columns_with_room_for_its_texts(run, monkeypatch, path):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    code, out, _ = run(*path, "--help")
+    lines = out.splitlines()
+    assert code == 0 and all(len(line) <= 80 for line in lines)
+    assert "<str>" not in out and "<bool>" not in out and "[default: ()]" not in out
+    options = "\n".join(lines).split("╭─ Options")[-1].split("╭─ Commands")[0]
+    starts = [len(match.group()) for match in re.finditer(r"^│[ *]+-\S+( \S+)* {2,}(?=[^ │])", options, re.M)]
+    assert starts and max(starts) <= 47, "a text has 32 columns and more"
+
+
+def test_a_wrong_option_is_told_the_right_one(run):
+    for path in ALL:
+        command = typer.main.get_command(app)
+        for name in path:
+            command = command.commands[name]
+        if hasattr(command, "commands"):
+            continue
+        names = [
+            name for one in command.params for name in one.opts if name.startswith("--") and len(name) > 5
+        ]
+        for name in names:
+            code, _, err = run(*path, f"{name}x")
+            assert code == 2 and name in err, (path, name, err)
+
+
+def test_the_version_is_told(run):
+    code, out, _ = run("--version")
+    assert code == 0 and re.fullmatch(r"selectroute \d+\.\d+.*\n", out)
+
+
+@pytest.mark.parametrize(("words", "found"), [
+    ("selectroute sel", "selector"),
+    ("selectroute subscription add a --dialect ib", "ibm-jms"),
+    ("selectroute subscription get he", "heavy"),
+    ("selectroute dead-letter list out --reason not-j", "not-json"),
+])  # fmt: skip
+def test_a_shell_completes(run, monkeypatch, tmp_path, words, found):
+    url = f"sqlite:///{tmp_path}/r.db"
+    run("subscription", "add", "a = 1", "--id", "heavy", "--registry", url)
+    monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
+    monkeypatch.setenv("_SELECTROUTE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    _, out, _ = run()
+    assert found in out.split()
+
+
+@pytest.mark.slow
+def test_ids_are_never_cut_and_selectors_wrap_in_their_column(tmp_path):
+    ids = ["short", "01m83tqy3h3tgn7a25d4jp1xtt"]
+    lines = [
+        f'{{"id": "{id}", "topic": "cars/europe/germany/+/#", "selector": "{"a = 1 OR " * 9}b = 2"}}'
+        for id in ids
+    ]
+    environment = {"SELECTROUTE_REGISTRY": "sqlite:///r.db"}
+
+    def shown(*arguments, stdin=b""):
+        ran = run_in_terminal(
+            list(arguments), folder=tmp_path, environment=environment, terminals="out", stdin=stdin
+        )
+        assert ran.code == 0, ran
+        return re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
+
+    shown("subscription", "import", "-", stdin="\n".join(lines).encode())
+    out = shown("subscription", "list")
+    assert all(re.search(rf"^{id} ", out, re.M) for id in ids)
+    column = out.splitlines()[0].index("selector")
+    rest = [line for line in out.splitlines()[1:] if not line.startswith(tuple(ids))]
+    assert rest and all(not line[:26].strip() for line in rest), out
+    assert any(line[column:].strip() for line in rest)
+
+    named = [
+        "--name",
+        "the garage on the corner",
+        "--topic",
+        "cars/#",
+        "--queue",
+        "CARS.*",
+        "--kafka",
+        "cars.*",
+    ]
+    shown("token", "create", "--role", "writer", *named)
+    out = shown("token", "list")
+    assert re.search(r"^[0-9a-z]{26} .* 20\d\d-\d\d-\d\d *$", out, re.M), out
+
+    def matched(terminals):
+        message = '{"topic": "cars/europe/germany/berlin", "properties": {"a": 1}}'
+        ran = run_in_terminal(
+            ["message", "match", message], folder=tmp_path, environment=environment, terminals=terminals
+        )
+        return [line for line in ran.out.splitlines() if "cars/" in line or "b = 2" in line]
+
+    heads = sorted(line.split() for line in matched("out")[::2])
+    assert heads == sorted([id, "cars/europe/germany/+/#"] for id in ids)
+    assert all(len(line) <= 80 for line in matched("out"))
+    assert {line.split()[0] for line in matched("")} == set(ids)  # one line each, for programs
+
+
+def test_lists_of_nothing_say_so_on_standard_error(run, tmp_path):
+    url = f"sqlite:///{tmp_path}/r.db"
+    with Registry.open(url):
+        pass
+    assert run("subscription", "list", "--registry", url)[::2] == (0, "no subscriptions\n")
+    assert run("token", "list", "--registry", url)[::2] == (0, "no tokens\n")
+    assert run("queue", "list", "--queues", url)[::2] == (0, "no queues\n")
+    run("queue", "create", "Q", "--queues", url)
+    assert run("queue", "list", "Q", "--queues", url)[::2] == (0, "no messages\n")
+
+
+def test_a_queue_that_is_there_already_is_told_of(run, tmp_path):
+    url = f"sqlite:///{tmp_path}/q.db"
+    assert run("queue", "create", "Q", "--queues", url)[::2] == (0, "")
+    assert run("queue", "create", "Q", "--queues", url)[::2] == (
+        0,
+        "Q is there already, with these settings\n",
+    )
+    with Registry.open(url) as registry, served(registry) as service:
+        assert run("queue", "create", "Q", "--queues", service)[2].startswith("Q is there already")
+        assert run("queue", "create", "R", "--queues", service)[2] == ""
+
+
+NOT_THERE, CONFLICT, USAGE = 3, 4, 2
+
+
+@pytest.mark.parametrize(("code", "arguments"), [
+    (NOT_THERE, "registry info --registry sqlite:///{home}/none.db"),
+    (NOT_THERE, "registry verify --registry sqlite:///{home}/none.db"),
+    (NOT_THERE, "subscription list --registry sqlite:///{home}/none.db"),
+    (NOT_THERE, "subscription export --registry sqlite:///{home}/none.db"),
+    (NOT_THERE, "subscription get none"),
+    (NOT_THERE, "subscription replace none a=1"),
+    (NOT_THERE, "subscription remove none"),
+    (NOT_THERE, "subscription pause none"),
+    (NOT_THERE, "subscription explain none {{}}"),
+    (NOT_THERE, "subscription import {home}/none.jsonl"),
+    (NOT_THERE, "token revoke none"),
+    (NOT_THERE, "queue list none"),
+    (NOT_THERE, "queue get none"),
+    (NOT_THERE, "queue put none x"),
+    (NOT_THERE, "queue delete none"),
+    (NOT_THERE, "queue depth none"),
+    (NOT_THERE, "index stats {home}/none"),
+    (NOT_THERE, "index verify {home}/none"),
+    (NOT_THERE, "index build {home}/none.jsonl {home}/made"),
+    (NOT_THERE, "stream status {home}/none"),
+    (NOT_THERE, "stream audit {home}/none"),
+    (NOT_THERE, "stream deliveries {home}/none --subscription x"),
+    (NOT_THERE, "dead-letter list {home}/none"),
+    (NOT_THERE, "dead-letter replay {home}/none"),
+    (NOT_THERE, "selector check --file {home}/none.txt"),
+    (CONFLICT, "subscription add a=2 --id there"),
+    (CONFLICT, "subscription replace there a=2 --if-revision 99"),
+    (CONFLICT, "queue create Q --max-depth 3"),
+    (CONFLICT, "queue put FULL x"),
+    (5, "subscription add a="),
+    (5, "queue get Q --selector a="),
+    (1, "queue get Q"),
+    (1, "queue browse Q"),
+    (USAGE, "subscription list --label team"),
+    (USAGE, "subscription list --status activ"),
+    (USAGE, "subscription list --dialect none"),
+    (USAGE, "subscription add a=1 --label team"),
+    (USAGE, "subscription add a=1 --dialect none"),
+    (USAGE, "queue put Q x --expiry never"),
+    (USAGE, "serve --port 70000"),
+])  # fmt: skip
+def test_exit_codes_mean_the_same_in_all_commands(run, monkeypatch, tmp_path, code, arguments):
+    url = f"sqlite:///{tmp_path}/r.db"
+    monkeypatch.setenv("SELECTROUTE_REGISTRY", url)
+    assert run("subscription", "add", "a = 1", "--id", "there")[0] == 0
+    assert run("queue", "create", "Q")[0] == run("queue", "create", "FULL", "--max-depth", "0")[0] == 0
+    got, out, err = run(*arguments.format(home=tmp_path).split())
+    assert (got, out) == (code, ""), err
+    assert err and "Traceback" not in err
+    assert not os.path.exists(tmp_path / "none.db")

@@ -1,0 +1,100 @@
+"""``selectroute message match``: the same of a database, a service and a snapshot folder."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from selectroute.index.folder.format import publish
+from selectroute.index.jsonl import build_from_lines
+from selectroute.registry.registry import Registry
+from tests.support.serving import served
+
+LINES = [
+    '{"id": "heavy", "topic": "cars/+", "selector": "weight > 2500"}',
+    '{"id": "all"}',
+    '{"id": "red", "selector": "color = \'red\'"}',
+    '{"id": "paused", "status": "paused"}',
+]
+CAR = '{"topic": "cars/eu", "properties": {"weight": 3000}}'
+
+
+@pytest.fixture(params=["database", "service", "snapshots"])
+def match(request, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    url = f"sqlite:///{tmp_path}/subs.db"
+
+    def call(*arguments, **options):
+        return run("message", "match", *arguments, *where, **options)
+
+    if request.param == "snapshots":
+        publish(build_from_lines(LINES), tmp_path / "s")
+        where = ("--snapshots", tmp_path / "s")
+        yield call
+        return
+    with Registry.open(url) as registry:
+        registry.import_(LINES)
+        if request.param == "database":
+            where = ("--registry", url)
+            yield call
+        else:
+            with served(registry) as service:
+                where = ("--registry", service)
+                yield call
+
+
+def test_who_gets_a_message(match):
+    code, out, err = match(CAR)
+    assert (code, err) == (0, "")
+    head, *rows = out.splitlines()
+    assert head == "2 subscriptions get the message"
+    assert sorted(" ".join(row.split()) for row in rows) == [
+        "all every topic every message",
+        "heavy cars/+ weight > 2500",
+    ]
+    code, out, _ = match("-", "-o", "ndjson", "--limit", 1, stdin=f'{CAR}\n{{"topic": "x"}}\n')
+    first, second = map(json.loads, out.splitlines())
+    assert code == 0
+    assert (first["line"], first["total"], len(first["ids"])) == (1, 2, 1)
+    assert (second["line"], second["total"], second["ids"]) == (2, 1, ["all"])
+
+
+def test_why_they_get_it(match):
+    code, out, _ = match(CAR, "--explain")
+    assert code == 0 and "weight is long 3000" in out and "red" not in out
+    found = json.loads(match(CAR, "--explain", "-o", "json")[1])
+    assert {one["id"] for one in found["explanations"]} == {"all", "heavy"}
+    assert all(one["matched"] for one in found["explanations"])
+
+
+def test_who_misses_it_by_one_condition(match):
+    code, out, err = match(CAR, "--near")
+    assert (code, err) == (0, "")
+    rows = [" ".join(row.split()) for row in out.splitlines()[3:]]
+    assert rows == [
+        "1 other misses it by one condition",
+        "red every topic color = 'red'",
+        "color = 'red' is UNKNOWN; color is NULL",
+    ]
+    message = '{"topic": "cars/eu", "properties": {"weight": 3, "color": "red"}}'
+    found = json.loads(match(message, "--near", "-o", "json")[1])
+    (one,) = found["near"]
+    assert (one["id"], one["topic"], found["near_complete"]) == ("heavy", "cars/+", True)
+    assert one["conditions"] == [{"text": "weight > 2500", "truth": "false", "saw": ["weight is long 3"]}]
+    assert "near" not in json.loads(match(CAR, "-o", "json")[1])
+    code, out, _ = match('{"topic": "x", "properties": {"color": "red"}}', "--near")
+    assert out.splitlines()[-1] == "no others miss it by one condition"
+    _, out, _ = match('{"topic": "cars/eu"}', "--near", "--limit", 1)
+    assert out.splitlines()[-1] == "  there may be more; --limit lists more of them"
+
+
+def test_a_misspelt_field_of_a_message_is_refused(match):
+    code, out, err = match('{"propertys": {}}')
+    assert (code, out) == (1, "") and "did you mean `properties`?" in err
+
+
+def test_nobody_is_exit_code_1(run, tmp_path):
+    publish(build_from_lines(['{"id": "red", "selector": "color = \'red\'"}']), tmp_path / "s")
+    code, out, _ = run("message", "match", CAR, "--snapshots", tmp_path / "s")
+    assert (code, out) == (1, "no subscriptions get the message\n")

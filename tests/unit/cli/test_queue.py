@@ -1,0 +1,339 @@
+"""``selectroute queue``: the same on a database and on a service, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+
+import pytest
+
+import selectroute as sr
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.registry.registry import Registry
+from tests.support.queue_calls import hex_of, id_of
+from tests.support.serving import served
+
+
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return f"sqlite:///{tmp_path}/registry.db"
+
+
+@pytest.fixture(params=["database", "service"])
+def queue(request, run, database, monkeypatch):
+    """A subcommand of `queue`, on the queues beside a registry."""
+
+    def call(*arguments, **options):
+        return run("queue", *arguments, **options)
+
+    if request.param == "database":
+        monkeypatch.setenv("SELECTROUTE_QUEUES", database)
+        yield call
+        return
+    with Registry.open(database) as opened, served(opened) as url:
+        monkeypatch.setenv("SELECTROUTE_QUEUES", url)
+        yield call
+
+
+def test_a_queue_lives_from_create_to_delete(queue):
+    code, out, err = queue("create", "ORDERS", "--order", "fifo", "--max-depth", 5, "--dialect", "jms")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "ORDERS: 0 messages",
+        "  order         fifo",
+        "  priority      4, of messages without one",
+        "  persistent    no, of messages that do not say",
+        "  depth         5",
+        "  bytes         4,194,304 in a body",
+        "  dialect       jms",
+    ]
+    again = ("create", "ORDERS", "--order", "fifo", "--max-depth", 5, "--dialect", "jms")
+    assert queue(*again)[0] == 0
+    code, _, err = queue("create", "ORDERS")
+    assert code == 4 and "2100" in err
+    assert queue("create", "a b")[0] == 1
+    assert queue("create", "B", "--dialect", "sql")[0] == 2
+    assert queue("list") == (0, "ORDERS\n", "")
+    assert json.loads(queue("list", "-o", "json")[1]) == [{"name": "ORDERS"}]
+    assert queue("depth", "ORDERS") == (0, "0\n", "")
+    described = json.loads(queue("depth", "ORDERS", "-o", "json")[1])
+    assert (described["name"], described["order"], described["max_depth"]) == ("ORDERS", "fifo", 5)
+    queue("put", "ORDERS", "x")
+    code, _, err = queue("delete", "ORDERS")
+    assert code == 4 and "MQRC_Q_NOT_EMPTY" in err
+    assert queue("delete", "ORDERS", "--purge") == (0, "", "")
+    for arguments in (("delete", "ORDERS"), ("depth", "ORDERS"), ("get", "ORDERS"), ("put", "ORDERS", "x"),
+                      ("browse", "ORDERS"), ("list", "ORDERS")):  # fmt: skip
+        code, out, err = queue(*arguments)
+        assert (code, out) == (3, "") and "MQRC_UNKNOWN_OBJECT_NAME" in err
+
+
+def test_a_message_is_put_listed_browsed_and_got_once(queue, database):
+    queue("create", "Q")
+    code, out, err = queue(
+        "put", "Q", "shipped", "--correlation-id", "order-7", "-p", "weight:integer=3000",
+        "-p", "color=light=blue", "-p", "a.b=c", "--priority", 7, "--persistent", "--expiry", "600",
+        "--reply-to", "R@QM", "--sequence", 3,
+        "--group-id", "ID:0a", "--offset", 4, "--last-in-group",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    with SqlQueue(database, "Q") as opened:
+        message = opened.browse()
+    descriptor = message.descriptor
+    assert out == f"{hex_of(descriptor.msg_id)}\n"
+    assert message.body == b"shipped"
+    assert message.properties == {
+        "JMSCorrelationID": "order-7",
+        "JMSReplyTo": "queue://QM/R",
+        "weight": sr.Int(3000),
+        "color": "light=blue",
+        "a.b": "c",
+    }
+    assert (descriptor.priority, descriptor.persistence, descriptor.msg_seq_number) == (7, True, 3)
+    assert (descriptor.group_id, descriptor.offset, descriptor.last_in_group) == (
+        b"\x0a" + bytes(23),
+        4,
+        True,
+    )
+    assert 0 < descriptor.expiry <= 6000
+    code, out, _ = queue("list", "Q")
+    assert out.splitlines()[0].startswith("message id")
+    assert "order-7" in out and "weight=3000" in out
+    (listed,) = map(json.loads, queue("list", "Q", "-o", "ndjson")[1].splitlines())
+    assert listed["properties"]["weight"] == {"type": "int", "value": 3000}
+    assert queue("browse", "Q")[1] == "shipped"
+    for by in (
+        ("--correlation-id", "order-7"),
+        ("--correlation-id", hex_of(id_of("order-7"))),
+        ("--message-id", hex_of(descriptor.msg_id)),
+        ("--group-id", "ID:0A00", "--sequence", 3, "--offset", 4),
+        ("--message-token", listed["msgToken"]),
+        ("--selector", "weight > 2999 AND color LIKE 'light%'"),
+        ("--selector", "jms.Pri = 7", "--dialect", "ibm-mq"),
+    ):
+        code, out, _ = queue("browse", "Q", *by, "-o", "json")
+        found = json.loads(out)
+        assert (code, found.pop("body")) == (0, "shipped")
+        assert {**found, "expiry": 0} == {**listed, "expiry": 0}
+    assert queue("get", "Q", "--correlation-id", "other")[0] == 1
+    assert queue("get", "Q", "--correlation-id", "order-7") == (0, "shipped", "")
+    code, out, err = queue("get", "Q")
+    assert (code, out) == (1, "")
+    assert err == "selectroute: no message matches (MQRC 2033 MQRC_NO_MSG_AVAILABLE)\n"
+
+
+def test_any_bytes_go_in_by_standard_input_and_out_as_they_were(queue, monkeypatch):
+    queue("create", "Q")
+    body = bytes(range(256))
+    assert queue("put", "Q", "-", stdin=body)[0] == 0
+    out = queue("browse", "Q", "-o", "json")[1]
+    assert json.loads(out)["body"] == {"type": "bytes", "value": body.hex()}
+    written = []
+    monkeypatch.setattr("selectroute.cli.commands.queue.write_body", written.append)
+    assert queue("get", "Q")[0] == 0
+    assert written == [body]
+    made = json.loads(queue("put", "Q", "-o", "json")[1])
+    assert made["messageId"].startswith("ID:") and "properties" not in made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("get", "Q", "--message-id", "ID:00"), 2),
+        (("get", "Q", "--correlation-id", "ID:x"), 2),
+        (("get", "Q", "--selector", "a >"), 5),
+        (("list", "Q", "--selector", "a = = 1"), 5),
+        (("get", "Q", "--message-token", "00"), 2),
+        (("get", "Q", "--wait", "-1"), 2),
+        (("put", "Q", "-p", "weight"), 2),
+        (("put", "Q", "-p", "weight:integer=x"), 2),
+        (("put", "Q", "-p", "a=1", "-p", "a=2"), 2),
+        (("put", "Q", "-p", "JMSPriority=1"), 1),
+        (("put", "Q", "--message-id", "x"), 2),
+        (("put", "Q", "--priority", "10"), 2),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(queue, arguments, code):
+    queue("create", "Q")
+    found, out, err = queue(*arguments)
+    assert found == code and out == "" and err
+    assert queue("depth", "Q")[1] == "0\n"
+
+
+def test_an_invalid_selector_is_shown_where_it_is_wrong(queue):
+    queue("create", "Q")
+    code, _, err = queue("browse", "Q", "--selector", "weight > 1 AND")
+    assert code == 5
+    assert "weight > 1 AND\n" in err and "^" in err
+
+
+def test_a_selector_is_shown_in_the_dialect_of_its_queue(queue):
+    queue("create", "Q", "--dialect", "ibm-mq")
+    queue("put", "Q", "x", "-p", "a.b=c")
+    assert queue("browse", "Q", "--selector", "a.b = 'c'")[1] == "x"
+    code, _, err = queue("browse", "Q", "--selector", "a.b =")
+    assert code == 5 and "dialect ibm-mq" in err
+    assert queue("browse", "Q", "--selector", "a.b = 'c'", "--dialect", "jms")[0] == 5
+
+
+def test_a_message_is_waited_for(queue, database):
+    queue("create", "Q")
+
+    def put_later():
+        time.sleep(0.3)
+        with SqlQueue(database, "Q") as opened:
+            opened.put(b"late")
+
+    putting = threading.Thread(target=put_later)
+    putting.start()
+    assert queue("get", "Q", "--wait", 60)[1] == "late"
+    putting.join()
+    begun = time.monotonic()
+    assert queue("browse", "Q", "--wait", 0.3)[0] == 1
+    assert time.monotonic() - begun >= 0.3
+
+
+def test_what_cannot_be_written_stays_on_a_queue_of_a_database(run, database, monkeypatch):
+    SqlQueue.create(database, "Q").close()
+    run("queue", "put", "Q", "kept", "--queues", database)
+
+    def fails(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("selectroute.cli.commands.queue.write_body", fails)
+    code, _, err = run("queue", "get", "Q", "--queues", database)
+    assert code == 1 and "No space left" in err
+    monkeypatch.undo()
+    assert run("queue", "get", "Q", "--queues", database)[1] == "kept"
+
+
+def test_queues_are_where_the_registry_is_unless_it_is_said(run, database, tmp_path, monkeypatch):
+    monkeypatch.delenv("SELECTROUTE_REGISTRY", raising=False)
+    code, _, err = run("queue", "list")
+    assert code == 2 and "SELECTROUTE_QUEUES" in err
+    monkeypatch.setenv("SELECTROUTE_REGISTRY", database)
+    assert run("queue", "create", "A")[0] == 0
+    monkeypatch.setenv("SELECTROUTE_QUEUES", f"sqlite:///{tmp_path}/other.db")
+    assert run("queue", "list") == (0, "", "no queues\n")
+    assert run("queue", "list", "--queues", database) == (0, "A\n", "")
+
+
+def test_a_service_has_its_own_queue_manager_and_wants_its_token(run, database, monkeypatch):
+    with Registry.open(database) as registry, served(registry, queue_manager="QM1") as url:
+        monkeypatch.setenv("SELECTROUTE_QUEUES", url)
+        run("queue", "create", "Q")
+        code, _, err = run("queue", "put", "Q", "x")
+        assert code == 1 and "2058" in err
+        assert run("queue", "put", "Q", "x", "--queue-manager", "QM1")[0] == 0
+        monkeypatch.setenv("SELECTROUTE_QUEUE_MANAGER", "QM1")
+        _, secret = registry.add_token("reader")
+        monkeypatch.setenv("SELECTROUTE_TOKEN", secret)
+        assert run("queue", "browse", "Q")[1] == "x"
+        code, out, err = run("queue", "get", "Q")
+        assert (code, out) == (1, "") and "role writer" in err and secret not in err
+        monkeypatch.setenv("SELECTROUTE_TOKEN", "srt_wrong")
+        assert run("queue", "list")[0] == 1
+
+
+def test_what_is_no_queue_service_is_said_so(run, monkeypatch):
+    import http.server
+
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"hello")
+
+        do_DELETE = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("SELECTROUTE_QUEUES", f"http://127.0.0.1:{server.server_port}")
+        for arguments in (("list",), ("get", "Q"), ("depth", "Q"), ("list", "Q")):
+            code, out, err = run("queue", *arguments)
+            assert (code, out.strip("[]\n")) == (1, "") or out.startswith("message id")
+            assert err.count("\n") == 1 and "as a queue does" in err
+        server.shutdown()
+        thread.join()
+
+
+def test_serve_says_at_once_that_queues_cannot_be_there(run, database):
+    code, _, err = run("serve", "--registry", database, "--queues", "mysql://root:hunter2@h/q", "--port", "0")
+    assert code == 1 and "SQLite and PostgreSQL" in err and "hunter2" not in err
+
+
+def test_serve_takes_no_service_for_queues(run, database):
+    code, _, err = run("serve", "--registry", database, "--queues", "http://127.0.0.1:9", "--port", "0")
+    assert code == 2 and "database" in err
+
+
+def test_modules_of_queues_are_loaded_by_their_commands_only():
+    import subprocess
+
+    code = "import sys, selectroute.cli; sys.exit('sqlalchemy' in sys.modules or 'fastapi' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_serve_is_told_of_queues_by_options_environment_and_file(run, database, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr("selectroute.service.server.serve", lambda *_, **options: told.append(options))
+
+    def served_queues(*options):
+        code, _, err = run("serve", "--registry", database, *options)
+        assert code == 0, err
+        return told[-1]["queues"], told[-1]["queue_manager"]
+
+    assert served_queues() == (None, "selectroute")
+    folder = tmp_path / "selectroute"
+    folder.mkdir()
+    (folder / "config.toml").write_text('queues = "sqlite:///file.db"\nqueue_manager = "FILE"\n')
+    assert served_queues() == ("sqlite:///file.db", "FILE")
+    monkeypatch.setenv("SELECTROUTE_QUEUES", "sqlite:///environment.db")
+    monkeypatch.setenv("SELECTROUTE_QUEUE_MANAGER", "ENVIRONMENT")
+    assert served_queues() == ("sqlite:///environment.db", "ENVIRONMENT")
+    given = ("--queues", "sqlite:///option.db", "--queue-manager", "OPTION")
+    assert served_queues(*given) == ("sqlite:///option.db", "OPTION")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("weight:integre=3000", "did you mean `integer`?"),
+        ("weight:=3000", "there is no type ''"),
+        ("a:b:integer=3", "there is no type 'b:integer'"),
+        ("order-id=3", "'order-id' cannot be the name of a property"),
+        ("2nd=3", "'2nd' cannot be the name of a property"),
+        ("weight:integer=99999999999999999999", "outside the range of a Java int; use :long or :double"),
+        ("weight:byte=128", "outside the range of a Java byte; use :short, :integer, :long or :double"),
+        ("weight:long=9223372036854775808", "outside the range of a Java long; use :double"),
+        ("weight:double=1e400", "outside the range of a Java double"),
+        ("weight:integer=3.5", "not a whole number; use :double"),
+        ("weight:integer=three", "the value is not a whole number"),
+        ("flag:boolean=yes", "the value is not true or false"),
+    ],
+)
+def test_a_property_that_cannot_be_says_why(run, database, monkeypatch, given, sentence):
+    monkeypatch.setenv("SELECTROUTE_QUEUES", database)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run("queue", "create", "Q")[0] == 0
+    code, out, err = run("queue", "put", "Q", "x", "-p", given)
+    assert code == 2 and out == "" and sentence in " ".join(err.replace("│", " ").split())
+    assert run("queue", "depth", "Q")[1] == "0\n"
+
+
+def test_an_error_of_a_queue_is_a_sentence_first(queue):
+    queue("create", "ORDERS")
+    code, _, err = queue("get", "ORDERS")
+    assert (code, err) == (1, "selectroute: no message matches (MQRC 2033 MQRC_NO_MSG_AVAILABLE)\n")
+    code, _, err = queue("get", "ORDERSX")
+    assert (
+        code == 3 and err.endswith(" (MQRC 2085 MQRC_UNKNOWN_OBJECT_NAME)\n") and "there is no queue" in err
+    )

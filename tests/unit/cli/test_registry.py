@@ -1,0 +1,106 @@
+"""``selectroute registry``: a registry published, verified and described."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+import selectroute as sr
+from selectroute.registry.registry import Registry
+from tests.support.serving import served
+
+
+@pytest.fixture
+def database(tmp_path, run):
+    url = f"sqlite:///{tmp_path}/registry.db"
+    for number in range(3):
+        assert run("subscription", "add", f"a = {number}", "--id", f"s{number}", "--registry", url)[0] == 0
+    return url
+
+
+def test_what_is_committed_is_published_where_streams_look_for_it(run, database, tmp_path):
+    code, out, err = run("registry", "publish", "--registry", database)
+    folder = f"{tmp_path}/registry.db.snapshots"
+    assert (code, out, err) == (0, f"revision 3: 3 active subscriptions in {folder}\n", "")
+    assert sorted(sr.Snapshot.open(folder).ids.to_pylist()) == ["s0", "s1", "s2"]
+    run("subscription", "pause", "s1", "--registry", database)
+    code, out, _ = run("registry", "publish", "--registry", database, "-o", "json")
+    assert json.loads(out) == {"revision": 4, "subscriptions": 2, "folder": folder}
+    other = tmp_path / "elsewhere"
+    assert run("registry", "publish", "--registry", database, "--snapshots", other)[0] == 0
+    assert len(sr.Snapshot.open(other)) == 2
+
+
+def test_following_publishes_each_revision_until_it_is_told_to_stop(run, database, tmp_path):
+    command = [
+        sys.executable,
+        "-c",
+        "from selectroute.cli import main; main()",
+        "registry",
+        "publish",
+        "--follow",
+    ]
+    following = subprocess.Popen(
+        [*command, "--registry", database], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert following.stdout.readline().startswith("revision 3: 3 active")
+        code, _, err = run("registry", "publish", "--registry", database)
+        assert code == 1 and "somebody else publishes" in err
+        run("subscription", "add", "b = 1", "--id", "late", "--registry", database)
+        folder = tmp_path / "registry.db.snapshots"
+        for _ in range(600):
+            if sr.Snapshot.open(folder).revision == 4:
+                break
+            with pytest.raises(subprocess.TimeoutExpired):
+                following.wait(0.1)
+        assert "late" in sr.Snapshot.open(folder).ids.to_pylist()
+        os.kill(following.pid, signal.SIGTERM)
+        said = following.communicate(timeout=60)[1]
+        assert said.startswith(f"selectroute: publishing each revision of {database} to ")
+        begun, ending = said.splitlines()
+        assert begun.endswith("; Ctrl-C ends it") and ending.startswith("ending after the revision")
+        assert following.returncode == 0
+    finally:
+        following.kill()
+        following.wait()
+
+
+def test_a_whole_registry_is_sound_and_an_altered_one_is_named(run, database, tmp_path):
+    code, out, _ = run("registry", "verify", "--registry", database, "-o", "json")
+    found = json.loads(out)
+    assert code == 0 and (found["revision"], found["changes"], found["subscriptions"]) == (3, 3, 3)
+    assert f"digest {found['digest']}" in run("registry", "verify", "--registry", database)[1]
+    with sqlite3.connect(tmp_path / "registry.db") as connection:
+        connection.execute("UPDATE change SET op = 'pause' WHERE revision = 2")
+    connection.close()
+    code, out, err = run("registry", "verify", "--registry", database)
+    assert (code, out) == (1, "") and "change" in err and "2" in err
+
+
+def test_info_says_what_a_registry_is(run, database, tmp_path):
+    found = json.loads(run("registry", "info", "--registry", database, "-o", "json")[1])
+    assert (found["revision"], found["subscriptions"]) == (3, 3)
+    assert found["snapshots"] == f"{tmp_path}/registry.db.snapshots"
+    assert run("registry", "info", "--registry", database)[1].startswith("revision      3\nsubscriptions 3\n")
+
+
+def test_what_needs_the_database_is_not_done_through_a_service(run, database):
+    with Registry.open(database) as opened, served(opened) as url:
+        for verb in ("publish", "verify"):
+            code, _, err = run("registry", verb, "--registry", url)
+            assert code == 2 and "database" in err
+        assert run("registry", "info", "--registry", url)[1] == "revision      3\n"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("postgres")
+def test_a_server_has_no_folder_beside_it_to_publish_to(run, postgres):
+    code, _, err = run("serve", "--registry", postgres(), "--port", 0)
+    assert code == 1 and "no folder is set to publish revisions to: name one (--snapshots)" in err

@@ -1,0 +1,331 @@
+"""Published snapshots: what is written, what is refused, what damage is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import selectroute as sr
+from selectroute.arrays import tables as t
+from selectroute.index.errors import InvariantError
+from selectroute.index.folder.format import published_digest, revisions
+from selectroute.index.verify.verify import verify_snapshot
+from tests.unit.index.published import pairs, small
+
+
+@pytest.fixture
+def folder(tmp_path):
+    sr.publish(small(), tmp_path)
+    return tmp_path
+
+
+def test_a_published_snapshot_matches_as_the_frozen_one(folder):
+    opened = sr.Snapshot.open(folder)
+    verify_snapshot(opened)
+    assert pairs(opened) == pairs(small())
+    assert opened.reads == small().reads
+    assert opened.ids.to_pylist() == ["heavy", "light", "parts", "topic"]
+    assert (opened.revision, opened.digest) == (1, published_digest(folder, 1))
+
+
+def test_an_empty_index_is_a_snapshot_that_matches_nothing(tmp_path):
+    sr.publish(sr.Index().freeze(), tmp_path)
+    opened = sr.Snapshot.open(tmp_path)
+    verify_snapshot(opened)
+    assert pairs(opened) == [[], [], []]
+    assert opened.reads == ()
+
+
+def test_revisions_ascend_and_each_stays_readable(folder):
+    assert sr.publish(sr.Index().freeze(), folder) == 2
+    assert sr.publish(small(10), folder) == 10
+    assert revisions(folder) == [1, 2, 10]
+    assert sr.Snapshot.open(folder).revision == 10
+    assert len(sr.Snapshot.open(folder, 2)) == 0
+    assert pairs(sr.Snapshot.open(folder, 1)) == pairs(small())
+
+
+def test_a_published_revision_is_never_written_over(folder):
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(sr.SnapshotError, match="revision 1 is already published"):
+        sr.publish(small(1), folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_every_flipped_bit_is_a_named_error(folder):
+    chance = random.Random(3)
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        data = path.read_bytes()
+        positions = range(len(data)) if len(data) < 1_000 else chance.sample(range(len(data)), 200)
+        for position in positions:
+            damaged = bytearray(data)
+            damaged[position] ^= 1 << chance.randrange(8)
+            path.write_bytes(damaged)
+            with pytest.raises(sr.SnapshotError) as raised:
+                sr.Snapshot.open(folder)
+            assert path.name in str(raised.value)
+        path.write_bytes(data)
+    sr.Snapshot.open(folder)
+
+
+def test_a_truncated_or_missing_file_is_a_named_error(folder):
+    for part in ("segments", "ids"):
+        [path] = (folder / part).iterdir()
+        data = path.read_bytes()
+        for size in (0, 1, len(data) - 1):
+            path.write_bytes(data[:size])
+            with pytest.raises(sr.SnapshotError, match=path.name):
+                sr.Snapshot.open(folder)
+        path.unlink()
+        with pytest.raises(sr.SnapshotError, match="missing"):
+            sr.Snapshot.open(folder)
+        path.write_bytes(data)
+
+
+def test_a_missing_folder_says_how_to_make_one(tmp_path):
+    with pytest.raises(sr.SnapshotError, match="selectroute index build"):
+        sr.Snapshot.open(tmp_path / "none")
+    with pytest.raises(sr.SnapshotError, match="revision 7 is not published"):
+        sr.Snapshot.open(tmp_path, 7)
+
+
+def test_another_format_version_says_to_build_again(folder, monkeypatch):
+    monkeypatch.setattr("selectroute.index.folder.manifest.FORMAT", 5)
+    with pytest.raises(sr.SnapshotError, match="format 4, this version reads format 5"):
+        sr.Snapshot.open(folder)
+
+
+def test_a_manifest_cannot_lead_out_of_its_folder(folder):
+    """A manifest is data from outside: even a well-formed one may only name files of the snapshot."""
+    from selectroute.index.folder.manifest import _canonical, _self_digest
+
+    path = folder / "manifest-1.json"
+    manifest = json.loads(path.read_bytes())
+    [segment] = manifest["segments"]
+    segment["ids"]["file"] = "../" + segment["ids"]["file"]
+    manifest["sha256"] = _self_digest(manifest)
+    path.write_bytes(_canonical(manifest))
+    with pytest.raises(sr.SnapshotError, match="outside"):
+        sr.Snapshot.open(folder)
+
+
+@pytest.mark.parametrize("field", ["segments", "revision", "file", "sha256", "ids"])
+def test_a_manifest_with_a_field_missing_is_a_named_error(folder, field):
+    from selectroute.index.folder.manifest import _canonical, _self_digest
+
+    path = folder / "manifest-1.json"
+    manifest = json.loads(path.read_bytes())
+    del (manifest if field in manifest and field != "sha256" else manifest["segments"][0])[field]
+    manifest["sha256"] = _self_digest(manifest)
+    path.write_bytes(_canonical(manifest))
+    with pytest.raises(sr.SnapshotError, match=path.name):
+        sr.Snapshot.open(folder)
+
+
+def test_a_crash_before_the_manifest_leaves_no_revision(folder, monkeypatch):
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "link", crash)
+    with pytest.raises(KeyboardInterrupt):
+        sr.publish(small(), folder)
+    assert revisions(folder) == [1]
+    monkeypatch.undo()
+    assert sr.publish(small(), folder) == 2
+
+
+@pytest.mark.parametrize("revision", [-1, 2**63, True, "1", 1.0])
+def test_what_is_no_revision_is_refused(tmp_path, revision):
+    with pytest.raises(sr.SnapshotError, match="is no revision"):
+        sr.publish(replace(small(), revision=revision), tmp_path)  # `freeze` would refuse some itself
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_there_is_no_revision_after_the_largest(tmp_path):
+    sr.publish(small(2**63 - 1), tmp_path)
+    assert sr.Snapshot.open(tmp_path).revision == 2**63 - 1
+    with pytest.raises(sr.SnapshotError, match="none after it"):
+        sr.publish(small(), tmp_path)
+
+
+def test_a_file_that_only_looks_like_a_manifest_hides_nothing(folder):
+    for name in ("manifest-0099.json", "manifest-\u0663.json", "manifest-7.json.tmp"):
+        (folder / name).write_text("{}")
+    assert sr.Snapshot.open(folder).revision == 1
+
+
+def test_publishers_without_a_revision_do_not_get_in_each_others_way(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        published = list(pool.map(lambda _: sr.publish(small(), tmp_path), range(8)))
+    assert sorted(published) == list(range(1, 9))
+
+
+def test_an_unwritable_folder_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(sr.SnapshotError, match="cannot be written"):
+        sr.publish(small(), tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize(
+    "name", ["entry_ordinal", "entry_bound", "slot", "code_leaf", "group_first", "string_slot", "number"]
+)
+def test_verify_notices_a_changed_array(name):
+    index = sr.Index()
+    for number in range(40):
+        index.add(f"s{number}", f"JMSType = 't{number}' AND weight > {number} AND n = {number}")
+        index.add(f"r{number}", f"weight > {number}")
+    snapshot = index.freeze()
+    array = getattr(snapshot.segments[0].tables, name).copy()
+    array[len(array) // 2], array[0] = array[0] - 7, array[len(array) // 2] + 7
+    with pytest.raises((InvariantError, IndexError)):
+        verify_snapshot(with_tables(snapshot, **{name: array}))
+
+
+def with_segment(snapshot, **change):
+    [segment] = snapshot.segments
+    return replace(snapshot, segments=(replace(segment, **change),))
+
+
+def with_tables(snapshot, **change):
+    return with_segment(snapshot, tables=snapshot.segments[0].tables._replace(**change))
+
+
+def of_every_operand():
+    """A snapshot with ranges, and with programs that have constants, sets, patterns and levels."""
+    index = sr.Index()
+    index.add("range", "JMSType = 'car' AND weight > 2500")
+    index.add("program", "weight + 1 > 2 AND JMSType LIKE 'b_s' AND color NOT IN ('blue', 'red')")
+    index.add("key", "x LIKE 'a%' AND NOT (weight = 10)")
+    index.add("topic", topic="a/#/b/#")
+    return index.freeze()
+
+
+def with_step(operations, /, **parts):
+    """A change of the first step that has one of these operations."""
+
+    def change(tables):
+        step = tables.step.copy()
+        row = next(i for i, found in enumerate(step[:, 0]) if found in operations)
+        for column, name in enumerate(("operation", "attribute", "argument")):
+            step[row, column] = parts.get(name, step[row, column])
+        return {"step": step}
+
+    return change
+
+
+def with_value(name, position, value):
+    def change(tables):
+        array = getattr(tables, name).copy()
+        array[position] = value
+        return {name: array}
+
+    return change
+
+
+def with_group_attribute(value):
+    def change(tables):
+        return {"group_attribute": np.where(tables.group_flags & t.SORTED, value, 0).astype(np.int32)}
+
+    return change
+
+
+def with_reversed_set(tables):
+    number = next(argument for operation, _, argument in tables.step if operation == t.NOT_IN)
+    item = tables.item.copy()
+    codes = slice(*tables.item_first[number : number + 2])
+    item[codes] = item[codes][::-1]
+    return {"item": item}
+
+
+def with_unknown_level(tables):
+    number = next(argument for operation, _, argument in tables.step if operation == t.LEVELS)
+    return with_value("item", tables.item_first[number], len(tables.level_first) - 1)(tables)
+
+
+def with_column(name, text):
+    def change(snapshot):
+        table = snapshot.subscriptions
+        column = pa.array([text] * len(table), pa.string())
+        return {"subscriptions": table.set_column(table.schema.get_field_index(name), name, column)}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (with_group_attribute(99), "a sorted group is of a known attribute"),
+        (with_group_attribute(-1), "a sorted group is of a known attribute"),
+        (with_step([t.LOAD], operation=99), "every operation of a step is known"),
+        (with_step([t.LOAD], operation=-1), "every operation of a step is known"),
+        (with_step([t.LOAD], attribute=99), "a step reads a known attribute"),
+        (with_step([t.IS_KEY], attribute=-1), "a step reads a known attribute"),
+        (with_step([t.CONSTANT], attribute=t.STRING), "a constant is a boolean or a number"),
+        (with_step([t.CONSTANT], attribute=t.BOOLEAN, argument=2), "a boolean constant is 0 or 1"),
+        (with_step([t.NOT_IN], argument=99), "a step has a known set or pattern"),
+        (with_step([t.LIKE], argument=-1), "a step has a known set or pattern"),
+        (with_reversed_set, "the codes of a set ascend"),
+        (with_unknown_level, "a levels pattern is of known levels"),
+        (with_value("term_program", 0, 99), "a term runs a program"),
+        (with_step([t.ADD], operation=t.NEGATE), "a program leaves one value"),
+        (with_step([t.LOAD], operation=t.AND), "a step has its operands on the stack"),
+        (lambda tables: {"slot_first": np.append(tables.slot_first, tables.slot_first[-1])}, "each posting"),
+        (lambda tables: {"number_first": np.append(0, tables.number_first)}, "each attribute"),
+        (lambda tables: {"large_float_first": np.append(0, tables.large_float_first)}, "each attribute"),
+        (lambda tables: {"string_slot_first": np.append(0, tables.string_slot_first)}, "each attribute"),
+        (with_step([t.ADD], attribute=99), "computes and compares in a known way"),
+        (lambda tables: {"group_flags": tables.group_flags | 0x8000}, "every flag of a group is known"),
+        (lambda tables: {"group_flags": tables.group_flags | 0xC0}, "the bounds are longs"),
+        (lambda tables: {"term_wanted": tables.term_wanted[1:]}, "term_wanted is as long as term_program"),
+    ],
+)
+def test_verify_notices_what_would_lead_the_kernel_out_of_its_arrays(change, sentence):
+    snapshot = of_every_operand()
+    verify_snapshot(snapshot)
+    broken = with_tables(snapshot, **change(snapshot.segments[0].tables))
+    with pytest.raises(InvariantError, match=sentence):
+        verify_snapshot(broken)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda one: {"checks_names": not one.checks_names}, "names are checked"),
+        (lambda one: {"attributes": tuple(replace(a, codes=False) for a in one.attributes)}, "the codes"),
+        (lambda one: {"attributes": tuple(replace(a, values=False) for a in one.attributes)}, "the values"),
+        (
+            lambda one: {"attributes": (replace(one.attributes[0], name="@nope"), *one.attributes[1:])},
+            "derived",
+        ),
+    ],
+)
+def test_verify_notices_what_would_make_the_kernel_wrong(change, sentence):
+    snapshot = of_every_operand()
+    with pytest.raises(InvariantError, match=sentence):
+        verify_snapshot(with_segment(snapshot, **change(snapshot.segments[0])))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (with_column("seltype", "OTHER"), "the type of every selector is known"),
+        (with_column("dialect", "sql"), "the dialect of every subscription is known"),
+    ],
+)
+def test_verify_notices_what_no_subscription_can_be(change, sentence):
+    snapshot = of_every_operand()
+    with pytest.raises(InvariantError, match=sentence):
+        verify_snapshot(replace(snapshot, **change(snapshot)))
+
+
+def test_verify_notices_a_program_that_needs_a_deeper_stack():
+    snapshot = of_every_operand()
+    with pytest.raises(InvariantError, match="deeper stack"):
+        verify_snapshot(with_segment(snapshot, depth=snapshot.segments[0].depth - 1))

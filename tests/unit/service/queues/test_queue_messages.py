@@ -1,0 +1,520 @@
+"""Messages over HTTP, in the shape of IBM MQ's messaging REST API v3."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import threading
+import time
+from urllib.parse import quote
+
+import pytest
+
+import selectroute as sr
+from selectroute.queues.rest.properties import header_of
+from selectroute.service.limits import ServiceLimits
+from tests.support.queue_calls import hex_of, id_of
+from tests.unit.service.conftest import problem, service
+from tests.unit.service.http.test_secrets import HOSTILE
+
+QUEUE = "/ibmmq/rest/v3/messaging/qmgr/selectroute/queue/Q"
+PATH = f"{QUEUE}/message"
+LIST = f"{QUEUE}/messagelist"
+
+
+@pytest.fixture
+def queue(client):
+    return opened(client)
+
+
+def opened(client, **settings):
+    """The queue of the service."""
+    assert client.put("/v1/queues/Q", json=settings).status_code == 201
+    return client.app.state.service.queues.open("Q")
+
+
+@pytest.mark.parametrize(
+    ("body", "sent_as", "media_type"),
+    [
+        (b"hello", "text/plain;charset=utf-8", "text/plain; charset=utf-8"),
+        ('{"a": "é"}'.encode(), "application/json", "text/plain; charset=utf-8"),
+        (b"\0\xff\xfe", "application/octet-stream", "application/octet-stream"),
+        (b"", "text/plain", "text/plain; charset=utf-8"),
+        (b"<a/>", "text/xml", "text/plain; charset=utf-8"),
+        (b"x", None, "text/plain; charset=utf-8"),
+    ],
+)
+def test_a_body_comes_back_byte_by_byte(client, queue, body, sent_as, media_type):
+    headers = {} if sent_as is None else {"Content-Type": sent_as}
+    made = client.post(PATH, content=body, headers=headers)
+    assert (made.status_code, made.content) == (201, b"")
+    for method in ("GET", "DELETE"):
+        answer = client.request(method, PATH)
+        assert (answer.status_code, answer.content) == (200, body)
+        assert answer.headers["content-type"] == media_type
+        assert answer.headers["ibm-mq-md-messageId"] == made.headers["ibm-mq-md-messageId"]
+    answer = client.delete(PATH)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert client.get(PATH).status_code == 204
+
+
+def test_what_is_put_by_headers_is_what_the_queue_has(client, queue):
+    headers = {
+        "ibm-mq-rest-csrf-token": "",
+        "ibm-mq-md-messageId": "ID:" + "0a" * 24,
+        "ibm-mq-md-correlationId": "ID:0b0c",
+        "ibm-mq-md-groupId": "ID:0d",
+        "ibm-mq-md-msgSeqNumber": "3",
+        "ibm-mq-md-offset": "7",
+        "ibm-mq-md-lastInGroup": "true",
+        "ibm-mq-md-priority": "8",
+        "ibm-mq-md-persistence": "persistent",
+        "ibm-mq-md-expiry": "600000",
+        "ibm-mq-md-replyTo": "REPLIES@QM",
+        "ibm-mq-usr": 'weight;3000;integer, color;"light blue";string',
+    }
+    assert client.post(PATH, content=b"x", headers=headers).status_code == 201
+    message = queue.browse()
+    descriptor = message.descriptor
+    assert descriptor.msg_id == b"\x0a" * 24
+    assert descriptor.correl_id == b"\x0b\x0c" + bytes(22)
+    assert descriptor.group_id == b"\x0d" + bytes(23)
+    assert (descriptor.msg_seq_number, descriptor.offset, descriptor.last_in_group) == (3, 7, True)
+    assert (descriptor.priority, descriptor.persistence) == (8, True)
+    assert 0 < descriptor.expiry <= 6000
+    assert message.properties == {
+        "weight": sr.Int(3000),
+        "color": "light blue",
+        "JMSReplyTo": "queue://QM/REPLIES",
+    }
+    answer = client.delete(PATH)
+    assert answer.headers["ibm-mq-md-messageId"] == "ID:" + "0A" * 24
+    assert answer.headers["ibm-mq-md-correlationId"] == "ID:0B0C" + "00" * 22
+    assert answer.headers["ibm-mq-md-priority"] == "8"
+    assert answer.headers["ibm-mq-md-persistence"] == "persistent"
+    assert 0 < int(answer.headers["ibm-mq-md-expiry"]) <= 600_000
+    assert answer.headers["ibm-mq-md-replyTo"] == "REPLIES@QM"
+    assert answer.headers["ibm-mq-usr"] == 'weight;3000;integer, color;"light blue";string'
+    assert answer.headers["ibm-mq-md-putDate"] == f"{descriptor.put_time:%Y%m%d}"
+    assert answer.headers["ibm-mq-md-putTime"][:6] == f"{descriptor.put_time:%H%M%S}"
+
+
+def test_headers_of_properties_may_be_several_and_are_utf_8(client, queue):
+    headers = [("ibm-mq-usr", "a;1;long"), ("ibm-mq-usr", 'b;"é";string'.encode())]
+    assert client.post(PATH, headers=headers).status_code == 201
+    assert queue.get().properties == {"a": sr.Long(1), "b": "é"}
+
+
+def test_a_header_that_says_two_things_is_refused(client, queue):
+    headers = [("ibm-mq-md-priority", "1"), ("ibm-mq-md-priority", "2")]
+    found = problem(client.post(PATH, headers=headers), 400, "invalid-request")
+    assert found["errors"][0]["pointer"] == "ibm-mq-md-priority"
+    assert queue.depth == 0
+
+
+def test_a_text_of_an_application_is_a_correlation_id_too(client, queue):
+    client.post(PATH, content=b"a", headers={"ibm-mq-md-correlationId": "order-7"})
+    client.post(PATH, content=b"b", headers={"ibm-mq-md-correlationId": "it's longer than 24 bytes"})
+    assert queue.browse(sr.MatchOptions.CORREL_ID, correl_id=id_of("order-7")).body == b"a"
+    found = client.get(PATH, params={"correlationId": "order-7"})
+    assert (found.content, found.headers["ibm-mq-md-correlationId"]) == (b"a", "order-7")
+    found = client.get(PATH, params={"correlationId": hex_of(id_of("order-7"))})
+    assert found.content == b"a"
+    found = client.delete(PATH, params={"correlationId": "it's longer than 24 bytes"})
+    assert (found.content, found.headers["ibm-mq-md-correlationId"]) == (b"b", "it's longer than 24 bytes")
+
+
+def test_a_message_is_found_by_each_of_its_ids_and_by_all_of_them(client, queue):
+    for number in range(3):
+        queue.put(
+            str(number).encode(),
+            msg_id=id_of(f"m{number}"),
+            correl_id=id_of(f"c{number % 2}"),
+            group_id=id_of("g"),
+            msg_seq_number=number + 1,
+            offset=number,
+            properties={"number": number},
+        )
+    token = queue.listed(3)[1].descriptor.msg_token.hex()
+
+    def found(**params):
+        answer = client.get(PATH, params=params)
+        return answer.content if answer.status_code == 200 else answer.status_code
+
+    assert found() == b"0"
+    assert found(messageId=hex_of(id_of("m2"))) == b"2"
+    assert found(messageId=id_of("m2").hex()) == b"2"
+    assert found(messageId="ID:" + "0" * 48) == b"0"
+    assert found(correlationId="ID:" + b"c1".hex()) == b"1"
+    assert found(correlationId="c1") == b"1"
+    assert found(groupId="g", msgSeqNumber=3) == b"2"
+    assert found(groupId="ID:67", offset=1) == b"1"
+    assert found(msgToken=token) == b"1"
+    assert found(selector="number > 0 AND JMSXGroupSeq = 3") == b"2"
+    assert found(selector="number > 0", correlationId="c0") == b"2"
+    assert found(selector="jms.Seq = 2", dialect="ibm-mq") == b"1"
+    assert found(messageId=hex_of(id_of("m2")), correlationId="c1") == 204
+    assert found(selector="") == b"0"
+    assert client.delete(PATH, params={"groupId": "g", "msgSeqNumber": 2}).content == b"1"
+    assert queue.depth == 2
+
+
+@pytest.mark.parametrize(
+    ("params", "status", "kind", "mqrc"),
+    [
+        ({"messageId": "ID:00"}, 400, "invalid-request", 2206),
+        ({"messageId": "order-7"}, 400, "invalid-request", 2206),
+        ({"correlationId": "ID:xy"}, 400, "invalid-request", 2207),
+        ({"correlationId": "x" * 25, "selector": "a = 1"}, 400, "invalid-request", 2207),
+        ({"groupId": "ID:" + "0" * 49}, 400, "invalid-request", 2258),
+        ({"msgToken": "00"}, 400, "invalid-request", 2331),
+        ({"msgToken": "0" * 32, "wait": 1}, 400, "invalid-request", 2331),
+        ({"msgSeqNumber": 0}, 400, "invalid-request", None),
+        ({"offset": "x"}, 400, "invalid-request", None),
+        ({"wait": -1}, 400, "invalid-request", None),
+        ({"dialect": "sql"}, 400, "invalid-request", None),
+        ({"selector": "a >"}, 422, "invalid-selector", 2551),
+        ({"selector": "a = 'x" + "y" * 10_300 + "'"}, 422, "invalid-selector", 2551),
+        ({"selector": 'a = "0x0"', "dialect": "ibm-mq"}, 422, "invalid-selector", 2459),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["GET", "DELETE", "LIST"])
+def test_what_no_lookup_can_be_is_refused_with_its_reason(client, queue, method, params, status, kind, mqrc):
+    queue.put(b"stays")
+    if method == "LIST":
+        params = {name: value for name, value in params.items() if name != "wait"}
+        if params in ({}, {"msgToken": "0" * 32}):
+            return
+        answer = client.get(LIST, params=params)
+    else:
+        answer = client.request(method, PATH, params=params)
+    assert problem(answer, status, kind).get("mqrc") == mqrc
+    assert queue.depth == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "kind", "mqrc"),
+    [
+        ({"ibm-mq-md-messageId": "ID:00"}, 400, "invalid-request", 2206),
+        ({"ibm-mq-md-priority": "10"}, 400, "invalid-request", 2050),
+        ({"ibm-mq-md-expiry": "soon"}, 400, "invalid-request", 2013),
+        ({"ibm-mq-usr": "a"}, 400, "invalid-request", None),
+        ({"ibm-mq-usr": "JMSPriority;4;integer"}, 422, "invalid-message", 2442),
+        ({"ibm-mq-usr": '"";4;integer'}, 422, "invalid-message", 2442),
+        ({"ibm-mq-usr": "JMSType;4;integer"}, 422, "invalid-message", 2473),
+        ({"ibm-mq-usr": ",".join(f"p{n};1;i1" for n in range(1_001))}, 422, "invalid-message", 2478),
+        ({"ibm-mq-md-correlationId": "ID:01", "ibm-mq-usr": "JMSCorrelationID;x;string"},
+         400, "invalid-request", 2207),
+        ({"Content-Encoding": "gzip"}, 415, "unsupported-media-type", None),
+    ],
+    ids=lambda value: str(value)[:60],
+)  # fmt: skip
+def test_what_no_message_can_be_is_refused_with_its_reason(client, queue, headers, status, kind, mqrc):
+    content = gzip.compress(b"x") if "Content-Encoding" in headers else b"x"
+    answer = client.post(PATH, content=content, headers=headers)
+    assert problem(answer, status, kind).get("mqrc") == mqrc
+    assert queue.depth == 0
+
+
+def test_a_body_beyond_a_limit_is_2030(registry):
+    with service(registry, limits=ServiceLimits(message_bytes=1_000, body_bytes=10)) as client:
+        client.app.state.service.queues.create("Q")
+        queue = client.app.state.service.queues.open("Q")
+        for content in (b"x" * 1_001, (b"x" * 10 for _ in range(101))):
+            assert problem(client.post(PATH, content=content), 413, "message-too-large")["mqrc"] == 2030
+        assert client.post(PATH, content=b"x" * 1_000).status_code == 201
+        assert queue.depth == 1
+
+
+def test_a_queues_own_limits_hold(client):
+    queue = opened(client, max_message_length=3, max_depth=1)
+    assert problem(client.post(PATH, content=b"1234"), 413, "message-too-large")["mqrc"] == 2030
+    assert client.post(PATH, content=b"123").status_code == 201
+    assert problem(client.post(PATH, content=b"123"), 409, "queue-full")["mqrc"] == 2053
+    assert queue.depth == 1
+
+
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "LIST"])
+def test_other_queues_and_queue_managers_are_not_there(client, queue, method):
+    method, end = ("GET", "messagelist") if method == "LIST" else (method, "message")
+    base = "/ibmmq/rest/v3/messaging/qmgr"
+    for name in ("q", "X", "a b", "%00", "Q%27", "x" * 60):
+        answer = client.request(method, f"{base}/selectroute/queue/{name}/{end}")
+        assert problem(answer, 404, "queue-not-found")["mqrc"] == 2085
+    for manager in ("QM1", "SELECTROUTE", "%00"):
+        answer = client.request(method, f"{base}/{manager}/queue/Q/{end}")
+        assert problem(answer, 404, "queue-manager-not-found")["mqrc"] == 2058
+
+
+def test_the_queue_manager_has_the_name_that_is_given(registry):
+    with service(registry, queue_manager="QM1") as client:
+        opened(client)
+        assert client.post(PATH.replace("selectroute", "QM1"), content=b"a").status_code == 201
+        problem(client.post(PATH, content=b"a"), 404, "queue-manager-not-found")
+
+
+def test_a_name_may_have_slashes(client):
+    client.put("/v1/queues/a%2Fmessage%2Fb")
+    path = "/ibmmq/rest/v3/messaging/qmgr/selectroute/queue/a%2Fmessage%2Fb/message"
+    assert client.post(path, content=b"x").status_code == 201
+    assert client.delete(path).content == b"x"
+
+
+def test_a_list_has_the_first_matches_in_order_without_bodies(client, queue):
+    for number in range(15):
+        queue.put(b"x", priority=number % 10, properties={"number": number}, correl_id=id_of(f"c{number}"))
+    found = client.get(LIST).json()["messages"]
+    assert [one["priority"] for one in found] == [9, 8, 7, 6, 5, 4, 4, 3, 3, 2]
+    first = found[0]
+    message = queue.browse()
+    assert first == {
+        "messageId": hex_of(message.descriptor.msg_id),
+        "correlationId": hex_of(id_of("c9")),
+        "groupId": None,
+        "msgSeqNumber": 1,
+        "offset": 0,
+        "lastInGroup": False,
+        "priority": 9,
+        "persistence": "nonPersistent",
+        "expiry": "unlimited",
+        "timestamp": message.descriptor.timestamp,
+        "backoutCount": 0,
+        "expiration": 0,
+        "msgToken": message.descriptor.msg_token.hex().upper(),
+        "properties": {"number": 9},
+    }
+    assert len(client.get(LIST, params={"limit": 12}).json()["messages"]) == 12
+    found = client.get(LIST, params={"selector": "number >= 12"}).json()["messages"]
+    assert [one["properties"]["number"] for one in found] == [14, 13, 12]
+    assert client.get(LIST, params={"correlationId": "c20"}).json() == {"messages": []}
+    assert queue.depth == 15
+
+
+def test_a_list_is_no_longer_than_a_page(registry):
+    with service(registry, limits=ServiceLimits(page=3)) as client:
+        queue = opened(client)
+        for _ in range(5):
+            queue.put()
+        assert len(client.get(LIST, params={"limit": 2**31 - 1}).json()["messages"]) == 3
+
+
+def test_a_message_that_no_header_can_carry_keeps_nobody_from_the_next(registry):
+    """Whoever put it, in a job or by Python: over HTTP it is refused."""
+    with service(registry, limits=ServiceLimits(message_header_bytes=4_096)) as client:
+        queue = opened(client)
+        properties = {"first": 1, "long": "y" * 5_000, "JMSCorrelationID": "z" * 5_000, "last": "é"}
+        queue.put(b"x", properties=properties)
+        queue.put(b"next")
+        (listed,) = client.get(LIST, params={"limit": 1}).json()["messages"]
+        assert listed["properties"]["long"] == "y" * 5_000
+        for method in ("GET", "DELETE"):
+            answer = client.request(method, PATH)
+            assert (answer.status_code, answer.content) == (200, b"x")
+            assert answer.headers["ibm-mq-usr-omitted"] == "2"
+            assert answer.headers["ibm-mq-usr"] == 'first;1;long, last;"\\u00e9";string'
+            assert answer.headers["ibm-mq-md-messageId"] == listed["messageId"]
+            assert sum(len(name) + len(value) + 4 for name, value in answer.headers.items()) < 4_096
+        answer = client.delete(PATH)
+        assert (answer.content, "ibm-mq-usr-omitted" in answer.headers) == (b"next", False)
+
+
+def test_of_many_properties_those_that_fit_are_told(registry):
+    with service(registry, limits=ServiceLimits(message_header_bytes=4_096)) as client:
+        queue = opened(client)
+        queue.put(b"x", properties={f"property{number:03}": "y" * 20 for number in range(200)})
+        answer = client.delete(PATH)
+        told = answer.headers["ibm-mq-usr"].split(", ")
+        assert len(told) + int(answer.headers["ibm-mq-usr-omitted"]) == 200
+        assert len(told) > 30
+        assert told[0] == f'property000;"{"y" * 20}";string'
+        assert len(answer.headers["ibm-mq-usr"]) < 4_096
+
+
+@pytest.mark.parametrize("text", ["é" * 6_000, "y" * 31_300])
+def test_a_message_that_could_not_be_got_over_http_is_not_put(client, queue, text):
+    """It would be the first of its queue for ever, and nobody would come past it."""
+    header = f'a;"{text}";string'.encode()
+    found = problem(client.post(PATH, headers={"ibm-mq-usr": header}), 422, "invalid-message")
+    assert found["errors"][0]["pointer"] == "ibm-mq-usr"
+    assert client.post(PATH, content=b"next").status_code == 201
+    fits = f'a;"{text[:4_500]}";string'.encode()
+    assert client.post(PATH, headers={"ibm-mq-usr": fits}).status_code == 201
+    assert client.delete(PATH).content == b"next"
+    assert client.delete(PATH).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_a_request_waits_for_its_message_and_no_other(client, queue, method):
+    found = []
+
+    def ask(correlation):
+        params = {"correlationId": correlation, "wait": 20_000}
+        found.append((correlation, client.request(method, PATH, params=params)))
+
+    waiting = [threading.Thread(target=ask, args=(name,)) for name in ("a", "b")]
+    for one in waiting:
+        one.start()
+    wait_for(client, 2)
+    assert "selectroute_queue_waiting 2.0" in client.get("/metrics").text
+    client.post(PATH, content=b"for nobody", headers={"ibm-mq-md-correlationId": "c"})
+    client.post(PATH, content=b"for b", headers={"ibm-mq-md-correlationId": "b"})
+    waiting[1].join(60)
+    assert [(name, answer.content) for name, answer in found] == [("b", b"for b")]
+    queue.put(b"for a", properties={"JMSCorrelationID": "a"})
+    waiting[0].join(60)
+    assert found[1][1].content == b"for a"
+    assert queue.depth == (3 if method == "GET" else 1)
+    assert len(client.app.state.service.queue_waiting) == 0
+
+
+def wait_for(client, count):
+    """Return when so many requests wait and have looked in vain."""
+    waiting = client.app.state.service.queue_waiting
+    until = time.monotonic() + 60
+    queue = client.app.state.service.queues.open("Q")
+    while len(waiting) < count or queue._store._watch.count < count:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_wait_ends_in_vain_when_its_time_is_over(client, queue):
+    begun = time.monotonic()
+    assert client.delete(PATH, params={"wait": 300}).status_code == 204
+    assert time.monotonic() - begun >= 0.3
+
+
+def test_a_wait_is_no_longer_than_the_limit(registry):
+    with service(registry, limits=ServiceLimits(wait_seconds=0.1)) as client:
+        opened(client)
+        assert client.get(PATH, params={"wait": 2**31 - 1}).status_code == 204
+
+
+def test_so_many_wait_and_no_more(registry):
+    with service(registry, limits=ServiceLimits(waiting=1)) as client:
+        opened(client)
+        found = []
+        params = {"wait": 20_000}
+        first = threading.Thread(target=lambda: found.append(client.delete(PATH, params=params)))
+        first.start()
+        wait_for(client, 1)
+        answer = client.delete(PATH, params=params)
+        problem(answer, 429, "too-many-requests")
+        assert answer.headers["retry-after"]
+        client.post(PATH, content=b"a")
+        first.join(60)
+        assert found[0].content == b"a"
+
+
+def test_who_waits_on_a_queue_that_is_deleted_is_told(client, queue):
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(client.delete(PATH, params={"wait": 20_000})))
+    waiting.start()
+    wait_for(client, 1)
+    assert client.delete("/v1/queues/Q").status_code == 204
+    waiting.join(60)
+    assert problem(found[0], 404, "queue-not-found")["mqrc"] == 2085
+
+
+def test_a_token_that_is_revoked_while_it_waits_gets_no_message(registry):
+    token, secret = registry.add_token("writer")
+    _, admin = registry.add_token("admin")
+    with service(registry) as client:
+        client.headers["Authorization"] = f"Bearer {admin}"
+        queue = opened(client)
+        found = []
+
+        def ask():
+            headers = {"Authorization": f"Bearer {secret}"}
+            found.append(client.delete(PATH, params={"wait": 20_000}, headers=headers))
+
+        waiting = threading.Thread(target=ask)
+        waiting.start()
+        wait_for(client, 1)
+        registry.revoke_token(token.id)
+        queue.put(b"canary")
+        waiting.join(60)
+        problem(found[0], 401, "unauthorised")
+        assert queue.get().body == b"canary"
+
+
+def test_a_page_of_another_site_cannot_put(client, queue):
+    headers = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
+    assert problem(client.post(PATH, content=b"x", headers=headers), 403, "forbidden")["mqrc"] == 2035
+    own = {"Origin": "http://localhost", "ibm-mq-rest-csrf-token": ""}
+    assert client.post(PATH, content=b"x", headers=own).is_success
+    assert client.post(PATH, content=b"x").is_success
+    assert queue.depth == 2
+
+
+@pytest.mark.parametrize("name", ["JMSXUserID", "Root.MQMD.UserIdentifier"])
+def test_who_put_a_message_is_said_by_the_service(registry, client, queue, name):
+    given = {"ibm-mq-usr": f"{name};the boss;string"}
+    problem(client.post(PATH, content=b"x", headers=given), 400, "invalid-request")
+    assert client.post(PATH, content=b"x").is_success
+    assert "JMSXUserID" not in queue.get().properties
+    _, secret = registry.add_token("writer", name="the garage")
+    with service(registry, headers={"Authorization": f"Bearer {secret}"}) as client:
+        problem(client.post(PATH, content=b"x", headers=given), 400, "invalid-request")
+        assert client.post(PATH, content=b"x", headers={"ibm-mq-usr": "a;1;integer"}).is_success
+    assert dict(queue.get(selector="JMSXUserID = 'the garage'").properties)["JMSXUserID"] == "the garage"
+
+
+def test_what_fails_before_the_answer_begins_loses_no_message(client, queue, monkeypatch):
+    queue.put(b"a")
+    monkeypatch.setattr("selectroute.service.queues.messages.headers_of", None)
+    problem(client.delete(PATH), 500, "internal")
+    monkeypatch.undo()
+    answer = client.delete(PATH)
+    assert (answer.content, answer.headers["ibm-mq-md-backoutCount"]) == (b"a", "1")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_data_everywhere(client, queue, caplog, text):
+    caplog.set_level(logging.DEBUG)
+    quoted = quote(text, safe="")
+    usr = header_of({"a": text, text: sr.Long(1)})
+    answers = [
+        client.put(f"/v1/queues/{quoted}"),
+        client.get(f"/v1/queues/{quoted}"),
+        client.post(PATH.replace("/Q/", f"/{quoted}/"), content=b"x"),
+        client.get(PATH.replace("selectroute", quoted)),
+        client.post(PATH, content=text.encode(), headers={"ibm-mq-usr": usr}),
+        client.get(PATH, params={"correlationId": text}),
+        client.get(PATH, params={"messageId": text, "msgToken": text}),
+        client.get(PATH, params={"selector": text}),
+        client.get(LIST, params={"groupId": text}),
+        client.get(LIST, params={"dialect": text}),
+    ]
+    if text.isprintable():
+        header = {"ibm-mq-md-correlationId": text.encode()}
+        answers.append(client.post(PATH, content=b"x", headers=header))
+    for answer in answers:
+        assert answer.status_code < 500, answer.text
+        assert "x-injected" not in answer.headers
+        if answer.status_code >= 400:
+            found = problem(answer, answer.status_code, answer.json()["type"].rpartition(":")[2])
+            assert text not in found["detail"]
+    escaped = text.replace("'", "''")
+    found = client.get(PATH, params={"selector": f"a = '{escaped}'"})
+    if len(text) < 500:
+        assert found.content == text.encode()
+        assert "x-injected" not in found.headers
+        assert queue.get(selector=f"a = '{escaped}'").properties["a"] == text
+    named = {one["name"] for one in client.get("/v1/queues").json()["items"]}
+    assert named - {"Q"} <= {text}  # a path is a name like any other
+    for record in caplog.records:
+        if record.name == "selectroute.service":
+            assert "\n" not in record.message
+            assert json.loads(record.message)["event"] == "request"
+
+
+def test_a_misspelt_parameter_does_not_take_another_message(client):
+    """DELETE without a filter takes the first message, whichever it is."""
+    base = "/ibmmq/rest/v3/messaging/qmgr/selectroute/queue/TYPO/message"
+    assert client.put("/v1/queues/TYPO").status_code == 201
+    assert client.post(base, content="x", headers={"Content-Type": "text/plain"}).status_code == 201
+    answer = client.delete(base, params={"correlationID": "order-7"})
+    assert answer.status_code == 400 and "correlationId" in answer.text
+    assert client.get(base).content == b"x"

@@ -1,0 +1,113 @@
+"""Queues as a whole over HTTP: made, described, deleted."""
+
+from __future__ import annotations
+
+import pytest
+
+from selectroute.queues.sql.queue import SqlQueue
+from selectroute.queues.sql.queues import SqlQueues
+from tests.unit.service.conftest import problem, service
+
+PATH = "/v1/queues"
+DEFAULTS = {
+    "order": "priority",
+    "default_priority": 4,
+    "default_persistence": False,
+    "max_depth": None,
+    "max_message_length": 4_194_304,
+    "dialect": "ibm-jms",
+}
+
+
+def test_a_queue_is_made_described_and_deleted(client):
+    assert client.get(PATH).json() == {"items": []}
+    made = client.put(f"{PATH}/ORDERS", json={"order": "fifo", "max_depth": 5})
+    assert made.status_code == 201
+    assert made.headers["location"] == f"{PATH}/ORDERS"
+    described = {"name": "ORDERS", **DEFAULTS, "order": "fifo", "max_depth": 5, "depth": 0}
+    assert made.json() == described
+    assert client.get(f"{PATH}/ORDERS").json() == described
+    assert client.get(PATH).json() == {"items": [{"name": "ORDERS"}]}
+    assert client.delete(f"{PATH}/ORDERS").status_code == 204
+    assert client.get(PATH).json() == {"items": []}
+    for method in ("GET", "DELETE"):
+        assert problem(client.request(method, f"{PATH}/ORDERS"), 404, "queue-not-found")["mqrc"] == 2085
+
+
+def test_the_same_put_again_changes_nothing_and_another_is_refused(client):
+    assert client.put(f"{PATH}/A").status_code == 201
+    again = client.put(f"{PATH}/A", json=DEFAULTS)
+    assert (again.status_code, again.json()) == (200, {"name": "A", **DEFAULTS, "depth": 0})
+    found = problem(client.put(f"{PATH}/A", json={"max_depth": 7}), 409, "queue-taken")
+    assert found["mqrc"] == 2100
+    assert found["detail"].endswith("other settings: max_depth")
+    assert client.get(f"{PATH}/A").json()["max_depth"] is None
+
+
+@pytest.mark.parametrize("name", ["A.b_c", "A/b", "100%", "a..b", "v1/queues/A"])
+def test_a_name_may_have_what_ibm_mq_allows(client, name):
+    made = client.put(f"{PATH}/{name.replace('%', '%25').replace('/', '%2F')}")
+    assert made.status_code == 201
+    assert made.json()["name"] == name
+    assert client.get(made.headers["location"]).json()["name"] == name
+
+
+@pytest.mark.parametrize("name", ["a b", "ä", "a'b", "x" * 49, "a%00b", "%2B"])
+def test_what_is_no_name_is_refused_when_it_is_made_and_else_not_there(client, name):
+    assert problem(client.put(f"{PATH}/{name}"), 422, "invalid-queue")["mqrc"] == 2152
+    assert problem(client.get(f"{PATH}/{name}"), 404, "queue-not-found")["mqrc"] == 2085
+    assert problem(client.delete(f"{PATH}/{name}"), 404, "queue-not-found")["mqrc"] == 2085
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"order": "random"},
+        {"default_priority": 10},
+        {"max_depth": -1},
+        {"max_depth": 1.5},
+        {"dialect": "sql"},
+        {"colour": "red"},
+        [],
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_are_refused(client, body):
+    problem(client.put(f"{PATH}/A", json=body), 422, "invalid-body")
+    assert client.get(PATH).json() == {"items": []}
+
+
+def test_a_queue_with_messages_is_deleted_only_when_they_may_go_too(client):
+    client.put(f"{PATH}/A")
+    queue = client.app.state.service.queues.open("A")
+    queue.put(b"a")
+    assert client.get(f"{PATH}/A").json()["depth"] == 1
+    assert problem(client.delete(f"{PATH}/A"), 409, "queue-not-empty")["mqrc"] == 2055
+    unit = queue.unit()
+    queue.get(syncpoint=unit)
+    assert problem(client.delete(f"{PATH}/A?purge=true"), 409, "queue-not-empty")["mqrc"] == 2055
+    unit.backout()
+    assert client.delete(f"{PATH}/A?purge=true").status_code == 204
+
+
+def test_queues_are_in_the_registrys_database_or_where_it_is_said(registry, tmp_path):
+    with service(registry) as client:
+        client.put(f"{PATH}/A")
+    assert SqlQueue.names(registry.url) == ["A"]
+    other = f"sqlite:///{tmp_path}/queues.db"
+    with service(registry, queues=other) as client:
+        assert client.get(PATH).json() == {"items": []}
+        assert not (tmp_path / "queues.db").exists()
+        client.put(f"{PATH}/B")
+    with SqlQueues(other) as queues:
+        assert queues.names() == ["B"]
+    assert SqlQueue.names(registry.url) == ["A"]
+
+
+def test_a_queue_that_another_process_deleted_and_made_anew_is_the_new_one(client, registry):
+    client.put(f"{PATH}/A")
+    assert client.get(f"{PATH}/A").json()["max_depth"] is None
+    SqlQueue.delete(registry.url, "A")
+    problem(client.get(f"{PATH}/A"), 404, "queue-not-found")
+    SqlQueue.create(registry.url, "A", max_depth=3).close()
+    assert client.get(f"{PATH}/A").json()["max_depth"] == 3

@@ -1,0 +1,125 @@
+"""The change log over HTTP."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.service.limits import ServiceLimits
+from tests.unit.service.conftest import problem, service
+
+PATH = "/v1/changes"
+
+
+def test_changes_come_in_their_order_and_whole_revisions(client, add):
+    first = add("a = 1")
+    id = first["id"]
+    client.post(f"/v1/subscriptions/{id}:pause")
+    client.post(f"/v1/subscriptions/{id}:resume", json={"from": "last-processed"})
+    client.delete(f"/v1/subscriptions/{id}", headers={"If-Match": "*"})
+    found = client.get(PATH).json()
+    assert found["revision"] == 4
+    assert [one["op"] for one in found["changes"]] == ["add", "pause", "resume", "remove"]
+    assert {one["id"] for one in found["changes"]} == {id}
+    assert found["changes"][2]["from"] == "last-processed"
+    assert found["changes"][2]["paused_at"] == 2
+    assert found["changes"][3]["subscription"] is None
+    assert [one["revision"] for one in client.get(PATH, params={"after": 2}).json()["changes"]] == [3, 4]
+    assert len(client.get(PATH, params={"limit": 1}).json()["changes"]) == 1
+    nothing = {"changes": [], "revision": 4, "complete": 4, "next_cursor": None}
+    assert client.get(PATH, params={"after": 2**63 - 1}).json() == nothing
+
+
+def test_a_revision_of_any_size_comes_in_answers_of_a_limit(client, registry):
+    registry.import_(f'{{"id": "s{number}"}}' for number in range(7))
+    registry.register(SubscriptionSpec(), id="last")
+    answer = client.get(PATH, params={"limit": 3})
+    found, complete = [], []
+    while True:
+        data = answer.json()
+        assert len(data["changes"]) <= 3
+        found += [one["id"] for one in data["changes"]]
+        complete.append(data["complete"])
+        if "link" not in answer.headers:
+            break
+        assert data["next_cursor"] in answer.headers["link"]
+        answer = client.get(answer.headers["link"].partition("<")[2].partition(">")[0])
+    assert found == [*(f"s{number}" for number in range(7)), "last"]
+    assert complete == [0, 0, 2] and data["next_cursor"] is None
+
+
+def test_only_the_kinds_of_changes_that_are_asked_for_come(client, add):
+    id = add()["id"]
+    for step in ("pause", "resume", "pause", "resume"):
+        client.post(f"/v1/subscriptions/{id}:{step}")
+    answer = client.get(PATH, params={"op": ["resume", "remove"], "limit": 1})
+    assert [(one["op"], one["revision"]) for one in answer.json()["changes"]] == [("resume", 3)]
+    answer = client.get(answer.headers["link"].partition("<")[2].partition(">")[0])
+    assert [(one["op"], one["revision"]) for one in answer.json()["changes"]] == [("resume", 5)]
+    assert "link" not in answer.headers
+    problem(client.get(PATH, params={"op": "rename"}), 400, "invalid-request")
+
+
+def test_what_is_no_cursor_is_refused(client):
+    problem(client.get(PATH, params={"cursor": "abc"}), 422, "invalid-subscription")
+    problem(client.get(PATH, params={"cursor": "a b"}), 400, "invalid-request")
+
+
+def test_a_request_waits_for_a_change_and_gets_it_at_once(client, add):
+    started = time.monotonic()
+    threading.Timer(0.3, add, args=["a = 1"]).start()
+    found = client.get(PATH, params={"after": 0, "wait": 30}).json()
+    assert [one["op"] for one in found["changes"]] == ["add"]
+    assert 0.2 < time.monotonic() - started < 28
+
+
+def test_a_request_waits_no_longer_than_it_says(client):
+    found = client.get(PATH, params={"after": 0, "wait": 0.2}).json()
+    assert (found["changes"], found["revision"]) == ([], 0)
+
+
+def test_so_many_wait_and_no_more(registry):
+    with service(registry, limits=ServiceLimits(waiting=1)) as client:
+        waiting = threading.Thread(target=client.get, args=[PATH], kwargs={"params": {"wait": 20}})
+        waiting.start()
+        watch = client.app.state.service.watch
+        while not len(watch):
+            time.sleep(0.01)
+        answer = client.get(PATH, params={"wait": 5})
+        problem(answer, 429, "too-many-requests")
+        assert answer.headers["retry-after"] == "1"
+        client.post("/v1/subscriptions", json={})
+        waiting.join()
+
+
+@pytest.mark.parametrize(
+    "query", ["after=-1", "after=x", "limit=0", "limit=1001", "wait=31", "wait=-1", "wait=nan"]
+)
+def test_a_query_that_cannot_be_is_refused(client, query):
+    problem(client.get(f"{PATH}?{query}"), 400, "invalid-request")
+
+
+@pytest.mark.parametrize("path", ["a b", "q:x/batches", "x" * 129])
+def test_a_query_of_another_name_is_told_what_a_name_is(client, path):
+    body = {"source": "x", "can_replay": True} if "/" not in path else {"batch": 1, "revision": 1}
+    found = problem(client.post(f"/v1/queries/{path}", json=body), 422, "invalid-body")
+    assert found["errors"][0]["pointer"] == "/query"
+    assert "subscription" not in found["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("q", {"source": "x", "can_replay": 1}, 422),
+        ("q", {"source": "a\nb", "can_replay": True}, 422),
+        ("q", {"can_replay": True}, 422),
+        ("q/batches", {"batch": "1", "revision": 1}, 422),
+        ("q/batches", {"batch": 1, "revision": -1}, 422),
+        ("q/batches", {"batch": 2**63, "revision": 1}, 422),
+    ],
+)
+def test_a_report_that_cannot_be_is_refused(client, path, body, status):
+    problem(client.post(f"/v1/queries/{path}", json=body), status, "invalid-body")
