@@ -7,23 +7,23 @@ cuts the text into words, numbers and symbols with one compiled pattern; `number
 literals exactly, and `names` knows which characters Java allows in an identifier and which names IBM MQ
 allows a property. `parser` builds an `ast` tree by operator precedence with explicit stacks: any depth of
 nesting is fine, and a million selectors are read when a broker starts, so it is quick. Every node keeps its
-span in the text. `check` rejects on the way what no message could make well-typed, such as ``'a' < 'b'``, and
-`limits` what is too large, before there is a tree.
+span in the text. `check` rejects operations that are ill-typed for every message, such as ``'a' < 'b'``, and
+`limits` rejects a selector that is too large before a tree is built.
 
-What is wrong with a text is an `InvalidSelectorError`: a kind out of one table in `errors`, the exact span,
-what was expected there, a hint, and the one edit that mends it, if there is one. No other exception leaves
-this stage, whatever the text.
+An invalid text raises `InvalidSelectorError`: a kind from one table in `errors`, the exact span, the tokens
+expected there, a hint, and the one edit that repairs the text, if there is one. No text makes this stage
+raise anything else.
 
 `evaluate` is the meaning. It reads like the standard, rule by rule, and is slow; every faster engine of
 this package must agree with it on every selector and message. Values are Java's (`values`: eight types,
 binary promotion, wrapping integers, floats of two widths) and byte strings, truth is Kleene's (`truth`), and
-NULL is what a message does not have. Where a dialect says that "the complete selector is always false", an
-operation is VOID, and so is all that it is part of. `like` matches patterns without any regular expression.
-`fields` are what a message has under several names. `explain` shows the same evaluation as a tree with each
-truth, value and type seen, and `sentences` says why.
+NULL is the value of a missing property. Where a dialect says that "the complete selector is always false",
+the operation is VOID, and so is every expression around it. `like` matches patterns without regular
+expressions. `fields` holds the fields that have several names. `explain` shows the same evaluation as a tree
+with each truth, value and type seen, and `sentences` gives the reasons.
 
 `printer` writes a tree back as canonical text, and ``parse(to_text(tree)) == tree``. `dialect` is a record
-of all that differs between dialects; nothing else in the package knows which dialect it serves.
+of every difference between dialects; no other module knows which dialect it serves.
 `dialect_table` puts the differences into words.
 
 `Selector` ties these together for one text, and `Message` holds what selectors read, with its form on the

@@ -11,13 +11,13 @@ def check_argument(value: object, kinds: type | tuple[type, ...], name: str, wan
     """Make sure that an argument is of one of these types.
 
     Args:
-        value: what was given.
-        kinds: its possible types.
+        value: the argument.
+        kinds: the types allowed.
         name: the parameter.
-        wanted: what to give, to follow "give".
+        wanted: what to give instead, as it follows "give".
 
     Raises:
-        TypeError: it is of another type.
+        TypeError: the argument is of another type.
 
     >>> check_argument(5, str, "topic", "a topic filter such as 'cars/+', or None")
     Traceback (most recent call last):
@@ -28,12 +28,12 @@ def check_argument(value: object, kinds: type | tuple[type, ...], name: str, wan
 
 
 def wrong_kind(value: object, name: str, wanted: str) -> str:
-    """Return the sentence about an argument of another type than `wanted`."""
+    """Return the error text for an argument that is not `wanted`."""
     return f"{name} is {described(value)}: give {wanted}"
 
 
 def described(value: Any) -> str:
-    """Return what a value is, with an article.
+    """Return the type of a value, with its article.
 
     >>> described({}), described(None), described(int)
     ('a dict', 'None', 'the class int')
@@ -50,11 +50,11 @@ def described(value: Any) -> str:
 
 
 def check_path(value: object, name: str, wanted: str) -> None:
-    """Make sure that an argument is the path of a file or folder. Raises TypeError."""
+    """Make sure that an argument is the path of a file or directory. Raises TypeError."""
     check_argument(value, (str, os.PathLike), name, wanted)
 
 
 def check_iterable(value: object, name: str, wanted: str) -> None:
-    """Make sure that an argument holds several things: no text, no bytes and no mapping. Raises TypeError."""
+    """Make sure that an argument is iterable, but not text, bytes or a mapping. Raises TypeError."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise TypeError(wrong_kind(value, name, wanted))

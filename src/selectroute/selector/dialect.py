@@ -1,7 +1,7 @@
-"""Dialects as data: one record holds every difference between them, one value is one dialect.
+"""Dialects as data: a `Dialect` record has a field for every difference between dialects.
 
-No code asks which dialect it has; it reads the field that says what it needs to know. A new dialect is a
-new value. ``selectroute selector dialects`` shows them side by side.
+Code never tests which dialect it has; it reads the field that it needs. A new dialect is a new record.
+``selectroute selector dialects`` shows all of them side by side.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from selectroute.selector.values.values import Double, Float
 
 
 class UnknownDialectError(SelectRouteError, ValueError):
-    """No dialect has the name that was given."""
+    """Unknown name of a dialect."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,10 +35,10 @@ class NumberSyntax:
     """Spelling of numeric literals."""
 
     bases: frozenset[int]
-    """The bases of exact literals: 16 is ``0x``, 2 is ``0b``, 8 a leading zero, which else means nothing."""
+    """Bases of exact literals: 16 is ``0x``, 2 is ``0b``, 8 a leading zero (without 8 it has no meaning)."""
 
     separator: str
-    """What may stand between two digits, repeated; empty for nothing."""
+    """Character allowed between two digits, also repeated; empty if none is."""
 
     hexadecimal_floats: bool
     """Whether ``0x1.8p3`` is an approximate literal."""
@@ -47,7 +47,7 @@ class NumberSyntax:
     """Whether an exact literal may end in ``L``."""
 
     suffixes: Mapping[str, type[Float | Double]]
-    """The suffixes of approximate literals in capitals and the types that they make."""
+    """Suffixes of approximate literals, in capitals, and the types of the literals."""
 
     zero_before_approximate: bool
     """Whether an approximate literal may begin with a zero and another digit: ``010.5``, ``07E3``."""
@@ -55,11 +55,11 @@ class NumberSyntax:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """Every difference between dialects. Fields appear in the order in which a text meets them."""
+    """Dialect: a field for every difference, in the order in which the stages use them."""
 
     name: str
     seed: str
-    """The document that specifies it."""
+    """The document that specifies the dialect."""
 
     whitespace: str
     numbers: NumberSyntax
@@ -67,35 +67,35 @@ class Dialect:
     """Whether ``"0x2F1C"`` is a literal, and a column of bytes a property."""
 
     reserved: frozenset[str]
-    """The words, in capitals, that are no identifiers in any case."""
+    """Words, in capitals, that are not identifiers in any mixture of upper and lower case."""
 
     dotted_names: bool
-    """Whether an identifier may consist of parts with dots between them, of which only the first must begin
-    with a start character."""
+    """Whether an identifier may consist of parts joined by dots. Only the first part must begin with a start
+    character."""
 
     headers: frozenset[str]
     """The names beginning with `reserved_prefix` that a selector may read."""
 
     reserved_prefix: str
-    """A name that begins so is a header, unless it begins with one of `property_prefixes`."""
+    """Prefix of headers; a name with one of the longer `property_prefixes` is a property."""
 
     property_prefixes: tuple[str, ...]
 
     name_rules: bool
-    """Whether the restrictions on property names of seed 003 hold, in selectors and on messages."""
+    """Whether the restrictions on property names of seed 003 apply, in selectors and to messages."""
 
     lacks: frozenset[str]
     """Symbols and reserved words of the common grammar that this dialect does not have."""
 
     signs_touch: bool
-    """Whether a sign is part of its number and stands directly before the digits."""
+    """Whether a sign is part of its number and directly before the digits."""
 
     bare_conditions: bool
     """Whether an identifier, TRUE or FALSE alone is a condition."""
 
     unlike_literals: bool
-    """Whether two literals of different types may be compared by ``=`` and ``<>``: then the whole selector is
-    always false."""
+    """Whether a selector may compare two literals of different types by ``=`` and ``<>``; such a selector is
+    always false as a whole."""
 
     fields: Mapping[str, str]
     """Identifiers that read a derived field (see ``fields``): identifier to field."""
@@ -114,19 +114,19 @@ class Dialect:
     """Whether arithmetic tells negative zero from zero."""
 
     unlike_types: Literal[Truth.FALSE, Void.VOID]
-    """What an operation on unlike types amounts to, and a value where a boolean should stand."""
+    """Result of an operation on unlike types, and of a condition that is not a boolean."""
 
     arithmetic_on_null: Literal[Void.VOID] | None
-    """What arithmetic on NULL amounts to; None is NULL."""
+    """Result of arithmetic on NULL; None is NULL."""
 
     between_on_null: Literal[Truth.FALSE] | None
-    """What BETWEEN is where an operand is NULL, NOT BETWEEN being the opposite; None: by its equivalence."""
+    """Result of BETWEEN with a NULL operand, and the opposite of NOT BETWEEN's; None: as its equivalence."""
 
     extended: bool
     """Whether a subscription may leave its selector to an extended selection provider."""
 
     def field_of(self, name: str) -> str:
-        """Return what an identifier reads: the derived field that it stands for, or itself."""
+        """Return the derived field that an identifier reads, or the identifier itself."""
         return self.fields.get(name, name)
 
 
@@ -155,7 +155,7 @@ JMS = Dialect(
     # "Identifiers cannot be the names NULL, TRUE, or FALSE. Identifiers cannot be NOT, AND, OR, BETWEEN,
     # LIKE, IN, IS, or ESCAPE." "Predefined selector literals and operator names … are case insensitive."
     reserved=KEYWORDS,
-    # "all following characters must be Java identifier part characters": a dot is none.
+    # "all following characters must be Java identifier part characters": a dot is not one.
     dotted_names=False,
     # "Message header field references are restricted to …"
     headers=frozenset(
@@ -170,7 +170,7 @@ JMS = Dialect(
     name_rules=False,
     # "A selector can contain: …" is the whole grammar.
     lacks=frozenset(),
-    # "Arithmetic operators in precedence order: +, - (unary)": a sign may stand before any expression.
+    # "Arithmetic operators in precedence order: +, - (unary)": a sign may precede any expression.
     signs_touch=False,
     # "Conditional expressions are composed of … identifiers with boolean values, and boolean literals."
     bare_conditions=True,
@@ -210,7 +210,7 @@ IBM_JMS = replace(
             "JMSCorrelationID": f"{PREFIX}{CORRELATION_ID}",
         }
     ),
-    # "If there is an attempt to compare different types, the selector is always false": it is a selector.
+    # "If there is an attempt to compare different types, the selector is always false": not invalid.
     unlike_literals=True,
     unlike_types=VOID,
     # "Arithmetic operations on a NULL value are not supported. If they are attempted, the complete selector
@@ -291,16 +291,16 @@ MQE = replace(
     headers=JMS.headers | {"JMSExpiration"},
     # "Logical operators: currently supports AND only. Comparison operators: only equals ('=') is currently
     # supported. … The IS NOT NULL comparison operator is not supported." "Arithmetic operators are not
-    # currently supported." Of brackets the document says nothing.
+    # currently supported." The document does not mention brackets.
     lacks=frozenset(
         {"OR", "NOT", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "(", "BETWEEN", "LIKE", "IN"}
     ),
     # "… such as 57, -957, +62": the sign is part of the literal, as there is no arithmetic.
     signs_touch=True,
-    # Of conditions there are comparisons by '=' and IS NULL.
+    # The only conditions are comparisons by '=' and IS NULL.
     bare_conditions=False,
     # "Only values of the same type can be compared. If there is an attempt to compare different types, the
-    # selector is always false": it is one. Of what stands on which side the document says nothing.
+    # selector is always false": not invalid. The document does not restrict the sides of a comparison.
     unlike_literals=True,
     # "a selector testing the JMSPriority or JMSDeliveryMode Header fields will interpret an exact numeric
     # literal as an int": the field is the int 1 or 2.

@@ -1,4 +1,4 @@
-"""Differences between the dialects side by side, in words: generated from the records of `dialect`."""
+"""Table of the differences between dialects, in words, generated from the records of `dialect`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ NONE: Final = "–"
 _SHORT: Final = 40
 
 _NEEDS: Final = {"negative_zero": "+", "arithmetic_on_null": "+", "between_on_null": "BETWEEN"}
-"""What a field is about: it says nothing of a dialect that lacks that."""
+"""The operator that a field is about; the field has no meaning in a dialect without the operator."""
 
 
 class Row(NamedTuple):
-    """Difference between dialects: the field of `Dialect`, what it is called, and what it is in each dialect,
-    by name.
-    """
+    """Row of the table: a field of `Dialect`, its title, and its text in each dialect, by name."""
 
     field: str
     title: str
@@ -29,11 +27,11 @@ class Row(NamedTuple):
 
 
 def rows(names: Sequence[str] = tuple(DIALECTS), *, differences: bool = False) -> list[Row]:
-    """Return every field of `Dialect`, in words; what is long is told by its difference from the first.
+    """Return every field of `Dialect`, in words; a long text is shortened to its difference from the first.
 
     Args:
         names: the dialects to compare.
-        differences: leave out what is the same in all of them.
+        differences: leave out the fields that are the same in all of them.
     """
     first, *others = (DIALECTS[name] for name in names)
     found = []
@@ -62,7 +60,7 @@ def _cell(field: str, describe: Callable[[Any], str], first: Dialect, other: Dia
 
 
 def to_markdown(shown: Sequence[Row] | None = None) -> str:
-    """Return the table for a page: of these rows, or of all."""
+    """Return these rows, or all, as a Markdown table."""
     shown = rows() if shown is None else shown
     names = list(shown[0].cells) if shown else list(DIALECTS)
     lines = [["", *(f"`{name}`" for name in names)]]
@@ -105,8 +103,8 @@ def _numbers(syntax: NumberSyntax) -> str:
     if syntax.long_suffix:
         parts.append("`L`")
     if syntax.suffixes:
-        made = {suffix: _made(kind) for suffix, kind in sorted(syntax.suffixes.items())}
-        parts.append(", ".join(f"`{suffix}` {kind}" for suffix, kind in made.items()))
+        suffixes = sorted(syntax.suffixes.items())
+        parts.append(", ".join(f"`{suffix}` {_type_name(kind)}" for suffix, kind in suffixes))
     if syntax.hexadecimal_floats:
         parts.append("`0x1.8p3`")
     if not syntax.zero_before_approximate:
@@ -114,7 +112,7 @@ def _numbers(syntax: NumberSyntax) -> str:
     return "; ".join(parts)
 
 
-def _made(kind: type) -> str:
+def _type_name(kind: type) -> str:
     return "double" if kind is Double else "float"
 
 
@@ -127,7 +125,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _fields(fields: Any) -> str:
-    """Identifiers that read a derived field, in full only if they are few."""
+    """Return the identifiers that read a derived field, in full only if they are few."""
     if len(fields) > 4:
         return f"{len(fields)} synonyms of header fields (*Property name restrictions*)"
     return "; ".join(f"`{name}` as {_field(field)}" for name, field in fields.items()) or NONE
@@ -167,7 +165,7 @@ _FIELDS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
     ("dotted_names", "dots in names", _yes),
     ("headers", "header fields", _listed),
     ("reserved_prefix", "names reserved for headers begin with", lambda prefix: f"`{prefix}`"),
-    ("property_prefixes", "but for properties that begin with", _listed),
+    ("property_prefixes", "except properties that begin with", _listed),
     ("name_rules", "rules on property names (IBM MQ, *Property name restrictions*)", _yes),
     ("lacks", "not in the grammar", _listed),
     ("signs_touch", "a sign touches its number", _yes),

@@ -1,7 +1,6 @@
 """Errors of the package, and every kind of invalid selector with its sentence, an example and a hint.
 
-A raise site names a kind and a span (and what was expected there); everything that people read is written
-here.
+A raise site names a kind, a span and the expected tokens; every text that users read is written here.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class ErrorKind(NamedTuple):
     """The MQ reason code, where it does not depend on when the selector is presented."""
 
     dialect: str = "jms"
-    """The dialect in which the example is one."""
+    """The dialect in which the example has this error."""
 
 
 KINDS: Mapping[str, ErrorKind] = MappingProxyType(
@@ -59,10 +58,10 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
         ),
         # words and literals
         "unexpected-character": ErrorKind(
-            "no selector has this character outside a string", "a # b", "write a string in single quotes"
+            "this character is only allowed inside a string", "a # b", "write a string in single quotes"
         ),
         "not-a-character": ErrorKind(
-            "half of a surrogate pair is no character", "a = '\ud800'", "write both halves or neither"
+            "half of a surrogate pair is not a character", "a = '\ud800'", "write both halves or neither"
         ),
         "unterminated-string": ErrorKind(
             "string literal is never closed",
@@ -70,17 +69,17 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
             "write '' for a quote inside a string",
         ),
         "double-quotes": ErrorKind(
-            "a string stands in single quotes", 'color = "blue"', "write 'text' with single quotes"
+            "a string is written in single quotes", 'color = "blue"', "write 'text' with single quotes"
         ),
         "odd-byte-string": ErrorKind(
-            "a byte string is pairs of hexadecimal digits, and one digit is left over",
+            "a byte string consists of pairs of hexadecimal digits, and one digit is left over",
             'a = "0x2F1"',
-            "write a zero before the digit that stands alone",
+            "write a zero before the first digit",
             MQRC_SELECTOR_SYNTAX_ERROR,
             "ibm-mq",
         ),
         "malformed-byte-string": ErrorKind(
-            "a byte string is one or more pairs of hexadecimal digits after 0x",
+            "a byte string consists of 0x and one or more pairs of hexadecimal digits",
             'a = "0x2G"',
             'write it as in "0x2F1C"',
             dialect="ibm-mq",
@@ -89,18 +88,18 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
             "selectors have no such operator", "a == 1", "the operators are = <> < <= > >= + - * /"
         ),
         "not-in-dialect": ErrorKind(
-            "the dialect does not have this",
+            "the dialect does not support this",
             "a = 1 OR b = 2",
-            "it has comparisons by = and NAME IS NULL, joined by AND",
+            "the dialect supports comparisons by = and NAME IS NULL, joined by AND",
             dialect="mqe",
         ),
         "malformed-number": ErrorKind(
-            "this is no number",
+            "this is not a number",
             "a = 1_",
-            "a number must be set apart from what follows; digits may only be joined by _ between them",
+            "put a space after a number; in most dialects _ is only allowed between two digits",
         ),
         "malformed-octal": ErrorKind(
-            "a leading zero makes a number octal, and 8 and 9 are no octal digits",
+            "a leading zero makes a number octal, and 8 and 9 are not octal digits",
             "a = 09",
             "leave the zero out",
         ),
@@ -120,30 +119,30 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
             "a double reaches down to 4.9E-324, a float (F) to 1.4E-45",
         ),
         "reserved-word": ErrorKind(
-            "a reserved word is no name", "order = 1 AND like = 2", "no property can be read by such a name"
+            "a reserved word is not a name", "order = 1 AND like = 2", "rename the property to read it"
         ),
         "null-literal": ErrorKind(
-            "NULL is no value to compare or compute with", "a = NULL", "write IS NULL or IS NOT NULL"
+            "NULL cannot be compared or computed with", "a = NULL", "write IS NULL or IS NOT NULL"
         ),
         "unknown-header": ErrorKind(
-            "no selector can read this header",
+            "selectors cannot read this header",
             "JMSMessageId = 'ID:1'",
-            "names that begin with JMS are reserved: for these, and in most dialects for JMSX and JMS_ names",
+            "names that begin with JMS are reserved for headers; in most dialects JMSX and JMS_ are allowed",
         ),
         "invalid-name": ErrorKind(
-            "no property can have this name",
+            "a property cannot have this name",
             "a..b = 1",
-            "a name consists of parts with a dot between each two",
+            "a name consists of parts joined by single dots",
             dialect="ibm-mq",
         ),
         # grammar
-        "unexpected-token": ErrorKind("this cannot stand here", "a = 1 b"),
+        "unexpected-token": ErrorKind("this is not allowed here", "a = 1 b"),
         "unexpected-end": ErrorKind("the selector ends too early", "a = "),
         "unclosed-parenthesis": ErrorKind(
-            "the parenthesis is never closed", "(a = 1", "write ) behind what it encloses, or leave it out"
+            "the parenthesis is never closed", "(a = 1", "write ) after the expression, or leave ( out"
         ),
         "unopened-parenthesis": ErrorKind(
-            "the parenthesis was never opened", "a = 1)", "write ( before what it encloses, or leave it out"
+            "the parenthesis was never opened", "a = 1)", "write ( before the expression, or leave ) out"
         ),
         "misplaced-not": ErrorKind(
             "NOT cannot be an operand", "a = NOT b", "put it in parentheses, as in a = (NOT b)"
@@ -152,7 +151,9 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
             "comparisons do not chain", "1 < a < 5", "join two comparisons by AND, or use BETWEEN"
         ),
         "empty-list": ErrorKind(
-            "a list of IN holds at least one string", "a IN ()", "write FALSE for what never holds"
+            "a list of IN needs at least one string",
+            "a IN ()",
+            "write FALSE for a condition that never holds",
         ),
         # types
         "not-a-condition": ErrorKind(
@@ -161,22 +162,22 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
             "compare it with something",
         ),
         "not-a-number": ErrorKind(
-            "this is no number, and can be no operand here",
+            "this is not a number and cannot be an operand here",
             "'a' + 1 = 2",
             "arithmetic, signs and BETWEEN take numbers and names",
         ),
         "not-a-name": ErrorKind(
-            "this operator wants a name on its left", "'abc' LIKE 'a%'", "write the name of a property first"
+            "this operator needs a name on its left", "'abc' LIKE 'a%'", "write the name of a property first"
         ),
         "not-a-string": ErrorKind(
-            "a string literal is wanted here",
+            "a string literal is needed here",
             "a IN (1, 2)",
-            "write text in single quotes; numbers compare by =",
+            "write text in single quotes; compare numbers by =",
         ),
         "string-order": ErrorKind(
             "strings can only be compared by = and <>",
             "name > 'x'",
-            "no string comes before another; a number is written without quotes",
+            "strings have no order; write a number without quotes",
         ),
         "boolean-order": ErrorKind(
             "true and false can only be compared by = and <>", "flag > TRUE", "write = TRUE or = FALSE"
@@ -184,7 +185,7 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
         "byte-string-order": ErrorKind(
             "byte strings can only be compared by = and <>",
             'a > "0x00"',
-            "no byte string comes before another",
+            "byte strings have no order",
             dialect="ibm-mq",
         ),
         "unlike-types": ErrorKind(
@@ -204,16 +205,16 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
         ),
     }
 )
-"""Every kind of `InvalidSelectorError`: what it says, an example of it, and the usual hint."""
+"""Every kind of `InvalidSelectorError`: its sentence, an example and the usual hint."""
 
 LIMIT_KINDS = frozenset({"too-long", "too-deep", "too-many-items"})
-"""The kinds that say nothing of the text but that it is too large."""
+"""Kinds of a text that is too large, whether valid or not."""
 
 _PLACE_COLUMN = 64  # where "(dialect …)" begins on the first line of an error, when the sentence leaves room
 
 
 class Fix(NamedTuple):
-    """Edit of a text: what is at the span, perhaps nothing, becomes the text."""
+    """Edit of a text: the span, perhaps empty, is replaced by `text`."""
 
     span: Span
     text: str
@@ -224,11 +225,10 @@ class Fix(NamedTuple):
 
 
 class Fault(Exception):
-    """Details that the parser gives where it raises: kind, span, what was expected, a hint better than the
-    kind's.
+    """Internal error of the parser: kind, span, expected tokens, a hint better than the kind's.
 
-    `fixes` are edits worth trying. `parser.parse` adds the text, the dialect and the first fix that mends the
-    selector, and raises it all as an InvalidSelectorError.
+    `fixes` are edits worth trying. `parser.parse` adds the text, the dialect and the first fix that gives a
+    valid selector, and raises an InvalidSelectorError.
     """
 
     def __init__(
@@ -248,12 +248,11 @@ class Fault(Exception):
 
 
 class InvalidSelectorError(SelectRouteError):
-    """A text that is no selector: what is wrong (`kind`, see `KINDS`), where (`span`), how to put it right.
+    """Invalid selector: what is wrong (`kind`, see `KINDS`), where (`span`) and how to repair it.
 
-    ``str()`` renders it with the place underlined; `to_dict` gives it as data. `expected` names what could
-    stand at the span, if that is known; `hint` is the advice to show, the kind's own unless the place has a
-    better one; `fix` is the one edit that makes a selector of the text, where one was found. `reason` is the
-    MQ reason code.
+    ``str()`` renders the text with the span underlined; `to_dict` gives plain data. `expected` names the
+    tokens allowed at the span, if known; `hint` is the advice to show, by default the kind's; `fix` is the
+    one edit that makes the text valid, if one was found. `reason` is the MQ reason code.
     """
 
     def __init__(
@@ -280,7 +279,7 @@ class InvalidSelectorError(SelectRouteError):
 
     @property
     def sentence(self) -> str:
-        """Return what is wrong, in one clause."""
+        """Sentence of the kind: what is wrong."""
         return KINDS[self.kind].sentence
 
     @property

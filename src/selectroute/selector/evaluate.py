@@ -1,4 +1,4 @@
-"""Meaning of a selector: every rule of the standard once, in the order in which it is written there.
+"""Meaning of a selector: every rule of the standard once, in the order of the standard.
 
 This is the reference. It is slow and plain on purpose; every faster engine must agree with it on every
 message. Quotations are from seed 004 unless another is named.
@@ -47,15 +47,15 @@ from selectroute.selector.values.values import (
 )
 
 Lookup = Callable[[str], Value | Unsupported | None]
-"""Gives the value of a header, property or derived field; None, NULL, for what the message does not have;
-UNSUPPORTED for a value of a type that no property has, as a column of a table may hold."""
+"""Function from the name of a header, property or derived field to its value: None (NULL) if the message
+does not have it, UNSUPPORTED for a value of a type that no property has, as a column of a table may hold."""
 
 Result = Operand | Truth | Void
-"""What a node amounts to: a value for an operand, a truth for a condition, or VOID for the whole selector."""
+"""Result of a node: a value for an operand, a truth for a condition, VOID if it makes the selector false."""
 
 
 def evaluate(expr: Expr, lookup: Lookup, dialect: Dialect) -> Truth:
-    """Return the truth of `expr` for the message behind `lookup`. Never raises, and never recurses."""
+    """Return the truth of `expr` for the message that `lookup` reads. Never raises, and never recurses."""
     # "… an application subsequently puts a message with an invalid property name, this message is never
     # selected" (seed 002).
     if dialect.name_rules and lookup(INVALID_NAMES) is True:
@@ -66,18 +66,18 @@ def evaluate(expr: Expr, lookup: Lookup, dialect: Dialect) -> Truth:
 
 
 def condition(expr: Expr, lookup: Lookup, dialect: Dialect) -> Truth | Void:
-    """Return what `expr` amounts to as a condition, be it a selector or a part of one."""
-    whole: Result = None
+    """Return the truth of `expr` as a condition, a selector or a part of one."""
+    last: Result = None
     for _, _, result in trace(expr, lookup, dialect):
-        whole = result
-    return as_truth(whole, dialect)
+        last = result
+    return as_truth(last, dialect)
 
 
 def trace(expr: Expr, lookup: Lookup, dialect: Dialect) -> Iterator[tuple[Expr, Sequence[Result], Result]]:
-    """Yield each node after its operands, with their results and its own; the whole selector comes last.
+    """Yield each node after its operands, with the results of the operands and of the node; the root is last.
 
-    Nothing is skipped when the outcome is already known: no operation has an effect but its result, and any
-    may make the whole selector false.
+    No node is skipped when the outcome is already known: operations have no side effects, and any of them may
+    make the whole selector false.
     """
     results: list[Result] = []
     for node in postorder(expr):
@@ -90,7 +90,7 @@ def trace(expr: Expr, lookup: Lookup, dialect: Dialect) -> Iterator[tuple[Expr, 
 
 
 def judge(node: Expr, operands: Sequence[Result], lookup: Lookup, dialect: Dialect) -> Result:
-    """Return what `node` amounts to, given what its operands do."""
+    """Return the result of `node`, given the results of its operands."""
     if VOID in operands:
         return VOID
     unlike, promotes = dialect.unlike_types, dialect.promotes
@@ -187,10 +187,10 @@ def _connected(
 
 
 def as_truth(result: Result, dialect: Dialect) -> Truth | Void:
-    """Return the truth of a result that stands as a condition.
+    """Return the truth of a result that is used as a condition.
 
     "Conditional expressions are composed of … identifiers with boolean values, and boolean literals": NULL is
-    UNKNOWN, and a value that is no boolean is of an unlike type.
+    UNKNOWN, and a value that is not a boolean is of an unlike type.
     """
     if isinstance(result, Truth | Void):
         return result
@@ -200,8 +200,8 @@ def as_truth(result: Result, dialect: Dialect) -> Truth | Void:
 
 
 def as_operand(result: Result) -> Operand:
-    """Return the value of a result that stands as an operand: a condition's is boolean, UNKNOWN is NULL."""
+    """Return the value of a result that is used as an operand: a condition's is boolean, UNKNOWN is NULL."""
     if isinstance(result, Truth):
         return None if result is Truth.UNKNOWN else result is Truth.TRUE
-    assert not isinstance(result, Void)  # `judge` looks for it first
+    assert not isinstance(result, Void)  # `judge` tests for VOID first
     return result

@@ -1,13 +1,13 @@
-"""Extended message selection: selectors that somebody else judges (seed 002).
+"""Extended message selection: selectors that an installed provider judges (seed 002).
 
 "No error is returned at the time the selector is presented if IBM MQ determines that an administratively
 defined subscription selector is using extended message syntax, as indicated by … SELTYPE having the value
 EXTENDED. In this case, the checking of the syntax of the selection string is deferred until publish time."
 
-Who judges is an *extended selection provider*: an object that an installed distribution names under the entry
-point group `GROUP`. There is one or none. With one, it also gets every presented selector of a dialect with
-extended selection that does not parse, instead of its being rejected. Without one, a message that reaches an
-EXTENDED subscription is not delivered to it, with the reason MQRC_SELECTION_NOT_AVAILABLE (2551); no other
+An *extended selection provider* judges them: an object that an installed distribution names under the entry
+point group `GROUP`. At most one may be installed. The provider also gets every presented selector that does
+not parse, in a dialect with extended selection, instead of a rejection. Without a provider, messages are not
+delivered to an EXTENDED subscription, with the reason MQRC_SELECTION_NOT_AVAILABLE (2551); no other
 subscription is affected.
 """
 
@@ -35,33 +35,31 @@ GROUP: Final = "selectroute.extended_selection"
 
 
 MAX_NAMES: Final = 1_000
-"""Names that one selector may read, as many as a message may have properties."""
+"""Maximum number of names that one selector may read: the maximum of properties of a message."""
 
 
 class ExtendedSelectionError(SelectRouteError):
-    """Extended selection provider cannot be had: there are several, or loading the one failed."""
+    """Unusable extended selection provider: several are installed, or the only one failed to load."""
 
 
 class ExtendedSelection(Protocol):
-    """Object that an entry point names: a class, or another callable, that gives an object with these
-    methods.
-
-    An object is made once in each process and used by one thread at a time.
+    """Extended selection provider: one object in each process, used by one thread at a time. The entry point
+    names a class or another callable that returns it.
     """
 
     def identifiers(self, selector: str) -> Iterable[str]:
         """Return the names of the headers and properties that `selector` reads; ``@topic`` and ``@body`` too.
 
-        Only these are on the messages that `matches` is given. Raises ValueError for a text that is no
-        selector of this provider's either.
+        The messages given to `matches` have only these. Raises ValueError for a text that is not a selector
+        of this provider either.
         """
 
     def matches(self, selector: str, message: Message) -> bool:
-        """Return whether `message` satisfies `selector`. If it raises, this one delivery is refused."""
+        """Return whether `message` satisfies `selector`. An exception refuses only this delivery."""
 
 
 class Installed(NamedTuple):
-    """Result of looking for a provider: it, nothing, or what is wrong."""
+    """Installed provider, None, or the problem with it."""
 
     provider: ExtendedSelection | None
     problem: str | None = None
@@ -73,7 +71,7 @@ def installed() -> Installed:
     found: list[EntryPoint] = list(entry_points(group=GROUP))
     if len(found) > 1:
         names = ", ".join(sorted(f"{one.name} = {one.value}" for one in found))
-        return Installed(None, f"there are several extended selection providers: {names}")
+        return Installed(None, f"several extended selection providers are installed, keep one: {names}")
     if not found:
         return Installed(None)
     try:
@@ -92,25 +90,27 @@ def provider() -> ExtendedSelection | None:
 
 
 def usable_provider() -> ExtendedSelection | None:
-    """Return the installed provider; None, with a warning, also if there are several or it cannot be loaded.
+    """Return the installed provider; None, with a warning, if there are several or loading failed.
 
     Messages are judged in the middle of a stream, where one EXTENDED subscription must not stop the others.
     """
     found = installed()
     if found.problem is not None:
-        warnings.warn(f"{found.problem}; EXTENDED subscriptions get nothing", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"{found.problem}; EXTENDED subscriptions receive nothing", RuntimeWarning, stacklevel=2
+        )
     return found.provider
 
 
 def check_extended(selector: str, dialect: Dialect, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Check what can be checked of a selector that is not parsed: that its dialect leaves any to a provider.
+    """Check dialect, length and characters of an EXTENDED selector, which is not parsed.
 
-    Raises `ExtendedSelectionError`, and InvalidSelectorError for a text that is too long or no text.
+    Raises `ExtendedSelectionError`; InvalidSelectorError for too long a text or half of a surrogate pair.
     """
     if not dialect.extended:
         raise ExtendedSelectionError(f"a selector of the dialect {dialect.name} cannot be EXTENDED")
     if not selector:
-        raise ExtendedSelectionError("an EXTENDED selector is not empty")
+        raise ExtendedSelectionError("an EXTENDED selector must not be empty")
     try:
         check_length(selector, limits)
         check_characters(selector)
@@ -121,15 +121,15 @@ def check_extended(selector: str, dialect: Dialect, limits: Limits = DEFAULT_LIM
 
 
 def provider_reads(selector: str) -> tuple[str, ...] | None:
-    """Return what the provider reads for a selector; None without a provider, or if it is none of its own."""
+    """Return the names that the provider reads for a selector; None without one or if it rejects the text."""
     judge = usable_provider()
     if judge is None:
         return None
     try:
         names: list[object] = list(islice(judge.identifiers(selector), MAX_NAMES + 1))
-    except Exception:  # whatever it is, the provider cannot tell what the selector means
+    except Exception:  # any exception means that the provider rejects the selector
         return None
-    # A provider that says anything else is wrong about itself; it could only harm other subscriptions.
+    # Any other answer is a bug of the provider and would only harm other subscriptions.
     texts = tuple(name for name in names if isinstance(name, str))
     return texts if len(texts) == len(names) <= MAX_NAMES else None
 
@@ -141,7 +141,7 @@ def provider_matches(selector: str, message: Message) -> bool | None:
         return None
     try:
         verdict: object = judge.matches(selector, message)
-    except Exception:  # that delivery alone is lost to it: the message goes on to every other subscriber
+    except Exception:  # only this delivery is lost: every other subscriber still gets the message
         return None
-    # What a provider in Python returns may be anything, whatever its annotations say.
+    # The annotations of a provider do not guarantee a bool.
     return verdict if isinstance(verdict, bool) else None

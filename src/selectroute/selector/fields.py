@@ -1,12 +1,12 @@
 """Fields of a message that have several names, each with a type of its own (seed 003, "Synonym for").
 
 ``JMSPriority``, ``jms.Pri`` and ``Root.MQMD.Priority`` are one field; ``JMSMessageID`` is a string and
-``Root.MQMD.MsgId`` the same id as 24 bytes. A message carries a field under any of its names. Whoever reads
-it by one name gets what the message has under that name, or else what the first of the other names that it
-has converts to.
+``Root.MQMD.MsgId`` the same id as 24 bytes. A message carries a field under any of its names. Reading it by
+one name gives the value under that name, or else the value under the first other name that the message has,
+converted.
 
-A *derived field* is such a name as an attribute of the index: with ``@`` before it, like everything that no
-selector can spell. Which names of a dialect are derived fields is data: ``Dialect.fields``.
+A *derived field* is such a name as an attribute of the index, prefixed with ``@``, which no selector can
+spell. ``Dialect.fields`` lists a dialect's derived fields.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from typing import Any, Final
 from selectroute.selector.values.values import Byte, Int, Long, Short, Value
 
 PREFIX: Final = "@"
-"""What a derived field has before the name that selectors use."""
+"""Prefix of a derived field, before the name that selectors use."""
 
 ID_BYTES: Final = 24
 """Bytes of a MsgId, CorrelId or GroupId."""
 
 NO_ID: Final = bytes(ID_BYTES)
-"""MQMI_NONE and MQCI_NONE: as the id to be matched, any."""
+"""MQMI_NONE and MQCI_NONE: to match this id is to match any."""
 
 _NO_ID_TEXT: Final = f"ID:{NO_ID.hex()}"
 
 Convert = Callable[..., Value | None]
-"""From the values of some other names to this one's; None if they have no such value."""
+"""Function from the values of some other names to this name's value; None if they do not convert."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def id_from_any_text(value: Value | None) -> bytes | None:
 
 
 def correlation_id_from_text(value: Value | None) -> bytes | None:
-    """Return what `id_from_any_text` does, but None for 24 zero bytes: no correlation id (MQCI_NONE)."""
+    """Return the bytes of `id_from_any_text`, but None for 24 zero bytes: no correlation id (MQCI_NONE)."""
     octets = id_from_any_text(value)
     return None if octets == NO_ID else octets
 
@@ -81,7 +81,7 @@ def is_no_id(name: str, value: Value | None) -> bool:
 
 
 def read(name: str, value_of: Callable[[str], Value | None]) -> Value | None:
-    """Return what a message, behind `value_of`, has in the field called `name`, in that name's type."""
+    """Return the value of the field `name`, in that name's type, of the message that `value_of` reads."""
     own = value_of(name) if name in SYNONYMS else None
     if own is not None:
         return own
@@ -185,9 +185,7 @@ def _queue_uri(queue: Value | None, manager: Value | None) -> str | None:
 
 
 def _message_type(part: str) -> Convert:
-    """Return a part of ``mcd://domain/set/type?format=fmt``; of a JMSType that is no such URI, the type is
-    all.
-    """
+    """Return a part of ``mcd://domain/set/type?format=fmt``; any other JMSType is all type."""
 
     def convert(value: Value | None) -> str | None:
         if not isinstance(value, str):
@@ -213,14 +211,14 @@ _QUEUE_URI = re.compile("queue://(?P<manager>[^/?]*)/(?P<queue>[^?]*)")
 
 
 def _same(convert: Convert, *names: str) -> dict[str, tuple[Source, ...]]:
-    """Names that have one type."""
+    """Return the sources of names that have one type."""
     return {name: tuple(Source((other,), convert) for other in names if other != name) for name in names}
 
 
 def _id(
     text: str, octets: str, from_text: Convert, *, alias: str | None = None
 ) -> dict[str, tuple[Source, ...]]:
-    """Return an id: a string, perhaps by two names, and 24 bytes."""
+    """Return the sources of an id: a string, perhaps by two names, and 24 bytes."""
     texts = [text] if alias is None else [text, alias]
     fields = {octets: tuple(Source((name,), from_text) for name in texts)}
     for name, sources in _same(_text, *texts).items():
@@ -249,7 +247,7 @@ SYNONYMS: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
         **_id("JMSCorrelationID", "Root.MQMD.CorrelId", correlation_id_from_text, alias="jms.Cid"),
         **_id("JMSXGroupID", "Root.MQMD.GroupId", id_from_any_text, alias="jms.Gid"),
         **_same(_int, "JMSXGroupSeq", "jms.Seq", "Root.MQMD.MsgSeqNumber"),
-        # Selectors read DELIVERY_MODE_OF_MQ; this is what snapshots of earlier releases have.
+        # Only snapshots of earlier releases read this: selectors read DELIVERY_MODE_OF_MQ.
         "JMSDeliveryMode": _sources(
             ("jms.Dlv", _mapped(_MODE_OF_DLV)), ("Root.MQMD.Persistence", _mapped(_MODE_OF_PERSISTENCE))
         ),
@@ -287,7 +285,7 @@ SYNONYMS: Final[Mapping[str, tuple[Source, ...]]] = MappingProxyType(
         **_same(_text, "JMSXUserID", "Root.MQMD.UserIdentifier"),
     }
 )
-"""Every name of a field that has several, with the others in the order in which they are asked."""
+"""Every name of a field that has several, with its sources in the order in which they are tried."""
 
 DELIVERY_MODE_INT: Final = "JMSDeliveryMode:int"
 DELIVERY_MODE_OF_MQ: Final = "JMSDeliveryMode:Dlv"

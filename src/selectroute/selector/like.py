@@ -43,10 +43,10 @@ def compile_like(pattern: str, escape: str | None = None) -> tuple[str | LikeOp,
 def like(text: str, operations: tuple[str | LikeOp, ...]) -> bool:
     """Return whether the operations match the whole `text`.
 
-    What stands before the first ``%`` and after the last has its place at an end of the text. What stands
-    between two is taken where it is found first: any later place would leave less text to what follows, and
-    no more. O(text + pattern); where a ``_`` stands between two ``%``, O(text x pattern / 30) at worst, as
-    Python keeps 30 bits in a digit.
+    The segments before the first ``%`` and after the last are at the ends of the text. A segment between two
+    ``%`` is matched at its first occurrence: a later one would only leave less text to the next segments.
+    O(text + pattern); with a ``_`` between two ``%``, O(text x pattern / 30) at worst, as Python keeps 30
+    bits in a digit.
     """
     head, *others = _segments(operations)
     if not others:
@@ -64,7 +64,7 @@ def like(text: str, operations: tuple[str | LikeOp, ...]) -> bool:
 
 
 def _segments(operations: tuple[str | LikeOp, ...]) -> list[list[str | LikeOp]]:
-    """Return what stands before, between and after the ``%``: one segment more than there are ``%``."""
+    """Return the segments before, between and after the ``%``: one more than there are ``%``."""
     segments: list[list[str | LikeOp]] = [[]]
     for operation in operations:
         if operation is ANY_MANY:
@@ -79,7 +79,7 @@ def _stands_at(at: int, segment: list[str | LikeOp], text: str) -> bool:
 
 
 def _find(segment: list[str | LikeOp], text: str, start: int, stop: int) -> int:
-    """Return where the segment stands first, from `start` on and ending by `stop`; -1 if nowhere."""
+    """Return the first position of the segment, from `start` on and ending by `stop`; -1 if not found."""
     characters = "".join(op for op in segment if isinstance(op, str))
     if len(characters) == len(segment):
         return text.find(characters, start, stop)  # linear: CPython's two-way search

@@ -10,16 +10,15 @@ from selectroute.selector.syntax.source import Span
 from selectroute.selector.syntax.tokens import BYTES, NAME, NUMBER, STRING, Token
 
 MAX_LINE: Final = 4 << 20
-"""Characters in a line of JSON: a selector of the largest configurable size, escaped, and its other fields.
-"""
+"""Characters in a line of JSON: room for an escaped selector of the largest configurable size."""
 
 MAX_LINE_BYTES: Final = 4 * MAX_LINE
-"""Bytes in such a line, where it isn't decoded yet."""
+"""Bytes in such a line before it is decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Largest selector that is accepted. The parser takes any; limits protect those who serve many.
+    """Largest selector that is accepted. The parser takes any size; limits protect a shared service.
 
     >>> Limits(nesting=1_000)
     Limits(length=10240, nesting=1000, items=10000)
@@ -35,7 +34,7 @@ class Limits:
     """Strings in one list of IN."""
 
     def include(self, other: Limits) -> bool:
-        """Return whether every selector within `other` is within these, too."""
+        """Return whether every selector within `other` is also within these limits."""
         return self.length >= other.length and self.nesting >= other.nesting and self.items >= other.items
 
 

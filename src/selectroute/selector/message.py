@@ -1,9 +1,9 @@
-"""Messages: headers and typed properties, a topic and a body that is only carried; their form on the wire.
+"""Messages: headers and typed properties, topic and body, and their form on the wire.
 
 The wire form is JSON: a plain string, boolean or number is a string, boolean, long (an integer) or double;
-the object ``{"type": "int", "value": 3000}`` gives any other type; ``null`` is NULL. What JSON cannot write
-as a number, the object form writes as "NaN", "Infinity" and "-Infinity"; a number beyond its type's range is
-an error and no infinity.
+the object ``{"type": "int", "value": 3000}`` gives any other type; ``null`` is NULL. The object form writes
+numbers that JSON lacks as "NaN", "Infinity" and "-Infinity"; a number beyond its type's range is an error,
+not an infinity.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HEADER_TYPES: Final[Mapping[str, type]] = MappingProxyType(
         "JMSTimestamp": Long,
         "JMSCorrelationID": str,
         "JMSType": str,
-        # Headers that messages have and no `jms` selector reads.
+        # Headers of messages that `jms` selectors cannot read.
         "JMSDestination": str,
         "JMSReplyTo": str,
         "JMSExpiration": Long,
@@ -54,10 +54,10 @@ HEADER_TYPES: Final[Mapping[str, type]] = MappingProxyType(
         "JMSRedelivered": bool,
     }
 )
-"""Every header of a message and its type, which the name fixes."""
+"""Every header of a message and its fixed type."""
 
 ONE_MESSAGE: Final = "a Message: sr.Message(properties={'weight': 3000})"
-"""What to give where one message is wanted."""
+"""Advice in an error where one message is expected."""
 
 DELIVERY_MODES = ("PERSISTENT", "NON_PERSISTENT")
 
@@ -76,14 +76,14 @@ _MEMBERS: Final = ("headers", "properties", "topic", "body")
 
 
 def longest_name(reads: Iterable[str]) -> int:
-    """Return how long the name of a property may be where selectors read these: what was registered under
-    larger limits is found in messages, too.
+    """Return the maximum length of a property's name where selectors read these names, which may have been
+    registered under larger limits.
     """
     return max(MAX_NAME_LENGTH, *map(len, reads), 0)
 
 
 class MessageError(SelectRouteError):
-    """Something that is no message. `place` names the part at fault, such as ``properties.weight``."""
+    """Invalid message. `place` names the invalid part, such as ``properties.weight``."""
 
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(place, problem)
@@ -95,15 +95,14 @@ class MessageError(SelectRouteError):
 
 
 class Message:
-    """A message: its headers and properties are what selectors read; topic and body are carried.
+    """Message: selectors read its headers and properties; topic and body are only carried.
 
-    Plain Python values stand for their types (an int for a long, a float for a double); ``Int(3000)`` and
-    the like give any other, ``bytes`` are a byte string. Headers take the type of their name. Raises
-    MessageError for anything that is no message; with `validate` also PropertyNameError for property names
-    that break a rule of seed 003, as MQSETMP does. Without it such a message can be made, and no selector of
-    a dialect that has these rules selects it. `name_length` is how many characters the name of a property
-    may have. `unlike` are names that have a value of a type that no property has: to selectors it is there,
-    and of an unlike type to everything.
+    Plain Python values have a default type (an int is a long, a float a double); ``Int(3000)`` and the like
+    give any other, ``bytes`` are a byte string. Headers take the type of their name. Raises MessageError for
+    invalid parts; with `validate` also PropertyNameError for property names that break a rule of seed 003, as
+    MQSETMP does. Without `validate` such a message is allowed, but never selected in a dialect that has these
+    rules. `name_length` is the maximum number of characters in a property's name. `unlike` names properties
+    with a value of a type that no property has: to selectors they are not NULL, and unlike every type.
     """
 
     __slots__ = ("_invalid_names", "_unlike", "_values", "body", "headers", "properties", "topic")
@@ -124,25 +123,25 @@ class Message:
         name_length: int = MAX_NAME_LENGTH,
         unlike: Iterable[str] = (),
     ) -> None:
-        own_headers = checked_headers(headers)
-        own_properties = checked_properties(properties, name_length)
+        valid_headers = checked_headers(headers)
+        valid_properties = checked_properties(properties, name_length)
         if topic is not None:
             _text("topic", topic)
         if body is not None and not isinstance(body, bytes):
             _text("body", body)
-        self.headers = MappingProxyType(own_headers)
-        self.properties = MappingProxyType(own_properties)
+        self.headers = MappingProxyType(valid_headers)
+        self.properties = MappingProxyType(valid_properties)
         self.topic = topic
         self.body = body
-        self._values: dict[str, Any] = own_properties | own_headers  # what selectors read
+        self._values: dict[str, Any] = valid_properties | valid_headers  # what selectors read
         for name in CORRELATION_IDS:
-            if is_no_id(name, self._values.get(name)):  # `headers` and `properties` keep it as it was given
+            if is_no_id(name, self._values.get(name)):  # `headers` and `properties` keep it
                 del self._values[name]
         self._unlike = frozenset(unlike)
-        there: Any = UNSUPPORTED
+        unsupported: Any = UNSUPPORTED
         for name in self._unlike:
-            self._values[name] = there
-        self._invalid_names: bool | None = None  # looked at when a selector first wants to know
+            self._values[name] = unsupported
+        self._invalid_names: bool | None = None  # computed when a selector first reads it
         if validate:
             check_property_names(self._set_properties())
 
@@ -161,18 +160,18 @@ class Message:
         return self._values.get(name)
 
     def _set_properties(self) -> list[str]:
-        """Return the names of the properties that the message has: one that is NULL is not there."""
+        """Return the names of the properties that the message has, without those that are NULL."""
         own = {name: None for name, value in self.properties.items() if value is not None}
         return list(own | {name: None for name in self._unlike if name not in HEADER_TYPES})
 
     @classmethod
     def from_json(cls, data: object, *, name_length: int = MAX_NAME_LENGTH) -> Message:
-        """Return the message that parsed JSON in the wire form describes. The inverse of `to_json`.
+        """Return the message of parsed JSON in the wire form: the inverse of `to_json`.
 
         Raises MessageError, also for a property whose name has more than `name_length` characters.
         """
         if not isinstance(data, Mapping):
-            raise MessageError("message", f"an object is wanted, not {_described(data)}")
+            raise MessageError("message", f"expected an object, not {_described(data)}")
         for member in data:
             if member not in _MEMBERS:
                 raise MessageError(_shown(member), unknown_field("a message", member, _MEMBERS))
@@ -188,10 +187,10 @@ class Message:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the wire form, for ``json.dumps``; what is empty is left out."""
+        """Return the wire form, for ``json.dumps``, without empty members."""
         data: dict[str, Any] = {}
         if self.headers:
-            # Their names give headers their types.
+            # The name of a header gives its type.
             data["headers"] = {name: getattr(value, "value", value) for name, value in self.headers.items()}
         if self.properties:
             data["properties"] = {name: to_wire(value) for name, value in self.properties.items()}
@@ -229,12 +228,12 @@ def _restored(
     body: bytes | str | None,
     unlike: frozenset[str] = frozenset(),
 ) -> Message:
-    """Return a message that was one before, whatever limit it was made with."""
+    """Return an unpickled message, without a limit on the length of names."""
     return Message(headers, properties, topic, body, name_length=sys.maxsize, unlike=unlike)
 
 
 def to_wire(value: Value | None) -> Any:
-    """Return a value in the wire form: plain if JSON's own types say it all, else an object with its type."""
+    """Return a value in the wire form: plain if JSON's types suffice, else an object with the type."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, bytes):
@@ -249,7 +248,7 @@ def to_wire(value: Value | None) -> Any:
 
 
 def from_wire(place: str, data: object) -> Value | None:
-    """Return the value that `data`, parsed JSON, stands for. Raises MessageError at `place`."""
+    """Return the value of parsed JSON in the wire form. Raises MessageError with `place`."""
     if not isinstance(data, Mapping):
         if isinstance(data, float) and math.isinf(data):
             raise MessageError(place, _OUT_OF_RANGE.format("double"))  # JSON's 1e400, as Python reads it
@@ -266,7 +265,7 @@ def from_wire(place: str, data: object) -> Value | None:
     except OverflowError:
         raise MessageError(place, _OUT_OF_RANGE.format(name)) from None
     except (TypeError, ValueError):
-        raise MessageError(place, f"{_described(plain)} is no {name}") from None
+        raise MessageError(place, f"{_described(plain)} is not a valid {name}") from None
 
 
 def _check_typed(place: str, data: Mapping[str, object]) -> None:
@@ -287,7 +286,7 @@ def _typed(name: str, plain: Any) -> Value:
             return _FLOATS[name](named)
         number = _FLOATS[name](plain)
         if math.isinf(number.value):
-            raise OverflowError  # no number of JSON is infinite
+            raise OverflowError  # JSON has no infinite numbers
         return number
     if name == "bytes":
         return octets_of(plain)
@@ -301,12 +300,12 @@ def _read(place: str, data: object) -> dict[str, Value | None]:
     if data is None:
         return {}
     if not isinstance(data, Mapping):
-        raise MessageError(place, f"an object is wanted, not {_described(data)}")
+        raise MessageError(place, f"expected an object, not {_described(data)}")
     return {name: from_wire(f"{place}.{_shown(name)}", value) for name, value in data.items()}
 
 
 def checked_headers(given: Mapping[str, object] | None) -> dict[str, Value | None]:
-    """Return headers as values of the types that their names fix. Raises MessageError."""
+    """Return headers as values of the types in `HEADER_TYPES`. Raises MessageError."""
     return _checked("headers", given, _header)
 
 
@@ -320,7 +319,7 @@ def checked_properties(
     if any(len(name) > name_length for name in found):
         raise MessageError("properties", f"a name is longer than {name_length:,} characters")
     if len(found) > MAX_PROPERTIES:
-        raise MessageError("properties", f"more than {MAX_PROPERTIES:,} of them")
+        raise MessageError("properties", f"more than {MAX_PROPERTIES:,} properties")
     return found
 
 
@@ -330,7 +329,7 @@ def _checked(
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise MessageError(place, f"a mapping is wanted, not {_described(given)}")
+        raise MessageError(place, f"expected a mapping, not {_described(given)}")
     return {name: check(f"{place}.{_shown(name)}", name, thing) for name, thing in given.items()}
 
 
@@ -339,7 +338,7 @@ def _header(place: str, name: str, thing: object) -> Value | None:
     if kind is None:
         near = nearest(name, HEADER_TYPES)
         advice = f": did you mean `{near}`?" if near else f"; the headers are {', '.join(HEADER_TYPES)}"
-        raise MessageError(place, f"no message has this header{advice}")
+        raise MessageError(place, f"there is no such header{advice}")
     value = _coerced(place, thing)
     if value is None:
         return None
@@ -360,9 +359,9 @@ def _header(place: str, name: str, thing: object) -> Value | None:
 def _property(place: str, name: str, thing: object) -> Value | None:
     _text(place, name)
     if not name:
-        raise MessageError(place, "a property has a name")
+        raise MessageError(place, "a property needs a name")
     if name in HEADER_TYPES:
-        raise MessageError(place, "this is a header, no property")
+        raise MessageError(place, "this is a header, not a property")
     return _coerced(place, thing)
 
 
@@ -377,11 +376,11 @@ def _coerced(place: str, thing: object) -> Value | None:
 
 
 def _text(place: str, text: object) -> None:
-    """Check a string: half of a surrogate pair is no character and no store or wire could carry it."""
+    """Check a string: half of a surrogate pair is not a character, and UTF-8 cannot encode it."""
     if not isinstance(text, str):
-        raise MessageError(place, f"a string is wanted, not {_described(text)}")
+        raise MessageError(place, f"expected a string, not {_described(text)}")
     if not text.isascii() and SURROGATE.search(text):
-        raise MessageError(place, "half of a surrogate pair is no character")
+        raise MessageError(place, "half of a surrogate pair is not a character")
 
 
 def _bytes(place: str, data: Mapping[str, object]) -> bytes:
@@ -391,18 +390,18 @@ def _bytes(place: str, data: Mapping[str, object]) -> bytes:
     try:
         return octets_of(data["value"])
     except ValueError:
-        raise MessageError(place, "its bytes are pairs of hexadecimal digits") from None
+        raise MessageError(place, "bytes are written as pairs of hexadecimal digits") from None
 
 
 def octets_of(digits: object) -> bytes:
-    """Return the bytes that pairs of hexadecimal digits stand for; ValueError for anything else."""
+    """Return the bytes of pairs of hexadecimal digits; ValueError for anything else."""
     if not isinstance(digits, str) or not (digits.isalnum() or digits == ""):  # fromhex would take spaces
         raise ValueError
     return bytes.fromhex(digits)
 
 
 def _described(thing: object) -> str:
-    """Show something of the user's in an error: short, and safe to print."""
+    """Return a user's value as an error shows it: short, and safe to print."""
     plain = isinstance(thing, str | bool | float) or (isinstance(thing, int) and thing.bit_length() <= 64)
     shown = ascii(thing) if plain else type(thing).__name__
     return shown if len(shown) <= 40 else f"{shown[:39]}…"

@@ -19,12 +19,12 @@ MQRC_PROPERTY_NAME_ERROR: Final = 2442
 MQRC_MIXED_CONTENT_NOT_ALLOWED: Final = 2498
 
 INVALID_NAMES: Final = "@invalid-names"
-"""The derived field that is TRUE where a message breaks a rule on property names."""
+"""Derived field that is TRUE for a message that breaks a rule on property names."""
 
 # Character.isJavaIdentifierStart: letters, letter numbers, currency symbols and connecting punctuation.
 _START = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
-# Character.isJavaIdentifierPart: also digits, combining marks, and what is ignorable in an identifier: the
-# format characters and these controls.
+# Character.isJavaIdentifierPart: also digits, combining marks, and the characters ignorable in an
+# identifier: format characters and these controls.
 _PART = _START | {"Nd", "Mn", "Mc", "Cf"}
 _IGNORABLE = ((0x00, 0x08), (0x0E, 0x1B), (0x7F, 0x9F))
 
@@ -44,7 +44,7 @@ def is_identifier_part(character: str) -> bool:
 def identifier_length(text: str, dots: bool = False) -> int:
     """Return how many characters from the start of `text` form an identifier; 0 if it cannot start one.
 
-    With `dots`, dots count as parts of it wherever they stand.
+    With `dots`, a dot anywhere counts as part of the identifier.
     """
     if not text or not is_identifier_start(text[0]):
         return 0
@@ -63,7 +63,7 @@ class NameProblem(NamedTuple):
 
 
 def unreadable(name: str, dialect: Dialect) -> NameProblem | None:
-    """Return why no selector may read `name`, an identifier of the dialect; None if one may."""
+    """Return why selectors cannot read `name`, an identifier of the dialect; None if they can."""
     if (
         name.startswith(dialect.reserved_prefix)
         and name not in dialect.headers
@@ -80,14 +80,14 @@ def unreadable(name: str, dialect: Dialect) -> NameProblem | None:
 
 @lru_cache(maxsize=256)
 def nearest_header(name: str, dialect: Dialect) -> str | None:
-    """Return the header that `name` was probably meant to be."""
+    """Return the header of which `name` is probably a misspelling."""
     spelling = {header.casefold(): header for header in sorted(dialect.headers)}
     near = difflib.get_close_matches(name[:64].casefold(), spelling, n=1, cutoff=0.8)
     return spelling[near[0]] if near else None
 
 
 class Rule(NamedTuple):
-    """A restriction of seed 003 that a name breaks: its number there, a sentence, and the reason code."""
+    """Restriction of seed 003 on names: its number there, a sentence, and the reason code."""
 
     number: int
     sentence: str
@@ -95,7 +95,7 @@ class Rule(NamedTuple):
 
 
 class PropertyNameError(SelectRouteError):
-    """A name that no property may have, or not beside the others; `reason` is 2442 or 2498."""
+    """Invalid name of a property, alone or together with the others; `reason` is 2442 or 2498."""
 
     def __init__(self, name: str, rule: Rule) -> None:
         super().__init__(name, rule)
@@ -108,9 +108,9 @@ class PropertyNameError(SelectRouteError):
 
 
 def broken_rule(name: str) -> Rule | None:
-    """Return which of the rules 1 to 4 of seed 003 the name of a property breaks, None if none. O(n)."""
+    """Return the rule, 1 to 4 of seed 003, that the name of a property breaks; None if none. O(n)."""
     if name.startswith("JMS") and name not in SYNONYMS:
-        return Rule(1, "names that begin with JMS are reserved, but for the synonyms of JMS fields")
+        return Rule(1, "names that begin with JMS are reserved, except the synonyms of JMS fields")
     if name.startswith("usr.JMS"):
         return Rule(1, "a name cannot begin with usr.JMS")
     if name.upper() in KEYWORDS and name.isascii():
@@ -119,23 +119,23 @@ def broken_rule(name: str) -> Rule | None:
     if prefix.startswith("mq") and prefix != "mq_usr" and name.count(".") > 1:
         return Rule(3, "a name that begins with mq can have only one dot, unless it begins with mq_usr")
     if not name or name[0] == "." or name[-1] == "." or ".." in name:
-        return Rule(4, "each dot stands between two parts that are not empty")
+        return Rule(4, "each dot must be between two parts that are not empty")
     return None
 
 
 @lru_cache(maxsize=10_000)
 def spelling(name: str) -> Rule | None:
-    """Return the rule that a message's property breaks by a name that no selector can spell; None if none.
+    """Return the rule against a message's property whose name no selector can spell; None if it is valid.
 
     "The rules for identifier names are the same as those for message property names" (seed 002).
     """
     if name and identifier_length(name, dots=True) == len(name):
         return None
-    return Rule(0, "it begins with a letter, _ or $ and has letters, digits, _, $ and single dots after it")
+    return Rule(0, "a name is a letter, _ or $, followed by letters, digits, _, $ and single dots")
 
 
 def check_property_names(names: Iterable[str]) -> None:
-    """Check names under which an application is about to set properties, as MQSETMP does with validation.
+    """Check the names of properties that an application is about to set, as MQSETMP does with validation.
 
     Raises PropertyNameError for the first one that breaks a rule of seed 003 by itself (2442), that names a
     field which cannot be set (2442), or that makes mixed content with another (2498). O(n log n).
@@ -165,7 +165,7 @@ def breaches(names: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the names that break a rule of seed 003: alone, or as a pair that makes mixed content.
 
     A message breaks a rule when it has all properties of one of these tuples. O(n log n). For columns of a
-    frame and headers of a record: one whose name no selector can spell is no property, and breaks none.
+    frame and headers of a record, where a name that no selector can spell is not a property.
     """
     present = list(names)
     alone: list[tuple[str, ...]] = [(name,) for name in present if broken_rule(name) is not None]
@@ -173,8 +173,8 @@ def breaches(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def message_breaches(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return what `breaches` does, and the names that no selector can spell (``a b``, ``1a``, ``a-b``): those
-    of a message are all properties.
+    """Return the `breaches`, and the names that no selector can spell (``a b``, ``1a``, ``a-b``): all names
+    of a message are properties.
     """
     present = list(names)
     found = breaches(present)
@@ -183,9 +183,9 @@ def message_breaches(names: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def mixed_content(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the pairs of which one name is a level of the other: ``a.b`` and ``a.b.c``. O(n log n)."""
+    """Return the pairs of names where one is a level of the other: ``a.b`` and ``a.b.c``. O(n log n)."""
     pairs: list[tuple[str, ...]] = []
-    outer: list[str] = []  # the names that are groups of the one before, or it itself; each inside the last
+    outer: list[str] = []  # the previous name and its groups, outermost first
     for name in sorted(set(names), key=lambda name: name.split(".")):
         while outer and not name.startswith(f"{outer[-1]}."):
             outer.pop()

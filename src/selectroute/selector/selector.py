@@ -1,4 +1,4 @@
-"""Selector: a text that was checked once, ready to judge any number of messages."""
+"""Selectors: texts parsed and checked once, ready to judge any number of messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from selectroute.selector.values.truth import Truth
 
 
 class Selector:
-    """A valid selector in one dialect. The empty string is "no selector" and matches every message.
+    """Valid selector in one dialect. The empty string is "no selector" and matches every message.
 
     >>> selector = Selector("JMSType = 'car' AND weight > 2500")
     >>> selector.matches(Message(headers={"JMSType": "car"}, properties={"weight": 3000}))
@@ -27,11 +27,11 @@ class Selector:
     >>> selector.evaluate(Message(headers={"JMSType": "car"}))
     UNKNOWN
 
-    Raises InvalidSelectorError for any other text and for one beyond the `limits`; TypeError for what is no
-    text, UnknownDialectError for a dialect that does not exist. An error's reason code is 2551; `stored` says
-    that the text is a stored subscription's, which is resumed: then it is 2459.
+    Raises InvalidSelectorError for any other text and for one beyond the `limits`; TypeError if it is not a
+    str, UnknownDialectError for an unknown dialect. The reason code of an error is 2551, or 2459 with
+    `stored`: the text of a stored subscription that is resumed.
 
-    Two selectors are equal if text and dialect are.
+    Two selectors are equal if text and dialect are equal.
     """
 
     __slots__ = ("_dialect", "dialect", "expression", "text")
@@ -66,7 +66,7 @@ class Selector:
 
     @property
     def canonical(self) -> str:
-        """Selector written the one canonical way; equal for equal expressions. O(n)."""
+        """Canonical text of the selector; equal for equal expressions. O(n)."""
         return "" if self.expression is None else to_text(self.expression)
 
     def evaluate(self, message: Message) -> Truth:
@@ -81,7 +81,7 @@ class Selector:
         return self.evaluate(message) is Truth.TRUE
 
     def explain(self, message: Message) -> Explanation:
-        """Return the tree of what each part of the selector amounts to for `message`, and why. O(n)."""
+        """Return the tree of each part's result for `message`, with reasons. O(n)."""
         check_argument(message, Message, "message", ONE_MESSAGE)
         return explain(self.text, self.expression, message, self._dialect)
 
@@ -98,7 +98,7 @@ class Selector:
         return f"Selector({self.text!r}{other})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By its text, which is short and read without recursion, however deep the expression.
+        # As text, which is short and parsed without recursion, however deep the expression.
         return _restored, (self.text, self.dialect)
 
 

@@ -10,7 +10,7 @@ NONE: Final = "NONE"
 """The subscription has no selector."""
 
 STANDARD: Final = "STANDARD"
-"""Its selector is one of a dialect."""
+"""The selector is in one of the dialects."""
 
 EXTENDED: Final = "EXTENDED"
-"""Its selector is left to an extended selection provider."""
+"""The selector is left to an extended selection provider."""

@@ -14,9 +14,9 @@ _MOST_LISTED: Final = 30
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
-    """Return the known name that `name` was probably meant to be; None if none is near.
+    """Return the known name of which `name` is probably a misspelling; None if none is near.
 
-    Upper and lower case do not count. O(known names).
+    Case is ignored. O(known names).
 
     >>> nearest("selektor", ["id", "selector", "topic"]), nearest("Topic", ["topic"]), nearest("x", ["topic"])
     ('selector', 'topic', None)
@@ -44,12 +44,12 @@ def did_you_mean(name: object, known: Collection[str], otherwise: str = "known a
 
 
 def unknown_field(thing: str, name: object, known: Collection[str]) -> str:
-    """Return the sentence for a field that a thing does not have, safe to print.
+    """Return the error text for an unknown field, safe to print.
 
     Args:
-        thing: what has the fields, with its article: ``a subscription``.
-        name: the field that it does not have, whatever a user wrote.
-        known: the fields that it has.
+        thing: the owner of the fields, with its article: ``a subscription``.
+        name: the unknown field, as the user wrote it.
+        known: the valid fields.
 
     >>> unknown_field("a subscription", "selektor", ["id", "selector"])
     'a subscription has no field `selektor`: did you mean `selector`?'
@@ -60,7 +60,7 @@ def unknown_field(thing: str, name: object, known: Collection[str]) -> str:
 
 
 def shown(name: object) -> str:
-    """Return a name as an error shows it: its beginning, and only characters that can be printed."""
+    """Return a name as an error shows it: shortened, and safe to print."""
     text = str(name)
     cut = "".join(one if one.isprintable() else "�" for one in text[:_SHOWN])
     return f"{cut}…" if len(text) > _SHOWN else cut

@@ -168,12 +168,12 @@ def test_a_message_may_go_over_several_lines(run):
     ("lines", "sentence"),
     [
         ("foo\n", "<stdin>:1: not valid JSON: Expecting value at column 1"),
-        (LINES + "[]\n", "<stdin>:4: message: an object is wanted, not list"),
+        (LINES + "[]\n", "<stdin>:4: message: expected an object, not list"),
         (LINES + '{"body": NaN}\n', "<stdin>:4: not valid JSON: JSON has no number NaN"),
         (LINES + "[" * 100_000, "<stdin>:4: not valid JSON"),
         (
             '{"properties": {"a": {"type": "int", "value": 2147483648}}}\n',
-            "<stdin>:1: properties.a: 2147483648 is no int",
+            "<stdin>:1: properties.a: 2147483648 is not a valid int",
         ),
         ('{\n"properties":\n}', "<stdin>: not valid JSON: Expecting value at line 3, column 1"),
         ('{"a": \xff}'.encode("latin-1"), "standard input is not UTF-8"),
@@ -187,7 +187,7 @@ def test_what_is_no_message_is_one_sentence_that_names_the_line(run, lines, sent
 def test_an_inline_message_that_is_none_is_one_sentence(run):
     code, _, err = run("selector", "match", "a", '{"headers": {"JMSFoo": 1}}')
     assert code == 1 and err.startswith(
-        "selectroute: the message: headers.JMSFoo: no message has this header; the"
+        "selectroute: the message: headers.JMSFoo: there is no such header; the"
     )
     _, _, err = run("selector", "match", "a", '{"propertys": {"a": 1}}')
     assert err.endswith(

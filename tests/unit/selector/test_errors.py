@@ -122,19 +122,19 @@ def test_every_raise_site_names_a_kind_and_every_kind_has_one():
         ("a = 1 && b = 2", "write AND"),
         ("a = 1 || b = 2", "write OR"),
         ('color = "it\'s"', "write 'it''s'"),
-        ("a % 2 = 0", "there is no remainder; as a wildcard, % stands inside the string of LIKE"),
+        ("a % 2 = 0", "there is no remainder operator; write the wildcard % inside the string of LIKE"),
         ("JMSMessageId = 'x'", "did you mean JMSMessageID?"),
         ("JMStype = 'x'", "did you mean JMSType?"),
         ("a = NULL", "write IS NULL or IS NOT NULL"),
         ("1 < a < 5", "join two comparisons by AND, or use BETWEEN"),
         (
             "a.b = 1",
-            "a name has no dots in this dialect; in ibm-mq it may have "
+            "a name has no dots in this dialect; in ibm-mq it may have them "
             "(Selector(text, 'ibm-mq'), dialect='ibm-mq', --dialect ibm-mq)",
         ),
         ("a = 1;", "leave the semicolon out"),
         ("a = ‘x’", "write a string in straight quotes, '"),
-        ("a\u2003= 1", "this is no space that selectors know; write a plain one"),
+        ("a\u2003= 1", "selectors do not allow this kind of space; write a plain one"),
         ("a = 1 # b", "write a string in single quotes"),
         ("a = 1e400", "a double reaches to 1.7976931348623157E308, a float (F) to 3.4028235E38"),
     ],
@@ -150,11 +150,11 @@ def test_a_name_unlike_any_header_gets_the_general_hint():
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("weight != 5", "it has comparisons by = and NAME IS NULL, joined by AND"),
-        ("color = NULL", "it has comparisons by = and NAME IS NULL, joined by AND"),
-        ("color in ['a']", "it has comparisons by = and NAME IS NULL, joined by AND"),
-        ("color LIKE red%", "it has comparisons by = and NAME IS NULL, joined by AND"),
-        ("a = 1 || b = 2", "it has comparisons by = and NAME IS NULL, joined by AND"),
+        ("weight != 5", "the dialect supports comparisons by = and NAME IS NULL, joined by AND"),
+        ("color = NULL", "the dialect supports comparisons by = and NAME IS NULL, joined by AND"),
+        ("color in ['a']", "the dialect supports comparisons by = and NAME IS NULL, joined by AND"),
+        ("color LIKE red%", "the dialect supports comparisons by = and NAME IS NULL, joined by AND"),
+        ("a = 1 || b = 2", "the dialect supports comparisons by = and NAME IS NULL, joined by AND"),
         ("a == 5", "write = to compare"),
         ("a = 1 && b = 2", "write AND"),
     ],
@@ -166,7 +166,7 @@ def test_a_hint_names_nothing_that_the_dialect_lacks(text, hint):
 def test_an_error_is_data_too():
     assert error_of("a = 1\n  AND 😀").to_dict() == {
         "kind": "unexpected-character",
-        "message": "no selector has this character outside a string",
+        "message": "this character is only allowed inside a string",
         "dialect": "jms",
         "offset": 12,
         "length": 1,

@@ -46,7 +46,8 @@ def test_an_explanation_shows_every_truth_value_and_type():
         "              weight * 2 is long 4000",
         "                weight is int 2000",
         "TRUE        NOT flag",
-        "FALSE         flag is string 'x'  — `flag` is the string 'x', where a boolean stands: FALSE in jms",
+        "FALSE         flag is string 'x'  — `flag` is the string 'x', where a boolean is needed: "
+        "FALSE in jms",
         "FALSE       color = 1  — `color` is the string 'blue', compared with a number: FALSE in jms",
         "              color is string 'blue'",
         "TRUE      m IS NULL",
@@ -91,7 +92,7 @@ def test_an_explanation_is_data_too():
                         "type": "mismatch",
                         "value": None,
                         "unlike": True,
-                        "sentence": "`s` is the string 'x', no number to compute with: "
+                        "sentence": "`s` is the string 'x', not a number: "
                         "comparing the result is FALSE in jms",
                         "children": [
                             {"text": "s", "offset": 0, "length": 1, "type": "string", "value": "x"},
@@ -109,7 +110,7 @@ def test_an_explanation_is_data_too():
                 "type": "float",
                 "value": {"type": "float", "value": 0.5},
                 "unlike": True,
-                "sentence": "`f` is the float 0.5, where a boolean stands: FALSE in jms",
+                "sentence": "`f` is the float 0.5, where a boolean is needed: FALSE in jms",
             },
         ],
     }
@@ -194,7 +195,7 @@ def test_a_deep_explanation_is_made_shown_and_freed_without_recursion(text):
         )),
         ("a / 0 > 1", props(a=1.0), ()),
         ("-s > 1", props(s=True), (
-            "`s` is the boolean TRUE, no number to compute with: comparing the result is FALSE in jms",
+            "`s` is the boolean TRUE, not a number: comparing the result is FALSE in jms",
         )),
         ("a + 1 > 1", props(a=2**63 - 1), ("`a + 1` is beyond the range of a long and wraps around",)),
         ("a + a > 1", props(a=Int(2**31 - 1)), ("`a + a` is beyond the range of an int and wraps around",)),
@@ -223,7 +224,7 @@ def test_a_deep_explanation_is_made_shown_and_freed_without_recursion(text):
             "`a` is the boolean TRUE, and NOT LIKE takes a string: FALSE in jms",
         )),
         ("a LIKE 'x'", props(), ("`a` is NULL: LIKE is UNKNOWN",)),
-        ("a", props(a="x"), ("`a` is the string 'x', where a boolean stands: FALSE in jms",)),
+        ("a", props(a="x"), ("`a` is the string 'x', where a boolean is needed: FALSE in jms",)),
         ("a", props(), ("`a` is NULL: UNKNOWN",)),
         ("TRUE AND a", props(a=False), ()),
     ],
@@ -240,7 +241,7 @@ def test_a_sentence_says_why_in_jms(text, message, sentences):
         ("weight + 1 > 1", "ibm-jms", props(),
          "`weight` is NULL, and arithmetic on NULL makes the whole selector false in ibm-jms"),
         ("s * 2 > 1", "ibm-jms", props(s="x"),
-         "`s` is the string 'x', no number to compute with: the whole selector is false in ibm-jms"),
+         "`s` is the string 'x', not a number: the whole selector is false in ibm-jms"),
         ("a BETWEEN 1 AND b", "ibm-jms", props(a="x"),
          "`b` is NULL, and BETWEEN with NULL is FALSE in ibm-jms"),
         ("a NOT BETWEEN 1 AND b", "ibm-mq", props(b=3),
@@ -248,7 +249,7 @@ def test_a_sentence_says_why_in_jms(text, message, sentences):
         ("a IN ('x')", "ibm-mq", props(a=b"x"),
          "`a` is the byte string \"0x78\", and IN takes a string: the whole selector is false in ibm-mq"),
         ("a", "ibm-jms", props(a=1),
-         "`a` is the long 1, where a boolean stands: the whole selector is false in ibm-jms"),
+         "`a` is the long 1, where a boolean is needed: the whole selector is false in ibm-jms"),
         ("1 / d > 5", "ibm-mq", props(d=-0.0), "negative zero counts as zero in arithmetic of ibm-mq"),
         ("f = 1.1", "ibm-mq", props(f=Float(1.1)),
          "`f` is a float, which as a double is 1.100000023841858, not 1.1"),
@@ -275,7 +276,7 @@ def test_a_match_of_ids_is_no_comparison_of_strings():
     text = f"JMSMessageID = 'ID:{ID.lower()}'"
     assert of(text, "ibm-jms", message) == (how,)
     assert Selector(text, "ibm-jms").matches(message)
-    assert of(text, "ibm-jms") == (f"{how}: the message has no such bytes",)
+    assert of(text, "ibm-jms") == (f"{how}: the message has no such id",)
     assert of(f"JMSMessageID = 'ID:{'00' * 24}'", "ibm-jms") == (f"{how}: zeros match any",)
     [sentence] = of(f"JMSCorrelationID = 'ID:{ID}'", "ibm-jms")
     assert "MQMO_MATCH_CORREL_ID" in sentence
@@ -309,7 +310,7 @@ def test_names_that_no_property_may_have_come_first_and_decide():
     )
     mixed = explained("a = 1", "ibm-mq", **{"x": 1, "x.y": 2, "a": "1"})
     assert mixed.sentence == (
-        "no ibm-mq selector selects a message with the property `x` beside `x.y`: a property of the message "
+        "no ibm-mq selector selects a message with the properties `x` and `x.y`: a property of the message "
         "would be both a value and a group of others (reason 2498); `a` is the string '1', compared with a "
         "number: the whole selector is false in ibm-mq"
     )
@@ -320,7 +321,7 @@ def test_names_that_no_property_may_have_come_first_and_decide():
 def test_sentences_about_what_decided_come_first_and_once():
     sentences = explained("(a > 1 OR b = 'x') AND c AND a > 1", b=1, c=5).sentences
     assert sentences == (
-        "`c` is the long 5, where a boolean stands: FALSE in jms",
+        "`c` is the long 5, where a boolean is needed: FALSE in jms",
         "`a` is NULL: comparing with it is UNKNOWN",
         "`b` is the long 1, compared with a string: FALSE in jms",
     )

@@ -1,1 +1,1 @@
-"""Why a selector does or does not hold for a message, in sentences."""
+"""Explanations of the truth of a selector for a message, in sentences."""

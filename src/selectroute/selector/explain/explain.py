@@ -1,4 +1,4 @@
-"""Why a selector is true, false or unknown for a message: the tree with every truth, value and type seen."""
+"""Explanation of a selector's truth for a message: a tree with every truth, value and type seen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from selectroute.selector.values.truth import VOID, Truth, Void
 from selectroute.selector.values.values import MISMATCH, UNSUPPORTED, type_name
 
 DEEPEST_SHOWN: Final = 40
-"""Parts further within are not indented any further."""
+"""Deepest indentation; deeper parts are not indented further."""
 
 _LOGIC = (Not, And, Or)
 
@@ -34,9 +34,9 @@ class Explanation:
     """Part of a selector with its value for a message.
 
     A condition has a `truth`; an operand has None there, and the value seen as `result`. A part that makes
-    the whole selector false has the truth VOID; the selector itself, the root, always has the truth of
-    `evaluate`. `sentence` says why, where a user may wonder; `unlike` that unlike types came up. ``str()``
-    renders the tree, one part a line, its truth in front and its sentence behind.
+    the whole selector false has the truth VOID; the root always has the truth of `evaluate`. `sentence` gives
+    the reason, where a user needs one; `unlike` is True if unlike types were met. ``str()`` renders the tree,
+    one part a line: truth, text, sentence.
     """
 
     source: str
@@ -51,7 +51,7 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """Part as it stands in the selector."""
+        """Text of the part in the selector."""
         if self.expression is None:
             return self.source
         return self.source[self.expression.span.start : self.expression.span.end]
@@ -63,7 +63,7 @@ class Explanation:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Every sentence in the tree once, in the order of the text; first those about what decided."""
+        """Every sentence in the tree once, in the order of the text; those of the deciding parts first."""
         decided: dict[str, None] = {}
         others: dict[str, None] = {}
         waiting = [(self, True)]
@@ -81,8 +81,8 @@ class Explanation:
         return f"<Explanation {self.truth!r} {printable(self.text)!r}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the tree as plain data: text (its beginning) and place, truth or type and value, unlike,
-        sentence, and the parts within (`children`).
+        """Return the tree as plain data: text (shortened), offset and length, truth or type and value,
+        unlike, sentence, and the parts inside (`children`).
         """
         top = self._own()
         waiting = [(self, top)]
@@ -96,8 +96,8 @@ class Explanation:
     def to_json(self, most: int | None = None) -> str:
         """Return `to_dict` as JSON, however deep the tree: ``json.dumps`` recurses.
 
-        A value stands wherever it was seen, so the text can be as long as selector and value multiplied: with
-        more than `most` characters it is left, and OverflowError raised.
+        A value is repeated wherever it was seen, so the size is up to selector times value. Raises
+        OverflowError for more than `most` characters.
         """
         pieces: list[str] = []
         length = 0
@@ -119,9 +119,7 @@ class Explanation:
         return "".join(pieces)
 
     def _decided_by(self, child: Explanation) -> bool:
-        """Return whether the truth follows from the child's: a FALSE one decides AND, a VOID one
-        everything.
-        """
+        """Return whether the truth follows from the child's: FALSE decides an AND, VOID any node."""
         if self.result is VOID and any(other.result is VOID for other in self.children):
             return child.result is VOID
         return not isinstance(self.expression, And | Or) or child.truth is self.truth
@@ -147,7 +145,7 @@ class Explanation:
         while waiting:
             part, depth = waiting.pop()
             if part.truth is None and isinstance(part.expression, Literal):
-                continue  # it says in the line above what it is
+                continue  # the line above shows it
             truth = "" if part.truth is None else part.truth.name
             line = f"{truth:<8}{'  ' * min(depth, DEEPEST_SHOWN)}{part._shown()}"
             if part.truth is None or isinstance(part.expression, Identifier):
@@ -162,7 +160,7 @@ class Explanation:
 
 
 def explain(text: str, expr: Expr | None, message: Message, dialect: Dialect) -> Explanation:
-    """Return what each part of `expr`, read from `text`, amounts to for the message. O(n)."""
+    """Return the result of each part of `expr`, parsed from `text`, for the message. O(n)."""
     if expr is None:
         return Explanation(text, None, Truth.TRUE, Truth.TRUE, False, None, ())
     finished: list[Explanation] = []
@@ -179,7 +177,7 @@ def explain(text: str, expr: Expr | None, message: Message, dialect: Dialect) ->
 
 
 def _as_selector(root: Explanation, message: Message, dialect: Dialect) -> Explanation:
-    """Return the root has the verdict; names of properties may decide it before anything else."""
+    """Return the root with the verdict of `evaluate`; invalid names of properties decide before the tree."""
     assert root.expression is not None
     verdict = evaluate(root.expression, message.value, dialect)
     sentences = [about_names(message, dialect) if dialect.name_rules else None, root.sentence]
@@ -187,7 +185,7 @@ def _as_selector(root: Explanation, message: Message, dialect: Dialect) -> Expla
 
 
 def _as_condition(part: Explanation, dialect: Dialect) -> Explanation:
-    """Return a name or a boolean literal that stands as a condition has a truth of its own."""
+    """Return the part as a condition: a name or a literal gets a truth."""
     if part.truth is not None:
         return part
     said = about_condition(_part(part), dialect)

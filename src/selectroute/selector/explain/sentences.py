@@ -1,7 +1,7 @@
 """Sentences about one part of a selector and one message, where a user needs one.
 
-`explain` has the tree with each truth, value and type; here is why: NULL, unlike types, integer division by
-zero, NaN, a field read from another of its names, ids that are no strings, names that no property may have.
+`explain` has the tree with each truth, value and type; here are the reasons: NULL, unlike types, integer
+division by zero, NaN, a field read by another of its names, ids matched as bytes, invalid property names.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SHOWN: Final = 80
 
 
 class Part(NamedTuple):
-    """An operand: its node, its text as shown to people, and what it amounts to."""
+    """Operand: its node, its text as shown to users, and its result."""
 
     node: Expr
     text: str
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 class Said(NamedTuple):
-    """A sentence about a part, and whether unlike types came up in it."""
+    """Sentence about a part, and whether unlike types were met in it."""
 
     sentence: str | None = None
     unlike: bool = False
@@ -69,9 +69,9 @@ NOTHING: Final = Said()
 def about(
     node: Expr, text: str, parts: Sequence[Part], result: Result, message: Message, dialect: Dialect
 ) -> Said:
-    """Return what there is to say about `node`, whose operands are `parts`. O(shown text)."""
+    """Return the sentence about `node`, whose operands are `parts`. O(shown text)."""
     if any(part.result is VOID for part in parts):
-        return NOTHING  # it is said where it came up
+        return NOTHING  # the operand has the sentence
     match node:
         case Identifier(name):
             return Said(_origin(name, message, dialect))
@@ -92,26 +92,26 @@ def about(
 
 
 def about_condition(part: Part, dialect: Dialect) -> Said:
-    """Return what there is to say about a name or a literal that stands as a condition."""
+    """Return the sentence about a name or a literal that is used as a condition."""
     if part.result is None:
         return Said(f"`{part.text}` is NULL: UNKNOWN")
     if isinstance(part.result, bool | Truth | Void):
         return NOTHING
-    return Said(f"{_subject(part)}, where a boolean stands: {_unlike(dialect)}", True)
+    return Said(f"{_subject(part)}, where a boolean is needed: {_unlike(dialect)}", True)
 
 
 def about_names(message: Message, dialect: Dialect) -> str | None:
-    """Return which property names keep every selector of the dialect from selecting the message, and why."""
+    """Return the sentence about the property names that no selector of the dialect allows on a message."""
     broken = message_breaches([name for name, value in message.properties.items() if value is not None])
     if not broken:
         return None
     names = broken[0]
     alone = names[0] if len(names) == 1 else None
     rule = MIXED_CONTENT if alone is None else broken_rule(alone) or spelling(alone) or MIXED_CONTENT
-    what = " beside ".join(f"`{printable(name)}`" for name in names)
+    shown = ("property " if alone else "properties ") + " and ".join(f"`{printable(name)}`" for name in names)
     more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
     return (
-        f"no {dialect.name} selector selects a message with the property {what}{more}: {rule.sentence} "
+        f"no {dialect.name} selector selects a message with the {shown}{more}: {rule.sentence} "
         f"(reason {rule.reason})"
     )
 
@@ -127,7 +127,7 @@ def value_text(result: Result) -> str:
     if result is None:
         return "NULL"
     if result is MISMATCH:
-        return "arithmetic on no number"
+        return "arithmetic on a non-number"
     if isinstance(result, Truth | Void):
         return result.name  # pragma: no cover - a condition is shown by its truth
     if isinstance(result, str):
@@ -146,7 +146,7 @@ def value_text(result: Result) -> str:
 
 
 def _origin(name: str, message: Message, dialect: Dialect) -> str | None:
-    """From which other name a field is read, as `fields.read` does, if it is."""
+    """Return the sentence about a field that is read by another of its names, as `fields.read` does."""
     field = dialect.fields.get(name, "").removeprefix(PREFIX)
     if not field or (field in SYNONYMS and message.value(field) is not None):
         return None
@@ -171,11 +171,11 @@ def _arithmetic(
     for part in parts:
         if part.result is not None and part.result is not MISMATCH and not isinstance(part.result, Number):
             compared = "" if dialect.unlike_types is VOID else "comparing the result is "
-            return Said(f"{_subject(part)}, no number to compute with: {compared}{_unlike(dialect)}", True)
+            return Said(f"{_subject(part)}, not a number: {compared}{_unlike(dialect)}", True)
     if null and isinstance(null.node, Identifier):
         return Said(f"`{null.text}` is NULL, and arithmetic on NULL is NULL")
     if null or result is MISMATCH:
-        return NOTHING  # it is said where it came up
+        return NOTHING  # the operand has the sentence
     values = [part.result for part in parts]
     if result is None:
         return Said(f"`{text}` divides an integer by zero: NULL")
@@ -189,7 +189,7 @@ def _arithmetic(
 
 
 def _exactly(node: Unary | Arithmetic, values: Sequence[Result]) -> int | float | None:
-    """Return what the operation would give without a width, for integers."""
+    """Return the unbounded result of an operation on integers."""
     numbers = [value.value for value in values if isinstance(value, Number)]
     if isinstance(node, Unary):
         return -numbers[0] if node.op == "-" else numbers[0]
@@ -212,7 +212,7 @@ _EXACT: Final[dict[str, Callable[[float, float], float]]] = {
 def _comparison(op: ComparisonOp, left: Part, right: Part, dialect: Dialect) -> Said:
     values = as_operand(left.result), as_operand(right.result)
     if MISMATCH in values:
-        return Said(None, True)  # the arithmetic says it
+        return Said(None, True)  # the arithmetic has the sentence
     nulls = [part for part, value in zip((left, right), values, strict=True) if value is None]
     if nulls:
         names = " and ".join(dict.fromkeys(f"`{part.text}`" for part in nulls))
@@ -224,7 +224,7 @@ def _comparison(op: ComparisonOp, left: Part, right: Part, dialect: Dialect) -> 
 
 
 def _not_comparable(op: ComparisonOp, left: Part, right: Part, dialect: Dialect) -> str:
-    """Return the sentence about a comparison of unlike types, or by an order that the type has not."""
+    """Return the sentence about a comparison of unlike types, or an order of a type that has none."""
     first, second = (right, left) if isinstance(left.node, Literal) else (left, right)
     kind, other = _kind(first.result), _kind(second.result)
     if kind != other:
@@ -239,7 +239,7 @@ def _not_comparable(op: ComparisonOp, left: Part, right: Part, dialect: Dialect)
 
 
 def _surprise(op: ComparisonOp, left: Part, right: Part, dialect: Dialect) -> str | None:
-    """Return the sentence about a comparison of numbers that comes out otherwise than it looks."""
+    """Return the sentence about a comparison of numbers with a surprising result."""
     for part, other in ((left, right), (right, left)):
         value, against = part.result, other.result
         if not isinstance(value, Float | Double):
@@ -289,14 +289,14 @@ def _match_id(name: str, octets: bytes, message: Message, dialect: Dialect) -> s
     how = f"`{name}` is matched by {_MATCH_OPTIONS[field]} on 24 bytes, not as a string"
     if octets == NO_ID:
         return f"{how}: zeros match any"
-    return how if message.value(field) is not None else f"{how}: the message has no such bytes"
+    return how if message.value(field) is not None else f"{how}: the message has no such id"
 
 
 # --- Words
 
 
 def _unlike(dialect: Dialect) -> str:
-    """Return what unlike types amount to."""
+    """Return the result of unlike types, in words."""
     return f"{_whole(dialect, 'is')}" if dialect.unlike_types is VOID else f"FALSE in {dialect.name}"
 
 
@@ -314,7 +314,7 @@ def _the(result: Result) -> str:
 
 
 def _described(part: Part, kind: str) -> str:
-    """Return a literal by its kind, which the text shows; anything else by its value, too."""
+    """Return the kind of a literal, whose value the text shows; the text and value of any other part."""
     return kind if isinstance(part.node, Literal) else f"`{part.text}`, {_the(part.result)}"
 
 
@@ -329,5 +329,5 @@ def _article(result: Result) -> str:
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return how many there are, with the noun in its number: ``1 subscription``, ``2,000 subscriptions``."""
+    """Return a count with its noun: ``1 subscription``, ``2,000 subscriptions``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

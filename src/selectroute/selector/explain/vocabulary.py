@@ -1,4 +1,4 @@
-"""Rules on words for the parser: which of them a dialect has, and which was meant where another stands."""
+"""Rules on words for the parser: the words that a dialect has, and fixes for misspelt words."""
 
 from __future__ import annotations
 
@@ -13,24 +13,22 @@ from selectroute.selector.syntax.source import Span
 from selectroute.selector.syntax.tokens import END, NAME, NUMBER, STRING, Token
 
 OPERAND: Final = ("a name", "a literal", "a sign", "'('")
-"""What may stand before or at an operand, as an error names it."""
+"""Tokens that may begin an operand, as an error names them."""
 
 AFTER_NAME: Final = ("BETWEEN", "IN", "LIKE")
-"""Words after a name; each may have NOT before it."""
+"""Words that may follow a name, also after NOT."""
 
 AFTER_CONDITION: Final = frozenset({"AND", "OR", ")", END})
 
 LONGEST_MENDED: Final = 100_000
-"""Fixes of longer texts are not tried: each try reads the text again."""
+"""Characters of the longest text for which fixes are tried: each try parses the text again."""
 
 INFIX: Final = ("AND", "OR", "BETWEEN", "IN", "LIKE", "IS", "NOT")
-"""Words that stand where a misspelt one stood after an operand."""
+"""Words that may follow an operand: corrections of a misspelt one."""
 
 
 def check_words(tokens: list[Token], dialect: Dialect) -> None:
-    """Raise a Fault for a symbol or reserved word that the dialect lacks; a sign that touches its number is
-    none.
-    """
+    """Raise a Fault for a symbol or reserved word that the dialect lacks; a number's own sign is allowed."""
     before = None
     for (kind, _, start, end), (after, _, next_start, _) in pairwise(tokens):
         signs = dialect.signs_touch and before in (None, "AND", "=") and after is NUMBER and end == next_start
@@ -40,9 +38,7 @@ def check_words(tokens: list[Token], dialect: Dialect) -> None:
 
 
 def _instead(before: str | None) -> tuple[str, ...]:
-    """Return what may stand after this token, where a dialect without conditions but ``=`` and IS NULL lacks
-    one.
-    """
+    """Return the tokens allowed after this one in a dialect that only has ``=`` and IS NULL."""
     if before is NAME:
         return ("'='", "IS")
     if before == "IS" or before == "=":
@@ -51,26 +47,26 @@ def _instead(before: str | None) -> tuple[str, ...]:
 
 
 def had(names: tuple[str, ...], dialect: Dialect) -> tuple[str, ...]:
-    """Return what of this, that might be expected, the dialect has."""
+    """Return the names that the dialect has."""
     return tuple(name for name in names if name.strip("'") not in dialect.lacks)
 
 
 def fitting_hint(hint: str | None, dialect: Dialect) -> str | None:
-    """Return a hint, or what the dialect does have if the hint names what it lacks."""
+    """Return the hint; if it names a word that the dialect lacks, the hint of ``not-in-dialect`` instead."""
     if hint is not None and any(word.strip(",.;") in dialect.lacks for word in hint.split()):
         return KINDS["not-in-dialect"].hint
     return hint
 
 
 def null_test(operator: tuple[int, str, int], null: Token) -> tuple[Fix, ...]:
-    """``= NULL`` was meant to be IS NULL, ``<> NULL`` IS NOT NULL."""
+    """Return the fix of ``= NULL`` to IS NULL and of ``<> NULL`` to IS NOT NULL."""
     _, kind, start = operator
     meant = {"=": "IS NULL", "<>": "IS NOT NULL"}.get(kind)
     return (Fix(Span(start, null[3]), meant),) if meant else ()
 
 
 def check_list(token: Token) -> None:
-    """Raise a Fault for a string after IN, which was meant to be a list of one."""
+    """Raise a Fault for a string after IN, with the fix to a list of one string."""
     kind, text, start, end = token
     if kind is STRING:
         fix = Fix(Span(start, end), f"({literal_text(cast(str, text))})")
@@ -78,7 +74,7 @@ def check_list(token: Token) -> None:
 
 
 def misspelt(token: Token, words: tuple[str, ...]) -> tuple[Fix, ...]:
-    """Fixes for a name that was probably meant to be one of the words."""
+    """Return the fixes of a name that is probably a misspelt one of these words."""
     kind, name, start, end = token
     near = get_close_matches(cast(str, name).upper()[:16], words, n=2) if kind is NAME else ()
     return tuple(Fix(Span(start, end), word) for word in near)

@@ -25,7 +25,7 @@ _T = TypeVar("_T", bound="Node")
 
 
 class Node:
-    """Equality, hash, representation and copy of every node, all without recursion."""
+    """Base of every node: equality, hash, representation and copy, all without recursion."""
 
     __slots__ = ()
     span: Span
@@ -37,7 +37,7 @@ class Node:
 
     @property
     def _own(self) -> tuple[object, ...]:
-        """Content of the node besides its children: operator, name, value, negation."""
+        """Content of the node except its children: operator, name, value, negation."""
         return ()
 
     def __eq__(self, other: object) -> bool:
@@ -74,10 +74,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Literal(Node):
-    """A string, a byte string, TRUE or FALSE, or a number: exact is a long, approximate a double, or as the
-    dialect has it.
-
-    A sign written directly before a number belongs to the literal.
+    """String, byte string, TRUE or FALSE, or a number: an exact one is a long, an approximate one a double,
+    unless the dialect differs. A sign directly before a number belongs to the literal.
     """
 
     value: LiteralValue
@@ -102,7 +100,7 @@ class Identifier(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Unary(Node):
-    """A sign before an operand that is not a bare numeric literal."""
+    """Sign before an operand that is not a bare numeric literal."""
 
     op: Sign
     operand: Expr
@@ -228,7 +226,7 @@ class IsNull(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MatchId(Node):
-    """``identifier = 'ID:…'`` alone: MQMO_MATCH of 24 bytes, no comparison of strings (seed 000)."""
+    """``identifier = 'ID:…'`` alone: MQMO_MATCH of 24 bytes, not a comparison of strings (seed 000)."""
 
     identifier: Identifier
     id: bytes
@@ -257,7 +255,7 @@ class Not(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class And(Node):
-    """A chain ``a AND b AND c``: two operands or more. A chain in parentheses is an operand of its own."""
+    """Chain ``a AND b AND c``: two operands or more. A chain in parentheses is an operand of its own."""
 
     operands: tuple[Expr, ...]
     span: Span = NOWHERE
@@ -269,7 +267,7 @@ class And(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Or(Node):
-    """A chain ``a OR b OR c``: two operands or more. A chain in parentheses is an operand of its own."""
+    """Chain ``a OR b OR c``: two operands or more. A chain in parentheses is an operand of its own."""
 
     operands: tuple[Expr, ...]
     span: Span = NOWHERE
@@ -280,13 +278,13 @@ class Or(Node):
 
 
 Predicate = Comparison | Between | In | Like | IsNull | MatchId
-"""A condition that is made of operands."""
+"""Condition on operands."""
 
 Expr = Literal | Identifier | Unary | Arithmetic | Predicate | Not | And | Or
 """Any node."""
 
 CONDITIONS = (Comparison, Between, In, Like, IsNull, MatchId, Not, And, Or)
-"""The nodes that have a truth, not a value. An Identifier or boolean Literal may stand for one."""
+"""Nodes that have a truth, not a value. An Identifier or boolean Literal is also allowed as a condition."""
 
 
 def children(node: Expr) -> tuple[Expr, ...]:

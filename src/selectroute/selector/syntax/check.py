@@ -1,7 +1,7 @@
-"""Checks for what is ill-typed whatever the message holds, made when a selector is presented.
+"""Static type checks, made when a selector is presented: errors that no message could make valid.
 
-A name may stand for any type, so it is never at fault; a literal, an arithmetic expression and a condition
-have a type that is known. Each check raises Fault at the operand that is wrong.
+A name may have any type, so it is never an error; the type of a literal, an arithmetic expression and a
+condition is known. Each check raises Fault with the span of the wrong operand.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def static_type(node: Expr) -> str | None:
 
 
 def condition(node: Expr, dialect: Dialect) -> None:
-    """Check an operand of NOT, AND or OR, or a whole selector: something true or false."""
+    """Check that an operand of NOT, AND or OR, or a whole selector, can be true or false."""
     if static_type(node) not in (None, BOOLEAN):
         raise Fault("not-a-condition", node.span, ("a condition",))
     if not dialect.bare_conditions and isinstance(node, Identifier | Literal):
@@ -43,7 +43,7 @@ def condition(node: Expr, dialect: Dialect) -> None:
 
 
 def whole(expression: Expr, dialect: Dialect) -> Expr:
-    """Check a whole selector; return it, as a match of ids where it compares one with an ``ID:`` string."""
+    """Check and return a whole selector; as a MatchId if it compares an id with an ``ID:`` string."""
     condition(expression, dialect)
     match expression:
         case Comparison("=", Identifier(name) as identifier, Literal(value)) | Comparison(
@@ -56,15 +56,15 @@ def whole(expression: Expr, dialect: Dialect) -> Expr:
 
 
 def number(node: Expr) -> None:
-    """Check an operand of arithmetic or of BETWEEN: something that can be a number."""
+    """Check that an operand of arithmetic or of BETWEEN can be a number."""
     if static_type(node) not in (None, NUMBER):
         raise Fault("not-a-number", node.span, ("a number", "a name"))
 
 
 def comparison(node: Comparison, dialect: Dialect) -> Comparison:
-    """Check a comparison: two operands that can be of like types, in an order only if they can be numbers.
+    """Check that the operands of a comparison can be of like types, and of ``<`` and the like, numbers.
 
-    Return it with its literal in the type that the dialect compares with the identifier.
+    Return the comparison with its literal in the type that the dialect compares with the identifier.
     """
     left, right = static_type(node.left), static_type(node.right)
     if node.op != "=" and node.op != "<>":
@@ -77,13 +77,13 @@ def comparison(node: Comparison, dialect: Dialect) -> Comparison:
 
 
 def _are_literals(node: Comparison) -> bool:
-    """Return whether both operands are literals, a number perhaps with its sign."""
+    """Return whether both operands are literals, possibly signed."""
     operands = [one.operand if isinstance(one, Unary) else one for one in (node.left, node.right)]
     return all(isinstance(one, Literal) for one in operands)
 
 
 def _typed(node: Comparison, dialect: Dialect) -> Comparison:
-    """Give an exact literal the type of the field that it is compared with (seed 001)."""
+    """Return the comparison with an exact literal in the type of the field it is compared with (seed 001)."""
     match node:
         case Comparison(left=Identifier(name), right=Literal(Long(value)) as literal):
             if name in dialect.int_identifiers and _fits_int(value):

@@ -1,10 +1,10 @@
-"""From tokens to an expression: operator precedence with two explicit stacks, of operands and of operators.
+"""Operator-precedence parser with two explicit stacks, of operands and of operators.
 
-The parser alternates between two states. `_operand` reads what may stand before an operand (signs, NOT,
-opening parentheses) and the operand; `_operator` reads what may follow one (closing parentheses, IN, LIKE,
-IS) and a binary operator. An operator first *reduces* every operator on the stack that binds tighter,
-making one node of each. Nothing recurses, so any depth of nesting parses, in time linear in the text. A
-chain of ANDs or ORs stays on the stack until it ends and becomes one node.
+The parser alternates between two states. `_operand` reads prefixes (signs, NOT, opening parentheses) and an
+operand; `_operator` reads suffixes (closing parentheses, IN, LIKE, IS) and a binary operator. An operator
+first *reduces* every operator on the stack that binds tighter, making one node of each. Nothing recurses, so
+any depth of nesting parses, in time linear in the text. A chain of ANDs or ORs stays on the stack until it
+ends and becomes one node.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from selectroute.selector.syntax.tokens import BYTES, END, NAME, NUMBER, STRING,
 from selectroute.selector.values.numbers import LONG_MIN_MAGNITUDE
 from selectroute.selector.values.values import Long, negate
 
-# Binding powers. A parenthesis, like the bottom of the stack, holds back everything.
+# Binding powers. An open parenthesis, like the bottom of the stack, stops every reduction.
 OPEN, OR, AND, NOT, COMPARE, ADD, MULTIPLY, SIGN = range(8)
 
 BINARY: Final = {
@@ -56,14 +56,14 @@ COMPARING: Final = frozenset(
 )
 
 Operator = tuple[int, str, int]
-"""Binding power, kind, and where it starts in the text."""
+"""Binding power, kind, and offset in the text."""
 
 
 def parse(text: str, dialect: Dialect, limits: Limits = UNLIMITED, *, reason: int | None = None) -> Expr:
     """Return the expression that `text` spells in `dialect`. O(n) in time and memory, whatever the nesting.
 
-    Raises InvalidSelectorError for every text that is no selector, a blank one included, and for one beyond
-    the limits; `reason` is its reason code unless the kind has its own.
+    Raises InvalidSelectorError for an invalid text, a blank one included, and for one beyond the limits;
+    `reason` is the reason code of the error unless the kind has its own.
     """
     try:
         return _parse(text, dialect, limits)
@@ -90,7 +90,7 @@ def _parse(text: str, dialect: Dialect, limits: Limits) -> Expr:
 
 
 def _mending(fixes: tuple[Fix, ...], text: str, dialect: Dialect, limits: Limits) -> Fix | None:
-    """Return the first fix that makes a selector of the text."""
+    """Return the first fix that makes the text valid."""
     for fix in fixes if len(text) <= vocabulary.LONGEST_MENDED else ():
         try:
             _parse(fix.applied(text), dialect, limits)
@@ -151,7 +151,7 @@ class _Parser:
                 self._no_operand(token)
 
     def _number(self, token: Token) -> Literal:
-        """Make the literal, with the sign directly before it: the only place for -9223372036854775808."""
+        """Return the literal with the sign directly before it; only so is -9223372036854775808 in range."""
         _, value, start, end = token
         sign = ""
         if self.operators[-1][0] == SIGN:
@@ -186,7 +186,7 @@ class _Parser:
             binding = BINARY.get(kind)
             if binding is not None:
                 if binding > COMPARE:
-                    self._reduce(binding - 1, token)  # left to right: also what binds as tightly
+                    self._reduce(binding - 1, token)  # left-associative: also reduce what binds as tightly
                 elif binding == COMPARE:
                     self._compare(token)
                 elif binding == AND:
@@ -224,17 +224,17 @@ class _Parser:
                 self._no_operator(token)
 
     def _close(self, token: Token) -> None:
-        """Take a closing parenthesis; the operand inside now spans its parentheses too."""
+        """Take a closing parenthesis; the span of the operand now includes its parentheses."""
         self._reduce(OPEN, token)
         _, kind, start = self.operators.pop()
         if kind is END:
             span = Span(token[2], token[3])
             raise Fault("unopened-parenthesis", span, fixes=(Fix(span, ""), Fix(Span(0, 0), "(")))
-        # The node is fresh and still the parser's own, so it may yet be written to.
+        # Safe to mutate: only the parser has a reference to the new node.
         object.__setattr__(self.operands[-1], "span", Span(start, token[3]))
 
     def _compare(self, token: Token) -> None:
-        """Finish the left operand of a comparison, which is no comparison itself."""
+        """Finish the left operand of a comparison, which must not be a comparison itself."""
         self._reduce(COMPARE, token)
         binding, kind, _ = self.operators[-1]
         if kind in _BETWEEN_AND:
@@ -266,7 +266,7 @@ class _Parser:
         pattern = self._string()
         escape = None
         kind, word, _, _ = self.tokens[self.at]
-        # Where ESCAPE is no reserved word it is one here all the same: no name could follow.
+        # ESCAPE counts as reserved here in every dialect: no name could follow.
         if kind == "ESCAPE" or (kind is NAME and cast(str, word).upper() == "ESCAPE"):
             self.at += 1
             escape = self._string()
@@ -280,7 +280,7 @@ class _Parser:
         self._condition(Like(name, text, character, negated, Span(name.span.start, (escape or pattern)[3])))
 
     def _list(self) -> tuple[tuple[str, ...], int]:
-        """Read the list of IN; return its strings and where it ends."""
+        """Read the list of IN; return its strings and its end offset."""
         vocabulary.check_list(self.tokens[self.at])
         opening = self._expect(("(",))
         if self.tokens[self.at][0] == ")":
@@ -306,7 +306,7 @@ class _Parser:
         return token
 
     def _expect(self, kinds: tuple[str, ...], wrong: Token | None = None, right: str = "") -> Token:
-        """Take the next token, one of these kinds. Otherwise it is misspelt, or `wrong` should be `right`."""
+        """Take the next token, of one of these kinds; else raise: misspelt, or `wrong` should be `right`."""
         token = self.tokens[self.at]
         self.at += 1
         if token[0] not in kinds:
@@ -318,7 +318,7 @@ class _Parser:
         return token
 
     def _condition(self, node: Expr) -> None:
-        """Take a finished condition, with which nothing can be compared unless it is in parentheses."""
+        """Take a finished condition, which cannot be compared unless it is in parentheses."""
         self.operands.append(node)
         kind, _, start, end = self.tokens[self.at]
         if kind in COMPARING:
@@ -383,7 +383,7 @@ class _Parser:
         return check.comparison(node, self.dialect)
 
     def _chain(self, binding: int, last: Expr) -> And | Or:
-        """Make one node of a run of ANDs or ORs, whose last operator was just taken from the stack."""
+        """Return one node for a run of ANDs or ORs, whose last operator was just popped from the stack."""
         operators, operands = self.operators, self.operands
         chain = [last, operands.pop()]
         while operators[-1][0] == binding:

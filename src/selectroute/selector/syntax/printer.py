@@ -1,4 +1,4 @@
-"""From an expression back to text: canonical, with the fewest parentheses that keep the tree as it is."""
+"""Printer of expressions: canonical text with the fewest parentheses that preserve the tree."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from selectroute.selector.syntax.ast import (
 )
 from selectroute.selector.values.values import Double, Float, Int, Long, to_float32
 
-# How tightly each node holds together; an operand that holds less tightly than its place demands gets
-# parentheses.
+# Precedence of each node; an operand of lower precedence than its context demands gets parentheses.
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGNED, _PRIMARY = range(8)
 _LEVEL: Final = {
     Or: _OR,
@@ -43,15 +42,14 @@ _LEVEL: Final = {
 }
 
 _Piece = str | tuple[Expr, int]
-"""Text, or a node with the level that its place demands."""
+"""Text, or a node with the precedence that its context demands."""
 
 
 def to_text(expr: Expr) -> str:
     """Return canonical text for `expr`: keywords in capitals, one space between words, numbers in decimal.
 
-    ``parse(to_text(expr)) == expr`` for every tree that the parser makes, and for every other one with
-    names that are identifiers. O(n), without recursion. Raises ValueError for a number that no literal can
-    spell (NaN, infinity).
+    ``parse(to_text(expr)) == expr`` for every tree of the parser, and any other whose names are identifiers.
+    O(n), without recursion. Raises ValueError for a number that no literal can spell (NaN, infinity).
     """
     text: list[str] = []
     waiting: list[_Piece] = [(expr, _OR)]
@@ -69,7 +67,7 @@ def to_text(expr: Expr) -> str:
 
 
 def literal_text(value: LiteralValue) -> str:
-    """Return the literal that is read back as exactly `value`; of a float or double the shortest one."""
+    """Return the literal that parses to exactly `value`; the shortest one for a float or double."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):

@@ -1,6 +1,6 @@
-"""Places in a selector's text: spans, lines and columns, and the underlined excerpt that an error shows.
+"""Positions in a selector's text: spans, lines and columns, and the underlined excerpt of an error.
 
-Offsets count code points, as Python's ``str`` does, and are half-open. Columns shown to people start at 1.
+Offsets count code points, as Python's ``str`` does, and are half-open. Columns shown to users start at 1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ EXCERPT_COLUMNS = 100
 """The widest excerpt shown; a longer line is cut around the span."""
 
 SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a surrogate pair: a code point that is no character, and that UTF-8 cannot carry."""
+"""Half of a surrogate pair: a code point that is not a character, and that UTF-8 cannot encode."""
 
 _LEAD_COLUMNS = 40  # how much text before a span stays visible when its line is cut
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -22,7 +22,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 class Span(NamedTuple):
     """Half-open range ``[start, end)`` of code points that a token or node takes up in its text.
 
-    A parenthesised node's span takes in its parentheses. An empty span (``start == end``) is a place
+    The span of a parenthesised node includes the parentheses. An empty span (``start == end``) is a position
     between two characters, such as the end of the text.
     """
 
@@ -31,11 +31,11 @@ class Span(NamedTuple):
 
 
 NOWHERE = Span(0, 0)
-"""The span of a node that was not read from a text."""
+"""Span of a node that was not parsed from a text."""
 
 
 class Position(NamedTuple):
-    """A line and a column, both starting at 1; the column counts code points."""
+    """Line and column, both starting at 1; the column counts code points."""
 
     line: int
     column: int
@@ -52,9 +52,9 @@ def position(text: str, offset: int) -> Position:
 def excerpt(text: str, span: Span) -> tuple[str, str]:
     """Return the line of `text` in which `span` starts, and the carets that underline the span.
 
-    Both are safe to print: a tab becomes a space and what cannot be printed a replacement character. A line
-    too long to read is cut around the span, each cut marked by an ellipsis; a span that runs over several
-    lines is underlined to the end of its first.
+    Both are safe to print: a tab becomes a space, an unprintable character a replacement character. A long
+    line is cut around the span, each cut marked by an ellipsis; a span of several lines is underlined to the
+    end of its first.
     """
     line_start = span.start - position(text, span.start).column + 1
     next_end = _LINE_END.search(text, span.start)
@@ -84,7 +84,7 @@ def _printable(character: str) -> str:
 
 
 def _columns(character: str) -> int:
-    """Return how many columns a terminal gives the character."""
+    """Return the width of the character in a terminal, in columns."""
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -1,4 +1,4 @@
-"""From text to tokens: one compiled pattern for what is right, a slower second look at what is wrong."""
+"""Tokenizer: one compiled pattern for valid tokens, and a slower second look at an invalid one."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Token = tuple[str, str | bytes | Long | Float | Double | None, int, int]
 """Kind, value, start, end. A plain tuple: a million selectors are read when a broker starts.
 
 The kind is NAME, STRING, BYTES, NUMBER or END, or a symbol or reserved word itself, in capitals. The value is
-a name, a string's or byte string's content or a number; None as a NUMBER is 9223372036854775808, which waits
-for its minus sign.
+a name, the content of a string or byte string, or a number; a NUMBER of value None is 9223372036854775808,
+which needs a minus sign.
 """
 
 NAME: Final = "a name"
@@ -49,11 +49,11 @@ _ELSEWHERE: Final = {
     "!": ("write NOT", "NOT"),
     "&": ("write AND", "AND"),
     "|": ("write OR", "OR"),
-    "%": ("there is no remainder; as a wildcard, % stands inside the string of LIKE", None),
+    "%": ("there is no remainder operator; write the wildcard % inside the string of LIKE", None),
     "^": ("the arithmetic operators are + - * /", None),
     "~": ("write LIKE to match a pattern", None),
 }
-"""Operators of other languages: what to write instead, and the edit that does it."""
+"""Operators of other languages: the hint, and the replacement."""
 
 _ADVICE: Final = {
     ";": "leave the semicolon out",
@@ -70,7 +70,7 @@ _ADVICE: Final = {
     "\N{NO-BREAK SPACE}": "this is a no-break space; write a plain one",
     "\N{ZERO WIDTH NO-BREAK SPACE}": "this is a byte order mark; leave it out",
 }
-"""Characters that are often written by mistake, and what to write instead."""
+"""Characters often written by mistake, and the hint."""
 
 
 def tokenize(text: str, dialect: Dialect) -> list[Token]:
@@ -86,7 +86,7 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
         word = match[group]
         if group == _WORD:
             capitals = word.upper()
-            if capitals in reserved and word.isascii():  # the long s is no S, though its capital is
+            if capitals in reserved and word.isascii():  # the long s is not an S, though its capital is
                 append((capitals, None, start, end))
                 continue
             if not word.isascii() and (length := identifier_length(word, dots)) < end - start:
@@ -123,7 +123,7 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
 
 
 def check_characters(text: str) -> None:
-    """Raise a Fault for half of a surrogate pair, which no store or wire could carry. O(n)."""
+    """Raise a Fault for half of a surrogate pair, which UTF-8 cannot encode. O(n)."""
     if not text.isascii() and (half := SURROGATE.search(text)):
         raise Fault("not-a-character", Span(*half.span()))
 
@@ -132,8 +132,7 @@ def check_characters(text: str) -> None:
 def _scanner(dialect: Dialect) -> Callable[[str], Iterator[re.Match[str]]]:
     """Return the iterator over the tokens of a text, each with the white space before it.
 
-    Every character outside ASCII that is no white space counts as part of a word here; `tokenize` looks
-    again.
+    Every character outside ASCII except white space counts as part of a word here; `tokenize` checks it.
     """
     ascii_characters = [chr(code) for code in range(128)]
     start = _none_of(dialect.whitespace, (c for c in ascii_characters if not is_identifier_start(c)))
@@ -156,7 +155,7 @@ def _none_of(whitespace: str, characters: Iterable[str]) -> str:
 
 
 def _misplaced(text: str, start: int, dialect: Dialect) -> Fault:
-    """Return the error for a character with which no token begins."""
+    """Return the error for a character that begins no token."""
     character = text[start]
     if character == "'":
         return Fault("unterminated-string", Span(start, len(text)), fixes=_closing_quotes(text, start))
@@ -175,22 +174,20 @@ def _misplaced(text: str, start: int, dialect: Dialect) -> Fault:
         end = start
         while end < len(text) and (text[end] == "." or is_identifier_part(text[end])):
             end += 1
-        return Fault("invalid-name", Span(start, end), hint="each dot stands between two parts of a name")
+        return Fault("invalid-name", Span(start, end), hint="each dot must be between two parts of a name")
     span, hint = Span(start, start + 1), _ADVICE.get(character)
     if character == "." and not dialect.dotted_names:
         hint = (
-            "a name has no dots in this dialect; in ibm-mq it may have "
+            "a name has no dots in this dialect; in ibm-mq it may have them "
             "(Selector(text, 'ibm-mq'), dialect='ibm-mq', --dialect ibm-mq)"
         )
     if unicodedata.category(character) == "Zs":
-        hint = hint or "this is no space that selectors know; write a plain one"
+        hint = hint or "selectors do not allow this kind of space; write a plain one"
     return Fault("unexpected-character", span, hint=hint, fixes=_instead(text, start))
 
 
 def _instead(text: str, start: int) -> tuple[Fix, ...]:
-    """Return what to write instead of a character with which no token begins, perhaps up to its
-    counterpart.
-    """
+    """Return the fix of a character that begins no token, possibly up to its closing counterpart."""
     character = text[start]
     closing = text.find(_CLOSING.get(character, character), start + 1)
     inside = text[start + 1 : closing]
@@ -202,13 +199,13 @@ def _instead(text: str, start: int) -> tuple[Fix, ...]:
 
 
 def _no_number(kind: str, text: str, span: Span) -> Fault:
-    """Return the error for a number that is none, which may have a zero too much."""
+    """Return the error for a malformed number, with the fix of a superfluous leading zero."""
     digits = text[span.start : span.end].lstrip("0")
     return Fault(kind, span, fixes=(Fix(span, digits),) if kind == "malformed-octal" else ())
 
 
 def _double_quotes(text: str, start: int, dialect: Dialect) -> Fault:
-    """Return the error for what stands in double quotes and is neither a string nor, here, a byte string."""
+    """Return the error for text in double quotes that is not a byte string of the dialect."""
     closing = text.find('"', start + 1)
     if closing < 0:  # "x': the wrong quote at one end
         return Fault("double-quotes", Span(start, len(text)), fixes=(Fix(Span(start, start + 1), "'"),))
@@ -229,7 +226,7 @@ def _quoted(content: str) -> str:
 
 
 def _apart(text: str, span: Span, word: str) -> str:
-    """Return a word with the spaces that it needs where the span is; a symbol needs none."""
+    """Return a word with the spaces that it needs at the span; a symbol needs none."""
     if not word.isalpha():
         return word
     before = " " if text[: span.start] and not text[span.start - 1].isspace() else ""
@@ -238,10 +235,8 @@ def _apart(text: str, span: Span, word: str) -> str:
 
 
 def _closing_quotes(text: str, start: int) -> tuple[Fix, ...]:
-    """Return where the quote that closes a string was probably left out: before AND, OR or ')', or at the
-    end.
-
-    Or it is a double quote; or a quote within a word, earlier, was to be doubled.
+    """Return the fixes of an unterminated string: a closing quote before AND, OR or ')', or at the end; a
+    closing double quote replaced; or an earlier quote within a word doubled.
     """
     wrong = text.find('"', start)
     fixes = [Fix(Span(wrong, wrong + 1), "'")] if wrong > 0 else []
@@ -260,7 +255,7 @@ _CLOSING: Final = {
     "\N{LEFT DOUBLE QUOTATION MARK}": "\N{RIGHT DOUBLE QUOTATION MARK}",
     "\N{RIGHT DOUBLE QUOTATION MARK}": "\N{RIGHT DOUBLE QUOTATION MARK}",
 }
-"""Quotes and brackets that are none here, and what closes them."""
+"""Quotes and brackets of other languages, and their closing counterparts."""
 
 _WITHIN_WORD: Final = re.compile(r"(?<=\w)'(?=\w)")
 _NULL: Final = re.compile(r"\s*NULL\b", re.IGNORECASE)
@@ -268,6 +263,6 @@ _NULL: Final = re.compile(r"\s*NULL\b", re.IGNORECASE)
 _AFTER_NAME: Final = re.compile(
     r"\s*(?:(?:NOT\s+)?(?:IN|LIKE|BETWEEN|IS)\b|(?:<>|<=|>=|[=<>])\s*['0-9.+-])", re.IGNORECASE
 )
-"""What follows a name rather than a string: an operator of names, or a comparison with a literal."""
+"""Text after a name rather than a string: an operator of names, or a comparison with a literal."""
 
 _AFTER_STRING: Final = re.compile(r"(?<!\s)\s*+(?:\)|(?<=\s)(?:AND|OR)\b)", re.IGNORECASE)

@@ -1,7 +1,7 @@
-"""Numeric literals: what each dialect takes of Java's (JLS 3.10.1, 3.10.2), and their exact values.
+"""Numeric literals: each dialect's part of Java's syntax (JLS 3.10.1, 3.10.2), and their exact values.
 
-Every literal takes time linear in its length, whatever its exponent. An approximate literal is rounded
-once, from its digits to its own type.
+Reading a literal is O(length), whatever the exponent. An approximate literal is rounded once, from its digits
+to its own type.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LONG_MIN_MAGNITUDE = 1 << 63
 
 
 class NumberError(ValueError):
-    """A word that begins like a number and is none; `kind` is a kind of InvalidSelectorError."""
+    """Malformed number or number out of range; `kind` is a kind of InvalidSelectorError."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
@@ -87,9 +87,7 @@ def number(word: str, syntax: NumberSyntax) -> Long | Float | Double | None:
 
 
 def _from_bits(word: str, base: int) -> Long:
-    """Return a hexadecimal, octal or binary literal is the long with those 64 bits: 0xFFFFFFFFFFFFFFFF is
-    -1.
-    """
+    """Return the long with the 64 bits of a literal in base 2, 8 or 16: 0xFFFFFFFFFFFFFFFF is -1."""
     bits = int(word, base)  # linear for these bases, and not bound by Python's limit on digits
     if bits.bit_length() > 64:
         raise NumberError("integer-out-of-range")
@@ -98,8 +96,7 @@ def _from_bits(word: str, base: int) -> Long:
 
 def _approximate(word: str, syntax: NumberSyntax) -> Float | Double:
     hexadecimal = word[:2].lower() == "0x"
-    # In a hexadecimal literal a final f or d before the exponent is a digit, but the exponent is never
-    # missing.
+    # In a hexadecimal literal f and d are digits before the exponent, but the exponent is never missing.
     kind = syntax.suffixes.get(word[-1].upper())
     digits = word[:-1] if kind else word
     kind = kind or Double
@@ -134,8 +131,7 @@ def _hexadecimal_float32(digits: str) -> float:
     significand, exponent_digits = re.split("[pP]", digits[2:])
     whole, _, fraction = significand.partition(".")
     bits = int(whole + fraction, 16)
-    # The value is neither zero nor infinite as a double, so its exponent is short once leading zeros are
-    # gone.
+    # The value is neither zero nor infinite as a double, so its exponent is short without leading zeros.
     power = int(exponent_digits.lstrip("+-").lstrip("0") or "0")
     exponent = (-power if exponent_digits[0] == "-" else power) - 4 * len(fraction)
     surplus = bits.bit_length() - 53

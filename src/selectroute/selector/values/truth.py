@@ -1,4 +1,4 @@
-"""Kleene's three truth values, with which every selector is judged (seed 004, "Null values"), and `VOID`."""
+"""Truth values of Kleene's three-valued logic (seed 004, "Null values"), and `VOID`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ class Truth(Enum):
     UNKNOWN = "unknown"
 
     def __bool__(self) -> NoReturn:
-        # `if selector.evaluate(message):` would take UNKNOWN for true, or `not` it for false: neither is
-        # right.
-        raise TypeError("a Truth is no bool: compare it, as in `truth is Truth.TRUE`")
+        # `if selector.evaluate(message):` would count UNKNOWN as true, `not` as false: both are wrong.
+        raise TypeError("a Truth is not a bool: compare it, as in `truth is Truth.TRUE`")
 
     def __repr__(self) -> str:
         return self.name
@@ -29,10 +28,10 @@ class Truth(Enum):
 
 
 class Void(Enum):
-    """Type of VOID, what an operation amounts to that makes "the complete selector always false".
+    """Type of VOID, the result of an operation that makes "the complete selector always false".
 
-    It is no fourth truth value: wherever it comes up, also in a branch that would not have decided the
-    result, the selector as a whole is FALSE (seeds 000, 001 and 002).
+    VOID is not a fourth truth value: anywhere in a selector, also in a branch that does not decide the
+    result, VOID makes the selector as a whole FALSE (seeds 000, 001 and 002).
     """
 
     VOID = "void"
@@ -46,12 +45,12 @@ VOID: Final = Void.VOID
 
 
 def not_(truth: Truth) -> Truth:
-    """NOT: swaps TRUE and FALSE, leaves UNKNOWN."""
+    """Return NOT of a truth: swap TRUE and FALSE, keep UNKNOWN."""
     return _NEGATION[truth]
 
 
 def all_of(truths: Iterable[Truth]) -> Truth:
-    """AND: FALSE if any is FALSE, otherwise UNKNOWN if any is UNKNOWN, otherwise TRUE."""
+    """Return AND: FALSE if any is FALSE, otherwise UNKNOWN if any is UNKNOWN, otherwise TRUE."""
     result = Truth.TRUE
     for truth in truths:
         if truth is Truth.FALSE:
@@ -62,7 +61,7 @@ def all_of(truths: Iterable[Truth]) -> Truth:
 
 
 def any_of(truths: Iterable[Truth]) -> Truth:
-    """OR: TRUE if any is TRUE, otherwise UNKNOWN if any is UNKNOWN, otherwise FALSE."""
+    """Return OR: TRUE if any is TRUE, otherwise UNKNOWN if any is UNKNOWN, otherwise FALSE."""
     result = Truth.FALSE
     for truth in truths:
         if truth is Truth.TRUE:

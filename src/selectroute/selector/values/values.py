@@ -61,7 +61,7 @@ class _Floating(Number):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Byte(_Integer):
-    """A Java byte, -128 to 127."""
+    """Java byte, -128 to 127."""
 
     value: int
     BITS: ClassVar[int] = 8
@@ -69,7 +69,7 @@ class Byte(_Integer):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Short(_Integer):
-    """A Java short, -32768 to 32767."""
+    """Java short, -32768 to 32767."""
 
     value: int
     BITS: ClassVar[int] = 16
@@ -77,7 +77,7 @@ class Short(_Integer):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Int(_Integer):
-    """A Java int of 32 bits."""
+    """Java int of 32 bits."""
 
     value: int
     BITS: ClassVar[int] = 32
@@ -85,7 +85,7 @@ class Int(_Integer):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Long(_Integer):
-    """A Java long of 64 bits; what a plain Python int and an exact numeric literal are."""
+    """Java long of 64 bits; the type of a plain Python int and of an exact numeric literal."""
 
     value: int
     BITS: ClassVar[int] = 64
@@ -93,7 +93,7 @@ class Long(_Integer):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Float(_Floating):
-    """A Java float; the value is rounded to it once, to nearest, ties to even."""
+    """Java float; the value is rounded once, to nearest, ties to even."""
 
     value: float
 
@@ -103,7 +103,7 @@ class Float(_Floating):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Double(_Floating):
-    """A Java double; what a plain Python float and an approximate numeric literal are."""
+    """Java double; the type of a plain Python float and of an approximate numeric literal."""
 
     value: float
 
@@ -116,13 +116,13 @@ Value = bool | str | bytes | Byte | Short | Int | Long | Float | Double
 
 
 class Mismatch(Enum):
-    """Type of MISMATCH, what arithmetic on a non-number gives."""
+    """Type of MISMATCH, the result of arithmetic on a non-number."""
 
     MISMATCH = "mismatch"
 
 
 MISMATCH: Final = Mismatch.MISMATCH
-"""Arithmetic on a non-number. It dominates NULL and makes the enclosing comparison one of unlike types."""
+"""Result of arithmetic on a non-number: it dominates NULL and makes the comparison one of unlike types."""
 
 
 class Unsupported(Enum):
@@ -132,14 +132,14 @@ class Unsupported(Enum):
 
 
 UNSUPPORTED: Final = Unsupported.UNSUPPORTED
-"""A value of a type that no property has, such as a timestamp in a column. It is there, so it is not NULL,
-and it is of an unlike type to every value, to another of its own type too."""
+"""Value of a type that no property has, such as a timestamp in a column: not NULL, and of an unlike type to
+every value, even another of its own type."""
 
 Unlike = TypeVar("Unlike", bound=Truth | Void)
-"""What a comparison of unlike types amounts to; the dialect says which."""
+"""Result of a comparison of unlike types, which the dialect sets."""
 
 Operand = Value | None | OneOf[Mismatch.MISMATCH, Unsupported.UNSUPPORTED]
-"""What an operator is given: a value, NULL (``None``), MISMATCH or UNSUPPORTED."""
+"""Operand of an operator: a value, NULL (``None``), MISMATCH or UNSUPPORTED."""
 
 TYPE_NAMES: Final[dict[type, str]] = {
     bool: "boolean",
@@ -152,7 +152,7 @@ TYPE_NAMES: Final[dict[type, str]] = {
     str: "string",
     bytes: "byte string",
 }
-"""The name of each type of value: Java's, and of what Java has no type for, IBM MQ's."""
+"""Name of each type of value: Java's, or IBM MQ's where Java has no such type."""
 
 
 def type_name(value: object) -> str:
@@ -163,7 +163,7 @@ def type_name(value: object) -> str:
 
 
 def coerce(thing: object) -> Value | None:
-    """Return the value that a plain Python object stands for: an int is a long, a float a double.
+    """Return the value of a plain Python object: an int becomes a long, a float a double.
 
     Values and ``None`` stay as they are. Raises ValueError for an int outside 64 bits, TypeError for
     another type.
@@ -182,7 +182,7 @@ def coerce(thing: object) -> Value | None:
 def to_float32(number: int | float) -> float:
     """Return the Java float nearest to `number`, ties to even, by one rounding, also for a long.
 
-    What is too large becomes an infinity, as in Java's ``(float)``.
+    A number that is too large becomes an infinity, as in Java's ``(float)``.
     """
     if isinstance(number, int):
         magnitude = abs(number)
@@ -259,9 +259,9 @@ def compare(
 ) -> Truth | Unlike:
     """Return the truth of ``left op right`` for ``= <> < <= > >=``.
 
-    MISMATCH is `unlike`, before NULL is looked at; NULL is UNKNOWN; numbers compare after binary numeric
-    promotion, or without it (`promotes`) only with those of their own type; two strings, booleans or byte
-    strings by ``=`` and ``<>`` only; everything else is `unlike`.
+    MISMATCH is `unlike`, even with NULL; NULL is UNKNOWN; numbers compare after binary numeric promotion, or
+    if not `promotes` only with numbers of their own type; two strings, booleans or byte strings by ``=`` and
+    ``<>`` only; everything else is `unlike`.
     """
     if left is MISMATCH or right is MISMATCH:
         return unlike
