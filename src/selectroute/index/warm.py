@@ -42,8 +42,7 @@ def warm() -> Warmed:
     """Compile the matching kernel ahead of the first match, for this user and machine.
 
     Takes about half a minute once, then under a second. The code is kept below ``NUMBA_CACHE_DIR``, or
-    else ``XDG_CACHE_HOME``, or else ``~/.cache``. Where several processes are about to match for the first
-    time, one of them should do this before: otherwise each compiles for itself.
+    else ``XDG_CACHE_HOME``, or else ``~/.cache``. Of several processes one compiles, and the others wait.
     """
     start, before = time.perf_counter(), compilations()
     warm_up()

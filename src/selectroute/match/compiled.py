@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numba
 from numba.core import event
 
+from selectroute.durable.lock import FileLock
 from selectroute.durable.private_folder import CLOSED, private_folders
 
 _LOGGER = logging.getLogger("selectroute")
@@ -68,6 +70,38 @@ def inlined(function: _Function) -> _Function:
         function
     )
     return made
+
+
+_UNLOCKED: Final = nullcontext()
+_is_loaded = False
+
+
+def compiling_alone() -> AbstractContextManager[None]:
+    """Return a context for the kernel's first call in this process: of all processes of a user one compiles,
+    the others wait and load the result. Later contexts do nothing.
+
+    Without it each worker of a job that starts on a new machine would compile, all at the same time.
+    """
+    return _UNLOCKED if _is_loaded else _first_call()
+
+
+@contextmanager
+def _first_call() -> Iterator[None]:
+    global _is_loaded
+    with ExitStack() as held:
+        if _CACHE is not None:
+            path = Path(_CACHE) / "compiling.lock"
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    held.enter_context(FileLock(path, wait=False))
+                except BlockingIOError:
+                    _LOGGER.warning("waiting for another process, which compiles the matching kernel")
+                    held.enter_context(FileLock(path))
+            except OSError:  # a cache that can only be read, as in an image, or a file system without locks
+                pass
+        yield
+    _is_loaded = True
 
 
 class _Compilations(event.Listener):  # type: ignore[misc]  # numba has no types

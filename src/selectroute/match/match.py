@@ -14,6 +14,7 @@ from selectroute.arrays.ids import Ids
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.match.batch import Batch
+from selectroute.match.compiled import compiling_alone
 from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
 from selectroute.match.kernel import collect, emit
 from selectroute.match.lanes import Columns, Lanes
@@ -112,10 +113,11 @@ def match(
     batch = Batch(messages)
     if missing != "ignore":
         _tell_missing(snapshot, batch, missing)
-    lanes = Lanes(snapshot, batch)
     invalid = batch.invalid_names() if snapshot.checks_names else np.zeros(batch.rows, np.bool_)
-    found = [_runs(segment, lanes.columns(segment, invalid)) for segment in snapshot.segments]
-    offsets, ordinals = _emitted(snapshot, found)
+    with compiling_alone():
+        lanes = Lanes(snapshot, batch)
+        found = [_runs(segment, lanes.columns(segment, invalid)) for segment in snapshot.segments]
+        offsets, ordinals = _emitted(snapshot, found)
     counters = Counters(*(sum(int(one[2][i]) for one in found) for i in range(3)))
     offsets, ordinals, refused = judge_extended(snapshot, batch, offsets, ordinals)
     return Matches(offsets, ordinals, counters, refused, snapshot.ids)
