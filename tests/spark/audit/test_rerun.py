@@ -1,18 +1,16 @@
 from __future__ import annotations
 
-import json
 import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from selectroute.durable import disk
 from selectroute.spark.audit.rerun import Reruns
 from selectroute.spark.job.job import JobError
 from selectroute.testing.world import files_of
+from tests.spark.published import republished
 from tests.spark.queue_world import A, numbered
-from tests.spark.stream.test_application import folders, ran
 
 RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}
 
@@ -36,16 +34,6 @@ def reruns(world, tasks=2, into="again", **options):
 
 def verdicts(found):
     return [(one.batch, one.revision, one.verdict) for one in found]
-
-
-def republished(world, sink, change):
-    """Change what batch 0 has published, as if it had come out so."""
-    path = world.output / "_commits" / "0.json"
-    commit = disk.read_json(path)
-    file = next(file for file in commit["files"] if file["path"].startswith(sink))
-    published = world.output / file["path"]
-    pq.write_table(change(pq.ParquetFile(published).read()), published)
-    disk.write_json(path, commit | {"files": [one | {"sha256": "0" * 64} for one in commit["files"]]})
 
 
 def test_batches_are_routed_again_at_their_revisions_and_give_the_same_files(routed):
@@ -149,28 +137,3 @@ def test_a_folder_that_holds_something_and_an_output_that_is_no_jobs_are_refused
     (routed.output / "_job.json").unlink()
     with pytest.raises(JobError, match="is not the output folder of a job"):
         reruns(routed, into="other")
-
-
-@pytest.mark.spark
-def test_the_application_routes_batches_again_and_says_of_each_whether_it_held(world):
-    world.publish(1, red="color = 'red'")
-    world.drop_json("a.jsonl", RED, BLUE)
-    assert ran(*folders(world), "--available-now").returncode == 0
-    world.drop_json("b.jsonl", RED)
-    world.publish(2, blue="color = 'blue'")
-    assert ran(*folders(world), "--available-now").returncode == 0
-    again = ran("all", *folders(world), "--into", world.root / "again", verb="rerun")
-    assert again.returncode == 0, again.stderr
-    start, *lines = again.stderr.splitlines()
-    assert start.startswith("routing all batches of") and lines == [
-        "batch 0  revision 1  same files",
-        "batch 1  revision 2  same files",
-    ]
-    republished(world, "unrouted", first_gone)
-    again = ran("0-0", *folders(world), "--into", world.root / "other", "--log", "json", verb="rerun")
-    assert again.returncode == 1
-    start, line = map(json.loads, again.stderr.splitlines())
-    assert start["event"] == "start"
-    assert (line["event"], line["batch"], line["verdict"]) == ("rerun", 0, "other rows")
-    assert ran("all", *folders(world), verb="rerun").returncode == 2
-    assert ran("3-", *folders(world), "--into", "x", verb="rerun").returncode == 2

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
+
+import selectroute as sr
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.publisher import RegistryPublisher
+from tests.spark.published import republished
+from tests.spark.registry_log import committed, delivered
+
 ROOT = Path(__file__).parents[3]
-RED = {"properties": {"color": "red"}}
+RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}
 
 
 def command(*arguments, verb="run", **environment):
@@ -67,13 +75,64 @@ def test_a_missing_snapshot_is_one_sentence_at_once(world):
 
 
 @pytest.mark.spark
-def test_it_routes_what_arrives_until_it_is_told_to_stop(spark, world):
-    # `spark` only to be skipped where there is no Java: the application starts its own.
-    world.publish(1, red="color = 'red'")
-    world.drop_json("a.jsonl", RED)
+def test_a_job_from_its_first_start_until_it_is_routed_again(spark, world):
+    # Three starts: ended by a signal, after a pause, and after a resume with a file gone. `spark` only to be
+    # skipped where there is no Java: the application starts its own.
+    url = f"sqlite:///{world.root}/registry.db"
+    spec = SubscriptionSpec("color = 'red'")
+    with sr.Registry.open(url) as registry, RegistryPublisher(registry) as published:
+        registry.register(spec, id="red")
+        published.catch_up()
+        world.drop_json("0.jsonl", RED, BLUE)
+        out, err = stopped_after_a_batch(world, url)
+        assert out == "" and "2 messages: 1 routed" in err and "Traceback" not in err
+
+        registry.pause("red")
+        published.catch_up()
+        world.drop_json("1.jsonl", RED)
+        world.drop_json("2.jsonl", RED)
+        run_once(world, url)
+
+        folders = "--input", world.input, "--snapshots", registry.snapshots_folder, "--output", world.output
+        again = ran("all", *folders, "--into", world.root / "again", verb="rerun")
+        assert again.returncode == 0, again.stderr
+        start, *lines = again.stderr.splitlines()
+        assert start.startswith("routing all batches of") and lines == [
+            "batch 0  revision 1  same files",
+            "batch 1  revision 2  same files",
+        ]
+        republished(world, "unrouted", lambda table: table.slice(1))
+        again = ran("0-0", *folders, "--into", world.root / "other", "--log", "json", verb="rerun")
+        assert again.returncode == 1
+        start, line = map(json.loads, again.stderr.splitlines())
+        assert start["event"] == "start"
+        assert (line["event"], line["batch"], line["verdict"]) == ("rerun", 0, "other rows")
+
+        (world.input / "1.jsonl").unlink()
+        registry.resume("red", from_="last-processed")
+        published.catch_up()
+        said = run_once(world, url)
+        assert "backfill -1  revision 3" in said
+        assert "backfill -1 is not whole: of batch 1, removed or changed since it was routed: 1.jsonl" in said
+        assert {place[:4] for place in delivered(world)} == {
+            (0, "0.jsonl", 0, "red"),
+            (-1, "2.jsonl", 0, "red"),
+        }
+        assert committed(world, -1)["backfill"]["batches"] == [1]
+        assert [one.batch for one in registry.effective_from(2)] == [1]
+
+
+def run_once(world, url):
+    done = ran("--input", world.input, "--output", world.output, "--registry", url, "--available-now")
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    return done.stderr
+
+
+def stopped_after_a_batch(world, url):
+    """Start the job, told by its environment; stop it by a signal when batch 0 is committed."""
     environment = {
         "SELECTROUTE_INPUT": str(world.input),
-        "SELECTROUTE_SNAPSHOTS": str(world.snapshots),
+        "SELECTROUTE_REGISTRY": url,
         "SELECTROUTE_OUTPUT": str(world.output),
         "SELECTROUTE_TRIGGER_SECONDS": "0",
     }
@@ -88,5 +147,10 @@ def test_it_routes_what_arrives_until_it_is_told_to_stop(spark, world):
     finally:
         process.kill()
     assert process.returncode == 0, err
-    assert out == "" and "1 message: 1 routed" in err and "Traceback" not in err
-    assert world.deliveries() == Counter([("a.jsonl", 0, "red", 1)])
+    return out, err
+
+
+def test_a_rerun_without_a_folder_or_with_an_open_range_is_wrong_usage(world):
+    folders = "--input", world.input, "--snapshots", world.snapshots, "--output", world.output
+    assert ran("all", *folders, verb="rerun").returncode == 2
+    assert ran("3-", *folders, "--into", "x", verb="rerun").returncode == 2

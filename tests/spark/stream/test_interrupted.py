@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 RED = {"properties": {"color": "red"}}
 MANY = 30_000
-ENDINGS = ["type_ctrl_c", "terminate"]
+ENDINGS = ["type_ctrl_c", pytest.param("terminate", marks=pytest.mark.nightly)]
+"""Each starts Java once or twice: in the gate one of both."""
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def red(world):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("state", ["it loads", "Spark starts"])
+@pytest.mark.parametrize("state", [pytest.param("it loads", marks=pytest.mark.nightly), "Spark starts"])
 def test_while_it_starts(started, world, ending, state):
     world.drop_json("a.jsonl", RED)
     job = started()
@@ -71,6 +72,7 @@ def test_while_it_starts(started, world, ending, state):
     assert audit(world.output).findings == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_while_it_is_idle(started, world, ending):
     world.drop_json("a.jsonl", RED)
@@ -82,6 +84,7 @@ def test_while_it_is_idle(started, world, ending):
     assert job.shown.rstrip().splitlines()[-1].startswith(("ending", "^Cending")), job.shown
 
 
+@pytest.mark.nightly
 def test_while_it_routes_the_batch_is_finished(started, world):
     world.drop_json("a.jsonl", *([RED] * MANY))
     job = started()

@@ -14,7 +14,7 @@ from selectroute.registry.changes import EffectiveFrom
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.publisher import RegistryPublisher
 from selectroute.spark import Job, start_fanout
-from tests.spark.registry_log import Run, committed, delivered
+from tests.spark.registry_log import Run, delivered
 from tests.spark.stream.test_application import ran
 
 RED = {"properties": {"color": "red"}}
@@ -97,36 +97,6 @@ def test_a_change_holds_from_the_batch_that_the_registry_names(spark, world, reg
         (3, "3.jsonl", resumed),
     ]
     assert set(delivered(world).values()) == {1}
-
-
-@pytest.mark.spark
-def test_the_application_makes_up_for_what_was_missed_and_says_what_is_gone(
-    spark, world, url, registry, published
-):
-    # `spark` only to be skipped where there is no Java: the application starts its own.
-    registry.register(RED_SPEC, id="red")
-    folders = "--input", world.input, "--output", world.output, "--registry", url, "--available-now"
-
-    def run():
-        published.catch_up()
-        done = ran(*folders)
-        assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
-        return done.stderr
-
-    world.drop_json("0.jsonl", RED)
-    run()
-    registry.pause("red")
-    world.drop_json("1.jsonl", RED)
-    world.drop_json("2.jsonl", RED)
-    run()
-    (world.input / "1.jsonl").unlink()
-    registry.resume("red", from_="last-processed")
-    said = run()
-    assert "backfill -1  revision 3" in said
-    assert "backfill -1 is not whole: of batch 1, removed or changed since it was routed: 1.jsonl" in said
-    assert {place[:4] for place in delivered(world)} == {(0, "0.jsonl", 0, "red"), (-1, "2.jsonl", 0, "red")}
-    assert committed(world, -1)["backfill"]["batches"] == [1]
-    assert [one.batch for one in registry.effective_from(2)] == [1]
 
 
 @pytest.mark.parametrize("over_http", [False, True])
