@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,15 @@ from typing import Any
 import pytest
 
 from tests.support.components import missing, required
+
+
+FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What Spark's JVMs get here: most of a test is a JVM that warms up, and these compile less."""
+
+
+def pytest_configure() -> None:
+    """Before any worker starts: all that they start inherits it. A user's own options stay."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", FAST_START)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own

@@ -13,14 +13,13 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 import selectroute as sr
-from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark import Binding, BindingError, PartitionError, deliveries, publish_partitions, route
 from tests.spark import agreement
 
 pytestmark = pytest.mark.spark
 
 
-@agreement.spark_jobs(4)
+@agreement.spark_jobs(2)
 @given(agreement.REGISTRIES, agreement.BATCHES, st.sampled_from([1, 2, 3, 7]))
 def test_partitions_agree_with_the_reference_on_generated_selectors_and_messages(
     spark, registry, batch, partitions
@@ -31,10 +30,11 @@ def test_partitions_agree_with_the_reference_on_generated_selectors_and_messages
         assert ids == agreement.wanted(registry, message)
 
 
-def test_partitions_select_exactly_the_true_rows_of_the_corpus_in_each_dialect(spark):
-    snapshot, batch = agreement.corpus()
-    assert INVALID_NAMES in snapshot.reads
-    wrong = agreement.disagreements(agreement.routed(spark, agreement.as_sent(batch), snapshot, partitions=4))
+@pytest.mark.parametrize("dialect", agreement.CORPUS_DIALECTS)
+def test_partitions_select_exactly_the_true_rows_of_the_corpus(spark, dialect):
+    snapshot, batch = agreement.corpus(dialect)
+    found = agreement.routed(spark, agreement.as_sent(batch), snapshot, partitions=4)
+    wrong = agreement.disagreements(found, dialect)
     assert not wrong, "\n".join(wrong)
 
 
