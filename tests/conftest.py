@@ -14,7 +14,6 @@ import pytest
 
 from tests.support.components import missing, required
 
-
 FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """What Spark's JVMs get here: most of a test is a JVM that warms up, and these compile less."""
 
