@@ -1,11 +1,11 @@
-"""Client of a service: what a registry and its queues do in a database, over HTTP.
+"""Client of a service: the methods of a registry and its queues, over HTTP.
 
 ::
 
     connect(url) ─→ RemoteRegistry ─→ queues() ─→ RemoteQueues ─→ RemoteQueue
-                          └───────────────────────────┴─→ HttpClient: retries, time limits, bounded answers
-                                                          problems: an answer back to the error it stands for
+                          └───────────────────────────┴─→ HttpClient: retries, timeouts, bounded responses
+                                                          problems: an error response as an exception
 
-`connect` (`selectroute.connect`) is the public door. A `RemoteRegistry` is a
-`registry.protocol.SubscriptionRegistry` as `Registry` is; ``registry/`` knows nothing of this folder.
+`connect` (`selectroute.connect`) is the public entry point. `RemoteRegistry` implements
+`registry.protocol.SubscriptionRegistry`, as `Registry` does; ``registry/`` does not depend on this folder.
 """

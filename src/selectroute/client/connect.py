@@ -1,7 +1,7 @@
-"""Public door to a service, and the `Registry` that still takes the URL of one.
+"""Public entry point to a service, and the `Registry` that still accepts the URL of a service.
 
-``selectroute.Registry`` is loaded from here: ``registry/`` is below ``client/`` and can't import it, so the
-one place that knows both tells `Registry.open` how a service is opened.
+``selectroute.Registry`` is loaded from here: ``registry/`` is below ``client/`` and can't import it, so this
+module gives `Registry.open` the function that opens a service.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def connect(
     Args:
         url: of the service, ``http(s)://host:port``. Nothing is sent before the first call.
         token: the secret of a bearer token; None where the service needs none.
-        timeout_seconds: how long an answer may take.
+        timeout_seconds: the longest that a response may take.
 
     Raises:
-        RegistryError: the URL is not a service's, or the token has characters that no token has.
+        RegistryError: the URL is not a service's, or the token has invalid characters.
     """
     check_argument(url, str, "url", "http://HOST:PORT or https://…")
-    from selectroute.client.registry import RemoteRegistry  # loads httpx, which a database never needs
+    from selectroute.client.registry import RemoteRegistry  # loads httpx, which a database does not need
 
     return RemoteRegistry(url, token, timeout_seconds=timeout_seconds)
 

@@ -1,4 +1,4 @@
-"""Requests to a service and their answers: time limits, retries, bounded sizes, whatever they are about."""
+"""HTTP requests to a service and their responses: timeouts, retries, size limits."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from selectroute.registry.loopback import is_loopback
 from selectroute.selector.limits import MAX_LINE_BYTES
 
 MAX_ANSWER: Final = 64 << 20
-"""Bytes of one answer that are read, unless a request says otherwise; a stream has no such limit."""
+"""Bytes of one response at most, unless a request sets another limit; a stream has no limit."""
 
 ATTEMPTS: Final = 5
-"""How often a request is sent at most."""
+"""Attempts of a request at most."""
 
 REFUSED_ATTEMPTS: Final = 3
-"""How often it is sent at most to a service that answers that it can do nothing at present."""
+"""Attempts at most while the service answers that it cannot serve the request now."""
 
 _LATER: Final = frozenset({429, 503})
-"""Codes by which the service says that it did nothing and can be asked again."""
+"""Status codes after which nothing was done and a retry is safe."""
 
 _GATEWAY: Final = frozenset({502, 504})
-"""Codes of a proxy that lost the service: as good as a lost connection."""
+"""Status codes of a proxy that lost the service: treated as a lost connection."""
 
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-"""What fails before a byte of the request is out."""
+"""Errors before any byte of the request was sent."""
 
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 
@@ -41,17 +41,17 @@ Params = Mapping[str, str | Sequence[str]]
 
 
 class UnreachableError(RegistryError):
-    """A service that does not answer, or breaks off. `sent`: whether the request may have been done."""
+    """Service that does not answer, or breaks off. `sent`: whether the request may have taken effect."""
 
     def __init__(self, url: str, reason: str, sent: bool) -> None:
         super().__init__(f"{url} does not answer: {reason}")
         self.sent = sent
         if sent:
-            self.add_note("the connection was lost after the request was sent; it may have been done")
+            self.add_note("the connection was lost after the request was sent, which may have taken effect")
 
 
 class Answer(NamedTuple):
-    """An answer; `repeated` if an attempt before it was sent and lost its connection."""
+    """Response; `repeated` if an earlier attempt was sent and lost its connection."""
 
     status: int
     headers: Mapping[str, str]
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
 
 class HttpClient:
-    """A pool of connections to one service. Thread-safe; `close` it."""
+    """Pool of connections to one service. Thread-safe; `close` it."""
 
     def __init__(
         self,
@@ -76,15 +76,15 @@ class HttpClient:
         headers = {"Accept": "application/json", "User-Agent": "selectroute"}
         if token is not None:
             if not (token.isascii() and token.isprintable()):
-                raise RegistryError("the token has characters that no token has")
+                raise RegistryError("the token has invalid characters: copy the secret again")
             headers["Authorization"] = f"Bearer {token}"
         self._client = httpx.Client(
             base_url=_checked(url),
             headers=headers,
             timeout=timeout_seconds,
             transport=transport,
-            follow_redirects=False,  # the token is for this service, not for where it points to
-            trust_env=not is_loopback(httpx.URL(url).host),  # no proxy leads back to this machine
+            follow_redirects=False,  # the token is for this service, not for the target of a redirect
+            trust_env=not is_loopback(httpx.URL(url).host),  # a proxy cannot reach this machine's loopback
         )
 
     def close(self) -> None:
@@ -102,10 +102,10 @@ class HttpClient:
         timeout_seconds: float | None = None,
         max_bytes: int = MAX_ANSWER,
     ) -> Answer:
-        """Send a request, `body` as JSON, and return its answer whatever its code.
+        """Send a request, `body` as JSON, and return its response whatever the status code.
 
-        What lost its connection, or is refused for now, is sent again after a pause, so it must be harmless
-        twice. Raises UnreachableError.
+        A request that lost its connection, or is refused for now, is sent again after a pause, so it must be
+        idempotent. Raises UnreachableError.
         """
         content = None if body is None else json.dumps(body).encode()
         given = dict(headers or {})
@@ -131,7 +131,7 @@ class HttpClient:
         raise AssertionError("the last attempt returns or raises")
 
     def upload(self, path: str, lines: Iterable[bytes], *, params: Params, timeout_seconds: float) -> Answer:
-        """POST lines as they come, NDJSON, and return the answer. Sent once: the lines are not kept."""
+        """POST lines as they come, NDJSON, and return the response. Sent once: the lines are not kept."""
         headers = {"Content-Type": "application/x-ndjson"}
         return self.once(
             "POST", path, params=params, content=lines, headers=headers, timeout_seconds=timeout_seconds
@@ -147,9 +147,9 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
     ) -> Answer:
-        """Send a request a single time and return its answer: what it does is not harmless twice.
+        """Send a request without retries and return its response: for requests that are not idempotent.
 
-        Raises UnreachableError, which says whether it may have been done.
+        Raises UnreachableError, which says whether the request may have taken effect.
         """
         try:
             return self._send(method, path, params, content, headers or {}, timeout_seconds, MAX_ANSWER)
@@ -158,9 +158,9 @@ class HttpClient:
 
     @contextmanager
     def lines(self, path: str, params: Params, timeout_seconds: float) -> Iterator[Answer | Iterator[bytes]]:
-        """Open a stream: its lines without their ends if the code is 200, otherwise the answer.
+        """Open a stream: yield its lines without line ends if the code is 200, otherwise the response.
 
-        A stream that breaks off raises UnreachableError where it does.
+        A stream that breaks off raises UnreachableError at that point.
         """
         headers = {"Accept": "application/x-ndjson"}
         try:
@@ -200,9 +200,9 @@ class HttpClient:
             for part in answer.iter_bytes():
                 body += part
                 if len(body) > max_bytes:
-                    raise RegistryError(f"{self.url} answers with more than {max_bytes:,} bytes")
+                    raise RegistryError(f"the response of {self.url} has more than {max_bytes:,} bytes")
         except httpx.DecodingError as error:
-            raise RegistryError(f"{self.url} answers what cannot be decoded: {error}") from error
+            raise RegistryError(f"the response of {self.url} cannot be decoded: {error}") from error
         return Answer(answer.status_code, answer.headers, bytes(body))
 
 
@@ -223,14 +223,14 @@ def _checked(url: str) -> str:
     except httpx.InvalidURL as error:
         raise RegistryError(f"not a URL of a service: {error}") from None
     if parts.userinfo:
-        raise RegistryError("a service takes no password in its URL; it takes a bearer token")
+        raise RegistryError("a URL with a password is not supported: use a bearer token")
     if parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
         raise RegistryError("the URL of a service is http(s)://host:port, perhaps with a path")
     return url.rstrip("/")
 
 
 def _pause(attempt: int, retry_after: str | None = None) -> float:
-    """Seconds until the next attempt: what the service says, or twice as long each time, with some chance."""
+    """Return the seconds until the next attempt: the Retry-After, or exponential backoff with jitter."""
     if retry_after is not None and retry_after.isascii() and retry_after.isdigit():
         return min(float(retry_after), _LONGEST_PAUSE_SECONDS)
     return min(0.1 * 2.0**attempt, _LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0)
@@ -238,5 +238,5 @@ def _pause(attempt: int, retry_after: str | None = None) -> float:
 
 def _reason(error: httpx.TransportError) -> str:
     if isinstance(error, httpx.TimeoutException):
-        return "it took too long"
+        return "timed out"
     return str(error) or type(error).__name__

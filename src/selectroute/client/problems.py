@@ -1,4 +1,4 @@
-"""Problem documents of a service (RFC 9457), turned back into the errors that the registry itself raises."""
+"""Problem documents of a service (RFC 9457), translated into the errors that the registry itself raises."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from selectroute.selector.syntax.source import Span
 from selectroute.topics.filter import InvalidTopicFilterError
 
 Asked = Callable[[int], SubscriptionSpec | None]
-"""From the index of an operation or of a line to what was asked for there, if that is still known."""
+"""Function from the index of an operation or line to the requested specification, if still known."""
 
 _TYPE: Final = "urn:selectroute:problem:"
 _PLACE: Final = re.compile(r"(?:/operations)?/(\d{1,9})(/.*|)", re.DOTALL)
 
 _SHOWN: Final = 2_000
-"""Characters of a sentence of the service that are shown."""
+"""Characters shown of a text of the service at most."""
 
 _BY_KIND: Final[Mapping[str, Callable[[str], SelectRouteError]]] = {
     "unauthorised": AuthError,
@@ -65,18 +65,19 @@ def refusal(
     several: type[OperationError] | type[ImportLineError] | None = None,
     asked: Asked = lambda _: None,
 ) -> SelectRouteError:
-    """Return the error that an answer without success stands for.
+    """Return the error that an error response stands for.
 
     Args:
-        answer: what the service said.
-        url: the service, for an answer that is no problem document.
-        id: the subscription that it is about.
-        spec: what was asked for, so that an invalid selector can be shown.
-        several: what an error of one of many is wrapped in, if many were asked for; `asked` finds that one.
+        answer: the response.
+        url: the service, for a response that is not a problem document.
+        id: the subscription of the request.
+        spec: the requested specification, so that an invalid selector can be shown.
+        several: the class that wraps the error of one of many operations or lines; `asked` finds its
+            specification.
     """
     problem = _document(answer)
     if problem is None:
-        return RegistryError(f"{url} answers with code {answer.status}, and not as a registry does")
+        return RegistryError(f"{url} answers with {answer.status}, not as a registry does: check the URL")
     kind = str(problem.get("type", "")).removeprefix(_TYPE)
     if kind == "subscription-not-found" and id:
         return NotFoundError(f"there is no subscription {id!r}")
@@ -98,9 +99,7 @@ def refusal(
 
 
 def _other_lines(faults: Any, first: int, asked: Asked) -> Iterator[LineProblem]:
-    """Yield the lines besides the first that cannot be taken. What kind of error each is, only selectors'
-    tell.
-    """
+    """Yield the invalid lines after the first. Only errors of selectors keep their kind."""
     for fault in faults[1:]:
         place = _PLACE.fullmatch(str(fault.get("pointer", ""))) if isinstance(fault, dict) else None
         if place is None or int(place[1]) == first:
@@ -111,7 +110,7 @@ def _other_lines(faults: Any, first: int, asked: Asked) -> Iterator[LineProblem]
 
 
 def _stale(problem: Mapping[str, Any], detail: str, id: str) -> RegistryError | None:
-    """Return the error of a subscription that was changed meanwhile, if the problem is one."""
+    """Return the error of a concurrently changed subscription, if the problem is one."""
     if problem.get("type") != f"{_TYPE}stale-revision":
         return None
     expected, found = problem.get("expected"), problem.get("found")
@@ -119,7 +118,7 @@ def _stale(problem: Mapping[str, Any], detail: str, id: str) -> RegistryError | 
         stale = StaleRevisionError(id, expected, found)
         stale.args = stale.args if id else (detail,)  # one of several operations: the service knows which
         return stale
-    return NotFoundError(f"there is no subscription {id!r}")  # If-Match holds for none that is not there
+    return NotFoundError(f"there is no subscription {id!r}")  # If-Match fails for a missing subscription
 
 
 def _error(
@@ -136,7 +135,7 @@ def _error(
 
 
 def _invalid_selector(fault: Mapping[str, Any], spec: SubscriptionSpec) -> InvalidSelectorError | None:
-    """Return the error as it was where it was found; None if the document does not say enough."""
+    """Rebuild the error of an invalid selector; None if the document lacks fields for it."""
     kind, offset, length = fault.get("kind"), fault.get("offset"), fault.get("length")
     text, size = spec.selector, len(spec.selector)
     if not isinstance(kind, str) or kind not in KINDS:
@@ -160,7 +159,7 @@ def _invalid_selector(fault: Mapping[str, Any], spec: SubscriptionSpec) -> Inval
 
 
 def _fix(text: str, suggestion: str) -> Fix:
-    """Return the one edit that makes the suggestion of the text."""
+    """Return the single edit that turns the text into the suggestion."""
     start = 0
     while start < min(len(text), len(suggestion)) and text[start] == suggestion[start]:
         start += 1

@@ -1,7 +1,7 @@
-"""Queues of a service over HTTP: IBM MQ's messaging REST API v3, and ``/v1/queues`` to administer them.
+"""Queues of a service over HTTP: IBM MQ's messaging REST API v3, and ``/v1/queues`` for administration.
 
-`RemoteQueues` are those of a service, `RemoteQueue` is one of them. A request that puts or gets is sent once:
-sent twice, it would put or get two messages.
+`RemoteQueues` are all queues of a service, `RemoteQueue` is one queue. A put or get is not idempotent: its
+request is sent once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import printable
 
 QUEUE_MANAGER: Final = "selectroute"
-"""The name of the queue manager that a service is, unless it was started with another."""
+"""Default name of a service's queue manager."""
 
 _PATH: Final = "/v1/queues"
 _CREATED, _NONE, _REFUSED, _INVALID = 201, 204, 300, 422
@@ -44,19 +44,19 @@ _T = TypeVar("_T")
 
 
 class QueueDescription(NamedTuple):
-    """A queue: its name, its settings, and how many messages could be got from it now."""
+    """Queue: its name, its settings, and its count of messages available to `get` now."""
 
     name: str
     settings: QueueSettings
     depth: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the description as plain data."""
         return {"name": self.name, **asdict(self.settings), "depth": self.depth}
 
 
 class Wanted(TypedDict, total=False):
-    """Properties of the message that is wanted, as texts; what is left out may be anything."""
+    """Match options of a `get`, as texts; an option that is left out matches any message."""
 
     message_id: str | None
     correlation_id: str | None
@@ -70,16 +70,16 @@ class Wanted(TypedDict, total=False):
 
 
 class RemoteQueues:
-    """Queues of a service. All methods raise MQError with IBM's reasons, `UnreachableError`, and
+    """Queues of a service. All methods raise MQError with IBM's reason codes, `UnreachableError` and
     `AuthError`.
 
-    `RemoteRegistry.queues` makes it.
+    Created by `RemoteRegistry.queues`.
 
     Args:
         http: the connections to the service.
-        manager: the name of the queue manager that the service is.
-        timeout_seconds: how long an answer may take, without the wait that was asked for.
-        warn: called with a sentence where an answer leaves something out; by default it is a UserWarning.
+        manager: the name of the service's queue manager.
+        timeout_seconds: the longest that a response may take, in addition to the requested wait.
+        warn: called with a sentence if a response omits properties of a message; by default a UserWarning.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class RemoteQueues:
         return _read(self._http, lambda: [str(one["name"]) for one in json.loads(answer.body)["items"]])
 
     def create(self, name: str, settings: QueueSettings | None = None) -> bool:
-        """Make a queue; return whether it is new. An existing one with these settings stays as it is."""
+        """Create a queue; return whether it is new. An existing queue with these settings stays unchanged."""
         body = asdict(settings or QueueSettings())
         answer = _checked(self._http, self._http.ask("PUT", _path_of(name), body=body))
         return answer.status == _CREATED
 
     def describe(self, name: str) -> QueueDescription:
-        """Return a queue as it is now."""
+        """Return the name, settings and current depth of a queue."""
         answer = _checked(self._http, self._http.ask("GET", _path_of(name)))
 
         def read() -> QueueDescription:
@@ -117,19 +117,19 @@ class RemoteQueues:
         return _read(self._http, read)
 
     def delete(self, name: str, *, purge: bool = False) -> None:
-        """Delete a queue that is empty; with `purge`, with its messages."""
+        """Delete an empty queue; with `purge`, also one with messages."""
         params = {"purge": str(purge).lower()}
         _checked(self._http, self._http.ask("DELETE", _path_of(name), params=params))
 
     def open(self, name: str) -> RemoteQueue:
-        """Return the queue of a name. The service is not asked whether it is there."""
+        """Return the queue of a name. Sends no request: a missing queue is noticed by the first call."""
         return RemoteQueue(self, name, self._http, self._manager, self._timeout_seconds, self._warn)
 
 
 class RemoteQueue:
-    """A queue of a service: put a message, get each once, by its ids or by a selector.
+    """Queue of a service: put messages, get each once, by ids or by a selector.
 
-    Thread-safe. It is opened by `RemoteQueues.open`; all methods raise what those raise.
+    Thread-safe. Opened by `RemoteQueues.open`; methods raise the same errors.
     """
 
     def __init__(
@@ -155,12 +155,12 @@ class RemoteQueue:
 
     @property
     def settings(self) -> QueueSettings:
-        """Settings with which the queue was made."""
+        """Settings with which the queue was created."""
         return self._queues.describe(self.name).settings
 
     @property
     def depth(self) -> int:
-        """Count of messages that could be got now."""
+        """Count of messages available to `get` now."""
         return self._queues.describe(self.name).depth
 
     def put(self, body: bytes = b"", **fields: Any) -> Descriptor:
@@ -171,19 +171,19 @@ class RemoteQueue:
         return _read(self._http, lambda: descriptor_of(answer.headers))
 
     def get(self, *, wait: float | None = None, **wanted: Unpack[Wanted]) -> QueuedMessage:
-        """Get the first message that has all that is wanted, and wait for one so many seconds at most.
+        """Get the first message that matches all options; wait for one at most `wait` seconds.
 
-        Raises MQError 2033 if there is none. A message whose answer is lost on the way is lost: the error
-        says that it may have been done.
+        Raises MQError 2033 if there is none. A message whose response is lost is lost: the error says that
+        the request may have taken effect.
         """
         return self._first("DELETE", LookupParams(**wanted), wait)
 
     def browse(self, *, wait: float | None = None, **wanted: Unpack[Wanted]) -> QueuedMessage:
-        """Return the message that `get` would give, and leave it on the queue."""
+        """Return the message that `get` would return, and leave it on the queue."""
         return self._first("GET", LookupParams(**wanted), wait)
 
     def listed(self, most: int, **wanted: Unpack[Wanted]) -> list[QueuedMessage]:
-        """Return the first messages without their bodies; a service gives no more than a page."""
+        """Return the first messages without their bodies, at most one page of the service."""
         lookup = LookupParams(**wanted)
         params = {**_params(lookup), "limit": str(most)}
         answer = self._http.ask("GET", f"{self._messages}list", params=params)
@@ -210,20 +210,20 @@ class RemoteQueue:
         if answer.status == _NONE:
             return None
         if omitted := answer.headers.get(OMITTED):
-            sentence = f"properties of the message left out, which did not fit into the answer: {omitted}"
+            sentence = f"properties of the message that did not fit into the response are left out: {omitted}"
             self._warn(printable(sentence, 200))
         return _read(self._http, lambda: message_of(answer.headers, answer.body))
 
     def _checked(self, answer: Answer, lookup: LookupParams) -> None:
         spec = None
         if lookup.selector is not None and answer.status == _INVALID:
-            # To show the selector, the dialect is needed in which the service read it.
+            # The error shows the selector in the dialect in which the service parsed it.
             spec = SubscriptionSpec(lookup.selector, dialect=lookup.dialect or self.settings.dialect)
         _checked(self._http, answer, spec)
 
 
 def _checked(http: HttpClient, answer: Answer, spec: SubscriptionSpec | None = None) -> Answer:
-    """Return an answer of success. Raises the error that any other one stands for."""
+    """Return a successful response. Raises the error that any other response stands for."""
     if answer.status < _REFUSED:
         return answer
     error = refusal(answer, http.url, spec=spec)
@@ -234,11 +234,11 @@ def _checked(http: HttpClient, answer: Answer, spec: SubscriptionSpec | None = N
 
 
 def _read(http: HttpClient, read: Callable[[], _T]) -> _T:
-    """Return the content of an answer. Raises RegistryError for an answer that is not a queue's."""
+    """Return the content of a response. Raises RegistryError for one that is not a queue's."""
     try:
         return read()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SelectRouteError) as error:
-        raise RegistryError(f"{http.url} does not answer as a queue does: {error}") from error
+        raise RegistryError(f"the response of {http.url} is not a queue's: {error}") from error
 
 
 def _params(lookup: LookupParams) -> dict[str, str]:
@@ -252,10 +252,10 @@ def _path_of(name: str) -> str:
 
 
 def _reason(answer: Answer) -> int | None:
-    """Return the reason code of a problem document, if it is a queue's."""
+    """Return the IBM MQ reason code of a problem document, if it has one."""
     try:
         reason = json.loads(answer.body)["mqrc"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    # A refusal of the token keeps the service's own words.
+    # An authorization error keeps the service's own text.
     return reason if isinstance(reason, int) and reason in REASONS and reason != MQRC_NOT_AUTHORIZED else None

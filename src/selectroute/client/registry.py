@@ -1,4 +1,4 @@
-"""Registry behind a service: the methods of `Registry` over HTTP, and the same errors."""
+"""Registry of a service: the methods of `Registry` over HTTP, and the same errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from selectroute.selector.message import Message
 PATH: Final = "/v1/subscriptions"
 
 _LAST: Final = 2**63 - 1
-"""No revision is behind it: the answer is only what the newest one is."""
+"""Larger than any revision: the response then has no changes, only the newest revision."""
 
 _INVALID: Final = 422
 _PRECONDITION_REQUIRED: Final = 428
@@ -58,20 +58,20 @@ _T = TypeVar("_T")
 
 
 class RemoteRegistry:
-    """A registry behind a service. Thread-safe; close it, or use it in a ``with``.
+    """Registry of a service. Thread-safe; close it, or use it in a ``with``.
 
-    A request whose answer is lost is sent again, except an import, and takes effect once: a registration has
-    an ``Idempotency-Key``; every other change has an ETag, which holds only once, or is idempotent. Where a
-    repeated attempt is refused, a note of the error says that the first one may have been done.
+    A request whose response is lost is sent again, except an import, and takes effect once: a registration
+    has an ``Idempotency-Key``; every other change has an ETag, which matches only once, or is idempotent. If
+    a repeated attempt is refused, a note of the error says that the first one may have taken effect.
 
-    Besides what the methods of `Registry` raise, all raise `UnreachableError`, `AuthError` for a token that
-    is unknown or may not do this, and `RegistryError` for an answer that is not a registry's.
+    In addition to the errors of `Registry`, all methods raise `UnreachableError`, `AuthError` for an unknown
+    or insufficient token, and `RegistryError` for a response that is not a registry's.
 
     Args:
         url: of the service, ``http(s)://host:port``.
-        token: the secret of a bearer token; None where the service wants none.
-        timeout_seconds: how long an answer may take.
-        transport: instead of the network, for tests.
+        token: the secret of a bearer token; None where the service needs none.
+        timeout_seconds: the longest that a response may take.
+        transport: replaces the network in tests.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class RemoteRegistry:
         self._http.close()
 
     def info(self) -> dict[str, str | int | None]:
-        """Return the newest revision, which is all that a service tells."""
+        """Return the newest revision, the only property that a service exposes."""
         return {"revision": self.revision}
 
     @property
     def snapshots_folder(self) -> Path:
-        """Folder that the service publishes to, which it does not tell: raises `PublishError`."""
-        raise PublishError("a service does not tell where it publishes: name the folder (--snapshots)")
+        """Raise `PublishError`: a service does not expose the folder that it publishes to."""
+        raise PublishError("a service does not expose its snapshots folder: name the folder (--snapshots)")
 
     def queues(
         self, manager: str = QUEUE_MANAGER, *, warn: Callable[[str], object] = warnings.warn
@@ -116,7 +116,7 @@ class RemoteRegistry:
 
         Args:
             manager: the name of the queue manager that the service was started with.
-            warn: called with a sentence where an answer leaves something out.
+            warn: called with a sentence if a response omits properties of a message.
         """
         return RemoteQueues(self._http, manager, self._timeout_seconds, warn)
 
@@ -140,8 +140,8 @@ class RemoteRegistry:
     def effective_of(
         self, id: str, *, wait_seconds: float = 0
     ) -> tuple[Subscription, Sequence[EffectiveFrom]]:
-        """Return a subscription, and the first batch of each query that used it as it is. Waits so many
-        seconds for one if there is none, 30 at most.
+        """Return a subscription and, for each query, the first batch that used its current version. If there
+        is none, waits at most `wait_seconds` for one, 30 at most.
         """
         wait = min(wait_seconds, MAX_WAIT_SECONDS)
         params = {"wait": f"{wait:g}"} if wait > 0 else None
@@ -183,7 +183,7 @@ class RemoteRegistry:
         ops: Collection[Op] | None = None,
         wait_seconds: float = 0,
     ) -> ChangePage:
-        """Return the changes behind a revision, see `Registry.changes`. Waits 30 seconds at most, and gives
+        """Return the changes after a revision, see `Registry.changes`. Waits 30 seconds at most, and returns
         1,000 changes at most.
         """
         wait = min(wait_seconds, MAX_WAIT_SECONDS)
@@ -200,8 +200,8 @@ class RemoteRegistry:
         return self._read(self._checked(answer), _change_page)
 
     def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
-        """Yield all changes behind a revision that the token may see, up to the newest when this began; in
-        bounded memory. With `ops` only those of these kinds.
+        """Yield the changes after a revision that the token may see, up to the newest revision at the first
+        call, in bounded memory. With `ops` only changes of these kinds.
         """
         cursor: str | None = None
         newest: int | None = None
@@ -226,20 +226,20 @@ class RemoteRegistry:
                 yield line.decode()
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
-        """Why a subscription gets a message or does not, by the delivery matcher: the answer of
-        ``/v1/messages:explain`` for it, with the ``revision``. Raises `NotFoundError`.
+        """Explain why a subscription gets a message or not, by the delivery matcher: the response of
+        ``/v1/messages:explain``, with the ``revision``. Raises `NotFoundError`.
         """
         body = {"message": message.to_json(), "subscriptions": [id]}
         answer = self._ask("POST", "/v1/messages:explain", body=body, id=id)
         return self._read(answer, lambda data: {"revision": data["revision"], **data["explanations"][0]})
 
     def matcher(self, progress: Callable[[int], None] = lambda _: None) -> Matcher:
-        """Return the registry itself: a service matches by what it has published."""
+        """Return the registry itself: a service matches with its published snapshot."""
         return self
 
     def match(self, message: Message, limit: int, near: bool = False) -> dict[str, Any]:
-        """Return the subscriptions that get a message, at most so many of them by name, and with ``near``
-        those that one condition keeps from it: the answer of ``/v1/messages:match``.
+        """Return the subscriptions that get a message, at most `limit` of them by name, and with ``near``
+        those for which only one condition fails: the response of ``/v1/messages:match``.
         """
         body = {"message": message.to_json(), "limit": limit, **({"near": True} if near else {})}
         return self._read(self._ask("POST", "/v1/messages:match", body=body), dict)
@@ -249,22 +249,22 @@ class RemoteRegistry:
     def register(
         self, spec: SubscriptionSpec, *, id: str | None = None, idempotency: Idempotency | None = None
     ) -> Subscription:
-        """Register a subscription; see `Registry.register`. Of `idempotency` only the key counts."""
+        """Register a subscription; see `Registry.register`. Only the key of `idempotency` is used."""
         if id is None:
             return self._one(
                 self._ask("POST", PATH, body=spec.to_json(), headers=_key(idempotency), spec=spec)
             )
-        check_id(id)  # as part of the path it would be one that is not there
-        # Without If-Match a PUT never replaces: where there is one already, the answer is 428.
+        check_id(id)  # an invalid id in the path would be answered as not found
+        # A PUT without If-Match never replaces: for an existing subscription the service answers 428.
         answer = self._http.ask("PUT", path_of(id), body=spec.to_json())
         if answer.status != _PRECONDITION_REQUIRED:
             return self._one(self._checked(answer, id=id, spec=spec))
         if answer.repeated and _is(found := self.get(id), spec):
-            return found  # registered by the attempt whose answer was lost
+            return found  # registered by the attempt whose response was lost
         raise IdTakenError(f"there is a subscription {id!r} already")
 
     def replace(self, id: str, spec: SubscriptionSpec, *, expected: int | None = None) -> Subscription:
-        """Give a subscription another specification; see `Registry.replace`."""
+        """Replace a subscription's specification; see `Registry.replace`."""
         body, headers = spec.to_json(), _if_match(expected)
         return self._one(self._ask("PUT", path_of(id), body=body, headers=headers, id=id, spec=spec))
 
@@ -273,7 +273,7 @@ class RemoteRegistry:
         headers = {**_if_match(expected), "Content-Type": "application/merge-patch+json"}
         answer = self._http.ask("PATCH", path_of(id), body=dict(patch), headers=headers)
         spec = None
-        if answer.status == _INVALID:  # to show its selector, the dialect is needed too
+        if answer.status == _INVALID:  # the error shows the selector in its dialect
             spec = self.get(id).spec
             text, dialect = patch.get("selector", spec.selector), patch.get("dialect", spec.dialect)
             spec = replace(spec, selector=str(text), dialect=str(dialect))
@@ -284,11 +284,11 @@ class RemoteRegistry:
         return self._one(self._ask("DELETE", path_of(id), headers=_if_match(expected), id=id))
 
     def pause(self, id: str, *, expected: int | None = None) -> Subscription:
-        """Stop a subscription's messages; see `Registry.pause`."""
+        """Pause a subscription; see `Registry.pause`."""
         return self._one(self._ask("POST", f"{path_of(id)}:pause", headers=_if_match(expected), id=id))
 
     def resume(self, id: str, *, from_: From = "latest", expected: int | None = None) -> Resumed:
-        """Let a paused subscription have messages again; see `Registry.resume`."""
+        """Resume a paused subscription; see `Registry.resume`."""
         body, headers = {"from": from_}, _if_match(expected)
         answer = self._ask("POST", f"{path_of(id)}:resume", body=body, headers=headers, id=id)
         return self._read(
@@ -299,10 +299,10 @@ class RemoteRegistry:
         )
 
     def apply(self, operations: Iterable[Operation], *, idempotency: Idempotency | None = None) -> Applied:
-        """Make several changes one revision; see `Registry.apply`."""
+        """Apply several changes as one revision; see `Registry.apply`."""
         given = [*operations]
         if not given:
-            return Applied(self.revision, [])  # the service takes no empty batch
+            return Applied(self.revision, [])  # the service refuses an empty batch
         body = {"operations": [*map(_operation, given)]}
         answer = self._http.ask("POST", f"{PATH}:batch", body=body, headers=_key(idempotency))
 
@@ -323,7 +323,9 @@ class RemoteRegistry:
         mode: Literal["add", "replace"] = "add",
         progress: Callable[[int, int], None] | None = None,
     ) -> Imported:
-        """Register what lines of JSON say, all or none; see `Registry.import_`. The lines are sent once."""
+        """Register subscriptions from JSON lines, all or none; see `Registry.import_`. The lines are sent
+        once.
+        """
         sent = Upload(lines, progress)
         answer = self._http.upload(
             f"{PATH}:import", sent, params={"mode": mode}, timeout_seconds=BULK_SECONDS
@@ -336,17 +338,17 @@ class RemoteRegistry:
     # ---- queries
 
     def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
-        """Make a query known; see `Registry.note_query`."""
+        """Announce a query; see `Registry.note_query`."""
         body = {"source": source, "can_replay": can_replay, "reason": reason}
         self._ask("POST", f"/v1/queries/{quote(query, safe='')}", body=body)
 
     def queries(self) -> Sequence[Backfill]:
-        """Return the queries that are known; see `Registry.queries`. Needs the token of a job."""
+        """Return the known queries; see `Registry.queries`. Needs the token of a job."""
         answer = self._ask("GET", "/v1/queries")
         return self._read(answer, lambda data: [Backfill(**one) for one in data["items"]])
 
     def note_batch(self, query: str, batch: int, revision: int) -> None:
-        """Say that a batch of a query was delivered by a revision; see `Registry.note_batch`."""
+        """Report that a batch of a query was delivered with a revision; see `Registry.note_batch`."""
         body = {"batch": batch, "revision": revision}
         self._ask("POST", f"/v1/queries/{quote(query, safe='')}/batches", body=body)
 
@@ -361,12 +363,12 @@ class RemoteRegistry:
         kafka: Iterable[str] = (),
         name: str | None = None,
     ) -> tuple[Token, str]:
-        """Make a token; see `Registry.add_token`. Needs an admin's token. If the answer is lost and it is
-        asked again, there are two of them, one of which nobody has the secret of.
+        """Create a token; see `Registry.add_token`. Needs an admin's token. Not idempotent: a request
+        repeated after a lost response leaves a second token whose secret is lost.
         """
         body: dict[str, Any] = {"role": role, "topics": [*topics], "name": name}
         patterns = {"queues": [*queues], "kafka": [*kafka]}
-        body |= {field: given for field, given in patterns.items() if given}  # as before without them
+        body |= {field: given for field, given in patterns.items() if given}  # for earlier releases
         answer = self._ask("POST", "/v1/tokens", body=body)
         return self._read(answer, lambda data: (Token.from_json(data), str(data["secret"])))
 
@@ -376,14 +378,14 @@ class RemoteRegistry:
         return self._read(answer, lambda data: [*map(Token.from_json, data["items"])])
 
     def had_tokens(self) -> bool:
-        """Return whether this client has a token: a service that has tokens answers nobody without one."""
+        """Return whether this client has a token: a service with tokens refuses every request without one."""
         return self._has_token
 
     def revoke_token(self, id: str) -> None:
         """Revoke a token. Needs an admin's token. Raises `NotFoundError`."""
         self._ask("DELETE", f"/v1/tokens/{quote(id, safe='')}")
 
-    # ---- inside
+    # ---- requests
 
     def _ask(
         self,
@@ -400,12 +402,12 @@ class RemoteRegistry:
         return self._checked(answer, id=id, spec=spec)
 
     def _checked(self, answer: Answer, **about: Any) -> Answer:
-        """Return an answer of success. Raises the error that any other one stands for."""
+        """Return a successful response. Raises the error that any other response stands for."""
         if 200 <= answer.status < 300:
             return answer
         error = refusal(answer, self.url, **about)
         if answer.repeated:
-            error.add_note("an attempt before it lost its connection: it may have been done")
+            error.add_note("an earlier attempt lost its connection and may have taken effect")
         raise error
 
     def _one(self, answer: Answer) -> Subscription:
@@ -415,12 +417,12 @@ class RemoteRegistry:
         try:
             return take(json.loads(answer.body))
         except (ValueError, KeyError, IndexError, TypeError, RecursionError, SelectRouteError) as error:
-            raise RegistryError(f"{self.url} answers, and not as a registry does") from error
+            raise RegistryError(f"{self.url} does not answer as a registry does: check the URL") from error
 
 
 def path_of(id: str) -> str:
-    """Return where a service has a subscription."""
-    # ``.`` and ``..`` are ids, but would be steps of the path.
+    """Return the path of a subscription in a service."""
+    # ``.`` and ``..`` are valid ids, but in a path they would be resolved.
     step = quote(id, safe="") if id.strip(".") else id.replace(".", "%2E")
     return f"{PATH}/{step}"
 
@@ -454,6 +456,6 @@ def _operation(one: Operation) -> dict[str, Any]:
 
 
 def _is(found: Subscription, spec: SubscriptionSpec) -> bool:
-    """Return whether a subscription is what was asked for."""
+    """Return whether a subscription has the requested specification."""
     asked = replace(spec, name=spec.name or found.id, seltype=spec.seltype or found.seltype)
     return replace(found.spec, seltype=found.seltype) == asked

@@ -1,4 +1,4 @@
-"""Upload of an import: lines in blocks, the last of them kept for errors that the service reports."""
+"""Upload of an import: lines in blocks; the last lines are kept to explain errors of the service."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from selectroute.registry.model import SubscriptionSpec
 from selectroute.selector.errors import SelectRouteError
 
 KEPT: Final = 32 << 20
-"""Bytes of lines that are kept: a service reads some thousand lines ahead before it refuses one."""
+"""Bytes of lines that are kept: a service reads thousands of lines ahead before it refuses one."""
 
 _BLOCK: Final = 64 << 10
 _SAID_EVERY: Final = 1_000
 
 
 class Upload:
-    """Lines as blocks of bytes, once; `spec` gives what was in one of the last of them.
+    """Lines as blocks of bytes, iterable once; `spec` returns the specification in one of the last lines.
 
     Args:
-        lines: NDJSON, text or UTF-8, with or without their ends.
-        progress: called now and then with how many lines are sent, and 0.
+        lines: NDJSON, text or UTF-8, with or without line ends.
+        progress: called every 1,000 lines with the count of lines sent, and 0.
     """
 
     def __init__(self, lines: Iterable[str | bytes], progress: Callable[[int, int], None] | None) -> None:
@@ -35,7 +35,7 @@ class Upload:
         block: list[bytes] = []
         size = kept = 0
         for line in self._lines:
-            # Half of a surrogate pair goes as it is: the service says what is wrong, and where.
+            # Lone surrogates are sent unchanged: the service reports the error and its position.
             data = line if isinstance(line, bytes) else line.encode("utf-8", "surrogatepass")
             data = data if data.endswith(b"\n") else data + b"\n"
             self._count += 1
@@ -53,7 +53,7 @@ class Upload:
         yield b"".join(block)
 
     def spec(self, index: int) -> SubscriptionSpec | None:
-        """Return what the line of this index asks for; None if it is no longer known, or says nothing."""
+        """Return the specification in the line of this index; None if no longer kept, or invalid."""
         at = index - (self._count - len(self._kept))
         if not 0 <= at < len(self._kept):
             return None

@@ -1,24 +1,25 @@
-"""Registry: subscriptions that outlive the process, every change to them in order, and snapshots made of it.
+"""Registry: persistent subscriptions, an ordered log of their changes, and snapshots built from it.
 
 **Change.** `Registry.register`, ``replace``, ``remove``, ``pause`` and ``resume`` are one transaction each,
-and one *revision* (``log.revision``): checked (``specification``), written to the change log, put into the
+and one *revision* (``log.revision``): checked (``specification``), appended to the change log, applied to the
 tables that are its view (``log.tables``). ``apply`` and ``import_`` (``bulk``) make one revision of many
-changes. A repeated request gets the answer of the first one (``log.idempotency``).
+changes. A repeated request gets the response of the first one (``log.idempotency``).
 
 **Read.** ``get`` and ``list`` (``pages``) read the view, ``changes`` reads the log (``log.change_log``). Each
-row carries a digest that is checked when it is read (``log.rows``), each change vouches for all before it,
-and ``verify`` reads everything.
+row carries a digest that is checked on every read (``log.rows``), the digest of a change covers all earlier
+changes, and ``verify`` reads everything.
 
-**Lose nothing.** In SQLite a revision is durable when its call returns. Its number and its digest are then
-noted in ``DATABASE.head``, one small synced write (``store.head``), so that a database which lost its end, by
-a damaged log, a missing file or an older copy in its place, is refused when it is opened. Not noticed is the
-loss of what is no revision (tokens, notes of queries, keys of requests) and came after the newest one, nor
-anything where the head is missing as well: copies of the database alone have none. Who copies both copies
-the head first. PostgreSQL has no head; what it acknowledged is its own to keep.
+**Lose nothing.** In SQLite a revision is durable when its call returns. Its number and digest are then
+recorded in ``DATABASE.head``, one small synced write (``store.head``). Opening refuses a database that lost
+its newest revisions by a damaged log, a missing file or an older copy in its place. Not detected: the loss of
+rows that belong to no revision (tokens, reports of queries, idempotency keys) and are newer than the last
+one, and any loss without a head, as in a copy of the database file alone. To copy both files, copy the head
+first. PostgreSQL has no head: its own durability applies.
 
-**Publish.** `RegistryPublisher` (``publisher``) makes of what is committed the next revision of a snapshot
-folder, from which streams route. They report back which batch was the first to use a revision (``queries``),
-so that a client is told from where on its change holds. ``tokens`` say who may call a service.
+**Publish.** `RegistryPublisher` (``publisher``) publishes committed changes as the next revision of a
+snapshot folder, from which streams route. Streams report the first batch that used a revision (``queries``),
+so that a client knows from which batch on its change is effective. ``tokens`` authorize the callers of a
+service.
 
-``protocol`` has what a registry behind a service can do as well; that one is in ``client/``.
+``protocol`` has the methods that are also available over HTTP, implemented in ``client/``.
 """

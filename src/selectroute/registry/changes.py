@@ -1,4 +1,4 @@
-"""Changes as data: what is in the log, what is asked for, and what is answered."""
+"""Changes as data: entries of the log, requests, and results."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ OPS: Final[tuple[Op, ...]] = get_args(Op)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of the log. The changes of one revision became true together."""
+    """Change in the log. The changes of one revision are atomic."""
 
     revision: int
     op: Op
     id: str
     subscription: Subscription | None
-    """As it is after the change; None after its removal."""
+    """State after the change; None after a removal."""
 
     resume_from: From | None
-    """Of a resume: from where on the subscription gets messages."""
+    """Starting point of a resumed subscription's messages; None unless `op` is resume."""
 
     paused_at: int | None
-    """Of a resume: the revision of the pause that it ends."""
+    """Revision of the pause that a resume ends; None unless `op` is resume."""
 
     time: datetime
     digest: str
-    """SHA-256 over this change and the digest of the one before it, hexadecimal; empty where a service does
-    not tell it, because it is made of what the caller may not see.
+    """SHA-256 over this change and the digest of the previous one, hexadecimal; empty in a service's response
+    to a caller that may not see all changes.
     """
 
     def to_json(self) -> dict[str, Any]:
@@ -72,11 +72,11 @@ class Change:
 
 
 class ChangePage(list[Change]):
-    """Some changes of the log in their order, and where the next ones begin.
+    """Page of the change log, in order, with the cursor of the next page.
 
-    ``next_cursor`` gives those behind these, and is None if there are none by now: then everything up to
-    ``revision`` was given, the newest one when this was read. ``complete`` is the revision up to which
-    everything was given in any case. A page ends with a revision, except inside one that is too large.
+    ``next_cursor`` is None on the last page: everything up to ``revision``, the newest when the page was
+    read, was returned. ``complete`` is the revision up to which everything was returned in any case. A page
+    ends at the end of a revision, unless one revision is too large for a page.
     """
 
     __slots__ = ("complete", "next_cursor", "revision")
@@ -92,17 +92,17 @@ class ChangePage(list[Change]):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A change to be made with others as one revision, see `Registry.apply`."""
+    """Requested change, one of several that become one revision, see `Registry.apply`."""
 
     op: Op
     id: str | None = None
-    """None for an add whose id is made here."""
+    """None for an add whose id the registry generates."""
 
     spec: SubscriptionSpec | None = None
-    """Of an add or a replace."""
+    """Specification of an add or replace."""
 
     expected: int | None = None
-    """The revision that the subscription must have; None for any."""
+    """Revision that the subscription must have; None for any."""
 
     resume_from: From = "latest"
 
@@ -119,9 +119,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
-    """Identity of a request that may be repeated: the caller, the client's key, and a digest of the
-    request.
-    """
+    """Identity of a repeatable request: the caller, the client's key, and a digest of the request."""
 
     subject: str
     key: str
@@ -137,13 +135,13 @@ class Backfill:
     reason: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the backfill as plain data."""
         return {"query": self.query, "can_replay": self.can_replay, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A subscription that gets messages again, and what each known query can do about those it missed."""
+    """Resumed subscription, and for each known query whether it can deliver the missed messages."""
 
     subscription: Subscription
     backfill: list[Backfill]
@@ -157,13 +155,13 @@ class EffectiveFrom:
     batch: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the report as plain data."""
         return {"query": self.query, "batch": self.batch}
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Result of an import: how many subscriptions it changed, and the revision that they share."""
+    """Result of an import: the count of its subscriptions, and their common revision."""
 
     rows: int
     revision: int
@@ -171,10 +169,10 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Result of `Registry.verify`: the rows read, all as they were written."""
+    """Result of `Registry.verify`: counts of the rows read, all intact."""
 
     revision: int
     changes: int
     subscriptions: int
     digest: str
-    """The digest of the newest change, hexadecimal: it vouches for the whole log."""
+    """Digest of the newest change, hexadecimal: covers the whole log."""

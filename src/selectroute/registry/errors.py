@@ -32,23 +32,23 @@ __all__ = [
 
 
 class RegistryError(SelectRouteError):
-    """Base of what the registry refuses. Nothing was stored."""
+    """Base of the errors of a registry. Nothing was stored."""
 
 
 class NotFoundError(RegistryError):
-    """There is no such subscription, query or token."""
+    """Missing subscription, query or token."""
 
 
 class NameTakenError(RegistryError):
-    """Another subscription has this name."""
+    """Name that another subscription has."""
 
 
 class IdTakenError(RegistryError):
-    """Another subscription has this id."""
+    """Id that another subscription has."""
 
 
 class StaleRevisionError(RegistryError):
-    """Subscription was changed since it was read: a change expected one revision and found another."""
+    """Subscription that changed since it was read: a change expected one revision and found another."""
 
     def __init__(self, id: str, expected: int, found: int) -> None:
         super().__init__(f"subscription {id!r} is at revision {found}, not {expected}: read it again")
@@ -58,11 +58,11 @@ class StaleRevisionError(RegistryError):
 
 
 class IdempotencyConflictError(RegistryError):
-    """Key of a request that was made before, with another request."""
+    """Idempotency key that was used before with a different request."""
 
 
 class InvalidSpecError(RegistryError):
-    """A field that cannot be: `pointer` is its place (RFC 6901), `sentence` says what is expected there."""
+    """Invalid field: `pointer` is its JSON pointer (RFC 6901), `sentence` says what is expected."""
 
     def __init__(self, pointer: str, sentence: str) -> None:
         super().__init__(f"{pointer}: {sentence}" if pointer else sentence)
@@ -71,19 +71,19 @@ class InvalidSpecError(RegistryError):
 
 
 class TooLargeError(RegistryError):
-    """More than is taken at once: lines of an import, characters of a line."""
+    """Input over a size limit: lines of an import, characters of a line."""
 
 
 class TooCostlyError(RegistryError):
-    """Selectors that multiply out to more than one import or batch may have; see `Budget`."""
+    """Selectors whose expansion exceeds the limit of one import or batch; see `Budget`."""
 
 
 class AuthError(RegistryError):
-    """A secret that is no token's."""
+    """Secret that does not belong to a token."""
 
 
 class ForbiddenError(RegistryError):
-    """A topic filter or destination that the caller may not use: `pointer` is its place (RFC 6901),
+    """Topic filter or destination that the caller may not use: `pointer` is its JSON pointer (RFC 6901),
     `sentence` says what is permitted.
     """
 
@@ -94,13 +94,13 @@ class ForbiddenError(RegistryError):
 
 
 class PublishError(RegistryError):
-    """A snapshot folder that is not this registry's, or that somebody else publishes to."""
+    """Snapshot folder of another registry, or with another active publisher."""
 
 
 class ImportLineError(RegistryError):
-    """Lines of an import that cannot be taken; `line` counts from 1, and `cause` says what is wrong there.
+    """Invalid lines of an import; `line` is the first, counted from 1, and `cause` is its error.
 
-    ``problems`` has the first `MAX_REPORTED` of these lines, with `line` as its first; there may be more.
+    ``problems`` has the first `MAX_REPORTED` of these lines, beginning with `line`; there may be more.
     """
 
     def __init__(self, line: int, cause: SelectRouteError, others: Iterable[LineProblem] = ()) -> None:
@@ -111,13 +111,13 @@ class ImportLineError(RegistryError):
 
     @classmethod
     def of(cls, problems: Iterable[LineProblem]) -> ImportLineError:
-        """Return the error of one problem or more, in whatever order."""
+        """Return the error of one or more problems, in any order."""
         first, *others = sorted(problems, key=lambda one: one.line)
         return cls(first.line, first.cause, others)
 
 
 class OperationError(RegistryError):
-    """Error of one of several operations; `index` counts from 0, and `cause` says what is wrong."""
+    """Error of one of several operations; `index` counts from 0, and `cause` is its error."""
 
     def __init__(self, index: int, cause: SelectRouteError) -> None:
         super().__init__(f"operation {index}: {cause}")

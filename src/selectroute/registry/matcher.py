@@ -1,4 +1,4 @@
-"""Subscriptions of one snapshot as a `Matcher`: who gets a message, who nearly does, and why."""
+"""Subscriptions of one snapshot as a `Matcher`: which get a message, which nearly do, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from selectroute.selector.message import Message
 
 
 class SnapshotRow(NamedTuple):
-    """A subscription of a snapshot."""
+    """Subscription of a snapshot."""
 
     id: str
     topic: str | None
@@ -20,7 +20,7 @@ class SnapshotRow(NamedTuple):
 
 
 class SnapshotMatcher:
-    """Subscriptions of a snapshot, which is at a revision of its registry or of nobody's."""
+    """Matcher of a snapshot; `revision` is its registry's, None for a snapshot without a registry."""
 
     def __init__(self, snapshot: Snapshot, revision: int | None) -> None:
         self._snapshot = snapshot
@@ -38,7 +38,7 @@ class SnapshotMatcher:
         return found | (nearby(self._snapshot, message, verdict, limit) if near else {})
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
-        """Return why a subscription gets a message or does not; see `Matcher.explain`."""
+        """Explain why a subscription gets a message or not; see `Matcher.explain`."""
         ordinal = int(self._snapshot.find([id])[0])
         found = explained(self._snapshot, ordinal, message, self._verdict(message))
         return {"revision": self._revision, **found}
@@ -50,7 +50,7 @@ class SnapshotMatcher:
         return SnapshotRow(id, row["topic"], row["selector"] or "", row["dialect"], row["seltype"])
 
     def _verdict(self, message: Message) -> Verdict:
-        """Judge a message once, however many subscriptions are explained for it."""
+        """Match a message, once for consecutive calls with the same message."""
         if self._judged is None or self._judged[0] is not message:
             self._judged = message, judged(self._snapshot, message)
         return self._judged[1]

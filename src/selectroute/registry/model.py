@@ -1,4 +1,4 @@
-"""Subscriptions as data: what a client gives, and what is registered."""
+"""Subscriptions as data: a client's specification, and the registered subscription."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from selectroute.selector.suggestion import unknown_field
 READ_ONLY: Final = frozenset(
     {"id", "status", "revision", "created", "modified", "effective_from", "warnings"}
 )
-"""Fields of a subscription that its specification does not have; where one is given it is left alone."""
+"""Fields of a subscription that are not part of its specification; ignored in a client's input."""
 
 FIELDS: Final = ("name", "topic", "selector", "dialect", "seltype", "destination", "labels")
-"""The fields that a client gives."""
+"""Fields of a specification."""
 
 
 class Status(StrEnum):
-    """State of a subscription: whether it gets messages."""
+    """Status of a subscription: an active one gets messages."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -32,10 +32,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Destination of deliveries besides ``deliveries/``: nowhere, to the queue of a name, or to a topic of
-    Kafka.
+    """Destination of deliveries in addition to ``deliveries/``: none, a queue, or a Kafka topic.
 
-    The kind ``files`` is read of what earlier releases have stored; it does nothing, and is refused anew.
+    The kind ``files``, stored by earlier releases, is read and has no effect; new ones are refused.
     """
 
     kind: Literal["none", "files", "queue", "kafka"] = "none"
@@ -43,7 +42,7 @@ class Destination:
 
     @property
     def text(self) -> str | None:
-        """Destination as snapshots have it, see ``index.destination``."""
+        """Destination in the format of snapshots, see ``index.destination``."""
         return destination_text(self.kind, self.name)
 
     def to_json(self) -> dict[str, Any]:
@@ -52,44 +51,44 @@ class Destination:
 
     @classmethod
     def from_json(cls, data: object) -> Destination:
-        """Return the destination of plain data, unchecked but for its types. Raises `InvalidSpecError`."""
+        """Return the destination of plain data; only types are checked. Raises `InvalidSpecError`."""
         if not isinstance(data, Mapping):
-            raise InvalidSpecError("/destination", 'a destination is an object such as {"kind": "none"}')
+            raise InvalidSpecError("/destination", 'a destination must be an object such as {"kind": "none"}')
         for name in data:
             if name not in ("kind", "name"):
                 sentence = unknown_field("a destination", name, ("kind", "name"))
                 raise InvalidSpecError(_pointer("destination", str(name)), sentence)
         kind = data.get("kind", "none")
         if not isinstance(kind, str):
-            raise InvalidSpecError("/destination/kind", "the kind of a destination is a string")
+            raise InvalidSpecError("/destination/kind", "the kind of a destination must be a string")
         name = data.get("name")
         if not isinstance(name, str | None):
-            raise InvalidSpecError("/destination/name", "the name of a destination is a string")
+            raise InvalidSpecError("/destination/name", "the name of a destination must be a string")
         return cls(cast(Any, kind), name)
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionSpec:
-    """Specification of a subscription, as a client gives it; checked by `registry.specification.checked`."""
+    """Specification of a subscription, given by a client; checked by `registry.specification.checked`."""
 
     selector: str = ""
-    """The text; empty takes every message."""
+    """Text of the selector; an empty text matches every message."""
 
     topic: str | None = None
-    """A topic filter; None takes every topic."""
+    """Topic filter; None matches every topic."""
 
     dialect: str = "jms"
     seltype: Seltype | None = None
-    """EXTENDED leaves the selector to an extended selection provider; otherwise it follows from the text."""
+    """EXTENDED for the selector of an extended selection provider; other types follow from the text."""
 
     name: str | None = None
-    """Unique; None for the id."""
+    """Unique name; None for the id."""
 
     destination: Destination = Destination()
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that are given, as plain data."""
+        """Return the given fields as plain data."""
         data: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
         data["destination"] = self.destination.to_json()
         data["labels"] = dict(self.labels)
@@ -98,11 +97,11 @@ class SubscriptionSpec:
     @classmethod
     def from_json(cls, data: object) -> SubscriptionSpec:
         """Return the specification of plain data: of a client's, or of a whole subscription, whose
-        `READ_ONLY` fields are left alone. null is as good as absent. Raises `InvalidSpecError` for a field
-        that is none, or of another type.
+        `READ_ONLY` fields are ignored. A null field counts as absent. Raises `InvalidSpecError` for an
+        unknown field or a wrong type.
         """
         if not isinstance(data, Mapping):
-            raise InvalidSpecError("", "a subscription is an object")
+            raise InvalidSpecError("", "a subscription must be an object")
         given: dict[str, Any] = {}
         for name, value in data.items():
             if name in READ_ONLY or (value is None and name in FIELDS):
@@ -113,7 +112,7 @@ class SubscriptionSpec:
                 given[name] = _labels(value)
             elif name in FIELDS:
                 if not isinstance(value, str):
-                    raise InvalidSpecError(_pointer(name), f"{name} is a string")
+                    raise InvalidSpecError(_pointer(name), f"{name} must be a string")
                 given[name] = value
             else:
                 known = (*FIELDS, *sorted(READ_ONLY))
@@ -123,7 +122,7 @@ class SubscriptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A registered subscription. ``revision`` is that of its last change: its ETag."""
+    """Registered subscription. ``revision`` is that of its last change: its ETag."""
 
     id: str
     name: str
@@ -140,9 +139,7 @@ class Subscription:
 
     @property
     def spec(self) -> SubscriptionSpec:
-        """Specification that a client would give for it. Of the types of selectors only EXTENDED is
-        explicit.
-        """
+        """Specification of the subscription; seltype is set only if EXTENDED."""
         return SubscriptionSpec(
             selector=self.selector,
             topic=self.topic,
@@ -172,7 +169,7 @@ class Subscription:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Subscription:
-        """Invert `to_json`; other fields are left alone. Raises `InvalidSpecError`."""
+        """Invert `to_json`; other fields are ignored. Raises `InvalidSpecError`."""
         try:
             return cls(
                 id=_of(str, data["id"]),
@@ -194,13 +191,13 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some subscriptions in the order of their ids, and where the next ones begin; None behind the last."""
+    """Page of subscriptions in the order of their ids, with the cursor of the next page; None on the last."""
 
     items: list[Subscription]
     next_cursor: str | None
 
 
-@lru_cache(maxsize=256)  # all of an import have the same
+@lru_cache(maxsize=256)  # all subscriptions of an import have the same time
 def time_text(time: datetime) -> str:
     """Return a time as RFC 3339 in UTC, with microseconds."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -213,10 +210,10 @@ def time_of(text: str) -> datetime:
 
 def _labels(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise InvalidSpecError("/labels", "labels are an object of strings")
+        raise InvalidSpecError("/labels", "labels must be an object of strings")
     for name, text in value.items():
         if not isinstance(name, str) or not isinstance(text, str):
-            raise InvalidSpecError(_pointer("labels", str(name)), "a label is a string")
+            raise InvalidSpecError(_pointer("labels", str(name)), "a label must be a string")
     return dict(value)
 
 
@@ -225,10 +222,10 @@ _T = TypeVar("_T")
 
 def _of(type_: type[_T], value: object) -> _T:
     if type(value) is not type_:
-        raise TypeError(f"{value!r} is no {type_.__name__}")
+        raise TypeError(f"{value!r} is not a {type_.__name__}")
     return value
 
 
 def _pointer(*names: str) -> str:
-    """Return a place in a document, RFC 6901."""
+    """Return a JSON pointer, RFC 6901."""
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)

@@ -1,4 +1,4 @@
-"""Pages of subscriptions: by filters, in the order of their ids, as long as one likes."""
+"""Pages of subscriptions by filters, in the order of their ids."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from selectroute.registry.model import Page
 MAX_LIMIT: Final = 1_000
 
 Filters = dict[str, str]
-"""What is asked for, by the name of the filter: topic, status, dialect, name, label."""
+"""Requested values by filter: topic, status, dialect, name, label."""
 
 _ORDER: Final = ("name", "label", "topic", "status", "dialect")
-"""The filters, those first that leave the fewest; the first one's index is read, the others are compared."""
+"""Filters, the most selective first: the index of the first one given is read, the others are compared."""
 
 
 def page(connection: Connection, filters: Filters, limit: int, cursor: str | None) -> Page:
-    """Return one page. Raises `InvalidSpecError` for a limit, a cursor or a filter that is none."""
+    """Return one page. Raises `InvalidSpecError` for an invalid limit, cursor or filter."""
     if not 1 <= limit <= MAX_LIMIT:
-        raise InvalidSpecError("/limit", f"a limit is 1 to {MAX_LIMIT:,}")
+        raise InvalidSpecError("/limit", f"a limit must be 1 to {MAX_LIMIT:,}")
     rows = connection.execute(statement_of(filters, limit, cursor)).all()
     items = [subscription_of(row) for row in rows[:limit]]
     return Page(items, _cursor(items[-1].id, filters) if len(rows) > limit else None)
 
 
 def statement_of(filters: Filters, limit: int, cursor: str | None) -> Select[Any]:
-    """Return what reads a page, and one row more if there is one."""
+    """Return the query for a page and one more row, if there is one."""
     statement = _filtered(subscriptions_with_state(), filters)
-    # The index by labels is in the order of its own ids; SQLite does not see that they are the same.
+    # Order by the ids of the index by labels: SQLite does not see that both columns are equal.
     by_label = "label" in filters and "name" not in filters
     id = label.c.id if by_label else subscription.c.id
     if cursor is not None:
@@ -52,13 +52,13 @@ def _filtered(statement: Select[Any], filters: Filters) -> Select[Any]:
         if name == "label":
             key, found, of_label = value.partition("=")
             if not found:
-                raise InvalidSpecError("/label", "labels are filtered by NAME=VALUE")
+                raise InvalidSpecError("/label", "a filter by label must be NAME=VALUE")
             statement = statement.join(label, label.c.id == subscription.c.id).where(
                 label.c.name == key, label.c.value == of_label
             )
         else:
             column: ColumnElement[Any] = subscription.c["topic_key" if name == "topic" else name]
-            # SQLite has no statistics to choose by: hide all columns but the best one from it.
+            # SQLite has no statistics for its choice of an index: hide all columns but the best one.
             compared = column if first else func.coalesce(column, "")
             statement = statement.where(compared == (topic_key(value) if name == "topic" else value))
         first = False
@@ -76,5 +76,5 @@ def _cursor(last: str, filters: Filters) -> str:
 def _read_cursor(cursor: str, filters: Filters) -> str:
     digest, last = read_cursor(cursor, 2)
     if digest != _digest(filters):
-        raise InvalidSpecError("/cursor", "the cursor is of other filters; begin again without one")
+        raise InvalidSpecError("/cursor", "the cursor was issued for other filters; begin again without one")
     return last

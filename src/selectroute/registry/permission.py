@@ -1,8 +1,8 @@
-"""Permissions of callers, decided in one place: on what is stored, in the transaction that stores it.
+"""Permissions of callers, checked on the stored specification, in the transaction that stores it.
 
-Whatever a service lets a client write goes through `Permission.check_stored` with the specification that the
-registry is about to write down, and through `Permission.check_known` in that transaction. So a caller cannot
-send something that is checked as one thing and stored as another, or go on when the token is revoked.
+Every write of a client of a service passes `Permission.check_stored` with the specification that the registry
+is about to store, and `Permission.check_known` in the same transaction. So the checked and the stored
+specification cannot differ, and a revoked token has no effect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KNOWN: Final = select(token.c.id).where(token.c.id == bindparam("given_id"))
 
 
 class Stored(Protocol):
-    """A row to be stored: a specification, or a subscription."""
+    """Row to be stored: a specification or a subscription."""
 
     @property
     def topic(self) -> str | None:
@@ -33,18 +33,18 @@ class Stored(Protocol):
 
     @property
     def destination(self) -> Destination:
-        """Where deliveries go."""
+        """Destination of deliveries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Subscriptions, topics and destinations that a caller may touch. Without arguments: all.
+    """Subscriptions, topics and destinations that a caller may use. Without arguments: all.
 
     Args:
         topics: the filters within which a subscription's topic filter must be; None for all.
         queues: patterns of the queues that may be named and used; None for all.
         kafka: patterns of the Kafka topics that may be named; None for all.
-        token: the id of the token that it holds for, as long as there is one; None for ever.
+        token: the id of the token, which must not be revoked; None for a permission without a token.
     """
 
     topics: tuple[TopicFilter, ...] | None = None
@@ -54,8 +54,8 @@ class Permission:
 
     @classmethod
     def of(cls, token: Token) -> Permission:
-        """Return the permission of a token. One that is limited in any way may name no destination beyond its
-        own patterns; without patterns, none at all.
+        """Return the permission of a token. A token limited in any way may name only destinations of its own
+        patterns; without patterns, none at all.
         """
         topics = tuple(map(_parsed, token.topics)) if token.topics else None
         if topics is None and not token.queues and not token.kafka:
@@ -64,18 +64,17 @@ class Permission:
 
     @property
     def is_limited(self) -> bool:
-        """True if there is anything that the caller may not touch."""
+        """True if any subscription, topic or destination is forbidden."""
         return not (self.topics is None and self.queues is None and self.kafka is None)
 
     @property
     def sees_all(self) -> bool:
-        """True if every subscription exists for the caller."""
+        """True if every subscription is visible to the caller."""
         return self.topics is None
 
     def sees(self, topic: str | None) -> bool:
-        """Return whether a subscription with this topic filter exists for the caller: one of its filters
-        takes every topic of it. One without a filter takes every topic, so it is seen by those who may touch
-        all.
+        """Return whether a subscription with this topic filter is visible: one of the caller's filters covers
+        it. Without a filter it matches every topic, and is visible only to callers without a limit on topics.
 
         Raises `InvalidTopicFilterError` for text that is not a topic filter.
         """
@@ -84,36 +83,34 @@ class Permission:
         return topic is not None and any(one.covers(_parsed(topic)) for one in self.topics)
 
     def may_name(self, kind: str, name: str | None) -> bool:
-        """Return whether the caller may let deliveries go to this destination, or use the queue of this
-        name.
-        """
+        """Return whether the caller may use this destination of deliveries, or the queue of this name."""
         if kind == NOWHERE or not self.is_limited:
             return True
         patterns = {QUEUE: self.queues, KAFKA: self.kafka}.get(kind, ())
         return patterns is None or (name is not None and any(fnmatchcase(name, one) for one in patterns))
 
     def check_stored(self, new: Stored) -> None:
-        """Check what is about to be written down. Raises `ForbiddenError`, `InvalidTopicFilterError`."""
+        """Check a row before it is stored. Raises `ForbiddenError`, `InvalidTopicFilterError`."""
         if not self.sees(new.topic):
             allowed = ", ".join(one.text for one in self.topics or ())
-            raise ForbiddenError("/topic", f"the token permits topic filters within {allowed}")
+            raise ForbiddenError("/topic", f"the token permits only topic filters within {allowed}")
         kind, name = new.destination.kind, new.destination.name
         if not self.may_name(kind, name):
             patterns = [f"queue:{one}" for one in self.queues or ()]
             patterns += [f"kafka:{one}" for one in self.kafka or ()]
             allowed = ", ".join(patterns) or "none"
-            raise ForbiddenError("/destination", f"the token permits as destinations: {allowed}")
+            raise ForbiddenError("/destination", f"the token permits only these destinations: {allowed}")
 
     def check_known(self, connection: Connection) -> None:
         """Check that the token is not revoked. Raises `AuthError`."""
         if self.token is None:
             return
         if connection.execute(_KNOWN, {"given_id": self.token}).scalar() is None:
-            raise AuthError("the token was revoked meanwhile")
+            raise AuthError("the token was revoked during the request")
 
 
 EVERYTHING: Final = Permission()
-"""What may be done by whoever has the database itself."""
+"""Permission of a process with direct access to the database."""
 
 
 @lru_cache(maxsize=4_096)

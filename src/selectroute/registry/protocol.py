@@ -1,7 +1,6 @@
-"""Protocols of a registry: the methods that a database's (`Registry`) and a service's (``client``) have
-alike.
+"""Protocols of a registry: the common methods of `Registry` (database) and ``client`` (service).
 
-`Registry.verify`, `Registry.bodies` and what else needs the database itself is not among them.
+Methods that need the database itself, such as `Registry.verify` and `Registry.bodies`, are not included.
 """
 
 from __future__ import annotations
@@ -28,27 +27,27 @@ from selectroute.registry.tokens import Token
 from selectroute.selector.message import Message
 
 Progress = Callable[[int, int], None]
-"""Called now and then with how many rows are done, and how many there are (0: not known)."""
+"""Callback, called regularly with the count of rows done and the total (0: unknown)."""
 
 
 class Selecting(Protocol):
-    """A subscription as people are shown it: its topic filter and its selector."""
+    """Subscription with the fields that are shown to people: its topic filter and its selector."""
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """Id of the subscription."""
 
     @property
     def topic(self) -> str | None:
-        """Its topic filter, None for every topic."""
+        """Topic filter; None for every topic."""
 
     @property
     def selector(self) -> str:
-        """Text of its selector."""
+        """Text of the selector."""
 
     @property
     def dialect(self) -> str:
-        """Selector's dialect."""
+        """Dialect of the selector."""
 
     @property
     def seltype(self) -> str | None:
@@ -56,16 +55,16 @@ class Selecting(Protocol):
 
 
 class Matcher(Protocol):
-    """Subscriptions that messages are matched against, by the kernel that delivers."""
+    """Subscriptions to match messages against, by the kernel that also routes deliveries."""
 
     def match(self, message: Message, limit: int, near: bool = False) -> dict[str, Any]:
         """Return the subscriptions that get a message, as ``/v1/messages:match`` does: ``revision``,
-        ``total``, and of ``ids`` and ``refused`` (nobody could judge them) at most `limit`. With `near` also
-        those that miss it by one condition.
+        ``total``, and at most `limit` each of ``ids`` and ``refused`` (not evaluated). With `near` also those
+        that miss it by one condition.
         """
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
-        """Return why a subscription gets a message or does not, as ``/v1/messages:explain`` does, with the
+        """Explain why a subscription gets a message or not, as ``/v1/messages:explain`` does, with the
         ``revision``. Raises `NotFoundError`.
         """
 
@@ -74,13 +73,13 @@ class Matcher(Protocol):
 
 
 class SubscriptionRegistry(Protocol):
-    """A registry, in a database or behind a service. `Registry` has the contract of each method; all raise
+    """Registry in a database or of a service. `Registry` documents the contract of each method; all raise
     `RegistryError` and `StoreError`, and over a network also `UnreachableError`.
     """
 
     @property
     def url(self) -> str:
-        """URL that it was opened with."""
+        """URL that the registry was opened with."""
 
     @property
     def revision(self) -> int:
@@ -88,7 +87,7 @@ class SubscriptionRegistry(Protocol):
 
     @property
     def snapshots_folder(self) -> Path:
-        """Folder that revisions are published to. Raises `PublishError` where it is not known."""
+        """Folder that revisions are published to. Raises `PublishError` if unknown."""
 
     def __enter__(self) -> Self: ...
 
@@ -98,7 +97,7 @@ class SubscriptionRegistry(Protocol):
         """Close every connection."""
 
     def info(self) -> dict[str, str | int | None]:
-        """Return what can be told of the registry as a whole, ``revision`` first."""
+        """Return the properties of the registry, ``revision`` first."""
 
     # ---- subscriptions
 
@@ -127,7 +126,7 @@ class SubscriptionRegistry(Protocol):
         """Register a subscription; see `Registry.register`."""
 
     def replace(self, id: str, spec: SubscriptionSpec, *, expected: int | None = None) -> Subscription:
-        """Give a subscription another specification; see `Registry.replace`."""
+        """Replace a subscription's specification; see `Registry.replace`."""
 
     def change(self, id: str, patch: Mapping[str, Any], *, expected: int | None = None) -> Subscription:
         """Change some fields by a JSON merge patch; see `Registry.change`."""
@@ -136,13 +135,13 @@ class SubscriptionRegistry(Protocol):
         """Remove a subscription; see `Registry.remove`."""
 
     def pause(self, id: str, *, expected: int | None = None) -> Subscription:
-        """Stop a subscription's messages; see `Registry.pause`."""
+        """Pause a subscription; see `Registry.pause`."""
 
     def resume(self, id: str, *, from_: From = "latest", expected: int | None = None) -> Resumed:
-        """Let a paused subscription have messages again; see `Registry.resume`."""
+        """Resume a paused subscription; see `Registry.resume`."""
 
     def apply(self, operations: Iterable[Operation], *, idempotency: Idempotency | None = None) -> Applied:
-        """Make several changes one revision; see `Registry.apply`."""
+        """Apply several changes as one revision; see `Registry.apply`."""
 
     def import_(
         self,
@@ -151,7 +150,7 @@ class SubscriptionRegistry(Protocol):
         mode: Literal["add", "replace"] = "add",
         progress: Progress | None = None,
     ) -> Imported:
-        """Register what lines of JSON say, all or none; see `Registry.import_`."""
+        """Register subscriptions from lines of JSON, all or none; see `Registry.import_`."""
 
     def export(self, *, revision: int | None = None) -> Iterator[str]:
         """Yield all subscriptions as lines of JSON; see `Registry.export`."""
@@ -175,21 +174,21 @@ class SubscriptionRegistry(Protocol):
     # ---- messages
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
-        """Return why a subscription gets a message or does not; see `Registry.explain`."""
+        """Explain why a subscription gets a message or not; see `Registry.explain`."""
 
     def matcher(self, progress: Callable[[int], None] = lambda _: None) -> Matcher:
-        """Return the active subscriptions, ready to be matched; see `Registry.matcher`."""
+        """Return a matcher of the active subscriptions; see `Registry.matcher`."""
 
     # ---- queries
 
     def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
-        """Make a query known; see `Registry.note_query`."""
+        """Announce a query; see `Registry.note_query`."""
 
     def queries(self) -> Sequence[Backfill]:
-        """Return the queries that are known; see `Registry.queries`."""
+        """Return the known queries; see `Registry.queries`."""
 
     def note_batch(self, query: str, batch: int, revision: int) -> None:
-        """Report that a batch of a query was delivered by a revision; see `Registry.note_batch`."""
+        """Report that a batch of a query was delivered with a revision; see `Registry.note_batch`."""
 
     def effective_of(
         self, id: str, *, wait_seconds: float = 0
@@ -209,13 +208,13 @@ class SubscriptionRegistry(Protocol):
         kafka: Iterable[str] = (),
         name: str | None = None,
     ) -> tuple[Token, str]:
-        """Make a token; return it and its secret. See `Registry.add_token`."""
+        """Create a token; return the token and its secret. See `Registry.add_token`."""
 
     def tokens(self) -> Sequence[Token]:
         """Return all tokens."""
 
     def had_tokens(self) -> bool:
-        """Return whether there is a token, or ever was one: then nobody is let in without."""
+        """Return whether a token exists or ever existed: then every caller needs one."""
 
     def revoke_token(self, id: str) -> None:
         """Revoke a token. Raises `NotFoundError`."""

@@ -1,15 +1,16 @@
-"""From the change log to the snapshot folder: what is committed becomes segments and a manifest.
+"""Publication of a registry: committed changes of the log become segments and a manifest in a folder.
 
 ::
 
     changes(after) ──folded by id──→ Add, Replace, Remove ──Publisher.apply──→ manifest-<revision>.json
     table ──at first, or after an import──→ build_snapshot ──publish──────────→ the same
 
-The state is the folder's newest revision: what it has not is published next, whatever happened in between.
-Several revisions of the registry may become one of the folder, never half of one.
+The only state is the folder's newest revision: all later changes are published next. Several revisions of the
+registry may become one of the folder, but a revision is never split.
 
-``registry.json`` in the folder says whose it is, and has the digest of the log at the revision that was last
-published, or was about to be: a registry that lost changes since is noticed also when it has as many again.
+``registry.json`` in the folder names its registry, and has the digest of the log at the revision that was
+last published, or was about to be: a registry that lost changes is detected even if its revision number has
+caught up again.
 """
 
 from __future__ import annotations
@@ -42,27 +43,27 @@ from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.selector_type import EXTENDED
 
 MANY: Final = 50_000
-"""Changes from which on a snapshot is made of the whole table instead, if they are a quarter of it."""
+"""Count of changes from which a snapshot is built from the whole table, if they are a quarter of it."""
 
 COLLECT_SECONDS: Final = 60.0
-"""How often what no revision needs is removed."""
+"""Interval of the removal of files that no revision needs."""
 
 _OWNER: Final = "registry.json"
 _LOCK: Final = ".publisher"
 
 
 class RegistryPublisher:
-    """Publishes a registry's revisions to a folder. There is one at a time for a folder, in all processes.
+    """Publisher of a registry's revisions to a folder. A folder has one publisher at a time, across
+    processes.
 
-    Paused subscriptions are not in a snapshot. A crash at any instant leaves a folder that the next publisher
-    goes on from.
+    Paused subscriptions are not in a snapshot. After a crash at any instant the next publisher continues.
 
     Args:
-        registry: what is published.
-        folder: where; by default the registry's `snapshots_folder`.
+        registry: the registry to publish.
+        folder: the snapshot folder; by default the registry's `snapshots_folder`.
 
     Raises:
-        PublishError: somebody else publishes to the folder, or it is another registry's.
+        PublishError: another publisher uses the folder, or it belongs to another registry.
     """
 
     def __init__(self, registry: Registry, folder: str | Path | None = None) -> None:
@@ -74,7 +75,7 @@ class RegistryPublisher:
         self._lock = self._locked()
         try:
             self._check_owner()
-            # Before anything is written on top: a registry that lost revisions gives their numbers anew.
+            # Before the first write: a registry that lost revisions assigns their numbers again.
             self._check_newest(max(revisions(self.folder), default=0))
             self._check_log()
         except BaseException:
@@ -86,23 +87,23 @@ class RegistryPublisher:
         """Newest published revision. Raises `PublishError` before the first `catch_up`."""
         publisher = self._publisher
         if publisher is None:
-            raise PublishError("nothing is published yet: catch_up does")
+            raise PublishError("nothing is published yet: call catch_up first")
         return publisher.snapshot
 
     def catch_up(self) -> int:
-        """Publish everything that is committed; returns the folder's newest revision, which is the
-        registry's unless that goes on changing. Raises `PublishError`, SnapshotError, `StoreError`.
+        """Publish all committed changes; return the folder's newest revision, which is the registry's unless
+        it changed since. Raises `PublishError`, SnapshotError, `StoreError`.
         """
         with self._guard:
             try:
                 return self._catch_up()
             except SnapshotError:
-                self._publisher = None  # whatever it knows, the folder may not: read it again next time
+                self._publisher = None  # may differ from the folder: read it again next time
                 raise
 
     def rebuild(self) -> int:
-        """Publish the whole table anew under a revision of its own, beside whatever the folder holds, as
-        after damage to its files. Returns the revision.
+        """Publish the whole table as a new revision, independent of the folder's other files, for example
+        after damage to them. Return the revision.
         """
         with self._guard:
             self._publisher = None
@@ -115,10 +116,10 @@ class RegistryPublisher:
         poll_seconds: float = 0.05,
         failed: Callable[[SelectRouteError], None] | None = None,
     ) -> None:
-        """Publish each revision as soon as it is there, until `stop` is set.
+        """Publish each revision as soon as it is committed, until `stop` is set.
 
-        A commit of this process is published at once, another one's within `poll_seconds`. With `failed`, an
-        error is handed to it, and a second later it is tried again; otherwise the error ends this.
+        A commit of this process is published at once, one of another process within `poll_seconds`. An error
+        is passed to `failed` and retried a second later; without `failed` it is raised.
         """
         while not stop.is_set():
             try:
@@ -132,7 +133,7 @@ class RegistryPublisher:
                 stop.wait(1.0)
 
     def close(self) -> None:
-        """Wait for a merge that is under way, and let others publish to the folder."""
+        """Wait for a merge in progress, and release the folder to other publishers."""
         with self._guard:
             if self._publisher is not None:
                 self._publisher.close()
@@ -145,7 +146,7 @@ class RegistryPublisher:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ---- inside
+    # ---- steps
 
     def _catch_up(self) -> int:
         newest = self._registry.revision
@@ -154,7 +155,7 @@ class RegistryPublisher:
         publisher = self._opened()
         done = publisher.snapshot.revision or 0
         if done > newest:
-            self._check_newest(done)  # its revision may have come between
+            self._check_newest(done)  # the registry may have committed it since `newest` was read
             return done
         if done == newest:
             return done
@@ -176,7 +177,7 @@ class RegistryPublisher:
         return self._publisher
 
     def _delta(self, snapshot: Snapshot, last: dict[str, Subscription | None]) -> Iterable[Change]:
-        """Yield what makes of the snapshot's subscriptions the ones in their last state."""
+        """Yield the changes that bring the snapshot's subscriptions to their last state."""
         ids = list(last)
         for id, is_there in zip(ids, (snapshot.find(ids) >= 0).tolist(), strict=True):
             one = last[id]
@@ -189,7 +190,7 @@ class RegistryPublisher:
             yield kind(id, one.selector, one.topic, one.dialect, extended, one.destination.text)
 
     def _publish_all(self, revision: int | None) -> None:
-        """Publish the table as it is."""
+        """Publish the whole table."""
         with self._registry.bodies(Status.ACTIVE) as (newest, bodies):
             table: pa.Table = read_subscriptions(bodies, ignore_unknown=True).table
         self._own(newest)
@@ -205,7 +206,7 @@ class RegistryPublisher:
             self.folder.mkdir(parents=True, exist_ok=True)
             return FileLock(self.folder / _LOCK, wait=False)
         except BlockingIOError:
-            raise PublishError(f"somebody else publishes to {self.folder}: one at a time") from None
+            raise PublishError(f"another process publishes to {self.folder}: stop it first") from None
         except OSError as error:
             raise PublishError(f"{self.folder} cannot be used: {error.strerror or error}") from error
 
@@ -221,16 +222,16 @@ class RegistryPublisher:
         owner = self._owner()
         if owner is None:
             if revisions(self.folder):
-                raise PublishError(f"{self.folder} holds revisions that are no registry's")
+                raise PublishError(f"{self.folder} holds revisions of no registry; publish to another folder")
             self._own(0)
         elif owner["registry"] != self._registry.id:
-            raise PublishError(f"{self.folder} is another registry's; publish to a folder of its own")
+            raise PublishError(f"{self.folder} belongs to another registry; publish to another folder")
 
     def _check_log(self) -> None:
         owner = self._owner() or {}
         revision = owner.get("revision")
         if revision is None:
-            return  # an earlier release wrote none
+            return  # written by an earlier release
         if owner.get("digest") != self._registry.digest_at(revision):
             raise PublishError(
                 f"{self.folder} has revision {revision} of a log that is not the registry's: it lost "
@@ -238,12 +239,12 @@ class RegistryPublisher:
             )
 
     def _owner(self) -> dict[str, Any] | None:
-        """Return what the folder says of its registry; None if it is nobody's yet."""
+        """Return the content of the folder's ``registry.json``; None if there is none yet."""
         path = self.folder / _OWNER
         try:
             owner = json.loads(path.read_bytes())
             if not isinstance(owner["registry"], str) or type(owner.get("revision", 0)) is not int:
-                raise ValueError("it names no registry and revision")
+                raise ValueError("it does not name a registry and a revision")
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -252,7 +253,7 @@ class RegistryPublisher:
         return found
 
     def _own(self, revision: int) -> None:
-        """Write down whose the folder is, and which log has this revision, before it is published."""
+        """Record the folder's registry and the digest of its log at this revision, before it is published."""
         digest = self._registry.digest_at(revision)
         content = {"registry": self._registry.id, "revision": revision, "digest": digest}
         path = self.folder / _OWNER

@@ -1,4 +1,4 @@
-"""Reports of queries: that they exist, whether they can read again, and which batch used which revision."""
+"""Reports of queries: their existence, whether they can replay, and which batch used which revision."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from selectroute.store.errors import DamagedError
 
 
 def note_query(connection: Connection, name: str, source: str, can_replay: bool, reason: str | None) -> None:
-    """Write down a query, or what is new about it."""
+    """Insert a query, or update its row."""
     row = {"query": name, "source": source, "can_replay": can_replay, "reason": reason}
     row["seal"] = row_digest(name, source, int(can_replay), reason)
     known = connection.execute(select(query).where(query.c.query == name)).one_or_none()
@@ -24,14 +24,14 @@ def note_query(connection: Connection, name: str, source: str, can_replay: bool,
 
 
 def note_batch(connection: Connection, name: str, number: int, revision: int) -> None:
-    """Write down that a batch used a revision, if it is the first that used it or a later one.
+    """Record that a batch used a revision, if it is the first that used it or a later one.
 
-    invariant: for each query, a row has the first batch that was reported with its revision, and none is
-    kept that says no more than another.
+    invariant: for each query, a row has the first batch that was reported with its revision, and no row is
+    redundant: each later revision has a later batch.
     """
     mine = select(batch).where(batch.c.query == name)
     later = mine.where(batch.c.revision >= revision, batch.c.batch <= number).limit(1)
-    if any(map(_sound, connection.execute(later))):
+    if any(map(_intact, connection.execute(later))):
         return
     same = connection.execute(
         select(batch.c.batch).where(batch.c.query == name, batch.c.revision == revision)
@@ -46,9 +46,7 @@ def note_batch(connection: Connection, name: str, number: int, revision: int) ->
 
 
 def effective_from(connection: Connection, revision: int) -> list[EffectiveFrom]:
-    """Return the first batch of each query that used this revision or a later one, by the name of the
-    query.
-    """
+    """Return the first batch of each query that used this revision or a later one, ordered by query."""
     first = (
         select(batch.c.query, func.min(batch.c.revision).label("revision"))
         .where(batch.c.revision >= revision)
@@ -60,7 +58,7 @@ def effective_from(connection: Connection, revision: int) -> list[EffectiveFrom]
         .join(first, (batch.c.query == first.c.query) & (batch.c.revision == first.c.revision))
         .order_by(batch.c.query)
     )
-    return [EffectiveFrom(row.query, row.batch) for row in map(_sound, rows)]
+    return [EffectiveFrom(row.query, row.batch) for row in map(_intact, rows)]
 
 
 def newest_used(connection: Connection) -> int:
@@ -70,7 +68,7 @@ def newest_used(connection: Connection) -> int:
 
 
 def backfills(connection: Connection) -> list[Backfill]:
-    """Return what each query can do about messages of the past."""
+    """Return for each query whether it can deliver past messages."""
     found = []
     for row in connection.execute(select(query).order_by(query.c.query)):
         if row.seal != query_seal(row):
@@ -89,7 +87,7 @@ def batch_seal(row: Any) -> bytes:
     return row_digest(row.query, row.revision, row.batch)
 
 
-def _sound(row: Any) -> Any:
+def _intact(row: Any) -> Any:
     if row.seal != batch_seal(row):
         raise DamagedError(f"the table batch is damaged in a row of {row.query!r}")
     return row

@@ -1,4 +1,4 @@
-"""Registry in a database: subscriptions that outlive the process, and every change to them in order.
+"""Registry in a database: persistent subscriptions, and an ordered log of their changes.
 
 ::
 
@@ -68,25 +68,24 @@ _ID = "the id of a subscription, such as 'heavy'"
 _SPEC = "a SubscriptionSpec: sr.SubscriptionSpec('weight > 2500', topic='cars/+')"
 
 _LOOK_SECONDS: Final = 0.2
-"""How often batches are looked for that used a subscription."""
+"""Interval of the polls for batches that used a subscription."""
 
 _POLL_SECONDS: Final = 0.05
-"""How often the commits of other processes are looked for while this one waits."""
+"""Interval of the polls for commits of other processes during a wait."""
 
 _BULK_ROWS: Final = 10_000
-"""From how many lines on an import clears up the log of the database behind it, while others wait."""
+"""Lines from which an import truncates the database's log afterwards, while other writers wait."""
 
 
 class Registry:
     """Subscriptions of a database, and the log of their changes. Safe for use by threads and processes.
 
-    Each call that changes something is one transaction and one revision: it is done and durable when the
-    call returns, and left no trace when it raises. All raise `StoreError` as the database says, besides what
-    they say themselves.
+    Each call that changes something is one transaction and one revision: durable when the call returns,
+    without effect when it raises. All raise `StoreError` in addition to the errors that they document.
 
     A method that changes something takes `by`, the caller's permission: a subscription that the caller may
-    not see is not there, a write beyond the permission raises `ForbiddenError`, and a token that was revoked
-    meanwhile `AuthError`.
+    not see raises `NotFoundError`, a write beyond the permission `ForbiddenError`, and a token revoked in the
+    meantime `AuthError`.
     """
 
     _open_service: ClassVar[Callable[[str, str | None], Any] | None] = None
@@ -110,44 +109,43 @@ class Registry:
     ) -> Registry:
         """Open the registry in a database: ``sqlite:///path`` or ``postgresql+psycopg://…``.
 
-        A service, ``http://host:port``, is opened by ``selectroute.connect``. Until that was there it was
-        opened here; this still works, with a DeprecationWarning, and gives a `RemoteRegistry`.
+        A service, ``http://host:port``, is opened by ``selectroute.connect``. For compatibility its URL is
+        still accepted, with a DeprecationWarning; the result is a `RemoteRegistry`.
 
         Args:
             url: of the database.
             limits: the largest selector that is registered.
             create: whether an empty database becomes a registry.
-            verify: read everything first and compare it with its digests, see `verify`.
-            progress: called during that.
+            verify: compare the whole database with its digests first, see `verify`.
+            progress: called during verification.
             token: the secret of a bearer token, for a service.
 
         Raises:
-            InvalidUrlError: the URL is none of these.
-            DamagedError: the database is not what was written, or lost changes that were acknowledged; the
-                message names the place.
+            InvalidUrlError: the URL does not name a supported database.
+            DamagedError: the database is damaged or lost acknowledged changes; the message says where.
         """
         check_argument(url, str, "url", "sqlite:///PATH, postgresql+psycopg://… or http://HOST:PORT")
         if cls._open_service is not None and url.startswith(("http://", "https://")):
-            warnings.warn("a service is opened by selectroute.connect(url)", DeprecationWarning, stacklevel=2)
+            warnings.warn("use selectroute.connect(url) to open a service", DeprecationWarning, stacklevel=2)
             service: Registry = cls._open_service(url, token)
             return service
         store = Store(url, metadata, _first_rows if create else None)
         try:
-            made = cls(store, limits)
-            found = made.setting("format")
+            registry = cls(store, limits)
+            found = registry.setting("format")
             if found != FORMAT:
                 raise DamagedError(f"the registry has format {found}, this version reads format {FORMAT}")
-            made.check_acknowledged()
+            registry.check_acknowledged()
             if verify:
-                made.verify(progress)
+                registry.verify(progress)
         except BaseException:
             store.close()
             raise
-        return made
+        return registry
 
     @classmethod
     def services_are_opened_by(cls, opener: Callable[[str, str | None], Any]) -> None:
-        """Let `open` go on taking URLs of services. Called by ``selectroute.client``, the layer above."""
+        """Set the function by which `open` opens URLs of services. Called by ``selectroute.client``."""
         cls._open_service = staticmethod(opener)
 
     def close(self) -> None:
@@ -176,8 +174,8 @@ class Registry:
             return number
 
     def info(self) -> dict[str, str | int | None]:
-        """Return the newest revision, how many subscriptions there are, the registry's id, and the folder
-        that it is published to (None: none is set).
+        """Return the newest revision, the count of subscriptions, the registry's id, and the folder that it
+        is published to (None if not set).
         """
         try:
             folder = str(self.snapshots_folder)
@@ -193,7 +191,7 @@ class Registry:
     # ---- one subscription
 
     def __len__(self) -> int:
-        """Return how many subscriptions there are, paused ones too. O(1)."""
+        """Return the count of subscriptions, including paused ones. O(1)."""
         with self._store.reading() as connection:
             number: int = read_counter(connection).subscriptions
             return number
@@ -201,7 +199,7 @@ class Registry:
     def get(self, id: str) -> Subscription:
         """Return a subscription. Raises `NotFoundError`."""
         check_argument(id, str, "id", _ID)
-        if not is_id(id):  # no database is asked for what it could not even be sent
+        if not is_id(id):  # an invalid id may not even be encodable for the database
             raise NotFoundError(f"there is no subscription {id!r}")
         return self._one(subscription.c.id == id, f"there is no subscription {id!r}")
 
@@ -218,13 +216,13 @@ class Registry:
         idempotency: Idempotency | None = None,
         by: Permission = EVERYTHING,
     ) -> Subscription:
-        """Register a subscription; the id is made here unless one is given.
+        """Register a subscription; the id is generated unless one is given.
 
-        With `idempotency`, the same request again gives the same answer and changes nothing, for 24 hours.
+        With `idempotency`, a repeated request returns the same result and changes nothing, for 24 hours.
         Raises what `checked` raises, `IdTakenError`, `NameTakenError`, `IdempotencyConflictError`.
         """
         check_argument(spec, SubscriptionSpec, "spec", _SPEC)
-        check_argument(id, (str, NoneType), "id", f"{_ID}, or None for one that is made here")
+        check_argument(id, (str, NoneType), "id", f"{_ID}, or None to generate one")
         with self._changing([spec], by) as revision:
             before = answered(revision.connection, idempotency)
             if before is not None:
@@ -236,7 +234,7 @@ class Registry:
     def replace(
         self, id: str, spec: SubscriptionSpec, *, expected: int | None = None, by: Permission = EVERYTHING
     ) -> Subscription:
-        """Give a subscription another specification, as a whole; a paused one stays paused.
+        """Replace a subscription's whole specification; a paused subscription stays paused.
 
         With `expected`, only if that is its revision: `StaleRevisionError` otherwise. Raises also what
         `checked` raises, `NotFoundError`, `NameTakenError`.
@@ -259,7 +257,8 @@ class Registry:
         check_argument(patch, Mapping, "patch", "the fields to change: {'selector': 'weight > 3000'}")
         checks = Checks(self.limits)
         while True:
-            # Checked before anybody waits for it; if somebody else changes the rest of it meanwhile, again.
+            # Checked before the transaction, so that other writers do not wait; repeated if another writer
+            # changes the subscription in between.
             now = self.get(id)
             if by.sees(now.topic) and (expected is None or expected == now.revision):
                 spec = patched(now, patch)
@@ -271,13 +270,13 @@ class Registry:
                     return revision.replace(id, spec, expected)
 
     def remove(self, id: str, *, expected: int | None = None, by: Permission = EVERYTHING) -> Subscription:
-        """Remove a subscription; returns it as it was. Raises `NotFoundError`, `StaleRevisionError`."""
+        """Remove a subscription; return its last state. Raises `NotFoundError`, `StaleRevisionError`."""
         check_argument(id, str, "id", _ID)
         with self._changing(by=by) as revision:
             return revision.remove(id, expected)
 
     def pause(self, id: str, *, expected: int | None = None, by: Permission = EVERYTHING) -> Subscription:
-        """Stop a subscription's messages; a paused one is left as it is. Raises as `remove` does."""
+        """Pause a subscription: it gets no messages. No change if it is paused. Raises as `remove` does."""
         check_argument(id, str, "id", _ID)
         with self._changing(by=by) as revision:
             return revision.pause(id, expected)
@@ -290,10 +289,10 @@ class Registry:
         expected: int | None = None,
         by: Permission = EVERYTHING,
     ) -> Resumed:
-        """Let a paused subscription have messages again; an active one is left as it is.
+        """Resume a paused subscription. No change if it is active.
 
-        From ``last-processed`` it also gets those that it missed, of each query that can read them again: the
-        answer says which can. Raises as `remove` does.
+        From ``last-processed`` the subscription also gets the missed messages of each query that can replay
+        them; the result says which queries can. Raises as `remove` does.
         """
         check_argument(id, str, "id", _ID)
         with self._changing(by=by) as revision:
@@ -309,14 +308,14 @@ class Registry:
         max_expanded: int | None = None,
         by: Permission = EVERYTHING,
     ) -> Applied:
-        """Make several changes one revision, all of them or none. Raises `OperationError` naming the first
-        that cannot be, with what it raises alone as the cause; with `max_expanded`, also `TooCostlyError`
-        where the selectors multiply out to more literals than these, see `Budget`.
+        """Apply several changes as one revision, all or none. Raises `OperationError` naming the first
+        invalid operation, with its own error as the cause; with `max_expanded`, also `TooCostlyError` if the
+        selectors expand to more literals, see `Budget`.
         """
         check_iterable(operations, "operations", "a list of Operation")
         operations = list(operations)
         for one in operations:
-            check_argument(one, Operation, "an operation", "an Operation, as sr.Operation has it")
+            check_argument(one, Operation, "an operation", "an sr.Operation")
         specs = [one.spec for one in operations if one.spec is not None]
         with self._changing(Checks(self.limits, specs, Budget(max_expanded)), by) as revision:
             before = applied(revision.connection, idempotency)
@@ -346,12 +345,12 @@ class Registry:
         name: str | None = None,
         label: str | None = None,
     ) -> Page:
-        """Subscriptions in the order of their ids: those that have this topic filter, status, dialect, name
-        and label (``name=value``), each if given. O(limit), however many there are.
+        """Return a page of subscriptions ordered by id: those with this topic filter, status, dialect, name
+        and label (``name=value``), each if given. O(limit), whatever the size of the registry.
 
-        A cursor goes on behind the page that it came with, with the same filters: what was there all the time
-        comes exactly once, whatever was added or removed meanwhile. Raises `InvalidSpecError` for a limit
-        that is not 1 to 1,000, and for a cursor that is none or of other filters.
+        A cursor continues after its page, with the same filters: a subscription that exists throughout is
+        returned exactly once, despite concurrent changes. Raises `InvalidSpecError` for a limit that is not 1
+        to 1,000, and for a cursor that is invalid or of other filters.
         """
         asked = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
         filters: Filters = {key: str(value) for key, value in asked.items() if value is not None}
@@ -370,12 +369,12 @@ class Registry:
     ) -> Imported:
         """Register subscriptions given as lines of JSON, as one revision, all or none; bounded memory.
 
-        A line has the fields of a specification, and perhaps ``id`` and ``status``; what else a subscription
-        has is left alone, so that an export can be imported. ``add`` refuses an id that is taken; ``replace``
-        replaces its subscription, and pauses or resumes it (from ``latest``) where the line gives another
-        status, which are changes of their own. Raises `TooLargeError`, and `ImportLineError` naming the first
-        lines that cannot be; ids and names that are taken are seen when all lines are read. With
-        `max_expanded`, the cause is `TooCostlyError` where the selectors multiply out to more literals.
+        A line has the fields of a specification, and optionally ``id`` and ``status``; other fields of a
+        subscription are ignored, so that an export can be imported. ``add`` refuses an id that is taken;
+        ``replace`` replaces its subscription, and pauses or resumes it (from ``latest``) as a separate change
+        if the line gives another status. Raises `TooLargeError`, and `ImportLineError` naming the first
+        invalid lines; taken ids and names are detected after all lines are read. With `max_expanded`, the
+        cause is `TooCostlyError` if the selectors expand to more literals.
         """
         budget = Budget(max_expanded)
         with staging.staged(lines, self.limits, max_rows, budget, progress, by) as stage:
@@ -384,15 +383,15 @@ class Registry:
             return Imported(rows, revision.number if rows else revision.before)
 
     def export(self, *, revision: int | None = None) -> Generator[str, None, None]:
-        """Yield all subscriptions as lines of JSON without their ends, as they are now or were at a revision.
+        """Yield all subscriptions as lines of JSON without line ends, as of now or of a revision.
 
-        A connection to the database is in use until the last line is read, or this is closed.
+        A connection to the database is in use until the last line is read or the generator is closed.
         """
         with self._store.reading() as connection:
             yield from transfer.exported(connection, revision)
 
     def skip_revision(self) -> int:
-        """Take a revision without changes, as when a snapshot is made again; returns it."""
+        """Commit a revision without changes, such as for a rebuilt snapshot; return it."""
         with self._changing() as revision:
             return revision.skip()
 
@@ -407,17 +406,17 @@ class Registry:
         ops: Collection[Op] | None = None,
         wait_seconds: float = 0,
     ) -> ChangePage:
-        """Return the changes behind a revision, the oldest first, at most `limit` of them.
+        """Return the changes after a revision, the oldest first, at most `limit` of them.
 
-        They end with a revision, unless the first one alone has more; ``next_cursor`` gives those that
-        follow, also inside of a revision. With a `cursor`, the changes are those behind its page, whatever
-        `after` is. With `ops` only changes of these kinds count. Without any, waits so many seconds for one.
+        The page ends at the end of a revision, unless the first revision alone has more changes;
+        ``next_cursor`` continues after the page, even inside a revision. A `cursor` continues after its page
+        and overrides `after`. With `ops` only changes of these kinds are returned. If there is no change,
+        waits at most `wait_seconds` for one.
 
-        Raises `DamagedError` if the log is not what was written, `InvalidSpecError` for a limit, cursor or
-        kind that is none.
+        Raises `DamagedError` if the log is damaged, `InvalidSpecError` for an invalid limit, cursor or kind.
         """
         if limit < 1:
-            raise InvalidSpecError("/limit", "a limit is 1 or more")
+            raise InvalidSpecError("/limit", "a limit must be 1 or more")
         position = change_log.LogPosition(after) if cursor is None else change_log.LogPosition.of(cursor)
         until = time.monotonic() + wait_seconds
         while True:
@@ -427,49 +426,49 @@ class Registry:
                 return found
 
     def wait(self, after: int, seconds: float) -> bool:
-        """Wait until there is a revision behind `after`, at most so many seconds; whether there is."""
+        """Wait until there is a revision after `after`, at most `seconds`; return whether there is one."""
         until = time.monotonic() + seconds
         while self.revision <= after:
             left = until - time.monotonic()
             if left <= 0:
                 return False
-            # A commit of this process wakes at once; those of others are looked for.
+            # A commit of this process notifies; those of other processes are polled for.
             with self._committed:
                 self._committed.wait(min(left, _POLL_SECONDS))
         return True
 
     def digest_at(self, revision: int) -> str:
-        """Return the digest of the log up to a revision, in hex: it vouches for every change until then."""
+        """Return the digest of the log up to a revision, in hex: it covers every change until then."""
         with self._store.reading() as connection:
             return change_log.digest_at(connection, change_log.LogPosition(revision)).hex()
 
     def pending(self, after: int) -> int:
-        """Return how many changes are behind a revision. O(that many)."""
+        """Return the count of changes after a revision. O(count)."""
         with self._store.reading() as connection:
-            return change_log.count_behind(connection, after)
+            return change_log.count_after(connection, after)
 
     def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
-        """Yield all changes behind a revision, up to the newest when this began; in bounded memory. With
-        `ops` only those of these kinds.
+        """Yield all changes after a revision, up to the newest at the first call, in bounded memory. With
+        `ops` only changes of these kinds.
         """
         with self._store.reading() as connection:
-            yield from map(change_of, change_log.rows_behind(connection, after, ops))
+            yield from map(change_of, change_log.rows_after(connection, after, ops))
 
     @contextmanager
     def bodies(self, status: str) -> Iterator[tuple[int, Iterator[str]]]:
-        """Read the newest revision, and all subscriptions of a status at it, each as a line of JSON."""
+        """Read the newest revision and all its subscriptions of a status, each as a line of JSON."""
         with self._store.reading() as connection:
             yield read_counter(connection).revision, transfer.bodies(connection, status)
 
     def as_of(self, revision: int, ids: Iterable[str]) -> Sequence[Subscription]:
-        """Return those of these subscriptions that were registered at a revision, as they were then."""
+        """Return these subscriptions as of a revision; those not registered then are left out."""
         with self._store.reading() as connection:
             return change_log.as_of(connection, revision, ids)
 
     def check_acknowledged(self) -> None:
-        """Compare the newest revision with the one that was acknowledged last before this was opened.
+        """Compare the newest revision with the last one acknowledged before this registry was opened.
 
-        Raises `DamagedError` if the database has not come so far, or with another history.
+        Raises `DamagedError` if the database is older, or has another history.
         """
         head, mark = self._store.head, self._store.acknowledged
         if head is None or mark is None:
@@ -479,16 +478,16 @@ class Registry:
             digest = change_log.digest_at(connection, change_log.LogPosition(mark.number)).hex()
             owner = read_setting(connection, "id")
         if owner != mark.owner:
-            raise lost(head, "this is another registry than the one that was there")
+            raise lost(head, "the file holds another registry")
         if newest < mark.number:
-            raise lost(head, f"it is at revision {newest}, revision {mark.number} was acknowledged")
+            raise lost(head, f"it is at revision {newest}, but revision {mark.number} was acknowledged")
         if digest != mark.digest:
             raise lost(head, f"revision {mark.number} is not the one that was acknowledged")
 
     def verify(self, progress: Progress | None = None) -> Verified:
         """Read the whole database and compare it with its digests. O(changes + subscriptions).
 
-        Raises `DamagedError` naming the first place that is not what was written.
+        Raises `DamagedError` naming the first damaged row.
         """
         with self._store.reading() as connection:
             return verify(connection, self._store.is_sqlite, progress)
@@ -496,8 +495,8 @@ class Registry:
     # ---- messages
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
-        """Return why a subscription gets a message or does not, as ``/v1/messages:explain`` does for it: by
-        the delivery kernel, on the subscription as it is now. Raises `NotFoundError`.
+        """Explain why a subscription gets a message or not, as ``/v1/messages:explain`` does: by the delivery
+        kernel, on the current subscription. Raises `NotFoundError`.
         """
         one = self.get(id)
         if one.status is Status.PAUSED:
@@ -506,10 +505,10 @@ class Registry:
         return {"revision": one.revision, **explained(snapshot, 0, message, judged(snapshot, message))}
 
     def matcher(self, progress: Callable[[int], None] = lambda _: None) -> SnapshotMatcher:
-        """Return the active subscriptions, indexed here. O(subscriptions), in memory.
+        """Return a matcher of the active subscriptions, indexed in memory. O(subscriptions).
 
         Args:
-            progress: called now and then with how many subscriptions are read.
+            progress: called regularly with the count of subscriptions read.
         """
         with self.bodies(Status.ACTIVE) as (revision, bodies):
             table = read_subscriptions(bodies, progress=progress, ignore_unknown=True).table
@@ -518,32 +517,30 @@ class Registry:
     # ---- queries
 
     def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None = None) -> None:
-        """Make a query known: what it reads, and whether it can read it again (if not, why)."""
+        """Announce a query: its source, and whether it can replay (if not, the reason)."""
         with self._store.writing() as connection:
             queries.note_query(connection, query, source, can_replay, reason)
 
     def queries(self) -> Sequence[Backfill]:
-        """Return the queries that are known, by their names, and whether each can read again."""
+        """Return the known queries, ordered by name, and whether each can replay."""
         with self._store.reading() as connection:
             return queries.backfills(connection)
 
     def note_batch(self, query: str, batch: int, revision: int) -> None:
-        """Say that a batch of a query was delivered by a revision."""
+        """Report that a batch of a query was delivered with a revision."""
         with self._store.writing() as connection:
             queries.note_batch(connection, query, batch, revision)
 
     def effective_from(self, revision: int) -> Sequence[EffectiveFrom]:
-        """Return the first batch of each query that used this revision or a later one; none before it is
-        known.
-        """
+        """Return the first batch of each query that used this revision or a later one, as far as reported."""
         with self._store.reading() as connection:
             return queries.effective_from(connection, revision)
 
     def effective_of(
         self, id: str, *, wait_seconds: float = 0
     ) -> tuple[Subscription, Sequence[EffectiveFrom]]:
-        """Return a subscription, and the first batch of each query that used it as it is. Where there is
-        none, wait for one so many seconds at most. Raises `NotFoundError`.
+        """Return a subscription and, for each query, the first batch that used its current version. If there
+        is none, waits at most `wait_seconds` for one. Raises `NotFoundError`.
         """
         until = time.monotonic() + wait_seconds
         while True:
@@ -571,16 +568,16 @@ class Registry:
         name: str | None = None,
         by: Permission = EVERYTHING,
     ) -> tuple[Token, str]:
-        """Make a token for a role. Returns it and its secret, which is stored nowhere.
+        """Create a token for a role. Returns the token and its secret, which is not stored.
 
         Args:
             role: reader, writer or admin.
-            topics: the filters within which it may touch subscriptions; without any, all.
-            queues: patterns of queues (``CARS.*``) that its subscriptions may name, and that it may use.
-            kafka: patterns of Kafka topics that its subscriptions may name. A token with topics and without
-                patterns may name no destination.
-            name: what it is for; its id by default.
-            by: who makes it. Raises `AuthError` if that one's token is revoked.
+            topics: the filters within which the token may use subscriptions; without any, all.
+            queues: patterns of queues (``CARS.*``) that the token may use and its subscriptions may name.
+            kafka: patterns of Kafka topics that its subscriptions may name. A token with topics but without
+                patterns may not name any destination.
+            name: the purpose of the token; its id by default.
+            by: the caller's permission. Raises `AuthError` if the caller's token is revoked.
         """
         with self._store.writing() as connection:
             by.check_known(connection)
@@ -592,7 +589,7 @@ class Registry:
             return token_rows.tokens(connection)
 
     def had_tokens(self) -> bool:
-        """Return whether there is a token, or ever was one: then nobody is let in without."""
+        """Return whether a token exists or ever existed: then every caller needs one."""
         with self._store.reading() as connection:
             return token_rows.had_tokens(connection)
 
@@ -611,7 +608,7 @@ class Registry:
 
     @property
     def id(self) -> str:
-        """Id that tells this registry from every other one."""
+        """Unique id of this registry."""
         return self.setting("id") or ""
 
     def setting(self, name: str) -> str | None:
@@ -620,17 +617,17 @@ class Registry:
             return read_setting(connection, name)
 
     def set(self, name: str, value: str | None) -> None:
-        """Set a setting, or unset it: ``snapshots`` is the folder that revisions are published to."""
+        """Set a setting, None unsets it: ``snapshots`` is the folder that revisions are published to."""
         if name != "snapshots":
-            raise InvalidSpecError(f"/{name}", "the one setting is snapshots")
+            raise InvalidSpecError(f"/{name}", "the only setting is snapshots")
         with self._store.writing() as connection:
             write_setting(connection, name, value)
 
     @property
     def snapshots_folder(self) -> Path:
-        """Where revisions are published: the setting ``snapshots``, or beside a SQLite database.
+        """Folder that revisions are published to: the setting ``snapshots``, or next to a SQLite database.
 
-        Raises `PublishError` where there is neither.
+        Raises `PublishError` if there is neither.
         """
         given = self.setting("snapshots")
         if given is not None:
@@ -642,7 +639,7 @@ class Registry:
             " `snapshots`"
         )
 
-    # ---- inside
+    # ---- transactions
 
     @contextmanager
     def _changing(
@@ -658,7 +655,7 @@ class Registry:
             head = self._store.head
             if head is not None and head.newest is not None and revision.before < head.newest.number:
                 raise lost(
-                    head, f"it is at revision {revision.before}, and {head.newest.number} was acknowledged"
+                    head, f"it is at revision {revision.before}, but {head.newest.number} was acknowledged"
                 )
             yield revision
             newest = revision.finish()

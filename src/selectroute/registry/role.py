@@ -6,14 +6,14 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """Rights of a caller; each role may do what the one before it may."""
+    """Role of a caller; each role includes the rights of the previous one."""
 
     reader = "reader"
     writer = "writer"
     admin = "admin"
 
     def includes(self, needed: Role) -> bool:
-        """Return whether this role may do what another one may.
+        """Return whether this role includes the rights of another one.
 
         >>> Role.writer.includes(Role.reader), Role.writer.includes(Role.admin)
         (True, False)

@@ -1,4 +1,4 @@
-"""Checks of specifications, and JSON merge patches of them."""
+"""Checks and JSON merge patches of specifications."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def checked(spec: SubscriptionSpec, limits: Limits = DEFAULT_LIMITS) -> SubscriptionSpec:
-    """Return the specification with the type of its selector, if it can be registered. O(size of the
-    selector).
+    """Check a specification and return it with the type of its selector. O(size of the selector).
 
     Raises InvalidSelectorError, InvalidTopicFilterError, `InvalidSpecError`.
     """
@@ -47,17 +46,17 @@ def _with_seltype(spec: SubscriptionSpec, seltype: Any) -> SubscriptionSpec:
 
 
 PLAIN_LITERALS: Final = 32
-"""Literals that any selector may have at no charge."""
+"""Literals that every selector may have free of charge."""
 
 _SHORTEST_LITERAL: Final = 7
-"""Characters: ``a=1 OR``. What is written is paid for by the size of the request."""
+"""Characters: ``a=1 OR``. Written literals are free: the size of the request limits them."""
 
 
 class Budget:
-    """Budget of literals that the selectors of one import or batch may have beyond what is written in them.
+    """Budget of literals that the selectors of one import or batch may expand to beyond the written ones.
 
-    AND and OR multiply out: of 170 characters come 256 literals, and all of them must be built and published
-    before a change of anybody else is. None as the number is no bound.
+    AND and OR multiply out: 170 characters expand to 256 literals, and all of them are built and published
+    before the next change. None for no limit.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -65,22 +64,22 @@ class Budget:
         self._spent = 0
 
     def spend(self, literals: int, length: int) -> None:
-        """Count a subscription with so many literals, whose selector and topic filter have so many
-        characters. Raises `TooCostlyError`.
+        """Charge a subscription with `literals` literals and `length` characters of selector and topic
+        filter. Raises `TooCostlyError`.
         """
         self._spent += max(0, literals - max(PLAIN_LITERALS, length // _SHORTEST_LITERAL))
         if self._most is not None and self._spent > self._most:
             raise TooCostlyError(
-                f"the selectors multiply out to more than {self._most:,} conditions beyond those that are "
-                "written: write fewer ORs inside of ANDs, or send them in smaller parts"
+                f"the selectors expand to more than {self._most:,} conditions beyond the written ones: "
+                "write fewer ORs inside ANDs, or send the subscriptions in smaller parts"
             )
 
 
 class Checks:
-    """Specifications that were checked before a transaction began, so that nobody waits for that.
+    """Cache of checks, filled before a transaction begins, so that other writers do not wait for checks.
 
-    It remembers what decides, and what was wrong; what it has not seen yet is checked when it is asked for.
-    `specs` are checked at once, up to the first that is wrong. Raises `TooCostlyError` at the budget's end.
+    The cache keeps the result or error per selector and topic filter; unknown ones are checked on demand.
+    `specs` are checked at once, up to the first invalid one. Raises `TooCostlyError` over the budget.
     """
 
     def __init__(
@@ -94,19 +93,19 @@ class Checks:
             try:
                 self.checked(spec)
             except SelectRouteError:
-                break  # raised when its turn comes: what is before it may be refused for another reason
+                break  # raised in order: an earlier operation may be refused for another reason
             self.charge(spec, budget)
 
     def charge(self, spec: SubscriptionSpec, budget: Budget) -> None:
-        """Let a budget pay for a specification that was checked. Raises `TooCostlyError`."""
+        """Charge a checked specification to a budget. Raises `TooCostlyError`."""
         budget.spend(self._literals[_decisive(spec)], len(spec.selector) + len(spec.topic or ""))
 
     def knows(self, spec: SubscriptionSpec) -> bool:
-        """Return whether asking for this one takes no time."""
+        """Return whether the check of this specification is cached."""
         return _decisive(spec) in self._known
 
     def checked(self, spec: SubscriptionSpec) -> SubscriptionSpec:
-        """Return and raise what the function `checked` does."""
+        """Check a specification and return it with its type, as the function `checked` does."""
         check_fields(spec)
         key = _decisive(spec)
         if key not in self._known:
@@ -123,12 +122,12 @@ class Checks:
 
 
 def _decisive(spec: SubscriptionSpec) -> tuple[str | None, ...]:
-    """Return all that the check of a selector and its topic filter depends on."""
+    """Return the cache key: all inputs of the check of a selector and its topic filter."""
     return spec.selector, spec.topic, spec.dialect, EXTENDED if spec.seltype == EXTENDED else None
 
 
 def prepared(spec: SubscriptionSpec, limits: Limits) -> Prepared:
-    """Return the selector with its clauses, which is checked here, with the topic filter."""
+    """Check selector and topic filter, and return the selector with its clauses."""
     if spec.topic is not None:
         TopicFilter.parse(spec.topic)
     try:
@@ -142,19 +141,19 @@ def prepared(spec: SubscriptionSpec, limits: Limits) -> Prepared:
 def check_fields(spec: SubscriptionSpec) -> None:
     """Check everything but selector, topic filter, dialect and type. Raises `InvalidSpecError`."""
     if spec.seltype not in (None, NONE, STANDARD, EXTENDED):
-        raise InvalidSpecError("/seltype", f"a seltype is {NONE}, {STANDARD} or {EXTENDED}")
+        raise InvalidSpecError("/seltype", f"a seltype must be {NONE}, {STANDARD} or {EXTENDED}")
     own = STANDARD if spec.selector else NONE
     if spec.seltype in (NONE, STANDARD) and spec.seltype != own:
         raise InvalidSpecError("/seltype", wrong_seltype(own))
     if spec.seltype == EXTENDED and _SURROGATE.search(spec.selector):
-        raise InvalidSpecError("/selector", "half of a surrogate pair is no character")  # no parser sees it
+        raise InvalidSpecError("/selector", "a lone surrogate is not a character")  # not parsed here
     if spec.topic is not None and "\x00" in spec.topic:
-        raise InvalidSpecError("/topic", "a topic filter has no NUL character")
+        raise InvalidSpecError("/topic", "a topic filter must not have a NUL character")
     if spec.name is not None:
         if not 1 <= len(spec.name) <= MAX_NAME:
-            raise InvalidSpecError("/name", f"a name has 1 to {MAX_NAME} characters")
+            raise InvalidSpecError("/name", f"a name must have 1 to {MAX_NAME} characters")
         if _CONTROL.search(spec.name):
-            raise InvalidSpecError("/name", "a name has no control characters")
+            raise InvalidSpecError("/name", "a name must not have control characters")
     _check_destination(spec)
     if spec.labels:
         _check_labels(spec.labels)
@@ -164,17 +163,21 @@ def _check_destination(spec: SubscriptionSpec) -> None:
     kind, name = spec.destination.kind, spec.destination.name
     if kind == "none":
         if name is not None:
-            raise InvalidSpecError("/destination/name", "the destination none has no name")
+            raise InvalidSpecError("/destination/name", "the destination none must not have a name")
     elif kind == FILES:
         raise InvalidSpecError("/destination/kind", FILES_REFUSED)
     elif kind == QUEUE:
         if name is None or not _QUEUE_NAME.fullmatch(name):
-            raise InvalidSpecError("/destination/name", "the name of a queue: 1 to 48 of A-Z a-z 0-9 . / _ %")
+            raise InvalidSpecError(
+                "/destination/name", "a queue's name must be 1 to 48 of A-Z a-z 0-9 . / _ %"
+            )
     elif kind == KAFKA:
         if name is None or not _TOPIC_NAME.fullmatch(name):
-            raise InvalidSpecError("/destination/name", "the name of a topic: 1 to 249 of A-Z a-z 0-9 . _ -")
+            raise InvalidSpecError(
+                "/destination/name", "a topic's name must be 1 to 249 of A-Z a-z 0-9 . _ -"
+            )
     else:
-        raise InvalidSpecError("/destination/kind", "a destination is none, queue or kafka")
+        raise InvalidSpecError("/destination/kind", "a destination must be none, queue or kafka")
 
 
 def _check_labels(labels: Mapping[str, str]) -> None:
@@ -187,11 +190,11 @@ def _check_labels(labels: Mapping[str, str]) -> None:
         if len(value) > MAX_LABEL:
             raise InvalidSpecError(pointer, f"a label has {MAX_LABEL} characters at most")
         if _CONTROL.search(name) or _CONTROL.search(value):
-            raise InvalidSpecError(pointer, "a label has no control characters")
+            raise InvalidSpecError(pointer, "a label must not have control characters")
 
 
 def is_id(id: str) -> bool:
-    """Return whether a subscription can have this id.
+    """Return whether a text is a valid id of a subscription.
 
     >>> is_id("a.b"), is_id("a/b")
     (True, False)
@@ -202,32 +205,31 @@ def is_id(id: str) -> bool:
 def check_id(id: str) -> str:
     """Return the id. Raises `InvalidSpecError` for an invalid one."""
     if not is_id(id):
-        raise InvalidSpecError("/id", "an id is 1 to 128 of A-Z a-z 0-9 . _ -")
+        raise InvalidSpecError("/id", "an id must be 1 to 128 of A-Z a-z 0-9 . _ -")
     return id
 
 
 def wrong_seltype(found: str) -> str:
-    """Return the error of a seltype that the selector does not have."""
+    """Return the error text of a seltype that does not fit the selector."""
     return f"the seltype is {found}: {NONE} without a selector, {STANDARD} with one, {EXTENDED} if asked for"
 
 
 def patched(subscription: Subscription, patch: Mapping[str, Any]) -> SubscriptionSpec:
-    """Return the specification that a JSON merge patch (RFC 7396) makes of a subscription's; unchecked.
+    """Apply a JSON merge patch (RFC 7396) to a subscription's specification; the result is unchecked.
 
-    null puts a field back to what it is when it is not given; a null in ``labels`` removes that label. A type
-    that is not patched follows from the selector again, unless it is EXTENDED. Raises `InvalidSpecError` for
-    a field that only the registry changes.
+    null resets a field to its default; a null in ``labels`` removes that label. A type that is not patched
+    follows from the new selector, unless it is EXTENDED. Raises `InvalidSpecError` for a read-only field.
     """
     if not isinstance(patch, Mapping):
-        raise InvalidSpecError("", "a merge patch is an object")
+        raise InvalidSpecError("", "a merge patch must be an object")
     data = subscription.spec.to_json()
     now = subscription.to_json()
     for name, value in patch.items():
         if name in READ_ONLY:
             if name in now and now[name] != value:
-                raise InvalidSpecError(f"/{name}", f"{name} is not changed by a patch")
+                raise InvalidSpecError(f"/{name}", f"{name} is read-only")
         elif name not in FIELDS:
-            data[name] = value  # from_json says that there is none
+            data[name] = value  # from_json raises the error
         elif name in ("labels", "destination") and isinstance(value, Mapping):
             merged = {**(data.get(name) or {}), **value}
             data[name] = {key: one for key, one in merged.items() if one is not None}

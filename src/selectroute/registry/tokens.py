@@ -1,8 +1,7 @@
-"""Bearer tokens: who may call, what they may do, and which topics and destinations they may touch. Only
-hashes are stored.
+"""Bearer tokens: authentication, roles, and permitted topics and destinations. Only hashes are stored.
 
-A pattern of destinations is compared with the whole name, letter by letter: ``*`` stands for any number of
-characters, also none, and ``?`` for one. ``CARS.*`` takes the queue ``CARS.EU.IN``, and not ``CARS``.
+A pattern of destinations is matched against the whole name, case-sensitively: ``*`` stands for any number of
+characters, including none, and ``?`` for one. ``CARS.*`` matches the queue ``CARS.EU.IN``, but not ``CARS``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from selectroute.store.errors import DamagedError
 from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 
 PREFIX: Final = "srt_"
-"""What a secret begins with, so that it is known for one where it should not be."""
+"""Prefix of every secret, so that a leaked one is recognised."""
 
 _SECRET: Final = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
 
@@ -37,15 +36,15 @@ _QUEUE_PATTERN: Final = re.compile("[A-Za-z0-9./_%*?]{1,48}")
 _TOPIC_PATTERN: Final = re.compile("[A-Za-z0-9._*?-]{1,249}")
 
 _HAD_TOKENS: Final = "had-tokens"
-"""The setting that says that there was a token; it is never unset."""
+"""Setting that records that a token existed; never unset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token without its secret.
+    """Token without its secret.
 
-    Without topics it may touch every subscription. `queues` and `kafka` are patterns of the destinations that
-    its subscriptions may have; with topics and without patterns that is none, without any of the three all.
+    Without topics it permits every subscription. `queues` and `kafka` are patterns of the permitted
+    destinations of subscriptions: with topics but without patterns none, without all three fields any.
     """
 
     id: str
@@ -57,7 +56,7 @@ class Token:
     kafka: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the token as plain data."""
         return {
             "id": self.id,
             "name": self.name,
@@ -70,8 +69,8 @@ class Token:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Token:
-        """Invert `to_json`; other fields are left alone. Raises KeyError, TypeError, ValueError."""
-        # A service of the first release knows topics only.
+        """Invert `to_json`; other fields are ignored. Raises KeyError, TypeError, ValueError."""
+        # A service of the first release sends topics only.
         topics, queues, kafka = (
             tuple(map(str, data.get(name, ()))) for name in ("topics", "queues", "kafka")
         )
@@ -88,9 +87,9 @@ def add_token(
     kafka: Iterable[str],
     name: str | None,
 ) -> tuple[Token, str]:
-    """Make a token; return it and its secret, 256 random bits that are shown this once."""
+    """Create a token; return the token and its secret, 256 random bits that are not stored."""
     if role not in list(Role):
-        raise InvalidSpecError("/role", "a role is reader, writer or admin")
+        raise InvalidSpecError("/role", "a role must be reader, writer or admin")
     given = tuple(topics)
     for index, one in enumerate(given):
         try:
@@ -120,27 +119,23 @@ def add_token(
 
 
 def _patterns(given: Iterable[str], field: str, allowed: re.Pattern[str], letters: str) -> tuple[str, ...]:
-    """Return the patterns, checked: none has a letter that no name has, so that none is special but * and
-    ?.
-    """
+    """Check patterns and return them: the allowed characters admit no special ones but * and ?."""
     found = tuple(given)
     for index, one in enumerate(found):
         if not allowed.fullmatch(one):
-            raise InvalidSpecError(f"/{field}/{index}", f"a pattern is {letters}")
+            raise InvalidSpecError(f"/{field}/{index}", f"a pattern must be {letters}")
     return found
 
 
 def had_tokens(connection: Connection) -> bool:
-    """Return whether there is a token, or ever was one: then nobody is let in without, also when all are
-    revoked.
-    """
+    """Return whether a token exists or ever existed: then every caller needs one, even if all are revoked."""
     if read_setting(connection, _HAD_TOKENS) is not None:
         return True
     return connection.execute(select(token.c.id).limit(1)).scalar() is not None
 
 
 def _mark(connection: Connection) -> None:
-    """Write down that there was a token."""
+    """Record that a token existed."""
     if read_setting(connection, _HAD_TOKENS) is None:
         write_setting(connection, _HAD_TOKENS, "yes")
 
@@ -154,7 +149,7 @@ def revoke_token(connection: Connection, id: str) -> None:
     """Remove a token. Raises `NotFoundError`."""
     if not connection.execute(delete(token).where(token.c.id == id)).rowcount:
         raise NotFoundError(f"there is no token {id!r}")
-    _mark(connection)  # it may be of a release that did not
+    _mark(connection)  # a token of an earlier release may be unrecorded
 
 
 def authenticate(connection: Connection, secret: str) -> Token:
@@ -162,11 +157,10 @@ def authenticate(connection: Connection, secret: str) -> Token:
     if _SECRET.fullmatch(secret):
         hashed = _hash(secret)
         row = connection.execute(select(token).where(token.c.hash == hashed)).one_or_none()
-        # The index found it by its hash, of which a guess tells nothing; the comparison itself takes the
-        # same time whatever it compares.
+        # The index lookup by hash leaks nothing about the secret; the comparison takes constant time.
         if row is not None and hmac.compare_digest(row.hash, hashed):
             return _token(row)
-    raise AuthError("not a token's secret")
+    raise AuthError("not the secret of a token")
 
 
 def token_seal(row: Any) -> bytes:

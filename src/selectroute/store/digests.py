@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 
 START = bytes(32)
-"""What the first row of a chain is chained to."""
+"""Digest that the first row of a chain is chained to."""
 
 
 def canonical(*fields: str | int | None) -> bytes:
-    """Return the one way to write fields down for a digest: each text with its length, NULL unlike the empty
-    text.
+    """Encode fields unambiguously for a digest: each text with its length; NULL differs from the empty text.
 
     >>> canonical("add", None, 7)
     b'3:add-1:7'
@@ -23,10 +22,10 @@ def canonical(*fields: str | int | None) -> bytes:
 
 
 def row_digest(*fields: str | int | None) -> bytes:
-    """Return the SHA-256 of a row by itself, 32 bytes."""
+    """Return the SHA-256 of a row without a chain, 32 bytes."""
     return hashlib.sha256(canonical(*fields)).digest()
 
 
 def chained(previous: bytes, *fields: str | int | None) -> bytes:
-    """Return the SHA-256 of a row behind the row with the digest `previous`, 32 bytes."""
+    """Return the SHA-256 of a row that follows the row with the digest `previous`, 32 bytes."""
     return hashlib.sha256(previous + canonical(*fields)).digest()

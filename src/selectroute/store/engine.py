@@ -1,4 +1,4 @@
-"""Database, opened by its URL: transactions that read, and one at a time that writes."""
+"""Database opened by its URL: concurrent read transactions, one write transaction at a time."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from selectroute.store.head import Head, lost
 from selectroute.store.single import AutocommitStatements
 
 BUSY_SECONDS: Final = 60.0
-"""How long a writer waits for another one: an import of a million rows may hold the database for so long."""
+"""Time that a writer waits for another one: an import of a million rows may take that long."""
 
 ADDED: Final = "added"
-"""In a column's ``info``: it was added to a table that there was before, and may be NULL. A database of an
-earlier release gets it when it is opened.
+"""Key in a column's ``info``: the column was added in a later release and may be NULL. Opening a database of
+an earlier release adds it.
 """
 
 _CACHE_KIB: Final = 16_384
@@ -64,17 +64,17 @@ class Store:
     Args:
         url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``.
         metadata: the tables.
-        first_rows: writes what a new database begins with; with it, a database that is none yet becomes one,
-            and one that holds other tables gets these beside them.
+        first_rows: writes the first rows of a new database. If given, a missing database is created, and one
+            that holds only other tables gets these in addition.
 
-    ``head`` is where a database in a file marks what it acknowledged, and ``acknowledged`` the newest mark
-    that was there when this was opened.
+    ``head`` records the newest acknowledged commit of a database in a file; ``acknowledged`` is that mark as
+    of opening.
 
     Raises:
-        DamagedError: the file is gone, and its head is there.
-        InvalidUrlError: no such kind of database.
-        NoDatabaseError: there is none and `first_rows` is not given.
-        StoreError: as the database says, see the errors.
+        DamagedError: the file is missing, but its head exists.
+        InvalidUrlError: the URL names an unsupported kind of database.
+        NoDatabaseError: there is no database and `first_rows` is not given.
+        StoreError: any other error of the database, see `errors`.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Store:
         self._writer = threading.Lock()
         self._metadata = metadata
         self.head = Head(self.path) if self.is_sqlite else None
-        # Read before the database is: what is acknowledged meanwhile is in the database then.
+        # Read before the database: commits acknowledged after this read are in the database.
         self.acknowledged = None if self.head is None else self.head.read()
         if self.is_sqlite and not os.path.exists(self.path):
             if self.head is not None and self.acknowledged is not None:
@@ -97,10 +97,10 @@ class Store:
         self.engine = _engine(self.url, self.is_sqlite, self.check_file)
         self._autocommit = AutocommitStatements(self.engine)
         try:
-            there = self._tables()
-            missing = [name for name in metadata.tables if name not in there]
-            # A file is renamed into place with all of its tables: one that has none at all was truncated.
-            if len(missing) == len(metadata.tables) and (there or not self.is_sqlite):
+            existing = self._tables()
+            missing = [name for name in metadata.tables if name not in existing]
+            # A new file is renamed into place with all of its tables: a file without tables was truncated.
+            if len(missing) == len(metadata.tables) and (existing or not self.is_sqlite):
                 if first_rows is None:
                     raise NoDatabaseError(f"{self.url.render_as_string()} has no table {missing[0]}")
                 self._create_tables(first_rows)
@@ -121,7 +121,7 @@ class Store:
 
     def _create_tables(self, first_rows: Callable[[Connection], None]) -> None:
         with self.writing() as connection:
-            # Two that create at once: one waits, in SQLite to begin, and then finds everything.
+            # If two processes create at once, one waits (in SQLite at BEGIN) and then finds all tables.
             if not self.is_sqlite:
                 connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
             if not inspect(connection).has_table(next(iter(self._metadata.tables))):
@@ -133,17 +133,17 @@ class Store:
         for table in self._metadata.tables.values():
             added = [column for column in table.columns if ADDED in column.info]
             if added:
-                there = {column["name"] for column in inspect(connection).get_columns(table.name)}
-                found += [(table.name, column) for column in added if column.name not in there]
+                existing = {column["name"] for column in inspect(connection).get_columns(table.name)}
+                found += [(table.name, column) for column in added if column.name not in existing]
         return found
 
     def _add_columns(self) -> None:
-        """Add the columns that tables of an earlier release do not have."""
+        """Add the columns that are missing in tables of an earlier release."""
         with named_errors(), self.engine.connect() as connection:
             if not self._missing_columns(connection):
                 return
         with self.writing() as connection:
-            # Two that add at once: one waits, and then finds everything.
+            # If two processes add at once, one waits and then finds all columns.
             if not self.is_sqlite:
                 connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
             for table, column in self._missing_columns(connection):
@@ -151,13 +151,14 @@ class Store:
                 connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {described}")
 
     def _create_file(self, first_rows: Callable[[Connection], None]) -> None:
-        """Make a database under another name, and give it its own when it is whole.
+        """Create a database under a temporary name and rename it when it is complete.
 
-        An empty file is a database without tables to SQLite: one that was truncated must not pass for a new
+        SQLite takes an empty file for a database without tables: a truncated database must not pass for a new
         one, so a new one is never empty.
         """
         path = Path(self.path)
-        # It holds messages, selectors and hashes of tokens. What SQLite makes beside it gets the same mode.
+        # Readable by the owner only: it holds messages, selectors and hashes of tokens. SQLite gives its
+        # -wal and -shm files the same mode.
         new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
         engine = _engine(self.url.set(database=str(new)), True, creates=True)
         try:
@@ -165,10 +166,10 @@ class Store:
             with named_errors(), engine.begin() as connection:
                 self._metadata.create_all(connection)
                 first_rows(connection)
-            engine.dispose()  # the last connection puts everything into the one file
+            engine.dispose()  # closing the last connection checkpoints the log into the file
             disk.name_if_absent(new, path)
         except OSError as error:
-            raise ReadOnlyError(f"{path} cannot be made: {error.strerror or error}") from error
+            raise ReadOnlyError(f"{path} cannot be created: {error.strerror or error}") from error
         finally:
             engine.dispose()
             for suffix in ("", "-wal", "-shm"):
@@ -183,8 +184,8 @@ class Store:
     def check_file(self) -> None:
         """Raise `ReplacedError` if the file of a SQLite database is not the one that was opened. One stat.
 
-        A process goes on with a file that was removed or renamed, and nobody else ever sees what it writes;
-        a connection that is made later would read the file that is there now.
+        A process can go on writing to a removed or renamed file, where no other process sees the data; a
+        later connection would open the new file under that path.
         """
         if self._file is None:
             return
@@ -200,7 +201,7 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Begin a transaction that sees one consistent state of the database, however long it lasts."""
+        """Begin a read transaction: it sees one consistent state of the database, however long it lasts."""
         self.check_file()
         with named_errors(), self.engine.connect() as connection:
             if not self.is_sqlite:
@@ -210,9 +211,9 @@ class Store:
 
     @contextmanager
     def writing(self, *, bulk: bool = False) -> Iterator[Connection]:
-        """Begin the transaction that writes: wholly done when the block ends, wholly undone when it raises.
+        """Begin the write transaction: committed when the block ends, rolled back when the block raises.
 
-        A `bulk` one changes much: SQLite gets more memory for it, and clears up its log behind it.
+        With `bulk`, for many changes, SQLite uses a larger cache and truncates its log afterwards.
         """
         self._acquire()
         try:
@@ -229,13 +230,13 @@ class Store:
                 finally:
                     if bulk and self.is_sqlite:
                         self._clear_up(connection)
-            self.check_file()  # what is committed to a file that nobody finds is not acknowledged
+            self.check_file()  # a commit to a removed file is not acknowledged
         finally:
             self._writer.release()
 
     def single(self, statement: Executable, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Run one statement as a transaction that writes, and return its rows, as plain as the driver does:
-        in SQLite truth is 1.
+        """Run one statement as a write transaction and return its rows as the driver does (SQLite: true is
+        1).
         """
         if not self.is_sqlite:
             with self.writing() as connection:
@@ -255,18 +256,16 @@ class Store:
             raise BusyError(f"another writer held the database for more than {BUSY_SECONDS:g} s")
 
     def _clear_up(self, connection: Connection) -> None:
-        """Clear up after a bulk transaction: restore the usual cache, truncate the log of hundreds of
-        megabytes.
-        """
+        """Restore the usual cache after a bulk transaction, and truncate its log of hundreds of megabytes."""
         driver: Any = connection.connection.driver_connection
-        # A full disk, or somebody who reads: some later commit clears up. The connection stays as it is: if
-        # it is the last one, none can be opened on a full disk any more, not even to read.
+        # On a full disk, or with an open reader, a later commit clears up. The connection stays open: once
+        # the last one is closed, a full disk admits no new one, not even to read.
         with suppress(sqlite3.Error):
             driver.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         with self._writer:
             self._autocommit.close()
         self.engine.dispose()
@@ -274,7 +273,7 @@ class Store:
 
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """Turn what SQLAlchemy raises in the block into a `StoreError`."""
+    """Translate SQLAlchemy's errors in the block into a `StoreError`."""
     try:
         yield
     except DBAPIError as error:
@@ -299,8 +298,8 @@ def _named(cause: Any) -> StoreError:
         if kind in _FULL:
             return ReadOnlyError(f"the database cannot be written: {says}")
         if kind == sqlite3.SQLITE_ERROR:
-            # A schema that does not have what this code asks for, on a database that was made by it.
-            return DamagedError(f"the database has other tables than were made: {says}")
+            # A statement of this code that fails on a schema created by this code: the schema was changed.
+            return DamagedError(f"the schema of the database was changed: {says}")
         return StoreError(f"the database refuses: {says}")
     state = getattr(cause, "sqlstate", None) or ""
     if state in ("XX001", "XX002") or state.startswith("42"):
@@ -325,15 +324,15 @@ def _checked_url(url: str) -> URL:
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
-        raise InvalidUrlError(f"{backend} is no database that is supported: SQLite and PostgreSQL are")
+        raise InvalidUrlError(f"{backend} is not a supported database: use SQLite or PostgreSQL")
     if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
         raise InvalidUrlError("a database in SQLite is a file: sqlite:///PATH")
     return parsed
 
 
 def _not_opened(path: str) -> str | None:
-    """Why a file cannot be opened, as the system says it; SQLite does not tell. Opening the file to see would
-    end all locks that this process has on it.
+    """Return the operating system's reason why a file cannot be opened, which SQLite omits. Does not open the
+    file: closing it again would release all locks that this process has on it.
     """
     if Path(path).is_dir():
         return os.strerror(errno.EISDIR)
@@ -344,7 +343,7 @@ def _not_opened(path: str) -> str | None:
 
 
 def _identity(path: str) -> tuple[int, int, bool]:
-    """Return which file it is, and whether it has anything in it."""
+    """Return the device and inode of a file, and whether the file is non-empty."""
     found = os.stat(path)
     return found.st_dev, found.st_ino, found.st_size > 0
 
@@ -352,8 +351,8 @@ def _identity(path: str) -> tuple[int, int, bool]:
 def _engine(
     url: URL, is_sqlite: bool, check_file: Callable[[], None] = lambda: None, creates: bool = False
 ) -> Engine:
-    """Return the connections to a database. A file is only made where `creates` says so, and each connection
-    is to the file that `check_file` knows.
+    """Return the connection pool of a database. A file is only created if `creates`; `check_file` is called
+    after each connection is opened, and its error closes the connection.
     """
     if not is_sqlite:
         return create_engine(url, pool_size=8, max_overflow=56, pool_pre_ping=True)
@@ -376,14 +375,14 @@ def _engine(
         return connection
 
     engine = create_engine(url, pool_size=8, max_overflow=56, creator=connected)
-    # Many rows in one statement, not one after another: the driver gives Python's lock up for each statement,
-    # and gets it back a millisecond later beside threads that compute (300 lines imported: 0.9 s, now 0.1).
+    # Many rows in one statement: the driver releases the GIL for each statement, and gets it back a
+    # millisecond later if other threads compute (300 lines imported: 0.9 s, now 0.1).
     engine.dialect.use_insertmanyvalues_wo_returning = True
 
     @event.listens_for(engine, "connect")
     def _connected(connection: sqlite3.Connection, _: object) -> None:
         cursor = connection.cursor()
-        # A commit that was acknowledged survives loss of power: the log is synced at each.
+        # An acknowledged commit survives a power failure: each commit syncs the log.
         cursor.execute("PRAGMA journal_mode = WAL")
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA cell_size_check = ON")
@@ -392,7 +391,7 @@ def _engine(
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:
-        # The driver's own way begins a transaction at the first write only: too late to read before it.
+        # By default the driver begins a transaction at the first write: too late for reads before the write.
         writes = connection.get_execution_options().get(_WRITES)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

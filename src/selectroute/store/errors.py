@@ -1,4 +1,4 @@
-"""Errors of a store: the database's own words, sorted by what can be done about them."""
+"""Errors of a store: the database's messages, classified by what the caller can do about them."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from selectroute.selector.errors import SelectRouteError
 
 
 class StoreError(SelectRouteError):
-    """Base of what a store raises; by itself, a database that refuses for a reason not listed below."""
+    """Base of the errors of a store; raised itself for a database error of no class below."""
 
 
 class UnavailableError(StoreError):
-    """Database cannot be reached, or not in time; the same call may do later. Nothing was stored."""
+    """Database that is unreachable, or not reached in time; a retry may succeed. Nothing was stored."""
 
 
 class BusyError(UnavailableError):
-    """Another writer held the database for longer than the timeout. Nothing was stored."""
+    """Database held by another writer for longer than the timeout. Nothing was stored."""
 
 
 class ReadOnlyError(UnavailableError):
-    """Database takes no writes: the disk is full, fails, or may not be written. Nothing was stored."""
+    """Database that cannot be written: the disk is full, failing or read-only. Nothing was stored."""
 
 
 class DamagedError(StoreError):
-    """Store does not hold what was written; the message names the place."""
+    """Database that does not hold the data that was written; the message says where."""
 
 
 class InvalidUrlError(StoreError):
-    """A URL that names no database that can be used here."""
+    """URL that does not name a supported database."""
 
 
 class NoDatabaseError(InvalidUrlError):
-    """There is no database under this URL, or none that has these tables."""
+    """Missing database: none at this URL, or one without these tables."""
 
 
 class ReplacedError(UnavailableError):
-    """Database's file is not the one that was opened: nothing that is written to it would be kept."""
+    """Database file that was removed or replaced after it was opened: writes would be lost."""

@@ -1,16 +1,17 @@
-"""Head of a database: the newest commit that was acknowledged, in a file beside it.
+"""Head of a database: the newest acknowledged commit, in a separate file next to the database.
 
-SQLite reads its log up to the first frame that does not check, and drops the rest without a word: after a
-crash this is what was not committed. A disk that lost or damaged the end of the log would look the same, as a
-database of some time ago, sound in itself. The head tells the two apart::
+SQLite reads its log up to the first frame with a wrong checksum and silently drops the rest: after a crash
+these are uncommitted changes. A disk that lost or damaged the end of the log looks the same: the database is
+consistent, but older. The head distinguishes the two::
 
     commit, synced ──→ head, synced ──→ acknowledged
 
-It is written when the commit is durable, so it is never ahead of a sound database; a crash between the two
-leaves it behind, as does a head that could not be written. A database that is behind its head lost changes.
+The head is written after the commit is durable, so it is never newer than an intact database; it is older
+after a crash between the two, or after a failed write of the head. A database older than its head lost
+changes.
 
-The file has two slots in blocks of their own, written in turns, so that a write which is torn leaves the mark
-before it.
+The file has two slots, each a block of its own, written alternately: a torn write leaves the previous mark
+intact.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from selectroute.durable.lock import FileLock
 from selectroute.store.errors import DamagedError, ReadOnlyError
 
 _SLOT: Final = 4_096
-"""Bytes of a slot: a block of the disk, so that writing one touches no other."""
+"""Bytes of a slot: a block of the disk, so that a write of one slot does not touch the other."""
 
 _FORMAT: Final = "selectroute-head-1"
 
 
 class CommitMark(NamedTuple):
-    """An acknowledged commit: the database that made it, the number of the commit, and a digest of all up to
-    it. None of the texts has white space.
+    """Acknowledged commit: the database, the commit's number, and a digest of all commits up to this one. The
+    texts have no white space.
     """
 
     owner: str
@@ -52,7 +53,7 @@ class Head:
 
     @property
     def newest(self) -> CommitMark | None:
-        """Newest mark that this process made."""
+        """Newest mark that this process wrote."""
         return self._newest
 
     def read(self) -> CommitMark | None:
@@ -64,13 +65,14 @@ class Head:
         except OSError as error:
             raise ReadOnlyError(f"{self.path} cannot be read: {error.strerror or error}") from error
         found = max(filter(None, _slots(data)), key=lambda mark: mark.number, default=None)
-        if found is None:  # it is never without one, not even for an instant
-            raise DamagedError(f"{self.path} is damaged: remove it to go on with what there is")
+        if found is None:  # the file has a mark from its creation on
+            raise DamagedError(f"{self.path} is damaged: remove it to go on with the database as it is")
         return found
 
     def advance(self, mark: CommitMark) -> bool:
-        """Write down that a commit is about to be acknowledged, unless a later one was. One small synced
-        write. Returns whether it is durable; if not, the commit still is, and the next one tries again.
+        """Record a commit that is about to be acknowledged, unless a later one is recorded. One small synced
+        write. Returns whether the mark is durable; if not, the commit still is, and the next commit tries
+        again.
         """
         with self._lock:
             if self._newest is None or self._newest.number < mark.number:
@@ -96,7 +98,7 @@ class Head:
                 os.fdatasync(file)
 
     def _create(self, mark: CommitMark) -> None:
-        """Make the file under another name, and give it its own when it is durable."""
+        """Create the file under a temporary name and rename it when it is durable."""
         new = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}.new")
         try:
             with open(new, "xb", opener=_owners_alone) as file:
@@ -107,12 +109,12 @@ class Head:
 
 
 def _owners_alone(path: str, flags: int) -> int:
-    """Open a new file that only its owner reads, as the database beside it."""
+    """Open a new file that only its owner can read, like the database."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def lost(head: Head, what: str) -> DamagedError:
-    """Return the error of a database that is not what its head says, with what can be done."""
+    """Return the error for a database that is older than its head, with the remedies."""
     return DamagedError(
         f"the database lost changes that were acknowledged: {what}; put back a newer copy of it, or, if an "
         f"older one was put back on purpose, remove {head.path}"
@@ -129,7 +131,7 @@ def _slots(data: bytes) -> list[CommitMark | None]:
 
 
 def _mark(slot: bytes) -> CommitMark | None:
-    """Return the mark of a slot; None if it has none, or what was begun to be written."""
+    """Return the mark of a slot; None if the slot is empty or its write was torn."""
     line, end, _ = slot.partition(b"\n")
     text, space, digest = line.rpartition(b" ")
     text += space

@@ -1,7 +1,7 @@
-"""Autocommitted statements in SQLite, without SQLAlchemy's work around each.
+"""Autocommitted statements in SQLite, without SQLAlchemy's overhead for each.
 
-Where the disk syncs quickly, that work takes three times as long as a statement by a key itself. The
-statement is still SQLAlchemy's, compiled once, with parameters.
+With a disk that syncs quickly, the overhead is three times the cost of a statement by key. The statement is
+still SQLAlchemy's, compiled once, with parameters.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from sqlalchemy.sql.base import Executable
 
 
 class AutocommitStatements:
-    """A connection for statements that are a transaction each. Not thread-safe: writers hold the store's
-    lock.
-    """
+    """Connection whose statements are a transaction each. Not thread-safe: writers hold the store's lock."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -25,7 +23,7 @@ class AutocommitStatements:
         self._compiled: dict[Executable, tuple[str, list[str], dict[str, Any]]] = {}
 
     def run(self, statement: Executable, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement as SQLite has them, when it is durable. Raises sqlite3.Error."""
+        """Run a statement and return its rows as SQLite's driver does, once durable. Raises sqlite3.Error."""
         compiled = self._compiled.get(statement)
         if compiled is None:
             compiled = self._compiled[statement] = self._compile(statement)
@@ -33,10 +31,10 @@ class AutocommitStatements:
         given = {**constants, **given}
         if self._connection is None:
             self._connection = self._engine.raw_connection()
-            self._connection.detach()  # the pool has as many for others as it had
+            self._connection.detach()  # does not count against the pool's size
         cursor = self._connection.cursor()
         try:
-            # By itself it is a transaction, which has been committed when its last row was fetched.
+            # The statement is a transaction by itself, committed when its last row is fetched.
             cursor.execute(text, [given[name] for name in names])
             return list(cursor.fetchall())
         except sqlite3.Error:
@@ -44,7 +42,7 @@ class AutocommitStatements:
             raise
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -94,7 +94,7 @@ def test_an_older_copy_in_its_place_is_named_until_it_is_said_to_be_meant(tmp_pa
         registry.register(SubscriptionSpec(), id="b")
     shutil.copy(tmp_path / "old.db", path)
     with pytest.raises(
-        DamagedError, match=r"at revision 1, revision 2 was acknowledged.*remove .*r\.db\.head"
+        DamagedError, match=r"at revision 1, but revision 2 was acknowledged.*remove .*r\.db\.head"
     ):
         Registry.open(url(path))
     Path(f"{path}.head").unlink()

@@ -132,7 +132,7 @@ def test_a_change_of_a_kind_that_was_altered_is_found_when_it_is_read(registry):
 
 
 def test_what_is_resumed_is_found_without_reading_the_log(tmp_path):
-    statement = change_log._behind(change_log.LogPosition(1), ["remove", "resume"]).limit(5)
+    statement = change_log._after(change_log.LogPosition(1), ["remove", "resume"]).limit(5)
     with Registry.open(f"sqlite:///{tmp_path}/r.db") as registry, registry._store.reading() as connection:
         plan = connection.execute(
             text(

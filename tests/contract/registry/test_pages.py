@@ -108,10 +108,10 @@ def test_a_cursor_is_stable_while_others_come_and_go(registry):
 def test_a_cursor_is_of_its_filters(registry):
     fill(registry)
     cursor = registry.list(limit=2, dialect="jms").next_cursor
-    with pytest.raises(InvalidSpecError, match="of other filters") as caught:
+    with pytest.raises(InvalidSpecError, match="for other filters") as caught:
         registry.list(limit=2, dialect="ibm-mq", cursor=cursor)
     assert caught.value.pointer == "/cursor"
-    with pytest.raises(InvalidSpecError, match="of other filters"):
+    with pytest.raises(InvalidSpecError, match="for other filters"):
         registry.list(limit=2, cursor=cursor)
 
 

@@ -169,7 +169,7 @@ def test_a_view_that_is_behind_its_log_is_named(registry):
             text("UPDATE subscription SET revision = :revision, seq = :seq, seal = :seal WHERE id = :id"), old
         )
     assert registry.get("s").selector == "a = 1"  # a row that was right once: only verify can tell
-    with pytest.raises(DamagedError, match="behind the log in the row of 's'"):
+    with pytest.raises(DamagedError, match="older than the log in the row of 's'"):
         registry.verify()
 
 

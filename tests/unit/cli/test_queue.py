@@ -260,7 +260,7 @@ def test_what_is_no_queue_service_is_said_so(run, monkeypatch):
         for arguments in (("list",), ("get", "Q"), ("depth", "Q"), ("list", "Q")):
             code, out, err = run("queue", *arguments)
             assert (code, out.strip("[]\n")) == (1, "") or out.startswith("message id")
-            assert err.count("\n") == 1 and "as a queue does" in err
+            assert err.count("\n") == 1 and "is not a queue's" in err
         server.shutdown()
         thread.join()
 

@@ -52,7 +52,7 @@ def test_following_publishes_each_revision_until_it_is_told_to_stop(run, databas
     try:
         assert following.stdout.readline().startswith("revision 3: 3 active")
         code, _, err = run("registry", "publish", "--registry", database)
-        assert code == 1 and "somebody else publishes" in err
+        assert code == 1 and "another process publishes" in err
         run("subscription", "add", "b = 1", "--id", "late", "--registry", database)
         folder = tmp_path / "registry.db.snapshots"
         for _ in range(600):

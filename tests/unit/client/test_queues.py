@@ -46,7 +46,7 @@ def test_a_put_or_get_whose_answer_is_lost_is_not_done_again(call):
             queues.put("Q", b"x", {})
         else:
             queues.get("Q", LookupParams(), None, got.append)
-    assert "may have been done" in caught.value.__notes__[0]
+    assert "may have taken effect" in caught.value.__notes__[0]
     assert len(asked) == 1 and got == []
 
 
@@ -144,5 +144,5 @@ def test_properties_that_an_answer_leaves_out_are_warned_of(capsys):
     over(lambda _: httpx.Response(200, headers=headers, content=b"x")).get(
         "Q", LookupParams(), None, got.append
     )
-    assert "left out, which did not fit into the answer: 2" in capsys.readouterr().err
+    assert "did not fit into the response are left out: 2" in capsys.readouterr().err
     assert [dict(one.properties) for one in got] == [{"a": sr.Int(1)}] * 2

@@ -1,8 +1,8 @@
-"""Lines of an import, read and checked, on their way into one revision.
+"""Staging of an import: lines are read and checked before they become one revision.
 
-They are read in blocks, with selectors parsed once a shape, and what they amount to is put into a temporary
-file. Only then a transaction begins, so that nobody waits for a client that sends slowly; memory does not
-grow with the number of lines.
+Lines are read in blocks, selectors are parsed once per shape, and the subscriptions are written to a
+temporary file. Only then a transaction begins, so that a slow client does not block other writers. Memory
+does not grow with the number of lines.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from selectroute.store.errors import ReadOnlyError
 MAX_ROWS: Final = 1_000_000
 """Subscriptions in one import."""
 
-_STATUSES: Final = [None, *Status]  # a list: what is compared may be anything
+_STATUSES: Final = [None, *Status]  # a list: the compared value may be unhashable
 
 _CHECKED_AT_ONCE: Final = 16_384
 
@@ -50,7 +50,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A line of the stage: its number in the import, the status that it gives, the subscription."""
+    """Staged line: its number in the import, its status if given, and its subscription."""
 
     number: int
     status: str | None
@@ -66,7 +66,7 @@ class Stage:
     rows: int
 
     def blocks(self, size: int) -> Iterator[list[Staged]]:
-        """Yield all lines in their order, so many at a time."""
+        """Yield all lines in order, in blocks of `size`."""
         while block := list(islice(self.file, size)):
             yield [_staged(line) for line in block]
 
@@ -77,7 +77,7 @@ class _Line:
     id: str
     spec: SubscriptionSpec
     status: Status | None
-    """None where the line gives none."""
+    """None if the line gives none."""
 
 
 @contextmanager
@@ -89,10 +89,10 @@ def staged(
     progress: Progress | None,
     by: Permission = EVERYTHING,
 ) -> Iterator[Stage]:
-    """Read and check the lines of an import, and whether the caller may do what each says. Raises
-    `ImportLineError`, `TooLargeError`, `ReadOnlyError`; `TooCostlyError` with the line where the budget ends.
+    """Read and check the lines of an import and the caller's permission for each. Raises `ImportLineError`,
+    `TooLargeError`, `ReadOnlyError`; `TooCostlyError` with the line that exceeds the budget.
 
-    It reads on behind a line that cannot be taken, until there are `MAX_REPORTED` of them.
+    Reading continues after an invalid line, until there are `MAX_REPORTED` of them.
     """
     with _temporary_file() as file:
         stage = Stage(file, 0)
@@ -113,7 +113,7 @@ def staged(
 
 
 def _taken_in(numbered: Iterator[tuple[int, str | bytes]], wrong: list[LineProblem]) -> list[_Numbered]:
-    """Return the next lines; none once they end in one that whoever sends them cannot finish, which is
+    """Return the next block of lines. An `ImportLineError` of their source ends the block and is added to
     `wrong`.
     """
     block: list[_Numbered] = []
@@ -133,7 +133,7 @@ def _temporary_file() -> Iterator[IO[str]]:
     try:
         yield file
     finally:
-        with suppress(OSError):  # of what it could not write: that was said
+        with suppress(OSError):  # a failed write was reported already
             file.close()
 
 
@@ -149,7 +149,7 @@ def _stage_block(
     by: Permission,
     wrong: list[LineProblem],
 ) -> None:
-    """Check some lines, and append them to the file unless any line up to here is wrong."""
+    """Check a block of lines, and append it to the file unless any line so far is invalid."""
     found: list[_Line] = []
     for number, line in block:
         try:
@@ -200,27 +200,27 @@ def _read(number: int, line: str | bytes, by: Permission) -> _Line:
     except (ValueError, RecursionError) as error:
         raise InvalidSpecError("", not_json(error)) from error
     spec = SubscriptionSpec.from_json(data)
-    by.check_stored(spec)  # on what becomes of the line: there is no second reading of it
+    by.check_stored(spec)  # on the parsed line, which is what will be stored
     check_fields(spec)
     id, status = data.get("id"), data.get("status")
     if not isinstance(id, str | None):
-        raise InvalidSpecError("/id", "an id is a string")
+        raise InvalidSpecError("/id", "an id must be a string")
     if status not in _STATUSES:
-        raise InvalidSpecError("/status", "a status is active or paused")
+        raise InvalidSpecError("/status", "a status must be active or paused")
     given = None if status is None else Status(status)
     return _Line(number, new_id() if id is None else check_id(id), spec, given)
 
 
 def _seltypes(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
-    """Return the types of the selectors of these lines, which are checked here. Raises `ImportLineError` with
-    all of them that are wrong.
+    """Check the selectors of these lines and return their types. Raises `ImportLineError` with all invalid
+    ones.
     """
     names = ("selector", "topic", "dialect", "seltype")
     try:
         columns = {
             name: pa.array([getattr(line.spec, name) for line in lines], pa.string()) for name in names
         }
-    except UnicodeEncodeError:  # half of a surrogate pair: the line's own check says where
+    except UnicodeEncodeError:  # a lone surrogate: the check of the line says where
         return _checked_alone(lines, limits, budget)
     try:
         found = check_subscriptions(
@@ -241,16 +241,16 @@ def _seltypes(lines: list[_Line], limits: Limits, budget: Budget) -> list[Any]:
             budget.spend(literals, len(line.spec.selector) + len(line.spec.topic or ""))
         except TooCostlyError as error:
             wrong.append(LineProblem(line.number, error))
-            break  # whatever follows is too much as well
+            break  # all following lines exceed the budget too
     if wrong:
         raise ImportLineError.of(wrong)
     return types
 
 
 def _cause(line: _Line, found: SelectRouteError, limits: Limits) -> SelectRouteError:
-    """Return the error of a line as it is said of a single subscription."""
+    """Return the error of a line as `Registry.register` would raise it."""
     if isinstance(found, DuplicateSubscriptionError):
-        return IdTakenError(f"the id {line.id!r} stands twice")
+        return IdTakenError(f"the id {line.id!r} is used twice")
     try:
         Checks(limits).checked(line.spec)
     except SelectRouteError as error:

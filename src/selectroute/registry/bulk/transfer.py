@@ -1,6 +1,6 @@
-"""Import and export: any number of subscriptions as one revision, in memory that does not grow with them.
+"""Import and export: any number of subscriptions as one revision, in bounded memory.
 
-What is imported was read and checked by ``staging`` before the transaction begins.
+``staging`` reads and checks an import before the transaction begins.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ Progress = Callable[[int, int], None]
 def import_stage(
     revision: Revision, stage: Stage, mode: Literal["add", "replace"], progress: Progress | None
 ) -> int:
-    """Make a revision of what was staged; returns how many subscriptions that are."""
+    """Log the staged subscriptions as one revision, apply them to the view, and return their count."""
     if mode not in ("add", "replace"):
-        raise InvalidSpecError("/mode", "an import adds or replaces")
+        raise InvalidSpecError("/mode", "the mode of an import must be add or replace")
     done = 0
     for block in stage.blocks(BLOCK):
-        there = _there(revision.connection, [one.data["id"] for one in block]) if mode == "replace" else {}
-        _import_block(revision, block, there)
+        ids = [one.data["id"] for one in block] if mode == "replace" else []
+        _import_block(revision, block, _existing(revision.connection, ids))
         done += len(block)
         if progress is not None:
             progress(done, stage.rows)
     return done
 
 
-def _import_block(revision: Revision, block: list[Staged], there: dict[str, Subscription]) -> None:
-    """Log these lines and put them into the view, in the place of those that are `there`."""
+def _import_block(revision: Revision, block: list[Staged], existing: dict[str, Subscription]) -> None:
+    """Log these lines and apply them to the view; the `existing` subscriptions are replaced."""
     connection = revision.connection
     changes: list[LogRow] = []
-    last: list[int] = []  # of each line, which of the changes is its last one
+    last: list[int] = []  # index of each line's last change
     hidden = [
         LineProblem(one.number, _id_taken(old.id))
         for one in block
-        if (old := there.get(one.data["id"])) is not None and not revision.by.sees(old.topic)
+        if (old := existing.get(one.data["id"])) is not None and not revision.by.sees(old.topic)
     ]
     if hidden:
         raise ImportLineError.of(hidden)
-    since = _paused_at(connection, [one.data["id"] for one in block if _resumes(one, there)])
+    since = _paused_at(connection, [one.data["id"] for one in block if _resumes(one, existing)])
     for one in block:
-        id, old = one.data["id"], there.get(one.data["id"])
+        id, old = one.data["id"], existing.get(one.data["id"])
         if old is None:
             changes.append(LogRow("add", id, one.body))
         else:
             kept = replace(Subscription.from_json({**one.data, "revision": 0}), created=old.created)
             changes.append(LogRow("replace", id, body_of(replace(kept, status=old.status))))
-            # A status that changes is a change of its own: who reads the log finds each pause and its end.
+            # A changed status is a separate change: readers of the log find each pause and resume.
             if one.status not in (None, old.status):
                 now = body_of(replace(kept, status=Status(one.status)))
                 if one.status == Status.PAUSED:
@@ -79,14 +79,14 @@ def _import_block(revision: Revision, block: list[Staged], there: dict[str, Subs
                 else:
                     changes.append(LogRow("resume", id, now, "latest", since[id]))
         last.append(len(changes) - 1)
-    places = revision.log_rows(changes)
-    rows = [_view_row(one.data, changes[at], places[at]) for one, at in zip(block, last, strict=True)]
+    positions = revision.log_rows(changes)
+    rows = [_view_row(one.data, changes[at], positions[at]) for one, at in zip(block, last, strict=True)]
     labels = [
         {"name": name, "value": value, "id": one.data["id"]}
         for one in block
         for name, value in one.data["labels"].items()
     ]
-    for old_ids in _batched(there):
+    for old_ids in _batched(existing):
         connection.execute(delete(subscription).where(subscription.c.id.in_(old_ids)))
         connection.execute(delete(label).where(label.c.id.in_(old_ids)))
     try:
@@ -98,19 +98,19 @@ def _import_block(revision: Revision, block: list[Staged], there: dict[str, Subs
         connection.execute(insert(label), labels)
 
 
-def _view_row(data: dict[str, Any], last: LogRow, place: tuple[int, int]) -> dict[str, Any]:
+def _view_row(data: dict[str, Any], last: LogRow, position: tuple[int, int]) -> dict[str, Any]:
     status = data["status"] if last.op == "add" else json.loads(last.body)["status"]
     topic = topic_key(data["topic"])
-    return view_row(data["id"], data["name"], topic, data["dialect"], status, place, last.body)
+    return view_row(data["id"], data["name"], topic, data["dialect"], status, position, last.body)
 
 
-def _resumes(one: Staged, there: dict[str, Subscription]) -> bool:
-    old = there.get(one.data["id"])
+def _resumes(one: Staged, existing: dict[str, Subscription]) -> bool:
+    old = existing.get(one.data["id"])
     return old is not None and old.status is Status.PAUSED and one.status == Status.ACTIVE
 
 
-def _there(connection: Connection, ids: list[str]) -> dict[str, Subscription]:
-    """Return those of these subscriptions that there are."""
+def _existing(connection: Connection, ids: list[str]) -> dict[str, Subscription]:
+    """Return the registered subscriptions among these ids."""
     found: dict[str, Subscription] = {}
     for some in _batched(ids):
         for row in connection.execute(subscriptions_with_state().where(subscription.c.id.in_(some))):
@@ -119,7 +119,7 @@ def _there(connection: Connection, ids: list[str]) -> dict[str, Subscription]:
 
 
 def _paused_at(connection: Connection, ids: list[str]) -> dict[str, int]:
-    """Return the revisions at which these subscriptions were paused last."""
+    """Return the revision of the last pause of each of these subscriptions."""
     found: dict[str, int] = {}
     for some in _batched(ids):
         found |= {id: at for id, at in connection.execute(last_pauses(some))}
@@ -127,14 +127,14 @@ def _paused_at(connection: Connection, ids: list[str]) -> dict[str, int]:
 
 
 def _batched(ids: Iterable[str]) -> Iterator[list[str]]:
-    """Ids in pieces that one statement may have as parameters."""
+    """Split ids into lists that fit the parameters of one statement."""
     rest = iter(ids)
     while some := list(islice(rest, 500)):
         yield some
 
 
 def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:
-    """Return the first `MAX_REPORTED` of these rows that cannot be inserted beside those before, and why."""
+    """Return the first `MAX_REPORTED` rows whose id or name is taken in the view or in the rows before."""
     wrong: list[LineProblem] = []
     ids: set[str] = set()
     names: set[str] = set()
@@ -145,13 +145,14 @@ def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:
         elif (
             name in names or connection.execute(select(exists().where(subscription.c.name == name))).scalar()
         ):
-            wrong.append(LineProblem(number, NameTakenError(f"the name {name!r} is another subscription's")))
+            taken = NameTakenError(f"the name {name!r} is taken by another subscription")
+            wrong.append(LineProblem(number, taken))
         if len(wrong) == MAX_REPORTED:
             break
         ids.add(id)
         names.add(name)
     if not wrong:
-        raise AssertionError("a row was refused, and none is taken")
+        raise AssertionError("a row was refused, but no id or name is taken")
     return ImportLineError.of(wrong)
 
 
@@ -183,12 +184,12 @@ def exported(connection: Connection, revision: int | None) -> Iterator[str]:
 
 
 def bodies(connection: Connection, status: str) -> Iterator[str]:
-    """Return the subscriptions of a status as they stand in the log, in its order, each checked."""
+    """Return the checked bodies of the subscriptions with a status."""
     stream = connection.execution_options(yield_per=BLOCK)
     rows = subscriptions_with_state().where(subscription.c.status == status)
     return map(checked_body, stream.execute(rows))
 
 
 def with_revision(body: str, revision: int) -> str:
-    """Return a line of the log with its revision, as `Subscription.to_json` has it."""
+    """Return a body of the log with its revision, in the format of `Subscription.to_json`."""
     return f'{body[:-1]},"revision":{revision}}}'

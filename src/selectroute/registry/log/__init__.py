@@ -5,6 +5,6 @@
     revision ──→ tables (log, and the view made of it) ──→ rows ──→ change_log, cursors (read)
                                                                      verify (compare with the digests)
 
-``header_rows`` has the counter and the settings, ``idempotency`` the requests that were answered already.
-Do not change what a digest is computed of: databases that exist were sealed with it.
+``header_rows`` has the counter and the settings, ``idempotency`` the responses to earlier requests. Do not
+change the input of a digest: existing databases were sealed with it.
 """

@@ -1,4 +1,4 @@
-"""Reading of the change log: the changes after a revision, and subscriptions as they were at one."""
+"""Reads of the change log: the changes after a revision, and subscriptions as of a revision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from selectroute.registry.model import Subscription
 from selectroute.store.digests import START
 
 BLOCK: Final = 5_000
-"""Rows that are held at a time where all are read."""
+"""Rows in memory at a time when all are read."""
 
 MAX_CHARACTERS: Final = 8 << 20
 """Characters of subscriptions in one page of changes, unless the first change alone has more."""
@@ -31,7 +31,7 @@ _ORDER: Final = (change.c.revision, change.c.seq)
 
 
 class LogPosition(NamedTuple):
-    """A position in the log: behind this change; by default, behind all changes of its revision."""
+    """Position in the log: after this change; by default, after all changes of its revision."""
 
     revision: int
     seq: int = _LAST_SEQ
@@ -56,23 +56,21 @@ class LogPosition(NamedTuple):
 def page(
     connection: Connection, position: LogPosition, limit: int, ops: Collection[Op] | None = None
 ) -> ChangePage:
-    """Return at most `limit` changes behind a position, of these kinds; see `Registry.changes`."""
+    """Return at most `limit` changes after a position, of these kinds; see `Registry.changes`."""
     newest: int = read_counter(connection).revision
     rows: list[Row[Any]] = []
     following: Row[Any] | None = None
     size = 0
-    found = connection.execute(
-        _behind(position, ops).limit(limit + 1), execution_options={"yield_per": _READ}
-    )
+    found = connection.execute(_after(position, ops).limit(limit + 1), execution_options={"yield_per": _READ})
     with closing(found):
         for row in found:
-            size += len(row.body) if isinstance(row.body, str) else 0  # it is not checked yet
+            size += len(row.body) if isinstance(row.body, str) else 0  # not checked yet
             if len(rows) == limit or (rows and size > MAX_CHARACTERS):
                 following = row
                 break
             rows.append(row)
     if following is not None:
-        # A page ends with a revision if it can.
+        # A page ends at the end of a revision if possible.
         rows = [row for row in rows if row.revision != following.revision] or rows
     if ops is None:
         checked = list(chained_rows(rows, digest_at(connection, position)))
@@ -85,19 +83,19 @@ def page(
     return ChangePage(map(change_of, checked), last.cursor, newest, complete)
 
 
-def rows_behind(connection: Connection, after: int, ops: Collection[Op] | None = None) -> Iterator[Row[Any]]:
-    """Return all rows of the log behind a revision, of these kinds, checked one by one and not kept. Raises
+def rows_after(connection: Connection, after: int, ops: Collection[Op] | None = None) -> Iterator[Row[Any]]:
+    """Yield all rows of the log after a revision, of these kinds, checked, in bounded memory. Raises
     `DamagedError`.
     """
     position = LogPosition(after)
-    rows = connection.execution_options(yield_per=BLOCK).execute(_behind(position, ops))
+    rows = connection.execution_options(yield_per=BLOCK).execute(_after(position, ops))
     if ops is None:
         return chained_rows(rows, digest_at(connection, position))
     return (checked_row(connection, row) for row in rows)
 
 
-def count_behind(connection: Connection, after: int) -> int:
-    """Return how many changes are behind a revision."""
+def count_after(connection: Connection, after: int) -> int:
+    """Return the count of changes after a revision."""
     number: int = connection.execute(
         select(func.count()).select_from(change).where(change.c.revision > after)
     ).scalar_one()
@@ -110,7 +108,7 @@ def digest_at(connection: Connection, position: LogPosition) -> bytes:
 
 
 def as_of(connection: Connection, revision: int, ids: Iterable[str]) -> list[Subscription]:
-    """Return those of these subscriptions that there were at a revision, as they were."""
+    """Return these subscriptions as of a revision; those not registered then are left out."""
     found = []
     for id in ids:
         newest = select(change).where(change.c.id == id, change.c.revision <= revision)
@@ -123,7 +121,7 @@ def as_of(connection: Connection, revision: int, ids: Iterable[str]) -> list[Sub
 
 
 def checked_row(connection: Connection, row: Row[Any]) -> Row[Any]:
-    """Return a row of the log, checked against the digest of the one before it. Raises `DamagedError`."""
+    """Return a row of the log, checked against the digest of the previous row. Raises `DamagedError`."""
     before = tuple_(*_ORDER) < tuple_(row.revision, row.seq)
     (checked,) = chained_rows([row], _last_digest(connection, before))
     return checked
@@ -135,7 +133,7 @@ def _last_digest(connection: Connection, which: ColumnElement[bool]) -> bytes:
     return START if found is None else bytes(found)
 
 
-def _behind(position: LogPosition, ops: Collection[Op] | None) -> Select[Any]:
+def _after(position: LogPosition, ops: Collection[Op] | None) -> Select[Any]:
     statement = select(change).where(
         change.c.revision >= position.revision, tuple_(*_ORDER) > tuple_(*position)
     )
@@ -144,5 +142,5 @@ def _behind(position: LogPosition, ops: Collection[Op] | None) -> Select[Any]:
             raise InvalidSpecError("/op", f"the operations of a change are {', '.join(OPS)}")
         statement = statement.where(change.c.op.in_(sorted(ops)))
         if set(ops) <= set(EVENTS):
-            statement = statement.where(text(IS_EVENT))  # in the very words of their index
+            statement = statement.where(text(IS_EVENT))  # literally as in the partial index
     return statement.order_by(*_ORDER)

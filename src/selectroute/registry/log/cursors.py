@@ -1,4 +1,4 @@
-"""Cursors: where the next page begins, as text that means nothing to who carries it."""
+"""Cursors: start of the next page, as text that is opaque to clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def cursor_of(*parts: str) -> str:
 
 
 def read_cursor(cursor: str, parts: int) -> list[str]:
-    """Return the parts of a cursor. Raises `InvalidSpecError` for what is none."""
+    """Return the parts of a cursor. Raises `InvalidSpecError` for text that is not a cursor."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         version, *found = base64.urlsafe_b64decode(padded.encode()).decode().split(".", parts)
@@ -28,5 +28,5 @@ def read_cursor(cursor: str, parts: int) -> list[str]:
 
 
 def no_cursor() -> InvalidSpecError:
-    """Return the error of a cursor that was not given here."""
+    """Return the error of a cursor that this registry did not issue."""
     return InvalidSpecError("/cursor", "not a cursor of this registry; begin again without one")

@@ -1,6 +1,6 @@
-"""Header of a registry, one row: newest revision, digest of the log, how many rows there are.
+"""Header of a registry, one row: newest revision, digest of the log, counts of changes and subscriptions.
 
-Whoever writes locks it, so that revisions are committed in their order.
+Each writer locks the row, so that revisions are committed in order.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ def counter_seal(revision: int, digest: bytes, changes: int, subscriptions: int)
 
 
 def read_counter(connection: Connection, *, lock: bool = False) -> Any:
-    """Return the counter's row, checked; with `lock`, nobody else begins a revision until this transaction
-    ends.
-    """
+    """Return the counter's row, checked; with `lock`, other writers wait until this transaction ends."""
     statement = select(counter)
     row = connection.execute(statement.with_for_update() if lock else statement).one_or_none()
     if row is None or row.seal != counter_seal(row.revision, row.digest, row.changes, row.subscriptions):
@@ -42,7 +40,7 @@ def first_counter() -> dict[str, Any]:
     }
 
 
-# ---- Settings of a registry: its format, its own id, the folder that it is published to.
+# ---- settings of a registry: its format, its id, the folder that it is published to
 
 
 def read_setting(connection: Connection, name: str) -> str | None:

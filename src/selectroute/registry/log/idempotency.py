@@ -1,4 +1,4 @@
-"""Requests that were made before: the answer is kept for a day, in the transaction of what was done."""
+"""Idempotency keys: the response of a request is stored for a day, in the transaction of its change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEPT: Final = timedelta(hours=24)
 
 
 def answered(connection: Connection, asked: Idempotency | None) -> Any:
-    """Return the answer to the same request, if it was given already; None otherwise. Raises
+    """Return the stored response to the same request; None if there is none. Raises
     `IdempotencyConflictError`.
     """
     if asked is None:
@@ -32,12 +32,12 @@ def answered(connection: Connection, asked: Idempotency | None) -> Any:
     if row.seal != request_seal(row):
         raise DamagedError("the table request is damaged in one of its rows")
     if row.digest != asked.request:
-        raise IdempotencyConflictError("this Idempotency-Key was used with another request")
+        raise IdempotencyConflictError("this Idempotency-Key was used with a different request")
     return json.loads(row.answer)
 
 
 def applied(connection: Connection, asked: Idempotency | None) -> Applied | None:
-    """Return what several changes gave, if the same were made already; as `answered`."""
+    """Return the stored result of `Registry.apply` for the same request; see `answered`."""
     before = answered(connection, asked)
     if before is None:
         return None
@@ -45,7 +45,7 @@ def applied(connection: Connection, asked: Idempotency | None) -> Applied | None
 
 
 def keep(connection: Connection, asked: Idempotency | None, answer: Any) -> None:
-    """Keep an answer, and forget those that are too old."""
+    """Store a response, and delete those that are too old."""
     if asked is None:
         return
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Revision that is being made: changes are checked against what is there, logged, and put into the view."""
+"""Revision in progress: changes are checked against the view, logged, and applied to the view."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.specification import Checks, check_id, is_id
 from selectroute.store.digests import chained
 
-_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter is taken for a digit
-# Made once: in a batch, putting a statement together takes longer than the database does.
+_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32: no letter looks like a digit
+# Built once: in a batch, building a statement takes longer than executing it.
 _OF_ID: Final = subscriptions_with_state().where(subscription.c.id == bindparam("given_id"))
 _OF_NAME: Final = select(subscription.c.id).where(
     subscription.c.name == bindparam("given_name"), subscription.c.id != bindparam("given_id")
@@ -41,21 +41,21 @@ _PAIRS: Final = [one + other for one in _ALPHABET for other in _ALPHABET]
 
 
 def new_id() -> str:
-    """Return an id that sorts by the time it was made, in milliseconds; 80 of its bits are random."""
+    """Return a new id that sorts by its time of creation, in milliseconds; 80 of its bits are random."""
     number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
     return "".join([_PAIRS[number >> shift & 1_023] for shift in range(120, -1, -10)])
 
 
 def last_pauses(ids: list[str]) -> Select[Any]:
-    """Return what finds since which revision each of these paused subscriptions is paused: (id, revision).
-    One may have been paused from the start.
+    """Return the query for the revision since which each of these subscriptions is paused: (id, revision). An
+    imported subscription may be paused by its add.
     """
     paused = select(change.c.id, func.max(change.c.revision)).where(change.c.op.in_(("pause", "add")))
     return paused.where(change.c.id.in_(ids)).group_by(change.c.id)
 
 
 class LogRow(NamedTuple):
-    """A change that is to be logged; see the table ``change``."""
+    """Change to be logged; see the table ``change``."""
 
     op: Op
     id: str
@@ -65,8 +65,8 @@ class LogRow(NamedTuple):
 
 
 class Revision:
-    """Next revision, inside the transaction of `connection`; it exists once `finish` was called and the
-    transaction is done. What is checked is best known to `checks` before: meanwhile all others wait.
+    """Next revision, inside the transaction of `connection`; it exists after `finish` and the commit. Other
+    writers wait for the transaction, so `checks` should know the specifications before.
     """
 
     def __init__(self, connection: Connection, checks: Checks, by: Permission = EVERYTHING) -> None:
@@ -84,7 +84,7 @@ class Revision:
         self._subscriptions: int = before.subscriptions
         self._skipped = False
         self.seq = 0
-        # What is added waits to be written together: a thousand rows at once take what ten take one by one.
+        # Added rows are buffered: inserting a thousand rows at once costs as much as ten single inserts.
         self._added: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._names: set[str] = set()
         self._labels: list[dict[str, str]] = []
@@ -92,18 +92,18 @@ class Revision:
     # ---- changes
 
     def add(self, id: str | None, spec: SubscriptionSpec) -> Subscription:
-        """Register one more."""
+        """Register a subscription."""
         self.by.check_stored(spec)
         spec = self._checks.checked(spec)
         if id is not None and self._found(check_id(id)) is not None:
             raise IdTakenError(f"there is a subscription {id!r} already")
         one = self._made(new_id() if id is None else id, spec, Status.ACTIVE, self.now)
-        if id is not None or spec.name is not None:  # nothing else can have a name that was just made
+        if id is not None or spec.name is not None:  # a generated name is unique
             self._check_name(one)
         body = body_of(one)
         logged = self._next_row("add", one.id, body, None, None)
-        place = logged["revision"], logged["seq"]
-        row = view_row(one.id, one.name, topic_key(one.topic), one.dialect, one.status, place, body)
+        position = logged["revision"], logged["seq"]
+        row = view_row(one.id, one.name, topic_key(one.topic), one.dialect, one.status, position, body)
         self._added[one.id] = (logged, row)
         self._names.add(one.name)
         self._labels += _label_rows(one)
@@ -111,14 +111,14 @@ class Revision:
         return one
 
     def replace(self, id: str, spec: SubscriptionSpec, expected: int | None) -> Subscription:
-        """Give a subscription another specification; it stays paused if it is."""
+        """Replace a subscription's specification; a paused subscription stays paused."""
         self.by.check_stored(spec)
         spec = self._checks.checked(spec)
         old = self.get(id, expected)
         return self._put("replace", self._made(id, spec, old.status, old.created), old)
 
     def remove(self, id: str, expected: int | None) -> Subscription:
-        """Remove a subscription; returns it as it was."""
+        """Remove a subscription; return its last state."""
         old = self.get(id, expected)
         self._log("remove", id, None)
         self.connection.execute(delete(subscription).where(subscription.c.id == id))
@@ -127,16 +127,16 @@ class Revision:
         return old
 
     def pause(self, id: str, expected: int | None) -> Subscription:
-        """Stop its messages; of one that is paused already nothing changes."""
+        """Pause a subscription; no change if it is paused already."""
         old = self.get(id, expected)
         if old.status is Status.PAUSED:
             return old
         return self._put("pause", self._made(id, old.spec, Status.PAUSED, old.created, old), old)
 
     def resume(self, id: str, from_: From, expected: int | None) -> Subscription:
-        """Let it have messages again; of one that is active nothing changes."""
+        """Resume a subscription; no change if it is active."""
         if from_ not in ("latest", "last-processed"):
-            raise InvalidSpecError("/from", "a subscription resumes from latest or from last-processed")
+            raise InvalidSpecError("/from", "a subscription resumes from latest or last-processed")
         old = self.get(id, expected)
         if old.status is Status.ACTIVE:
             return old
@@ -145,7 +145,7 @@ class Revision:
         return self._put("resume", one, old, from_, paused_at)
 
     def operate(self, operation: Operation) -> Subscription:
-        """Make one of several changes; returns the subscription after it, or as it was before its removal."""
+        """Apply one of several changes; return the subscription after the change, or before its removal."""
         op, id, spec, expected = operation.op, operation.id, operation.spec, operation.expected
         if op in ("add", "replace") and spec is None:
             raise InvalidSpecError("/subscription", f"{op} needs a subscription")
@@ -161,10 +161,10 @@ class Revision:
             return self.pause(id, expected)
         if op == "resume":
             return self.resume(id, operation.resume_from, expected)
-        raise InvalidSpecError("/op", "an operation is add, replace, remove, pause or resume")
+        raise InvalidSpecError("/op", "an operation must be add, replace, remove, pause or resume")
 
     def finish(self) -> int:
-        """Count the revision, if anything changed; returns the newest revision."""
+        """Write the revision's counter if anything changed; return the newest revision."""
         if not self.seq and not self._skipped:
             return self.before
         self._flush()
@@ -180,24 +180,24 @@ class Revision:
         return self.number
 
     def skip(self) -> int:
-        """Let the revision exist without any change."""
+        """Make this an empty revision: `finish` writes it without changes. Return its number."""
         self._skipped = True
         return self.number
 
     # ---- many at once
 
     def log_rows(self, rows: list[LogRow]) -> list[tuple[int, int]]:
-        """Log many changes at once, and return their places in the log."""
+        """Log many changes at once, and return their positions (revision, seq) in the log."""
         logged = [self._next_row(*row) for row in rows]
         self.connection.execute(insert(change), logged)
         self._subscriptions += sum(row.op == "add" for row in rows)
         return [(row["revision"], row["seq"]) for row in logged]
 
-    # ---- inside
+    # ---- rows
 
     def get(self, id: str, expected: int | None = None) -> Subscription:
-        """Return the subscription as it is now. Raises `NotFoundError`, also for one that does not exist for
-        the caller, and `StaleRevisionError`.
+        """Return the current state of a subscription. Raises `StaleRevisionError`, and `NotFoundError`, also
+        for one that the caller may not see.
         """
         old = self._found(id)
         if old is None or not self.by.sees(old.topic):
@@ -207,7 +207,7 @@ class Revision:
         return old
 
     def _flush(self) -> None:
-        """Write what was added."""
+        """Insert the buffered rows of added subscriptions."""
         if self._added:
             self.connection.execute(insert(change), [logged for logged, _ in self._added.values()])
             self.connection.execute(insert(subscription), [row for _, row in self._added.values()])
@@ -231,7 +231,7 @@ class Revision:
         created: datetime,
         old: Subscription | None = None,
     ) -> Subscription:
-        """Return the subscription of a checked specification, or of one that is registered (`old`)."""
+        """Return the subscription of a checked specification, or of a registered one (`old`)."""
         seltype = spec.seltype if old is None else old.seltype
         assert seltype is not None
         return Subscription(
@@ -259,8 +259,8 @@ class Revision:
     ) -> Subscription:
         self._check_name(one)
         body = body_of(one)
-        place = self._log(op, one.id, body, resume_from, paused_at)
-        row = view_row(one.id, one.name, topic_key(one.topic), one.dialect, one.status, place, body)
+        position = self._log(op, one.id, body, resume_from, paused_at)
+        row = view_row(one.id, one.name, topic_key(one.topic), one.dialect, one.status, position, body)
         self.connection.execute(update(subscription).where(subscription.c.id == one.id).values(row))
         self._label(old, one)
         return one
@@ -268,7 +268,7 @@ class Revision:
     def _check_name(self, one: Subscription) -> None:
         other = self.connection.execute(_OF_NAME, {"given_name": one.name, "given_id": one.id}).scalar()
         if other is not None or one.name in self._names:
-            raise NameTakenError(f"the name {one.name!r} is another subscription's")
+            raise NameTakenError(f"the name {one.name!r} is taken by another subscription")
 
     def _label(self, old: Subscription, one: Subscription | None) -> None:
         after = {} if one is None else one.labels

@@ -1,4 +1,4 @@
-"""Rows of the tables to subscriptions and changes, each one checked, and back."""
+"""Conversion of checked rows to subscriptions and changes, and back."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ _CONTROL: Final = re.compile("[\x00-\x1f]")
 
 
 def topic_key(topic: str | None) -> str | None:
-    """Return what a topic filter is found by: itself, or its digest where it would be too long for an
-    index.
-    """
+    """Return the index key of a topic filter: itself, or its digest if it is too long for an index."""
     if topic is None or (len(topic) <= _LONG_KEY and not _CONTROL.search(topic)):
         return topic
     return "#sha256:" + hashlib.sha256(topic.encode()).hexdigest()
 
 
 def body_of(one: Subscription) -> str:
-    """Return a subscription as a line of JSON, without its revision, which is the line's place in the log."""
+    """Return a subscription as a line of JSON, without its revision, which the log has in a column."""
     data = one.to_json()
     del data["revision"]
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
@@ -43,10 +41,10 @@ def from_body(body: str, revision: int) -> Subscription:
 
 
 def view_row(
-    id: str, name: str, topic: str | None, dialect: str, status: str, place: tuple[int, int], body: str
+    id: str, name: str, topic: str | None, dialect: str, status: str, position: tuple[int, int], body: str
 ) -> dict[str, Any]:
     """Return the row of the table ``subscription`` for a state of the log."""
-    revision, seq = place
+    revision, seq = position
     return {
         "id": id,
         "name": name,
@@ -60,9 +58,9 @@ def view_row(
 
 
 def subscriptions_with_state() -> Select[Any]:
-    """Return the table ``subscription`` with the body of each, NULL where the log has none."""
-    place = and_(change.c.revision == subscription.c.revision, change.c.seq == subscription.c.seq)
-    return select(subscription, change.c.body).select_from(subscription.outerjoin(change, place))
+    """Return a select of the table ``subscription`` with each body, NULL if the log has none."""
+    logged = and_(change.c.revision == subscription.c.revision, change.c.seq == subscription.c.seq)
+    return select(subscription, change.c.body).select_from(subscription.outerjoin(change, logged))
 
 
 def checked_body(row: Row[Any]) -> str:
@@ -80,20 +78,20 @@ def subscription_of(row: Row[Any]) -> Subscription:
     body = checked_body(row)
     try:
         return from_body(body, row.revision)
-    except (ValueError, InvalidSpecError) as error:  # it was sealed as it is
+    except (ValueError, InvalidSpecError) as error:  # the seal matches, so this was written so
         raise DamagedError(f"the log has no subscription in the row of {row.id!r}: {error}") from error
 
 
 def change_digest(previous: bytes, row: Any) -> bytes:
-    """Return the digest of a change behind the one with the digest `previous`."""
+    """Return the digest of a change that follows the one with the digest `previous`."""
     return chained(
         previous, row.revision, row.seq, row.op, row.id, row.body, row.resume_from, row.paused_at, row.time
     )
 
 
 def chained_rows(rows: Iterable[Row[Any]], previous: bytes) -> Iterator[Row[Any]]:
-    """Yield the rows of the log, each checked against the one before. Raises `DamagedError`, naming the first
-    row that is not what was written, or behind which one is missing.
+    """Yield the rows of the log, each checked against the previous digest. Raises `DamagedError`, naming the
+    first row that was altered, or before which one is missing.
     """
     for row in rows:
         digest = change_digest(previous, row)

@@ -1,14 +1,14 @@
-"""Tables of a registry: the change log, which is the truth, and beside it what can be made again from it.
+"""Tables of a registry: the change log, the source of truth, and tables derived from it.
 
 ::
 
-    counter       revision, digest, changes, subscriptions     one row, locked by whoever writes
-    change        revision, seq → op, id, body, …, digest      the log; a digest vouches for all before it
-    subscription  id → revision, seq, …                        where in the log its state stands
-    label         name, value, id                              the same by its labels
+    counter       revision, digest, changes, subscriptions     one row, locked by each writer
+    change        revision, seq → op, id, body, …, digest      the log; a digest covers all earlier rows
+    subscription  id → revision, seq, …                        position of its state in the log
+    label         name, value, id                              index of labels
 
-The body of a change is the subscription after it as a line of JSON, so that the log is complete by itself.
-The other tables (tokens, keys of requests, what queries reported) are sealed row by row.
+The body of a change is the subscription after the change as a line of JSON, so that the log is complete by
+itself. The other tables (tokens, idempotency keys, reports of queries) are sealed row by row.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from sqlalchemy import (
 from selectroute.store.engine import ADDED
 
 FORMAT: Final = "1"
-"""The version of these tables, in the setting ``format``."""
+"""Version of these tables, in the setting ``format``."""
 
 metadata: Final = MetaData()
 
-# Ids are compared byte by byte everywhere; a database's own language would put them in another order.
+# Ids are compared byte by byte everywhere; the locale of a database would order them differently.
 _KEY: Final = String().with_variant(String(collation="C"), "postgresql")
 _REVISION: Final = BigInteger().with_variant(Integer(), "sqlite")
 
 EVENTS: Final = ("pause", "remove", "resume")
-"""What is done to single subscriptions, and read by itself: streams look for what was resumed. What adds and
-replaces, a million at a time, is not in the index of these.
+"""Operations in a partial index: streams read resumes alone. Adds and replaces, up to a million in one
+revision, are not in that index.
 """
 
 IS_EVENT: Final = "op IN ('pause', 'remove', 'resume')"
@@ -164,7 +164,7 @@ token: Final = Table(
     Column("hash", _KEY, nullable=False),
     Column("created", _KEY, nullable=False),
     Column("seal", LargeBinary, nullable=False),
-    # NULL for none: databases of the first release have tokens without them.
+    # NULL for none, as in tokens of the first release.
     Column("queues", Text, info={ADDED: True}),
     Column("kafka", Text, info={ADDED: True}),
     Index("token_hash", "hash", unique=True),
