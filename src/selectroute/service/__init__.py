@@ -1,21 +1,21 @@
-"""Registry and queues over HTTP: FastAPI and uvicorn around a `Registry`, its publisher and `SqlQueues`.
+"""HTTP service of a registry and its queues: FastAPI and uvicorn around `Registry` and `SqlQueues`.
 
 ::
 
-    request → middleware (token, rate, size) → endpoint (role, strict JSON) → registry → answer, or a problem
+    request → middleware (token, rate, size) → endpoint (role, strict JSON) → registry → response or problem
                                                            commit ──→ publishing ─→ snapshots ─→ streams
-                                                                └──→ watch ─→ requests that wait
+                                                                └──→ watch ─→ waiting requests
 
-``app`` makes the application of the calls in ``subscriptions`` (one), ``bulk`` (many), ``changes``,
-``messages`` (what matches and why), ``tokens`` and ``system``; ``server`` lets a process serve it.
-``http.callers`` finds the caller and the permission: without tokens anybody on this machine, otherwise a
-token with a role and topic filters; what it may not see does not exist for it. ``http.problems`` has every
-way to be refused in one table, ``http.error_mapping`` says which one an error of the parts below is,
-``limits`` how much a request may hold. ``index.verdicts`` asks the published snapshot's kernel about one
-message, and the reference evaluator why, and holds them to each other.
+``app`` builds the application from the calls in ``subscriptions`` (one), ``bulk`` (many), ``changes``,
+``messages`` (match and explain), ``tokens`` and ``system``; ``server`` runs it in a process. ``http.callers``
+authenticates the caller: without tokens any process on this machine, otherwise a token with a role and topic
+filters; a subscription outside these filters is reported as missing. ``http.problems`` is the table of all
+problem types, ``http.error_mapping`` maps errors of the lower layers to these, ``limits`` bounds the size of
+requests. ``index.verdicts`` matches one message by the kernel of the published snapshot, explains the result
+by the reference evaluator, and compares both.
 
-``queues.administration`` makes and deletes queues, ``queues.messages`` puts, browses, gets and lists their
-messages in the shape of IBM MQ's messaging REST API v3. ``queues.waiting`` has those who wait for a message,
-each an event and no thread; ``http.disconnect`` tells of a client that has hung up, whose message stays where
-it is.
+``queues.administration`` creates and deletes queues, ``queues.messages`` puts, browses, gets and lists their
+messages as IBM MQ's messaging REST API v3 does. ``queues.waiting`` has the requests that wait for a message,
+each with an event instead of a thread; ``http.disconnect`` detects a disconnected client, whose message stays
+on the queue.
 """

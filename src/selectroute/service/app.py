@@ -1,4 +1,4 @@
-"""Application: all calls, behind the middleware."""
+"""ASGI application: all calls, wrapped in the middleware."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from selectroute.service import system
 from selectroute.service.context import Service
 from selectroute.service.http.callers import Callers
 from selectroute.service.http.endpoint import Call, invalid
-from selectroute.service.http.error_mapping import noted
+from selectroute.service.http.error_mapping import logged_problem
 from selectroute.service.http.middleware import Gate
 from selectroute.service.http.openapi import EXAMPLES, SUMMARIES
 from selectroute.service.http.problems import PROBLEMS, Problem, ProblemError
@@ -50,24 +50,24 @@ _ROUTERS: tuple[APIRouter, ...] = (
 )
 
 QUEUE_MANAGER: Final = "selectroute"
-"""The name of the one queue manager that a service is, unless it is told another."""
+"""Default name of the service's queue manager."""
 
 _WRITERS: Final = 16
-"""A database has one writer at a time: of the pool's 40 threads no more than these wait for it."""
+"""Threads, of the pool's 40, that may wait at a time to write: a database has one writer at a time."""
 
 _PLAINLY: Final = {
     "Successful Response": "The call succeeded.",
     "Validation Error": "The body or a parameter is wrong; the problem says where.",
 }
-"""What FastAPI says of answers that have no description of their own."""
+"""Replacements for FastAPI's default descriptions of responses."""
 
 _PARAMETER: Final = re.compile(r"\{[^}]*\}")
 
 _PARSED: Final = 2
-"""Large bodies that are parsed at the same time: Python does one thing at a time, others want their turn."""
+"""Large bodies parsed at the same time: under the GIL more would only slow down other requests."""
 
 _EXPLAINED: Final = 4
-"""Requests that explain at the same time: heavy selectors take seconds, and of threads there are 40."""
+"""Requests that explain at the same time: heavy selectors take seconds, and there are 40 threads."""
 
 
 def create_app(
@@ -79,15 +79,16 @@ def create_app(
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
 ) -> FastAPI:
-    """Make the service of a registry, an ASGI application. Its lifespan starts and stops what runs beside it.
+    """Create the service of a registry, an ASGI application. Its lifespan starts and stops the background
+    tasks.
 
     Args:
         registry: an open registry; it stays open when the application ends.
-        limits: what a request may hold.
-        tokens_needed: a token is wanted even if none was made yet.
+        limits: the limits of requests.
+        tokens_needed: require a token even if none exists yet.
         snapshots: the folder to which revisions are published; the registry's own by default.
         queues: the URL of the database of queues; the registry's own by default.
-        queue_manager: the name under which all queues are found.
+        queue_manager: the name of the queue manager of all queues.
     """
     limits = limits or ServiceLimits()
     publishing = Publishing(registry, None if snapshots is None else Path(snapshots))
@@ -129,7 +130,7 @@ def create_app(
         description="Subscriptions with selectors: register them, change them while messages flow, ask why. "
         "And queues: put messages, get each once, by its ids or by a selector.",
         lifespan=lifespan,
-        docs_url=None,  # its pages would load scripts from elsewhere; ours are in `pages`
+        docs_url=None,  # its pages load scripts of other sites; see `pages`
         redoc_url=None,
         redirect_slashes=False,
     )
@@ -148,7 +149,7 @@ def create_app(
 
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SelectRouteError)
-    problem = noted(error, request.state.request_id)
+    problem = logged_problem(error, request.state.request_id)
     return problem.response(request.state.request_id)
 
 
@@ -158,9 +159,7 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
-    """Answer what the framework itself refuses: no such path, no such method on it. OPTIONS asks for the
-    methods.
-    """
+    """Answer requests that the framework refuses: unknown paths and methods. OPTIONS returns the methods."""
     assert isinstance(error, HTTPException)
     headers = error.headers
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -169,29 +168,32 @@ async def _on_http(request: Request, error: Exception) -> Response:
             return Response(status_code=204, headers=headers)
     kinds = {row.status: kind for kind, row in reversed(tuple(PROBLEMS.items()))}
     kind = kinds.get(error.status_code, "invalid-request")
-    detail = {"not-found": "there is no such path", "method-not-allowed": "the path has other methods"}
+    detail = {
+        "not-found": "there is no such path",
+        "method-not-allowed": "the path has other methods: see Allow",
+    }
     problem = ProblemError(kind, detail.get(kind, PROBLEMS[kind].title), headers=headers)
     return problem.response(request.state.request_id)
 
 
 def _allowed(request: Request) -> list[str]:
-    """Return the methods of a path. A route has one of them, and a path may fit several templates, of which
-    the one with the most text of its own is meant (``/{id}:pause``, not ``/{id}``).
+    """Return the methods of a path. Each route has one method; if a path matches several templates, the one
+    with the most literal text applies (``/{id}:pause``, not ``/{id}``).
     """
     calls = [route for router in _ROUTERS for route in router.routes]
-    there = [
+    matching = [
         (len(_PARAMETER.sub("", route.path)), method)
         for route in (*calls, *request.app.routes)
         if isinstance(route, Route) and route.path_regex.match(request.scope["path"])
         for method in route.methods or ()
     ]
-    longest = max((length for length, _ in there), default=0)
-    methods = {method for length, method in there if length == longest}
+    longest = max((length for length, _ in matching), default=0)
+    methods = {method for length, method in matching if length == longest}
     return sorted({*methods, "OPTIONS", *({"HEAD"} if "GET" in methods else ())})
 
 
 def _documented(app: FastAPI) -> Any:
-    """Return the OpenAPI document, with the problem document and the bearer token in it."""
+    """Return a function for the OpenAPI document that adds problem documents and the bearer token."""
     made = FastAPI.openapi
 
     def document() -> dict[str, Any]:
@@ -208,7 +210,7 @@ def _documented(app: FastAPI) -> Any:
                     operation["summary"] = SUMMARIES[name]
                     for media_type, example in EXAMPLES.get(name, {}).items():
                         operation["requestBody"]["content"][media_type]["example"] = example
-                    # FastAPI's own form of a validation error is none of ours.
+                    # This service does not use FastAPI's format of validation errors.
                     content = operation["responses"].get("422", {}).get("content", {})
                     content.pop("application/json", None)
                     for answer in operation["responses"].values():

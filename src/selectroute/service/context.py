@@ -1,4 +1,4 @@
-"""State that the calls of one service share."""
+"""Shared state of the calls of one service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from selectroute.service.subscriptions.publishing import Publishing, Watch
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Registry, and everything around it."""
+    """Registry, and the components around it."""
 
     registry: Registry
     limits: ServiceLimits
@@ -35,23 +35,23 @@ class Service:
     cursors: HiddenCursors
     importing: CapacityLimiter
     importers: Counter[str]
-    """How many imports each caller has under way."""
+    """Running imports of each caller."""
     exporting: CapacityLimiter
     writing: CapacityLimiter
-    """Callers that may hold a thread while they wait for their turn to write; the other threads read."""
+    """Limit of callers that hold a thread while they wait to write; the other threads read."""
     parsing: CapacityLimiter
-    """Large bodies that are read at the same time, each in a thread: more would only slow all others down."""
+    """Limit of large bodies that are parsed at the same time, each in a thread."""
     explaining: CapacityLimiter
-    """Requests that explain at the same time."""
+    """Limit of requests that explain at the same time."""
     queues: SqlQueues
     queue_manager: str
-    """The name under which all queues are found."""
+    """Name of the queue manager of all queues."""
     queue_waiting: QueueWaiting
 
     batch_waiting: BatchWaiting
 
     def release(self) -> None:
-        """Answer everybody who waits, and let nobody wait any more: the service is about to stop."""
+        """Answer all waiting requests and let no further request wait: the service is about to stop."""
         self.watch.release()
         self.queue_waiting.release()
         self.batch_waiting.release()

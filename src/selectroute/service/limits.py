@@ -1,4 +1,4 @@
-"""Limits on what one request may hold and ask for. ``GET /v1/limits`` shows all of it."""
+"""Limits of requests to the service. ``GET /v1/limits`` shows all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Count = Annotated[int, Field(ge=1, le=2**40)]
 
 
 class ServiceLimits(BaseModel):
-    """Limits of a service. Lengths count characters unless they are called bytes.
+    """Limits of a service. Lengths count characters; fields in bytes are named so.
 
     >>> ServiceLimits(page=100).page
     100
@@ -24,16 +24,16 @@ class ServiceLimits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     selector_length: Annotated[int, Field(ge=1, le=1 << 20)] = DEFAULT_LIMITS.length
-    """A selector; IBM MQ's limit, up to 1 MiB."""
+    """Length of a selector; IBM MQ's limit by default, up to 1 MiB."""
 
     selector_nesting: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LIMITS.nesting
-    """Parentheses, NOTs and signs inside each other."""
+    """Nesting of parentheses, NOTs and signs."""
 
     selector_items: Count = DEFAULT_LIMITS.items
-    """Strings in one list of IN."""
+    """Strings in one IN list."""
 
     topic_length: Annotated[int, Field(ge=1, le=MAX_LENGTH)] = MAX_LENGTH
-    """A topic filter."""
+    """Length of a topic filter."""
 
     topic_levels: Annotated[int, Field(ge=1, le=MAX_LEVELS)] = MAX_LEVELS
     """Levels of a topic filter."""
@@ -42,85 +42,86 @@ class ServiceLimits(BaseModel):
     """Properties of a message."""
 
     property_name_length: Annotated[int, Field(ge=1, le=1 << 20)] = MAX_NAME_LENGTH
-    """The name of a property of a message that is matched or explained; one on a queue has IBM MQ's limit."""
+    """Length of a property name in a match or explain request; queues have IBM MQ's limit."""
 
     body_bytes: Count = 1 << 20
-    """The body of any request but an import and a message."""
+    """Bytes of the body of any request but an import or a message."""
 
     message_bytes: Count = MAX_MESSAGE_LENGTH
-    """The body of a message that is put; a queue may have a lower limit."""
+    """Bytes of the body of a message that is put; a queue may have a lower limit."""
 
     message_header_bytes: Annotated[int, Field(ge=4_096, le=1 << 20)] = 1 << 15
-    """The headers of an answer that is a message; properties beyond them are left out, and counted."""
+    """Bytes of the headers of a response with a message; further properties are left out and counted."""
 
     import_bytes: Count = 4 << 30
-    """The body of an import."""
+    """Bytes of the body of an import."""
 
     import_rows: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000_000
     """Subscriptions in an import."""
 
     imports: Annotated[int, Field(ge=1, le=100)] = 8
-    """Imports that are read at the same time; one more is told to come back."""
+    """Concurrent imports; one more gets a 429."""
 
     exports: Annotated[int, Field(ge=1, le=32)] = 8
-    """Exports that are sent at the same time; one more is told to come back."""
+    """Concurrent exports; one more gets a 429."""
 
     stall_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
-    """How long an import may send nothing, and the client of an export take nothing."""
+    """Longest time that an import may send nothing, or the client of an export may read nothing."""
 
     connections: Annotated[int, Field(ge=1, le=2**20)] = 2_000
-    """Connections that are open at the same time; one more is told so, and closed."""
+    """Open connections; one more gets a 503 and is closed."""
 
     header_seconds: Annotated[float, Field(gt=0, le=3_600)] = 15.0
-    """How long the head of a request may take, from the connection or the answer before it on."""
+    """Longest time of a request's head, from the connection or the previous response on."""
 
     body_seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
-    """How long a body may take, and a second more for each `body_rate` bytes of it that came."""
+    """Longest time of a body, plus a second for each `body_rate` bytes received."""
 
     body_rate: Annotated[int, Field(ge=1, le=2**40)] = 8_192
-    """Bytes a second: what a body that takes longer must come at."""
+    """Bytes a second that a body must reach if it takes longer than `body_seconds`."""
 
     imports_of_one: Annotated[int, Field(ge=1, le=100)] = 4
-    """Imports of one token that are read at the same time."""
+    """Concurrent imports of one token."""
 
     batch_operations: Annotated[int, Field(ge=1, le=100_000)] = 10_000
-    """Operations that share a revision."""
+    """Operations in one batch, which is one revision."""
 
     expanded_literals: Count = 200_000
-    """What the selectors of one import or batch multiply out to: literals of their clauses beyond those that
-    are written, and beyond 32 of each.
+    """Literals that the selectors of one import or batch may expand to, not counting the written ones and 32
+    free ones of each selector.
     """
 
     page: Annotated[int, Field(ge=1, le=1_000)] = 1_000
-    """Subscriptions on one page of a list, changes in one answer, messages in one list."""
+    """Subscriptions on one page, changes in one response, messages in one list."""
 
     wait_seconds: Annotated[float, Field(ge=0, le=30)] = 30.0
-    """How long a request may wait for a change, a message or a batch."""
+    """Longest time that a request may wait for a change, a message or a batch."""
 
     waiting: Count = 1_000
-    """Requests that wait for a change at the same time, as many for messages and as many for batches; one
-    more is told to come back.
+    """Requests that wait for changes at the same time, and as many each for messages and batches; one more
+    gets a 429.
     """
 
     explained: Annotated[int, Field(ge=1, le=1_000)] = 100
-    """Subscriptions that one request has explained."""
+    """Subscriptions in one explain request."""
 
     explanation_bytes: Count = 16 << 20
-    """What one request has explained, in all; each part of a selector shows the value that it saw."""
+    """Bytes of all explanations of one request; each part of a selector shows the value that it read."""
 
     explain_seconds: Annotated[float, Field(gt=0, le=3_600)] = 5.0
-    """How long one request may explain; what it then has begun is completed, and more is refused."""
+    """Longest time of one explain request; the current explanation is completed, then the request is refused.
+    """
 
     matches: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """Ids that one answer to a match holds."""
+    """Ids in the response to one match request."""
 
     requests_per_second: Annotated[float, Field(gt=0)] | None = None
-    """Requests of one caller, on average; none by default."""
+    """Average requests a second of one caller; unlimited by default."""
 
     burst: Count = 100
-    """Requests that a caller may send at once where `requests_per_second` is set."""
+    """Requests that a caller may send at once if `requests_per_second` is set."""
 
     @property
     def of_selectors(self) -> Limits:
-        """Largest selector that is registered."""
+        """Limits of registered selectors."""
         return Limits(self.selector_length, self.selector_nesting, self.selector_items)

@@ -1,5 +1,5 @@
-"""Log lines on standard error: a JSON object each, or short texts. What a caller sent is never in them, so no
-secret gets there, and no line of somebody's own making.
+"""Log lines on standard error: JSON objects or short texts. A caller's input is never logged: no secrets
+leak, and no lines can be forged.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _NAME: Final = "selectroute.service"
 
 
 def configure(level: str = "info", form: str | None = None) -> None:
-    """Write the log of this process to standard error, uvicorn's too. `form` is one of `FORMS`; by default it
-    is text on a terminal and JSON elsewhere.
+    """Write the log of this process to standard error, including uvicorn's. `form` is one of `FORMS`; by
+    default text on a terminal and JSON elsewhere.
     """
     handler = logging.StreamHandler(sys.stderr)
     as_text = form == TEXT if form is not None else sys.stderr.isatty()
@@ -38,9 +38,7 @@ def configure(level: str = "info", form: str | None = None) -> None:
 
 
 def log() -> Any:
-    """Return the logger of the service. Before `configure` it is a logger of the standard library like any
-    other.
-    """
+    """Return the logger of the service, an ordinary one of the standard library before `configure`."""
     return _LOG
 
 
@@ -63,27 +61,27 @@ _TRACEBACK: Final = "exception"
 
 
 class TextFormatter(logging.Formatter):
-    """Short lines for a terminal: of an answered request when, by which method, its status, how long it took,
-    the route, and who asked; of all else everything.
+    """Short lines for a terminal: time, method, status, duration, route and caller of an answered request;
+    all fields of other events.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record, and below it the traceback if there is one."""
+        """Return the line of a record, followed by its traceback, if any."""
         data: dict[str, Any] = json.loads(record.getMessage())
         at = data["timestamp"][11:19]
         if data["event"] == "request":
             took = f"{data['milliseconds']:,.1f} ms"
             line = f"{at} {data['method']:<6} {data['status']} {took:>10}  {data['route']}  {data['caller']}"
-            # An answer that failed names its request, and other lines say more of that.
+            # A failed request is logged with its id, which links it to other lines.
             return line if (data["status"] or 0) < _FAILED else f"{line}  {data[_REQUEST]}"
         more = {name: value for name, value in data.items() if name not in (*_BEFORE, _TRACEBACK)}
-        told = ", ".join(f"{name} {printable(str(value), 1_000)}" for name, value in more.items())
-        line = f"{at} {data['level']}: {data['event']}" + (f" ({told})" if told else "")
+        fields = ", ".join(f"{name} {printable(str(value), 1_000)}" for name, value in more.items())
+        line = f"{at} {data['level']}: {data['event']}" + (f" ({fields})" if fields else "")
         return f"{line}\n{data[_TRACEBACK]}" if _TRACEBACK in data else line
 
 
 class _Forward(logging.Handler):
-    """Log lines of uvicorn, in the same form."""
+    """Handler that forwards uvicorn's log lines in the same form."""
 
     def emit(self, record: logging.LogRecord) -> None:
         _LOG.warning("server", message=record.getMessage())

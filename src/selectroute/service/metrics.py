@@ -1,4 +1,4 @@
-"""Counters of the service, in the text format of Prometheus. No label holds what a caller sent."""
+"""Metrics of the service, in the text format of Prometheus. Labels never contain a caller's input."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 
 class Metrics:
-    """Counters of one service, and what it reads off the registry when it is asked.
+    """Metrics of one service, and gauges that read the registry at each scrape.
 
     Args:
-        publishing: tells the state of the registry.
-        waiting: tells how many requests wait for a message.
+        publishing: gives the state of the registry.
+        waiting: gives the count of requests that wait for a message.
     """
 
     def __init__(self, publishing: Publishing, waiting: Callable[[], int]) -> None:
@@ -33,33 +33,33 @@ class Metrics:
         )
         self.request_seconds = Histogram(
             "selectroute_http_request_seconds",
-            "From the request to the last byte of its answer.",
+            "Time from the request to the last byte of its response.",
             ("method", "route"),
             buckets=_SECONDS,
             registry=self.registry,
         )
         self.match_seconds = Histogram(
             "selectroute_match_seconds",
-            "One message of a request against the published snapshot.",
+            "Time to match one message of a request against the published snapshot.",
             buckets=_SECONDS,
             registry=self.registry,
         )
         self.registry.register(_State(publishing, waiting))
 
     def text(self) -> bytes:
-        """Return all of it, as Prometheus scrapes it."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
 
 class _State(Collector):
-    """Gauges: who waits for messages, the registry's revision, the snapshot that is published of it."""
+    """Gauges: requests that wait for messages, the registry's revision, its published snapshot."""
 
     def __init__(self, publishing: Publishing, waiting: Callable[[], int]) -> None:
         self._publishing = publishing
         self._waiting = waiting
 
     def describe(self) -> Iterable[Metric]:
-        return ()  # or they would be read when the service is made
+        return ()  # otherwise registration would read the gauges
 
     def collect(self) -> Iterable[Metric]:
         yield _gauge("queue_waiting", "Requests that wait for a message.", self._waiting())
@@ -67,22 +67,22 @@ class _State(Collector):
         yield _gauge("registry_revision", "The newest committed revision.", state.revision)
         yield _gauge(
             "registry_lag_seconds",
-            "How long ago the oldest change was committed that is not published yet.",
+            "Age of the oldest committed change that is not published yet.",
             state.lag_seconds,
         )
         if state.snapshot is not None:
             snapshot = state.snapshot
             yield _gauge("index_subscriptions", "Subscriptions in the snapshot.", len(snapshot))
-            # The reasons are a few fixed sentences, none of which quotes a selector.
+            # The reasons are a few fixed sentences without text of selectors.
             scanned = GaugeMetricFamily(
                 "selectroute_index_scan_subscriptions",
-                "Clauses of the snapshot judged for every message, by the reason.",
+                "Clauses of the snapshot evaluated for every message, by reason.",
                 labels=("reason",),
             )
             for reason, count in snapshot.scanned.items():
                 scanned.add_metric((reason,), count)
             yield scanned
-            yield _gauge("index_bytes", "Bytes that matching reads of the snapshot.", snapshot.nbytes)
+            yield _gauge("index_bytes", "Bytes of the snapshot that matching reads.", snapshot.nbytes)
 
 
 def _gauge(name: str, help_: str, value: float) -> Metric:

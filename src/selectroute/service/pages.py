@@ -1,4 +1,4 @@
-"""Pages for a browser: what this service is, and how it is called. No script, and nothing from elsewhere."""
+"""HTML pages: facts of the service, and its API documentation. Without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ HEADERS: Final[Mapping[str, str]] = {
     ),
     "Referrer-Policy": "no-referrer",
 }
-"""Headers of every page: no script runs in it, it asks no other host, and is part of no other page."""
+"""Headers of every page: no scripts, no requests to other hosts, no embedding in other pages."""
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 
 
 def front_page(facts: Mapping[str, str]) -> str:
-    """Return the page of the path ``/``: facts of this service, and where to go on."""
+    """Return the page of the path ``/``: facts of this service and links."""
     rows = "".join(f"<tr><th>{escape(name)}<td>{escape(value)}" for name, value in facts.items())
     links = (
-        ("/docs", "how each call is made"),
-        ("/openapi.json", "the same for programs"),
-        ("/metrics", "counters for Prometheus"),
-        ("/readyz", "whether the registry is read and published"),
+        ("/docs", "documentation of each call"),
+        ("/openapi.json", "OpenAPI document"),
+        ("/metrics", "metrics for Prometheus"),
+        ("/readyz", "readiness: the registry is readable and published"),
     )
     listed = "".join(f'<li><a href="{path}">{path}</a>: {text}' for path, text in links)
     table = f"<table>{rows}</table>" if rows else "<p>A token for all topics shows revision and counts."
@@ -46,7 +46,7 @@ def front_page(facts: Mapping[str, str]) -> str:
 
 
 def docs_page(document: Mapping[str, Any]) -> str:
-    """Return the OpenAPI document as a page."""
+    """Return the OpenAPI document as an HTML page."""
     by_tag: dict[str, list[str]] = {}
     contents: dict[str, list[str]] = {}
     for path, operations in document["paths"].items():
@@ -57,7 +57,7 @@ def docs_page(document: Mapping[str, Any]) -> str:
     listed = "".join(f"<li>{escape(tag)}<ul>{''.join(links)}</ul>" for tag, links in contents.items())
     parts = "".join(f"<h2>{escape(tag)}</h2>{''.join(found)}" for tag, found in by_tag.items())
     head = f"<h1>selectroute</h1>{_text(document['info']['description'])}"
-    link = '<p>The same for programs: <a href="/openapi.json">/openapi.json</a>'
+    link = '<p>For programs: <a href="/openapi.json">/openapi.json</a>'
     return _page("selectroute: calls", f"{head}{link}<ul>{listed}</ul>{parts}")
 
 
@@ -75,7 +75,7 @@ def _operation(method: str, path: str, one: Mapping[str, Any]) -> Iterator[str]:
         example = content.get("example")
         text = example if isinstance(example, str) else json.dumps(example, indent=2, ensure_ascii=False)
         yield f"<p>Body, for example, as <code>{escape(media_type)}</code>:<pre>{escape(text)}</pre>"
-    yield "<table><tr><th>answer<th>"
+    yield "<table><tr><th>response<th>"
     for status, answer in one["responses"].items():
         yield f"<tr><td>{escape(status)}<td>{_inline(answer['description'])}"
     yield "</table></section>"

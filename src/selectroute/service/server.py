@@ -1,4 +1,4 @@
-"""Process of a service: binds, serves, and stops without breaking off what it is doing."""
+"""Process of a service: binds, serves, and shuts down gracefully."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ from selectroute.service.logs import log
 from selectroute.service.stopping import Stop
 
 STOP_SECONDS: Final = 30
-"""How long requests that are under way may take when the service is told to stop."""
+"""Longest time that running requests may take after the service is asked to stop."""
 
 _BACKLOG: Final = 2_048
 
 _ACCEPTED: Final = 64
-"""Connections that are accepted before others have their turn. Where none can be, asyncio tries as often
-at once, and reports each time.
+"""Connections that are accepted in one turn of the event loop. If accepting fails, asyncio tries as often in
+a row, and reports each failure.
 """
 
 _SWITCH_SECONDS: Final = 0.0002
-"""How long one thread of Python keeps the others waiting. A request needs its turn some fifty times: beside a
-thread that computes, Python's own 5 ms would make 250 of them.
+"""Interval of Python's thread switches. A request needs the GIL some fifty times: next to a computing thread,
+Python's default of 5 ms would add 250 ms.
 """
 
 _FILES: Final = 65_536
-"""Open files: a connection is one, and 1,024 is what a shell mostly gives."""
+"""Limit of open files: each connection is one, and the usual limit of a shell is 1,024."""
 
 
 _ADVICE: Final = {
     errno.EADDRINUSE: "choose another --port",
     errno.EACCES: "choose a --port from 1024 on",
-    errno.EADDRNOTAVAIL: "choose another --host, which is an address of this machine",
+    errno.EADDRNOTAVAIL: "choose a --host that is an address of this machine",
 }
 
 
 class ServeError(SelectRouteError):
-    """A service that cannot be started; the message says what to do."""
+    """Failure to start a service; the message says what to do."""
 
 
 def serve(
@@ -70,22 +70,22 @@ def serve(
     started: Callable[[str], None] = lambda _: None,
     place: socket.socket | None = None,
 ) -> None:
-    """Serve a registry until the process is told to stop (SIGINT or SIGTERM).
+    """Serve a registry until the process is asked to stop (SIGINT or SIGTERM).
 
     Args:
         registry: an open registry; it stays open.
-        host: a name or address of this machine; without tokens only one that others cannot reach.
-        port: 0 for any that is free.
-        limits: what a request may hold.
+        host: a name or address of this machine; without tokens only a loopback one.
+        port: 0 for any free port.
+        limits: the limits of requests.
         snapshots: the folder to which revisions are published; the registry's own by default.
         queues: the URL of the database of queues; the registry's own by default.
-        queue_manager: the name under which all queues are found.
-        started: called with the service's URL when it answers.
-        place: the socket of `taken_place`, to bind the port before the registry is opened.
+        queue_manager: the name of the queue manager of all queues.
+        started: called with the service's URL once it answers.
+        place: the socket of `bind_address`, to bind the port before the registry is opened.
 
     Raises:
-        ServeError: the host is open to others and there is no token, or it cannot be listened on.
-        StoreError: the URL of the queues names no database that can be used, or that one refuses.
+        ServeError: the host is not loopback and there is no token, or listening fails.
+        StoreError: the database of the queues is unsupported or fails.
     """
     server = bound(
         registry,
@@ -101,10 +101,10 @@ def serve(
     server.run()
 
 
-def taken_place(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to this address, on which nobody is answered yet. Raises ServeError."""
-    # The protocol is named: asyncio turns Nagle's algorithm off on no other socket, and each answer of more
-    # than one write would wait 40 ms for the client's delayed acknowledgement.
+def bind_address(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to this address and not listening yet. Raises ServeError."""
+    # With an explicit protocol, or asyncio would leave Nagle's algorithm on: each response of more than one
+    # write would wait 40 ms for the client's delayed acknowledgement.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     place = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -134,17 +134,17 @@ def bound(
     started: Callable[[str], None] = lambda _: None,
     place: socket.socket | None = None,
 ) -> Server:
-    """Make a server that listens and does not answer yet. See `serve`."""
+    """Create a server that listens and does not answer yet. See `serve`."""
     open_to_others = not is_loopback(host)
     if open_to_others and not registry.had_tokens():
         raise ServeError(
-            f"without tokens the service is for this machine only, and {host} is open to others: "
-            "listen on 127.0.0.1, or make a token with `selectroute token create`"
+            f"without tokens the service is for this machine only, but other machines can reach {host}: "
+            "listen on 127.0.0.1, or create a token with `selectroute token create`"
         )
-    listening = taken_place(host, port) if place is None else place
+    listening = bind_address(host, port) if place is None else place
     try:
         listening.listen(_BACKLOG)
-    except OSError as error:  # another process was bound to it at the same time
+    except OSError as error:  # another process bound it at the same time
         listening.close()
         raise _not_listened(host, port, error) from error
     shown = f"[{host}]" if listening.family is socket.AF_INET6 else host
@@ -158,7 +158,7 @@ def bound(
         queue_manager=queue_manager,
     )
     if queues is not None:
-        app.state.service.queues.names()  # a URL of something else is said at once
+        app.state.service.queues.names()  # report an unusable URL at once
     config = uvicorn.Config(
         app,
         lifespan="on",
@@ -175,7 +175,7 @@ def bound(
 
 
 def _raise_file_limit() -> None:
-    """Let this process have as many open files as it may have."""
+    """Raise this process's limit of open files to `_FILES`, within the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -188,8 +188,8 @@ def _not_accepted(reason: str, count: int) -> None:
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server on a socket of ours: waiting requests are answered when it stops, and stopping is no
-    failure.
+    """Uvicorn's server on a given socket: waiting requests are answered when it stops, and a stop by signal
+    is not an error.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class Server(uvicorn.Server):
         self._stop = Stop(self._exit)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer until told to stop."""
+        """Serve until asked to stop."""
         _raise_file_limit()
         before = sys.getswitchinterval()
         sys.setswitchinterval(min(before, _SWITCH_SECONDS))
@@ -216,17 +216,17 @@ class Server(uvicorn.Server):
             sys.setswitchinterval(before)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and say so."""
+        """Start serving, then call `started`."""
         asyncio.get_running_loop().set_exception_handler(AcceptErrors(_not_accepted, time.monotonic))
         await super().startup(sockets)
-        self._listening.listen(_BACKLOG)  # asyncio took `_ACCEPTED` for that, too
+        self._listening.listen(_BACKLOG)  # asyncio used `_ACCEPTED` as the backlog
         if self.started:
-            gc.freeze()  # modules and routes stay: the collector would stop all threads to look at them
+            gc.freeze()  # modules and routes stay: the garbage collector would stop all threads to scan them
             self._started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop after what is under way; at once when asked again later. What is committed stays, and what is
-        not was not acknowledged.
+        """Stop after the running requests; at once on a later second signal. Committed changes are durable,
+        others were not acknowledged.
         """
         self._stop.handle(sig, frame)
 
@@ -234,13 +234,13 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop: who waits is answered now, what else is under way is completed."""
+        """Stop: answer waiting requests now, complete all other running ones."""
         self._release()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on a signal, and do not raise it again as uvicorn does: the registry is closed after this."""
+        """Stop on a signal without raising it again as uvicorn does: the registry is closed afterwards."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,6 +1,6 @@
-"""Requests to end a process: the first signal ends it after the work in hand, a second one at once.
+"""Shutdown by signals: the first one ends the process after the current work, a second one at once.
 
-Commands that run until they are stopped and a service are stopped alike.
+Used by the service and by commands that run until they are stopped.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from types import FrameType
 from typing import Final
 
 _ONE_REQUEST_SECONDS: Final = 1.0
-"""A terminal signals the whole process group, and wrappers (`uv run`, `npm`, …) hand the signal on once more:
-signals within this time are one request."""
+"""Signals within this time count as one: a terminal signals the whole process group, and wrappers
+(`uv run`, `npm`, …) forward the signal again."""
 
 
 class Stop:
-    """A request to end. `asked` says whether there was one, which also sets `event`; a second one ends the
-    process at once.
+    """Shutdown request. The first signal sets `event`, which `asked` returns; a second one ends the process
+    at once.
 
-    Ending at once loses nothing: a batch that was not committed is routed at the next start, a request that
-    was not committed was not acknowledged.
+    Ending at once loses nothing: an uncommitted batch is routed at the next start, an uncommitted request was
+    not acknowledged.
     """
 
     def __init__(self, on_first: Callable[[], None]) -> None:
@@ -38,12 +38,12 @@ class Stop:
         return self.event.is_set()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Take a signal: a request to end, or a repetition of it."""
+        """Handle the first signal, or a repetition."""
         if not self.event.is_set():
             self._first = time.monotonic()
             self.event.set()
             self._on_first()
         elif time.monotonic() - self._first > _ONE_REQUEST_SECONDS:
-            with suppress(Exception):  # nothing may keep it
+            with suppress(Exception):  # an error must not prevent the exit
                 self.at_once()
-            os._exit(128 + number)  # threads that wait for Spark would hold up any other end
+            os._exit(128 + number)  # threads that wait for Spark would delay any other exit

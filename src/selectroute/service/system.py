@@ -22,7 +22,7 @@ router = APIRouter(route_class=Call, tags=["service"])
 
 @call(router, "GET", "/v1/limits", Role.reader, response_model=ServiceLimits)
 def limits(service: ServiceDep) -> Response:
-    """Return what a request may hold and ask for."""
+    """Return the limits of requests."""
     return JsonAnswer(service.limits.model_dump())
 
 
@@ -35,14 +35,14 @@ def limits(service: ServiceDep) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def metrics(service: ServiceDep, by: CallerDep) -> Response:
-    """Return the counters, for Prometheus. With a token for all topics: it is counted over everybody."""
+    """Return the metrics for Prometheus. Needs a token for all topics, since metrics cover all callers."""
     by.check_all_topics("metrics need a token")
     return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
 @call(router, "GET", "/healthz", Role.reader, response_model=StateAnswer)
 def health() -> Response:
-    """Answer, as a process that is alive."""
+    """Return ok while the process is alive."""
     return JsonAnswer({"status": "ok"})
 
 
@@ -52,23 +52,23 @@ def health() -> Response:
     "/readyz",
     Role.reader,
     response_model=StateAnswer,
-    responses={503: {"model": StateAnswer, "description": "It cannot be asked now."}},
+    responses={503: {"model": StateAnswer, "description": "The service is not ready."}},
 )
 def ready(request: Request, service: ServiceDep) -> Response:
-    """Answer whether the registry can be read and a revision is published. Anybody may ask; which revisions
-    these are is told to callers who may see all subscriptions.
+    """Return whether the registry is readable and a revision is published. Needs no token; the revisions are
+    shown only to callers who may see all subscriptions.
     """
     try:
         state = service.publishing.state()
-        told = _sees_all(service, request.headers.get("authorization"))
+        sees_all = _sees_all(service, request.headers.get("authorization"))
     except ReplacedError as error:
         return JsonAnswer({"status": "not ready", "reason": str(error)}, 503)
     except SelectRouteError:
         return JsonAnswer({"status": "not ready", "reason": "the registry cannot be read"}, 503)
-    data: dict[str, int | None] = {"revision": state.revision} if told else {}
+    data: dict[str, int | None] = {"revision": state.revision} if sees_all else {}
     if state.snapshot is None:
         return JsonAnswer({"status": "not ready", **data, "reason": "no revision is published yet"}, 503)
-    if told:
+    if sees_all:
         data["published"] = state.snapshot.revision
     reason = {} if state.failure is None else {"reason": "the newest changes cannot be published"}
     return JsonAnswer({"status": "ready", **data, **reason})
@@ -76,12 +76,10 @@ def ready(request: Request, service: ServiceDep) -> Response:
 
 @call(router, "GET", "/", Role.reader, include_in_schema=False, response_class=HTMLResponse)
 def front(request: Request, service: ServiceDep) -> Response:
-    """Show a page that says what this is. Anybody may ask; counts are for callers who see all
-    subscriptions.
-    """
+    """Return the front page. Needs no token; shows counts to callers who may see all subscriptions."""
     facts: dict[str, str] = {}
     authorization = request.headers.get("authorization")
-    # Without a token a page of some site whose name points here would be shown them.
+    # Protects the counts from DNS rebinding if no token is needed.
     is_own = authorization is not None or is_loopback(request.url.hostname or "")
     try:
         if is_own and _sees_all(service, authorization):
@@ -101,8 +99,8 @@ def front(request: Request, service: ServiceDep) -> Response:
 
 @call(router, "GET", "/docs", Role.reader, include_in_schema=False, response_class=HTMLResponse)
 async def docs(request: Request) -> Response:
-    """Return the OpenAPI document as a page."""
-    # In the event loop, as /openapi.json does: FastAPI has a document before it is completed.
+    """Return the OpenAPI document as an HTML page."""
+    # In the event loop, like /openapi.json: FastAPI stores the document before it is complete.
     state, document = request.app.state, request.app.openapi()
     if not hasattr(state, "docs"):
         state.docs = docs_page(document)
@@ -110,7 +108,7 @@ async def docs(request: Request) -> Response:
 
 
 def _sees_all(service: Service, authorization: str | None) -> bool:
-    """Return whether this Authorization header is of a caller for whom every subscription exists."""
+    """Return whether the caller of this Authorization header may see every subscription."""
     try:
         return service.callers.caller(authorization).sees_all
     except ProblemError:

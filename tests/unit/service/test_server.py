@@ -322,7 +322,7 @@ def test_what_is_no_http_is_a_problem_too(registry, request_):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "registry.example"])
 def test_without_tokens_only_the_loopback_is_listened_on(registry, host):
-    with pytest.raises(ServeError, match="make a token with `selectroute token create`"):
+    with pytest.raises(ServeError, match="create a token with `selectroute token create`"):
         serve(registry, host, 0)
 
 

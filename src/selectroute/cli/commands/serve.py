@@ -82,8 +82,8 @@ def serve(
         from selectroute.registry.registry import Registry
         from selectroute.service.limits import ServiceLimits
         from selectroute.service.logs import FORMS, LEVELS, configure
+        from selectroute.service.server import bind_address
         from selectroute.service.server import serve as answer
-        from selectroute.service.server import taken_place
     except ModuleNotFoundError as error:
         raise missing(error) from error
 
@@ -114,7 +114,7 @@ def serve(
     configure(given.log_level, given.log)
     # The port first: where it is taken, no database is made.
     with ExitStack() as held:
-        place = held.enter_context(taken_place(given.host, given.port))
+        place = held.enter_context(bind_address(given.host, given.port))
         with progress("verifying") as advance:
             opened = held.enter_context(
                 Registry.open(

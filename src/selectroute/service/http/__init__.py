@@ -1,1 +1,1 @@
-"""HTTP, whatever is asked: callers and their rights, limits, errors as problem documents, OpenAPI."""
+"""HTTP layer of all calls: callers and their rights, limits, errors as problem documents, OpenAPI."""

@@ -1,4 +1,4 @@
-"""Callers of the service: token and role. ``registry.permission`` says what a caller may touch."""
+"""Callers of the service: token and role. ``registry.permission`` decides what a caller may use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from selectroute.registry.role import Role
 from selectroute.service.http.problems import ProblemError
 
 OPEN_SECONDS: Final = 1.0
-"""How long it may go unnoticed that the first token was made."""
+"""Longest delay until the creation of the first token is noticed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A caller: a token, or anybody on this machine. `name` is the token's, None for anybody."""
+    """Caller: a token, or any process on this machine. `name` is the token's, None without a token."""
 
     subject: str
     role: Role
@@ -30,36 +30,34 @@ class Caller:
 
     @property
     def sees_all(self) -> bool:
-        """True if every subscription exists for the caller."""
+        """True if every subscription is visible to the caller."""
         return self.permission.sees_all
 
     def sees(self, topic: str | None) -> bool:
-        """Return whether a subscription with this topic filter exists for the caller, see
-        `Permission.sees`.
-        """
+        """Return whether a subscription with this topic filter is visible, see `Permission.sees`."""
         return self.permission.sees(topic)
 
     def check_all_topics(self, what: str) -> None:
-        """Raise a problem, 403, if the caller may touch some topics only: `what` is not divided by them."""
+        """Raise a problem, 403, if the caller is limited to some topics: `what` concerns all of them."""
         if not self.sees_all:
             allowed = ", ".join(one.text for one in self.permission.topics or ())
             raise ProblemError("forbidden", f"{what} for all topics, this one permits those within {allowed}")
 
     def check_unlimited(self, what: str) -> None:
-        """Raise a problem, 403, if there is anything that the caller may not touch."""
+        """Raise a problem, 403, if the caller is limited in any way."""
         self.check_all_topics(what)
         if self.permission.is_limited:
-            raise ProblemError("forbidden", f"{what} for all destinations, this one permits some only")
+            raise ProblemError("forbidden", f"{what} for all destinations, this one permits only some")
 
     def check_queue(self, name: str) -> None:
-        """Raise a problem, 403, if the caller may not use this queue, whether there is one or not."""
+        """Raise a problem, 403, if the caller may not use this queue, whether it exists or not."""
         self.check_queues()
         if not self.permission.may_name(QUEUE, name):
             allowed = ", ".join(self.permission.queues or ())
-            raise ProblemError("forbidden", f"the token permits the queues {allowed}")
+            raise ProblemError("forbidden", f"the token permits only the queues {allowed}")
 
     def check_queues(self) -> None:
-        """Raise a problem, 403, if the caller may use no queue at all."""
+        """Raise a problem, 403, if the caller may not use any queue."""
         if self.permission.queues == ():
             raise ProblemError("forbidden", "queues need a token for all topics, or one made with --queue")
 
@@ -68,12 +66,12 @@ ANYBODY: Final = Caller("anybody", Role.admin)
 
 
 class Callers:
-    """Authentication of callers. Without any token, everybody on this machine may do everything.
+    """Authentication of callers. Without any token, every process on this machine may do everything.
 
-    Once there was a token, one is needed, also after the last one is revoked: the registry keeps a mark.
+    Once a token was created, every caller needs one, even after all are revoked: the registry records it.
 
     Args:
-        tokens_needed: tokens are needed in any case: the service listens on more than the loopback.
+        tokens_needed: require tokens in any case: the service listens on more than the loopback.
     """
 
     def __init__(
@@ -86,25 +84,25 @@ class Callers:
         self.tokens_needed = tokens_needed
 
     def caller(self, authorization: str | None) -> Caller:
-        """Return the caller that sent this Authorization header. Raises a problem, 401."""
+        """Return the caller of this Authorization header. Raises a problem, 401."""
         if authorization is None:
             if self.is_open():
                 return ANYBODY
             raise _unauthorised(
-                "send Authorization: Bearer and a token of this registry; the command line takes it from "
+                "send Authorization: Bearer and a token of this registry; the command line reads it from "
                 "SELECTROUTE_TOKEN"
             )
         scheme, _, secret = authorization.partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
-            raise _unauthorised("the Authorization header is Bearer and a token")
+            raise _unauthorised("the Authorization header must be Bearer and a token")
         try:
             token = self._registry.authenticate(secret.strip())
         except AuthError:
-            raise _unauthorised("not a token of this registry, or no longer one") from None
+            raise _unauthorised("unknown or revoked token") from None
         return Caller(f"token {token.id}", token.role, Permission.of(token), token.name)
 
     def is_open(self) -> bool:
-        """Return whether callers without a token are let in."""
+        """Return whether callers without a token are admitted."""
         with self._lock:
             now = self._clock()
             if not self.tokens_needed and (self._looked is None or now - self._looked >= OPEN_SECONDS):

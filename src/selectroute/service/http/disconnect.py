@@ -1,4 +1,4 @@
-"""Disconnection of a client while its request is being worked on."""
+"""Disconnection of a client while its request is processed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from starlette.requests import ClientDisconnect
 
 @asynccontextmanager
 async def while_connected(request: Request) -> AsyncIterator[None]:
-    """Cancel the block when the client hangs up, and raise ClientDisconnect then.
+    """Cancel the block when the client disconnects, and raise ClientDisconnect.
 
-    A thread for which the block waits is waited for: what it did is known to the block, which is cancelled
-    at its next await. The body of the request must have been read, or be of no interest.
+    If the block awaits a thread, the thread ends first and its result is returned; the block is cancelled at
+    its next await. The request's body must have been read or be irrelevant.
     """
     is_gone = False
     error: Exception | None = None
@@ -27,14 +27,14 @@ async def while_connected(request: Request) -> AsyncIterator[None]:
                 while (await request.receive())["type"] != "http.disconnect":
                     pass
                 is_gone = True
-            except Exception as raised:  # the body came too late, or the token was revoked meanwhile
+            except Exception as raised:  # the body came too late, or the token was revoked
                 error = raised
             both.cancel_scope.cancel()
 
         both.start_soon(listen)
         try:
             yield
-        except Exception as raised:  # by itself, not in a group as tasks would have it
+        except Exception as raised:  # not wrapped in an exception group
             error = raised
         both.cancel_scope.cancel()
     if is_gone:

@@ -1,4 +1,4 @@
-"""A call of the API: the role that it needs, a body that is read strictly, the problems it can end in."""
+"""Calls of the API: required role, strictly parsed body, possible problems."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from selectroute.service.http.problems import (
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 ROLE: Final = "x-role"
-"""The member of an operation in the OpenAPI document that says who may call it."""
+"""Member of an operation in the OpenAPI document that names the required role."""
 
 SMALL_BODY: Final = 1 << 14
-"""Bytes of a body that the event loop reads itself: that takes a millisecond or two at most."""
+"""Bytes of a body up to which the event loop parses it itself, in at most two milliseconds."""
 
 MOST_FAULTS: Final = 100
-"""Faults of a body that are told."""
+"""Faults of a body that are reported at most."""
 
 _ALWAYS: Final = (
     "invalid-request",
@@ -53,15 +53,15 @@ _ALWAYS: Final = (
 
 
 class Call(APIRoute):
-    """A route that looks at the caller's role before it reads the body, and reads JSON strictly."""
+    """Route that checks the caller's role before reading the body, and parses JSON strictly."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, with the checks before it."""
+        """Return the handler, wrapped in the checks."""
         handler = super().get_route_handler()
         role = Role[(self.openapi_extra or {})[ROLE]]
         body_field = self.body_field
         parameters = tuple(_parameters(self.dependant))
-        # A coroutine takes its threads when it needs them, and not while it waits.
+        # A coroutine takes a thread only when needed, not while it waits.
         takes_thread = not inspect.iscoroutinefunction(self.endpoint)
         writes = role > Role.reader and self.methods != {"GET"} and takes_thread
 
@@ -69,15 +69,15 @@ class Call(APIRoute):
             caller: Caller = request.state.caller
             if not caller.role.includes(role):
                 raise ProblemError(
-                    "forbidden", f"this needs the role {role.name}, the token is a {caller.role.name}'s"
+                    "forbidden", f"this needs the role {role.name}, the token has the role {caller.role.name}"
                 )
             for name in request.query_params:
                 if name not in parameters:
-                    # A filter that is left out for a letter would list, or get, anything.
+                    # A filter that is ignored because of a typo would list, or get, any message.
                     advice = (
                         did_you_mean(name, parameters, "the parameters are")
                         if parameters
-                        else "it takes none"
+                        else "this path takes none"
                     )
                     raise ProblemError(
                         "invalid-request", f"no parameter {shown(name)}: {advice}", place=shown(name)
@@ -102,32 +102,30 @@ class Call(APIRoute):
         return checked
 
 
-def _parameters(of: Dependant) -> Iterator[str]:
-    """Yield the names of the parameters of a call's query, also of what it depends on."""
-    yield from (one.alias for one in of.query_params)
-    for one in of.dependencies:
+def _parameters(call: Dependant) -> Iterator[str]:
+    """Yield the names of a call's query parameters, including those of its dependencies."""
+    yield from (one.alias for one in call.query_params)
+    for one in call.dependencies:
         yield from _parameters(one)
 
 
 class StrictRequest(Request):
-    """A request whose body is JSON as RFC 8259 has it: no NaN, no member twice, nothing but UTF-8.
+    """Request whose body is strict JSON (RFC 8259): no NaN, no duplicate members, only UTF-8.
 
-    `faults` is what is wrong with the body, in FastAPI's form.
+    `faults` are the errors of the body, in FastAPI's format.
     """
 
     faults: Sequence[Any] = ()
 
     async def json(self) -> Any:
-        """Return the parsed body; validated, if it is a model. Raises a problem, 400, for what is not
-        JSON.
-        """
+        """Return the parsed body, validated if it is a model. Raises a problem, 400, if it is not JSON."""
         if not hasattr(self, "_parsed"):
             self._parsed = _strict(await self.body())
         return self._parsed
 
     async def validate(self, field: ModelField, limiter: CapacityLimiter) -> None:
-        """Parse and validate the body. FastAPI does so between two other requests of the event loop, and all
-        wait for it; here a large body is read in a thread, a few of them at a time.
+        """Parse and validate the body. FastAPI does so in the event loop, where all other requests wait; here
+        a large body is parsed in a thread, a few at a time.
         """
         body = await self.body()
         if len(body) <= SMALL_BODY:
@@ -140,14 +138,14 @@ class StrictRequest(Request):
         self._parsed = _strict(body)
         made, faults = field.validate(self._parsed, {}, loc=("body",))
         if faults:
-            # FastAPI finds at once that a text is no body, and has other parts of the request to judge.
+            # FastAPI refuses a text as a body at once, and validates the other parts of the request.
             self.faults, self._parsed = faults[:MOST_FAULTS], ""
         elif isinstance(made, BaseModel):
             self._parsed = made
 
 
 class _NotStrictError(ValueError):
-    """JSON that Python reads and RFC 8259 does not have, or leaves open; the parser does not say where."""
+    """JSON that Python accepts, but RFC 8259 does not, or leaves open; the position is unknown."""
 
 
 def _strict(body: bytes) -> Any:
@@ -167,7 +165,7 @@ def _strict(body: bytes) -> Any:
         fault = Fault(pointer="", reason=str(error))
     except UnicodeDecodeError as error:
         raise ProblemError(
-            "invalid-request", f"the body is not UTF-8 from its byte {error.start + 1:,} on", place=""
+            "invalid-request", f"the body is not valid UTF-8 at byte {error.start + 1:,}", place=""
         ) from None
     except RecursionError:
         raise ProblemError("invalid-request", "the body is nested too deeply", place="") from None
@@ -177,8 +175,8 @@ def _strict(body: bytes) -> Any:
 def call(
     router: APIRouter, method: str, path: str, role: Role, *problems: str, **options: Any
 ) -> Callable[[Function], Function]:
-    """Return a decorator: the function answers `method` on `path` for callers of this role or above, and with
-    these rows of `PROBLEMS` besides those that every call can end in.
+    """Return a decorator that registers a function for `method` and `path`, for callers of this role or
+    above, with these rows of `PROBLEMS` in addition to those of every call.
     """
     always = (*_ALWAYS, "forbidden") if role > Role.reader else _ALWAYS
     options["responses"] = {**_answers(always + problems), **options.get("responses", {})}
@@ -188,13 +186,13 @@ def call(
 
 
 class JsonAnswer(JSONResponse):
-    """An answer in JSON."""
+    """Response in JSON."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Return the bytes of plain data. A list may have megabytes: each item is written by itself, because
-        the encoder lets no other thread have its turn before it is done.
+        """Return plain data as bytes. Items of a list, which may have megabytes, are encoded one by one,
+        because the encoder holds the GIL until it is done.
         """
         if not isinstance(content, dict):
             return as_json(content)
@@ -209,8 +207,8 @@ def _by_items(value: Any) -> bytes:
 
 
 def invalid(error: RequestValidationError, method: str) -> ProblemError:
-    """Return the problem of a request whose parts are not what the call takes. No subscription has an id that
-    cannot be one; who would make it is told what is wrong with it.
+    """Return the problem of a request that fails validation: for an invalid id not found, except for a PUT,
+    which would create it: its answer says what is invalid.
     """
     errors = error.errors()
     faults = [_fault(one) for one in errors[:MOST_FAULTS]]
@@ -218,11 +216,11 @@ def invalid(error: RequestValidationError, method: str) -> ProblemError:
     if of_path == {"id"} and method != "PUT":
         return ProblemError("subscription-not-found", NO_SUBSCRIPTION)
     if of_path == {"token"}:
-        return ProblemError("not-found", "there is no token of this id")
+        return ProblemError("not-found", "there is no token with this id")
     if of_path:
         (name,) = of_path
         kind, mqrc = ("invalid-subscription", MQRC_SUB_NAME_ERROR) if name == "id" else ("invalid-body", None)
-        reason = f"{name} is 1 to 128 letters, digits and . _ -"
+        reason = f"{name} must be 1 to 128 letters, digits and . _ -"
         return ProblemError(kind, reason, faults=[Fault(pointer=f"/{name}", reason=reason, mqrc=mqrc)])
     kind = "invalid-body" if any(one["loc"][:1] == ("body",) for one in errors) else "invalid-request"
     first = faults[0]
@@ -254,29 +252,29 @@ def _check_media_type(header: str) -> None:
     media_type = header.partition(";")[0].strip().lower()
     kind, _, subtype = media_type.partition("/")
     if kind != "application" or (subtype != "json" and not subtype.endswith("+json")):
-        raise ProblemError("unsupported-media-type", "the body is application/json")
+        raise ProblemError("unsupported-media-type", "the body must be application/json")
 
 
 def check_not_encoded(request: Request) -> None:
-    """Raise a problem, 415, for a body that is compressed: a small one could be of any size."""
+    """Raise a problem, 415, for a compressed body: a small one could decompress to any size."""
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise ProblemError(
-            "unsupported-media-type", "a body has no Content-Encoding", place="Content-Encoding"
+            "unsupported-media-type", "a body must not have a Content-Encoding", place="Content-Encoding"
         )
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _NotStrictError(f"{name} is no number of JSON")
+    raise _NotStrictError(f"{name} is not a JSON number")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _NotStrictError("an object has a member twice")
+        raise _NotStrictError("an object has a duplicate member")
     return found
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > 400:  # what no type of ours holds, and Python refuses in other words from 4,300 on
+    if len(digits) > 400:  # exceeds every type here; Python itself refuses 4,300
         raise _NotStrictError("a number has too many digits")
     return int(digits)

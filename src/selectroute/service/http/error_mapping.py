@@ -1,4 +1,4 @@
-"""From what the parts below raise to what a caller is told."""
+"""Mapping of errors of the lower layers to problems for a caller."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from selectroute.store.errors import ReplacedError
 from selectroute.topics.filter import InvalidTopicFilterError
 
 
-def noted(error: SelectRouteError, request_id: str) -> ProblemError:
-    """Return the problem that an error is; what it does not tell the caller is written to the log."""
-    problem = refused(error)
+def logged_problem(error: SelectRouteError, request_id: str) -> ProblemError:
+    """Return the problem of an error; log the details of errors that are hidden from the caller."""
+    problem = problem_of(error)
     if not isinstance(error, ProblemError) and problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log().warning("request refused", request=request_id, reason=str(error))
     return problem
 
 
-def refused(error: SelectRouteError, within: str = "") -> ProblemError:
-    """Return the problem that an error is. `within` is the pointer to the part of the body that was read."""
+def problem_of(error: SelectRouteError, within: str = "") -> ProblemError:
+    """Return the problem of an error. `within` is the pointer to the part of the body with the error."""
     match error:
         case ProblemError():
             return error.within(within)
@@ -55,9 +55,9 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
         case registry.IdTakenError():
             return ProblemError("id-taken", str(error), place=f"{within}/id")
         case registry.OperationError():
-            return refused(error.cause, f"/operations/{error.index}")
+            return problem_of(error.cause, f"/operations/{error.index}")
         case registry.ImportLineError():
-            problem, *others = (refused(one.cause, f"/{one.line - 1}") for one in error.problems)
+            problem, *others = (problem_of(one.cause, f"/{one.line - 1}") for one in error.problems)
             more = f"; and {counted(len(others), 'line')} more, see errors" if others else ""
             problem.detail = f"line {error.line:,}: {problem.detail}{more}"
             problem.faults += [fault for other in others for fault in other.faults]
@@ -66,7 +66,7 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
             place = within or None
             expected, found = error.expected, error.found
             return ProblemError("stale-revision", str(error), place=place, expected=expected, found=found)
-        case registry.BusyError() | ReplacedError():  # which name nothing of where the database is
+        case registry.BusyError() | ReplacedError():  # without the location of the database
             return ProblemError("unavailable", str(error), place=within or None)
         case queues.MQError():
             kind = _MQ_KINDS.get(error.reason, "invalid-request")
@@ -81,23 +81,23 @@ def refused(error: SelectRouteError, within: str = "") -> ProblemError:
             return ProblemError(kind, detail, place=within or None)
 
 
-NO_SUBSCRIPTION = "there is no subscription of this id"
-"""Also the answer for one that exists and is hidden from the caller: nobody learns of it by asking."""
+NO_SUBSCRIPTION = "there is no subscription with this id"
+"""Also the detail for a subscription that the caller may not see: its existence is not revealed."""
 
-INTERNAL = "the request could not be done; the service's log says why, under this instance"
+INTERNAL = "the request failed; the service's log has the reason under this instance"
 
 _CONSTANT = {
     "internal": INTERNAL,
     "subscription-not-found": NO_SUBSCRIPTION,
-    # What the database says names hosts, ports, users and rows, and who asks may be anybody.
-    "unavailable": "the database cannot be reached; the service's log says why, under this instance",
-    "damaged": "the database is not what was written; the service's log says where, under this instance",
+    # The database's messages name hosts, ports, users and rows, which a caller must not learn.
+    "unavailable": "the database cannot be reached; the service's log has the reason under this instance",
+    "damaged": "the database is damaged; the service's log says where, under this instance",
 }
 
 _MQ_CONSTANT = {
     "internal": INTERNAL,
-    "queue-not-found": "there is no queue of this name",
-    "queue-taken": "there is a queue of this name",
+    "queue-not-found": "there is no queue with this name",
+    "queue-taken": "there is a queue with this name already",
 }
 
 _KINDS: dict[type[SelectRouteError], str] = {
@@ -115,7 +115,7 @@ _KINDS: dict[type[SelectRouteError], str] = {
 _MQ_KINDS: Final[Mapping[int, str]] = MappingProxyType(
     {
         queues.MQRC_BACKED_OUT: "unavailable",
-        queues.MQRC_HOBJ_ERROR: "unavailable",  # closed meanwhile: it was deleted, or the service stops
+        queues.MQRC_HOBJ_ERROR: "unavailable",  # closed: deleted, or the service stops
         queues.MQRC_MSG_TOO_BIG_FOR_Q: "message-too-large",
         queues.MQRC_NOT_AUTHORIZED: "forbidden",
         queues.MQRC_Q_FULL: "queue-full",
@@ -130,11 +130,11 @@ _MQ_KINDS: Final[Mapping[int, str]] = MappingProxyType(
         queues.MQRC_MIXED_CONTENT_NOT_ALLOWED: "invalid-message",
     }
 )
-"""What a queue refuses; for any other reason the request has a wrong part."""
+"""Problem types of reason codes; all others are an invalid request."""
 
 
 def selector_fault(error: InvalidSelectorError, within: str = "") -> Fault:
-    """Return what is wrong with a selector, where, and how to put it right."""
+    """Return the fault of a selector: error, position and suggestion."""
     data = error.to_dict()
     return Fault(
         pointer=f"{within}/selector",
@@ -152,7 +152,7 @@ def selector_fault(error: InvalidSelectorError, within: str = "") -> Fault:
 
 
 def message_pointer(place: str) -> str:
-    """Return the pointer to a place that a `MessageError` names: ``properties.a.b`` is the property ``a.b``.
+    """Return the pointer of a `MessageError`'s place: ``properties.a.b`` is the property ``a.b``.
 
     >>> message_pointer("properties.a.b")
     '/properties/a.b'

@@ -1,5 +1,5 @@
-"""Middleware that every request passes: who asks, how often, how large; and what every answer leaves behind:
-a line in the log, a count, an id by which both can be found.
+"""Middleware of every request: authentication, rate and size limits, and for each response a log line,
+metrics and a request id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from selectroute.registry.loopback import is_loopback
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.context import Service
 from selectroute.service.http.callers import ANYBODY, Caller
-from selectroute.service.http.error_mapping import INTERNAL, noted
+from selectroute.service.http.error_mapping import INTERNAL, logged_problem
 from selectroute.service.http.problems import ProblemError
 from selectroute.service.http.rates import Rates
 from selectroute.service.logs import log
@@ -28,31 +28,31 @@ IMPORT: Final = "/v1/subscriptions:import"
 MESSAGING: Final = "/ibmmq/rest/v3/messaging/"
 
 FREE: Final = frozenset({"/", "/docs", "/healthz", "/readyz", "/openapi.json"})
-"""What anybody may ask: it says nothing of subscriptions."""
+"""Paths without authentication: they reveal nothing about subscriptions."""
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""Methods that are counted by their names; a client can make up any number of others."""
+"""Methods that are counted by name; a client can invent any number of others."""
 
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that change nothing."""
+"""Methods without effect on state."""
 
 KNOWN_SECONDS: Final = 0.05
-"""How long a body may take until the caller's token is looked at again behind its end."""
+"""Duration of a body's upload from which the caller's token is checked again after its end."""
 
 REFUSED_PER_SECOND: Final = 20.0
 REFUSED_BURST: Final = 100
-"""Answers 401 that one address gets at once. Each further one comes `HELD_BACK_SECONDS` later: a flood of
-requests without a token would otherwise take this process from everybody else.
+"""Responses 401 that one address gets at once. Each further one is delayed by `HELD_BACK_SECONDS`: a flood of
+requests without a token would otherwise slow down all other requests.
 """
 
 HELD_BACK_SECONDS: Final = 1.0
 
 _ONCE: Final = ("Authorization", "Content-Type", "Idempotency-Key")
-"""Headers that say nothing if they say two things."""
+"""Headers that are ambiguous if repeated."""
 
 
 class Gate:
-    """Middleware around all calls."""
+    """Middleware of all calls."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
@@ -60,47 +60,45 @@ class Gate:
         self._refused = Rates(REFUSED_PER_SECOND, REFUSED_BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or refuse it."""
+        """Handle a request: admit or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         method = scope["method"]
-        if method == "HEAD":  # what GET answers; the server itself sends no body to a HEAD
+        if method == "HEAD":  # answered as GET; the server omits the body
             scope = {**scope, "method": "GET"}
-        passing = _Passing(scope, send, method)
+        exchange = _Exchange(scope, send, method)
         try:
             caller = await self._admit(scope)
-            scope["state"]["caller"] = passing.caller = caller
+            scope["state"]["caller"] = exchange.caller = caller
             limited = self._limited(scope, receive)
-            await self._app(scope, limited, passing.send)
+            await self._app(scope, limited, exchange.send)
         except SelectRouteError as error:
-            problem = noted(error, passing.id)
+            problem = logged_problem(error, exchange.id)
             if problem.status == HTTPStatus.UNAUTHORIZED and self._refused.wait_seconds(_address(scope)):
                 await anyio.sleep(HELD_BACK_SECONDS)
-            await passing.refuse(problem, receive)
+            await exchange.refuse(problem, receive)
         except ClientDisconnect:
-            pass  # in the midst of its own request: nobody is left who could be answered
+            pass  # no client is left to answer
         except Exception:
-            log().exception("request failed", request=passing.id)
-            await passing.refuse(ProblemError("internal", INTERNAL), receive)
+            log().exception("request failed", request=exchange.id)
+            await exchange.refuse(ProblemError("internal", INTERNAL), receive)
         finally:
-            passing.done(self._service)
+            exchange.done(self._service)
 
     async def _admit(self, scope: Scope) -> Caller:
-        """Return who sends the request. Raises a problem for a caller who is not let in, or asks too
-        often.
-        """
+        """Return the caller of a request. Raises a problem if the caller is unknown or exceeds the rate."""
         service, headers = self._service, Headers(scope=scope)
-        if "\n" in scope["path"]:  # the router would take a path that ends in one for the path without it
-            raise ProblemError("invalid-request", "a path has no line feed", place="path")
+        if "\n" in scope["path"]:  # the router ignores a line feed at the end
+            raise ProblemError("invalid-request", "a path must not have a line feed", place="path")
         if scope["path"] in FREE:
             return ANYBODY
         for name in _ONCE:
             if len(headers.getlist(name)) > 1:
-                raise ProblemError("invalid-request", f"one {name} header is enough", place=name)
+                raise ProblemError("invalid-request", f"send only one {name} header", place=name)
         caller = await run_in_threadpool(service.callers.caller, headers.get("authorization"))
         if caller is ANYBODY and not is_loopback(_host(headers.get("host", ""))):
-            # A page of some site whose name is made to point here would be let in otherwise.
+            # Protects from DNS rebinding: a page of a site whose name was made to point here.
             raise ProblemError(
                 "misdirected", "without tokens this service answers only to localhost, 127.0.0.1 and [::1]"
             )
@@ -113,8 +111,8 @@ class Gate:
         return caller
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """`receive`, which ends at the limit of a body, and where the caller was let in no more when the body
-        is whole. Raises at once where the length says that it will end at the limit.
+        """Return a `receive` that raises at the size or time limit of a body, or if the caller's token is no
+        longer valid at its end. Raises at once if Content-Length exceeds the limit.
         """
         limits = self._service.limits
         path = scope["path"]
@@ -130,7 +128,7 @@ class Gate:
 
         async def limited() -> Message:
             nonlocal received, more
-            if not more:  # what is waited for now is that the client hangs up
+            if not more:  # from now on this waits for a disconnect
                 return await receive()
             left = started + limits.body_seconds + received / limits.body_rate - time.monotonic()
             with anyio.move_on_after(max(left, 0)):
@@ -140,19 +138,19 @@ class Gate:
                 if received > limit:
                     raise too_large
                 if not more and path not in FREE and time.monotonic() - started > KNOWN_SECONDS:
-                    # A body can be held back for long, and the token be revoked meanwhile.
+                    # A slow body may outlive its token.
                     authorization = Headers(scope=scope).get("authorization")
                     await run_in_threadpool(self._service.callers.caller, authorization)
                 return message
             seconds, rate = f"{limits.body_seconds:g} seconds", f"{limits.body_rate:,} bytes a second"
-            detail = f"a body comes within {seconds}, or at {rate}"
+            detail = f"the body took too long: send it within {seconds}, or at {rate}"
             raise ProblemError("timed-out", detail)
 
         return limited
 
 
-class _Passing:
-    """Request on its way: what is sent, and what is noted of it."""
+class _Exchange:
+    """Request in progress: sends the response and records its metrics."""
 
     def __init__(self, scope: Scope, send: Send, method: str) -> None:
         self.id = str(uuid.uuid4())
@@ -165,7 +163,7 @@ class _Passing:
         scope.setdefault("state", {})["request_id"] = self.id
 
     async def send(self, message: Message) -> None:
-        """Send a part of the answer."""
+        """Send a part of the response."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
             headers = MutableHeaders(scope=message)
@@ -175,15 +173,15 @@ class _Passing:
         await self._send(message)
 
     async def refuse(self, problem: ProblemError, receive: Receive) -> None:
-        """Answer with a problem; if an answer is under way, it breaks off."""
+        """Answer with a problem; abort the connection if a response has begun."""
         if self._status is not None:
-            raise ConnectionAbortedError("the answer cannot be completed")
+            raise ConnectionAbortedError("the response cannot be completed")
         if problem.status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
             problem.headers["Connection"] = "close"  # the rest of the body is not read
         await problem.response(self.id)(self._scope, receive, self.send)
 
     def done(self, service: Service) -> None:
-        """Note the answer. The route's pattern stands for the path, which the caller made."""
+        """Record the response, under the route's pattern: a path is the caller's choice."""
         route = getattr(self._scope.get("route"), "path", "none")
         method = self._method if route != "none" else "any"
         if method not in METHODS:
@@ -203,19 +201,19 @@ class _Passing:
 
 
 def _address(scope: Scope) -> str:
-    """Return the address that the connection comes from."""
+    """Return the address of the client."""
     client = scope.get("client")
     return "" if client is None else str(client[0])
 
 
 def _check_origin(headers: Headers) -> None:
-    """Raise a problem, 403, for a change that a page of another site asks for: a browser sends it for anybody
-    who looks at that page, who needs no token here.
+    """Raise a problem, 403, for a cross-site change (CSRF): without tokens, a page of any site could send one
+    from a browser on this machine.
     """
     origin = headers.get("origin")
     is_own = origin is None or origin.partition("://")[2].lower() == headers.get("host", "").lower()
     if not is_own or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        raise ProblemError("forbidden", "a page of another site changes nothing here without a token")
+        raise ProblemError("forbidden", "a cross-site request needs a token")
 
 
 def _host(header: str) -> str:

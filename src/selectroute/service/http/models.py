@@ -1,4 +1,4 @@
-"""Bodies and answers, for the OpenAPI document; the registry itself checks what they say."""
+"""Models of request and response bodies, for the OpenAPI document; the registry checks their values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 def _printable(text: str) -> str:
     if _CONTROL.search(text):
-        raise ValueError("it has a control character")
+        raise ValueError("must not have control characters")
     return text
 
 
@@ -43,29 +43,29 @@ From = Literal["latest", "last-processed"]
 
 
 MOST_MEMBERS: Final = 100
-"""Members of an object of a body; more are refused before each of them is looked at."""
+"""Members of an object at most; more are refused before any of them is validated."""
 
 
 def _few(value: Any) -> Any:
     if isinstance(value, dict) and len(value) > MOST_MEMBERS:
-        raise ValueError(f"it has more than {MOST_MEMBERS:,} members")
+        raise ValueError(f"must not have more than {MOST_MEMBERS:,} members")
     return value
 
 
 def _suggested(fault: Any, known: list[str]) -> InitErrorDetails:
-    """Return the same error of a body; of an unknown member of its own with a suggestion."""
+    """Return the error, with a suggestion if it is about an unknown member."""
     sentence = fault["msg"]
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
         advice = did_you_mean(fault["loc"][0], known, "the fields are")
         sentence = f"there is no such field: {advice}"
-    # Braces would be fields of a template; what a user wrote is a value of it.
+    # A user's text goes into a value, since braces in a template would be fields.
     kind = PydanticCustomError(fault["type"], "{sentence}", {"sentence": sentence})
     return InitErrorDetails(type=kind, loc=fault["loc"], input=fault["input"])
 
 
 class Strict(BaseModel):
-    """A body; members that it does not have are refused, with the one that was probably meant. A list ends at
-    the first item that is wrong, so that what is said of a body is never much more than the body.
+    """Strict body: unknown members are refused, with a suggestion. Validation of a list ends at its first
+    invalid item, so that the report is never much larger than the body.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -83,9 +83,9 @@ class Strict(BaseModel):
 
 
 class DestinationBody(Strict):
-    """Where deliveries go besides ``deliveries/``."""
+    """Destination of deliveries in addition to ``deliveries/``."""
 
-    # `files` gets as far as the registry, which says what to write instead; nobody is offered it.
+    # `files` is undocumented; the registry refuses it and names the alternative.
     kind: Annotated[
         Literal["none", "files", "queue", "kafka"],
         WithJsonSchema({"type": "string", "enum": ["none", "queue", "kafka"]}),
@@ -106,7 +106,7 @@ class SpecBody(Strict):
 
 
 class SubscriptionBody(SpecBody):
-    """A whole subscription, as it was read: what only the registry changes is left alone."""
+    """Whole subscription, as it was read; read-only fields are ignored."""
 
     id: Id | None = None
     status: Any = None
@@ -118,13 +118,13 @@ class SubscriptionBody(SpecBody):
 
 
 class ResumeBody(Strict):
-    """From where on a subscription gets messages again."""
+    """Starting point of a resumed subscription's messages."""
 
     from_: Annotated[From, Field(alias="from")] = "latest"
 
 
 class OperationBody(SubscriptionBody):
-    """Change among several that share a revision; a subscription's fields belong to an add or a replace."""
+    """Change in a batch of one revision; an add or replace has the fields of a subscription."""
 
     op: Literal["add", "replace", "remove", "pause", "resume"]
     expected: Revision | None = None
@@ -132,20 +132,20 @@ class OperationBody(SubscriptionBody):
 
 
 class BatchBody(Strict):
-    """Changes that become true together."""
+    """Changes that are applied atomically."""
 
     operations: Annotated[list[OperationBody], Field(min_length=1, max_length=100_000), FailFast()]
 
 
 class CheckBody(Strict):
-    """A selector to be checked."""
+    """Selector to be checked."""
 
     selector: StrictStr
     dialect: Dialect = "jms"
 
 
 class MatchBody(Strict):
-    """A message in the wire form; `near` asks for the subscriptions that one condition keeps from it, too."""
+    """Message in JSON; `near` also asks for the subscriptions that fail only one condition."""
 
     message: dict[str, Any]
     limit: Annotated[StrictInt, Field(ge=1)] | None = None
@@ -153,15 +153,15 @@ class MatchBody(Strict):
 
 
 class ExplainBody(Strict):
-    """A message in the wire form, and the subscriptions that are to be explained."""
+    """Message in JSON, and the subscriptions to explain."""
 
     message: dict[str, Any]
     subscriptions: Annotated[list[StrictStr], Field(min_length=1, max_length=1_000), FailFast()]
 
 
 class TokenBody(Strict):
-    """A token that is to be made. Without topics it permits all; `queues` and `kafka` are patterns, with *
-    and ?, of the destinations that it permits: with topics and without patterns none.
+    """Token to be created. Without topics it permits all; `queues` and `kafka` are patterns, with * and ?, of
+    the permitted destinations: with topics but without patterns none.
     """
 
     role: Literal["reader", "writer", "admin"]
@@ -172,7 +172,7 @@ class TokenBody(Strict):
 
 
 class QueryBody(Strict):
-    """A query that reads the registry."""
+    """Query that reads the registry."""
 
     source: Line
     can_replay: StrictBool
@@ -180,14 +180,14 @@ class QueryBody(Strict):
 
 
 class BatchNumberBody(Strict):
-    """A batch of a query, and the revision that it used."""
+    """Batch of a query, and the revision that it used."""
 
     batch: Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
     revision: Revision
 
 
 class TokenAnswer(BaseModel):
-    """A token without its secret."""
+    """Token without its secret."""
 
     id: str
     name: str
@@ -199,7 +199,7 @@ class TokenAnswer(BaseModel):
 
 
 class NewTokenAnswer(TokenAnswer):
-    """A token that was made, and its secret, which is told this once."""
+    """New token with its secret, which is shown only once."""
 
     secret: str
 
@@ -211,8 +211,8 @@ class TokensAnswer(BaseModel):
 
 
 class EffectiveAnswer(BaseModel):
-    """First batch of a query that used the revision. To a caller who may not see all subscriptions,
-    `query` is a number.
+    """First batch of a query that used the revision. For a caller who may not see all subscriptions, `query`
+    is a number.
     """
 
     query: str
@@ -220,7 +220,7 @@ class EffectiveAnswer(BaseModel):
 
 
 class SubscriptionAnswer(BaseModel):
-    """A subscription."""
+    """Subscription."""
 
     id: str
     name: str
@@ -238,7 +238,7 @@ class SubscriptionAnswer(BaseModel):
 
 
 class WarningAnswer(BaseModel):
-    """Probable mistake in a selector, and where: as `/v1/selectors:check` has it."""
+    """Probable mistake in a selector, with its position: as in `/v1/selectors:check`."""
 
     kind: str
     message: str
@@ -247,20 +247,18 @@ class WarningAnswer(BaseModel):
     line: int
     column: int
     reason: int | None
-    """The MQ reason code, if there is one."""
+    """MQ reason code, if there is one."""
 
 
 class RegisteredAnswer(SubscriptionAnswer):
-    """A subscription as it was registered or changed; `warnings` is null where a batch has too many selectors
-    to look at each of them.
-    """
+    """Registered or changed subscription; `warnings` is null if a batch has too many selectors to check."""
 
     warnings: list[WarningAnswer] | None = []
 
 
 class BackfillAnswer(BaseModel):
-    """Part that a query can deliver of the time that the subscription was paused. To a caller who may not see
-    all subscriptions, `query` is a number, and there is no reason.
+    """Ability of a query to deliver the messages of the pause. For a caller who may not see all
+    subscriptions, `query` is a number, and there is no reason.
     """
 
     query: str
@@ -269,41 +267,41 @@ class BackfillAnswer(BaseModel):
 
 
 class QueriesAnswer(BaseModel):
-    """Queries that are known, by their names."""
+    """Known queries, ordered by name."""
 
     items: list[BackfillAnswer]
 
 
 class ResumedAnswer(SubscriptionAnswer):
-    """A subscription that gets messages again."""
+    """Resumed subscription."""
 
     backfill: list[BackfillAnswer]
 
 
 class PageAnswer(BaseModel):
-    """Some subscriptions; the cursor of those that follow."""
+    """Page of subscriptions, and the cursor of the next page."""
 
     items: list[SubscriptionAnswer]
     next_cursor: str | None
 
 
 class BatchAnswer(BaseModel):
-    """Revision, and the subscriptions after it in the order of the operations."""
+    """Revision, and the subscriptions after the operations, in their order."""
 
     revision: int
     subscriptions: list[RegisteredAnswer]
 
 
 class ImportAnswer(BaseModel):
-    """Count of the subscriptions that an import changed, and their revision."""
+    """Count of imported subscriptions, and their revision."""
 
     rows: int
     revision: int
 
 
 class ChangesAnswer(BaseModel):
-    """Changes in their order, the newest revision, up to which none is missing, and the cursor of those
-    that follow.
+    """Changes in order, the newest revision, the revision up to which the page is complete, and the cursor of
+    the next page.
     """
 
     changes: list[dict[str, Any]]
@@ -313,7 +311,7 @@ class ChangesAnswer(BaseModel):
 
 
 class CheckAnswer(BaseModel):
-    """Facts about a selector, or what is wrong with it."""
+    """Facts about a valid selector, or the error of an invalid one."""
 
     valid: bool
     error: Fault | None = None
@@ -325,8 +323,8 @@ class CheckAnswer(BaseModel):
 
 
 class ConditionAnswer(BaseModel):
-    """A condition of a selector as it stands there, its truth, and the values that it saw. `void` makes the
-    whole selector false.
+    """Condition of a selector: its text, its truth, and the values that it read. `void` makes the whole
+    selector false.
     """
 
     text: str
@@ -335,7 +333,7 @@ class ConditionAnswer(BaseModel):
 
 
 class NearAnswer(BaseModel):
-    """A subscription that does not get the message; had one of these conditions another truth, it would."""
+    """Subscription that misses the message by one of these conditions."""
 
     id: str
     topic: str | None
@@ -344,10 +342,10 @@ class NearAnswer(BaseModel):
 
 
 class MatchAnswer(BaseModel):
-    """Subscriptions that a message reaches at a revision, `total` of them; `refused` were not judged.
+    """Subscriptions that get a message at a revision, `total` of them; `refused` were not evaluated.
 
-    `near` and `near_complete` are there if they were asked for: the subscriptions that one condition keeps
-    from the message, and whether these are all.
+    `near` and `near_complete` are present on request: the subscriptions that fail only one condition, and
+    whether the list is complete.
     """
 
     revision: int
@@ -359,7 +357,7 @@ class MatchAnswer(BaseModel):
 
 
 class ExplainedAnswer(BaseModel):
-    """Why one subscription gets the message or does not."""
+    """Explanation why one subscription gets the message or not."""
 
     id: str
     matched: bool
@@ -377,7 +375,7 @@ class ExplainAnswer(BaseModel):
 
 
 class StateAnswer(BaseModel):
-    """Readiness of the service, and how far it is."""
+    """Readiness of the service, its newest revision and the published one."""
 
     status: Literal["ok", "ready", "not ready"]
     revision: int | None = None

@@ -1,4 +1,4 @@
-"""Texts of the OpenAPI document beside what the code of the calls gives: a summary of each, and examples."""
+"""Texts of the OpenAPI document that are not in the code of the calls: summaries and examples."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
         "POST /v1/messages:explain": "Explain why subscriptions get a message or do not",
         "GET /v1/changes": "Read the change log, or wait for a change",
         "GET /v1/queries": "List the queries that read this registry",
-        "POST /v1/queries/{query}": "Make a query known",
+        "POST /v1/queries/{query}": "Announce a query",
         "POST /v1/queries/{query}/batches": "Report the revision that a batch used",
         "GET /v1/tokens": "List tokens",
         "POST /v1/tokens": "Create a token",
         "DELETE /v1/tokens/{token}": "Revoke a token",
         "GET /v1/limits": "Show the limits of requests",
         "GET /metrics": "Show metrics for Prometheus",
-        "GET /healthz": "Ask whether the process answers",
-        "GET /readyz": "Ask whether the registry can be read and is published",
+        "GET /healthz": "Check that the process is alive",
+        "GET /readyz": "Check that the registry is readable and published",
         f"POST {_QUEUE}/message": "Put a message on a queue",
         f"GET {_QUEUE}/message": "Browse the first matching message",
         f"DELETE {_QUEUE}/message": "Get the first matching message, which leaves the queue",
@@ -49,7 +49,7 @@ SUMMARIES: Final[Mapping[str, str]] = MappingProxyType(
         "DELETE /v1/queues/{name}": "Delete a queue",
     }
 )
-"""What each call does, in a few words of which the first is a verb."""
+"""Summary of each call, beginning with a verb."""
 
 _MESSAGE: Final = {
     "topic": "cars/eu",
@@ -93,4 +93,4 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "PUT /v1/queues/{name}": {JSON: {"order": "fifo", "max_depth": 10_000}},
     }
 )
-"""A request of each call that has a body, by the media type of it."""
+"""Example of each request body, by media type."""

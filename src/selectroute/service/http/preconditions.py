@@ -14,13 +14,13 @@ _ETAG: Final = re.compile(r'\s*(W/)?"([\x21\x23-\x7e]*)"\s*(?:,|$)')
 _REVISION: Final = re.compile(r"0|[1-9]\d{0,18}")
 
 IfMatch = Annotated[
-    str | None, Header(alias="If-Match", max_length=1_000, description="The ETag that must still hold.")
+    str | None, Header(alias="If-Match", max_length=1_000, description="The ETag that must be current.")
 ]
 IfNoneMatch = Annotated[
-    str | None, Header(alias="If-None-Match", max_length=1_000, description="ETags that are known already.")
+    str | None, Header(alias="If-None-Match", max_length=1_000, description="ETags known to the client.")
 ]
 Prefer = Annotated[
-    str | None, Header(max_length=1_000, description="`return=minimal`: the answer needs no body.")
+    str | None, Header(max_length=1_000, description="`return=minimal`: the response needs no body.")
 ]
 IdempotencyKey = Annotated[
     str | None,
@@ -29,13 +29,13 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="The same key with the same request gives the same answer, for 24 hours.",
+        description="A repeated request with the same key gets the same response, for 24 hours.",
     ),
 ]
 
 
 def etag(revision: int) -> str:
-    """Return the ETag of a subscription whose last change was this revision.
+    """Return the ETag of a subscription with this revision.
 
     >>> etag(7)
     '"7"'
@@ -55,9 +55,9 @@ class Revisions:
 
 
 def revisions(header: str | None, name: str, *, weak: bool = False) -> Revisions | None:
-    """Read If-Match (strong) or If-None-Match (`weak` ones count too); None without it.
+    """Parse If-Match (strong) or If-None-Match (`weak` ETags count too); return None without a header.
 
-    An ETag that none of ours can be names no revision. Raises a problem, 400, for what is no list of ETags.
+    An ETag that is not a revision is ignored. Raises a problem, 400, for an invalid list of ETags.
     """
     if header is None:
         return None

@@ -1,7 +1,7 @@
-"""Problem documents: the body of a refusal (RFC 9457).
+"""Problem documents: the body of an error response (RFC 9457).
 
-Every way to be refused is one row of `PROBLEMS`; a raise site names the row and says what it found. Nothing
-that a caller sent is repeated, but for what a selector's error shows of the selector.
+Each type of problem is one row of `PROBLEMS`; a raise site names the row and gives the detail. A caller's
+input is not repeated, except the part of a selector that its error shows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MQRC_SUB_NAME_ERROR = 2440
 
 
 class Row(NamedTuple):
-    """Kind of problem: its code, its title, and the MQ reason code if there is one."""
+    """Type of problem: its status code, its title, and its MQ reason code, if any."""
 
     status: int
     title: str
@@ -47,51 +47,51 @@ PROBLEMS: Mapping[str, Row] = MappingProxyType(
         "invalid-request": Row(400, "The request cannot be read"),
         "unauthorised": Row(401, "A bearer token is needed"),
         "forbidden": Row(403, "The token does not permit this", MQRC_NOT_AUTHORIZED),
-        "not-found": Row(404, "There is no such thing"),
+        "not-found": Row(404, "Not found"),
         "queue-not-found": Row(404, "There is no such queue", MQRC_UNKNOWN_OBJECT_NAME),
         "queue-manager-not-found": Row(404, "There is no such queue manager", MQRC_Q_MGR_NAME_ERROR),
         "subscription-not-found": Row(404, "There is no such subscription", MQRC_NO_SUBSCRIPTION),
-        "method-not-allowed": Row(405, "This cannot be done here"),
-        "timed-out": Row(408, "The request did not come in time"),
+        "method-not-allowed": Row(405, "The path does not support this method"),
+        "timed-out": Row(408, "The request was not received in time"),
         "name-taken": Row(409, "Another subscription has this name", MQRC_SUB_ALREADY_EXISTS),
         "id-taken": Row(409, "Another subscription has this id", MQRC_SUB_ALREADY_EXISTS),
         "queue-taken": Row(409, "There is a queue of this name already", MQRC_OBJECT_ALREADY_EXISTS),
         "queue-not-empty": Row(409, "The queue has messages", MQRC_Q_NOT_EMPTY),
         "queue-full": Row(409, "The queue is full", MQRC_Q_FULL),
-        "stale-revision": Row(412, "It was changed meanwhile"),
+        "stale-revision": Row(412, "The subscription was changed in the meantime"),
         "too-large": Row(413, "The request is too large"),
         "message-too-large": Row(413, "The message is too large", MQRC_MSG_TOO_BIG_FOR_Q),
-        "unsupported-media-type": Row(415, "The body is of another type than expected"),
-        "misdirected": Row(421, "This service is for its own machine only"),
+        "unsupported-media-type": Row(415, "The body has an unsupported media type"),
+        "misdirected": Row(421, "This service answers only its own machine"),
         "invalid-selector": Row(422, "The selector is invalid"),
-        "too-costly": Row(422, "The selectors are too costly together"),
+        "too-costly": Row(422, "The selectors together are too costly"),
         "invalid-topic-filter": Row(422, "The topic filter is invalid"),
         "invalid-subscription": Row(422, "The subscription is invalid"),
         "invalid-queue": Row(422, "The queue is invalid"),
         "invalid-message": Row(422, "The message is invalid"),
-        "invalid-body": Row(422, "The request has a wrong part"),
+        "invalid-body": Row(422, "The request has an invalid part"),
         "idempotency-conflict": Row(422, "The Idempotency-Key belongs to another request"),
         "precondition-required": Row(428, "If-Match is needed"),
         "too-many-requests": Row(429, "Too many requests"),
         "header-too-large": Row(431, "The header fields are too large"),
-        "internal": Row(500, "Something is wrong with the service"),
+        "internal": Row(500, "Internal error of the service"),
         "damaged": Row(500, "The store is damaged"),
-        "read-only": Row(503, "Nothing can be written at present"),
+        "read-only": Row(503, "The database cannot be written"),
         "unavailable": Row(503, "The service is not ready"),
     }
 )
-"""Every problem that this service knows, by the end of its type."""
+"""All types of problems, by the last part of the type."""
 
 RETRY_SECONDS = 5
-"""When to ask again while nothing can be written."""
+"""Retry-After while the database is unavailable or read-only."""
 
 _AGAIN_SECONDS = 1
-"""When to ask again while too many wait."""
+"""Retry-After while too many requests wait."""
 
 
 class Fault(BaseModel):
-    """Fault in a request: where (`pointer` into the body, RFC 6901; offset and length in characters,
-    line and column from 1, within the text there), what was expected, and the MQ reason code.
+    """Fault in a request: its position (`pointer` into the body, RFC 6901; offset and length in characters,
+    line and column from 1, within the text), the expected input, and the MQ reason code.
     """
 
     pointer: str
@@ -108,7 +108,7 @@ class Fault(BaseModel):
 
 
 class Problem(BaseModel):
-    """Why a request was refused (RFC 9457)."""
+    """Problem document of a refused request (RFC 9457)."""
 
     type: str
     title: str
@@ -118,13 +118,13 @@ class Problem(BaseModel):
     errors: list[Fault] = []
     mqrc: int | None = None
     expected: int | None = None
-    """Of stale-revision: the revision that If-Match has."""
+    """Revision in If-Match, for stale-revision."""
     found: int | None = None
-    """Of stale-revision: the revision that holds."""
+    """Current revision, for stale-revision."""
 
 
 class ProblemError(SelectRouteError):
-    """A request that is refused, as a row of `PROBLEMS` with a sentence about this one.
+    """Refused request: a row of `PROBLEMS`, with the detail of this request.
 
     `place` names a header or parameter at fault, or is a pointer into the body.
     """
@@ -152,14 +152,14 @@ class ProblemError(SelectRouteError):
         return self.detail
 
     def within(self, pointer: str) -> ProblemError:
-        """Return the problem as one of a part of the body, which `pointer` names."""
+        """Return the problem with its pointers prefixed by `pointer`, a part of the body."""
         if pointer:
             whole = self.faults or [Fault(pointer="", reason=self.detail)]
             self.faults = [one.model_copy(update={"pointer": pointer + one.pointer}) for one in whole]
         return self
 
     def response(self, request_id: str) -> Response:
-        """Return the answer: a problem document, and the headers that belong to it."""
+        """Return the response: a problem document and its headers."""
         row = PROBLEMS[self.kind]
         problem = Problem(
             type=TYPE + self.kind,
@@ -178,7 +178,7 @@ class ProblemError(SelectRouteError):
 
 
 def check_waiting(count: int, limit: int, what: str) -> None:
-    """Raise a problem, 429, if so many requests wait for ``what`` already."""
+    """Raise a problem, 429, if `limit` requests wait for ``what`` already."""
     if count >= limit:
         raise ProblemError(
             "too-many-requests",
@@ -188,7 +188,7 @@ def check_waiting(count: int, limit: int, what: str) -> None:
 
 
 def as_json(data: Any) -> bytes:
-    """JSON as UTF-8; half of a surrogate pair, which a client may have sent, as its escape."""
+    """Encode data as JSON in UTF-8, or with ASCII escapes if a client sent a lone surrogate."""
     try:
         return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:

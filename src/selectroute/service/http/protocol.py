@@ -1,5 +1,5 @@
-"""HTTP/1.1 as uvicorn speaks it with h11; what is not HTTP is refused with a problem document too, and who
-does not send its request gives its place to others.
+"""HTTP/1.1 of uvicorn with h11, with problem documents for input that is not HTTP and a timeout for idle
+connections.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from selectroute.service.limits import ServiceLimits
 
 
 class Protocol(H11Protocol):
-    """A connection. The application never sees a request that cannot be read.
+    """Connection. The application never gets a request that cannot be parsed.
 
-    The head of a request has so many seconds from when the connection was made, or the last answer was sent,
-    however many bytes of it come meanwhile.
+    The head of a request must be complete `header_seconds` after the connection or the last response, even if
+    bytes arrive.
     """
 
-    _patience: asyncio.TimerHandle | None = None
+    _timeout: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for a request. Where there are too many connections, this one is told so."""
+        """Start the timeout of the first request, or refuse the connection if there are too many."""
         super().connection_made(transport)
         limits = self._limits()
         if len(self.connections) > limits.connections:
@@ -35,29 +35,29 @@ class Protocol(H11Protocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Cancel the timeout."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Take what has come; the head of a request ends the wait for it."""
+        """Handle received data; a complete head of a request cancels the timeout."""
         super().handle_events()
         cycle = cast(RequestResponseCycle | None, self.cycle)  # none before the first request
         if cycle is not None and not cycle.response_complete:
             self._stop_waiting()
             if {name for name, _ in self.headers} >= _FRAMED_TWICE and _CLOSE not in self.headers:
-                # Somebody between may have read another length (RFC 9112, 6.3).
+                # A proxy may have read another length: request smuggling (RFC 9112, 6.3).
                 cycle.keep_alive = False
-                self.headers.append(_CLOSE)  # then the answer says so, too
+                self.headers.append(_CLOSE)  # announced in the response
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request."""
+        """Start the timeout of the next request."""
         self._wait()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what was received, and close; in the midst of an answer only that."""
-        self._refuse(ProblemError("invalid-request", "what was sent is not HTTP"))
+        """Answer 400 and close; only close if a response has begun."""
+        self._refuse(ProblemError("invalid-request", "the request is not valid HTTP"))
 
     def _limits(self) -> ServiceLimits:
         app: Any = self.config.app
@@ -66,17 +66,17 @@ class Protocol(H11Protocol):
 
     def _wait(self) -> None:
         self._stop_waiting()
-        self._patience = self.loop.call_later(self._limits().header_seconds, self._too_slow)
+        self._timeout = self.loop.call_later(self._limits().header_seconds, self._too_slow)
 
     def _stop_waiting(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
 
     def _too_slow(self) -> None:
         if not self.transport.is_closing():
             seconds = self._limits().header_seconds
-            self._refuse(ProblemError("timed-out", f"no request came within {seconds:g} seconds"))
+            self._refuse(ProblemError("timed-out", f"no request was received within {seconds:g} seconds"))
 
     def _refuse(self, problem: ProblemError) -> None:
         cycle = cast(RequestResponseCycle | None, self.cycle)  # none before the first request
@@ -96,9 +96,7 @@ _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 503: b"Service Unavail
 
 
 class AcceptErrors:
-    """Exception handler of an event loop that says once in a while, and not by the thousand, that no
-    connection can be accepted.
-    """
+    """Exception handler of an event loop that limits the reports of failed accepts to one per interval."""
 
     def __init__(
         self, say: Callable[[str, int], None], clock: Callable[[], float], every: float = 10
@@ -110,7 +108,7 @@ class AcceptErrors:
         self._count = 0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Note what asyncio reports; all else goes the usual way."""
+        """Count failed accepts; pass any other error to the default handler."""
         error = context.get("exception")
         if not isinstance(error, OSError) or "accept" not in context.get("message", ""):
             loop.default_exception_handler(context)

@@ -1,4 +1,4 @@
-"""Rate limits: one token bucket for each caller."""
+"""Rate limits: a token bucket for each caller."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 REMEMBERED: Final = 10_000
-"""Callers whose buckets are kept; whoever was not seen for longest begins with a full one again."""
+"""Callers whose buckets are kept; the least recently seen one is forgotten, which fills its bucket."""
 
 
 class Rates:
-    """A bucket for each caller: it holds `burst` requests and is filled by `per_second`. Not thread-safe.
+    """Token bucket of each caller: holds `burst` requests, refilled by `per_second`. Not thread-safe.
 
     >>> rates = Rates(per_second=10, burst=1, clock=lambda: 0.0)
     >>> rates.wait_seconds("a"), rates.wait_seconds("a"), rates.wait_seconds("b")
@@ -29,7 +29,7 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_seconds(self, caller: str) -> int:
-        """Take one request out of the caller's bucket: 0, or the whole seconds until there is one. O(1)."""
+        """Take one request from the caller's bucket; return 0, or whole seconds until there is one. O(1)."""
         if self._per_second is None:
             return 0
         now = self._clock()

@@ -1,4 +1,4 @@
-"""Lines as an answer that goes on as long as there are some, and no longer than its client takes them."""
+"""Streamed response of lines, which ends early if its client disconnects or stalls."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _BLOCK = 1 << 16
 
 
 class Streamed(StreamingResponse):
-    """Lines, sent in blocks. What they are read from is closed in any case: when all is sent, when the client
-    is gone, and when it has taken nothing for `stall_seconds`.
+    """Response of lines, sent in blocks. The generator is always closed: at the end, when the client
+    disconnects, and when it has read nothing for `stall_seconds`.
 
     Args:
-        lines: without their ends; the first is read before the answer begins, so what it raises is answered.
-        media_type: of the answer.
-        limiter: of how many such answers may be under way.
-        stall_seconds: how long the client may take nothing.
+        lines: without line ends; the first is read before the response begins, so its error can be answered.
+        media_type: of the response.
+        limiter: of concurrent responses of this kind.
+        stall_seconds: the longest time that the client may read nothing.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Streamed(StreamingResponse):
         self._stall_seconds = stall_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer. Raises ClientDisconnect if the client takes no more of it."""
+        """Send the response. Raises ClientDisconnect if the client stalls."""
 
         async def timely(message: Message) -> None:
             with anyio.move_on_after(self._stall_seconds):
@@ -50,7 +50,7 @@ class Streamed(StreamingResponse):
             try:
                 blocks = _blocks(self._lines)
                 first = await run_in_threadpool(next, blocks, b"")
-                self.body_iterator = iterate_in_threadpool(_behind(first, blocks))
+                self.body_iterator = iterate_in_threadpool(_chain(first, blocks))
                 await super().__call__(scope, receive, timely)
             finally:
                 with CancelScope(shield=True):
@@ -58,7 +58,7 @@ class Streamed(StreamingResponse):
 
 
 def _blocks(lines: Iterator[str]) -> Iterator[bytes]:
-    """Lines in pieces that are worth sending."""
+    """Join lines into blocks of at least 64 KiB."""
     block, size = [], 0
     for line in lines:
         block.append(line)
@@ -70,7 +70,7 @@ def _blocks(lines: Iterator[str]) -> Iterator[bytes]:
         yield ("\n".join(block) + "\n").encode()
 
 
-def _behind(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _chain(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
     if first:
         yield first
     yield from blocks

@@ -1,5 +1,5 @@
-"""Queues as a whole: made, described, deleted. A token that is limited to topics or destinations may touch
-those that its patterns of queues take, and none without patterns.
+"""Administration of queues: create, describe, delete. A token limited to topics or destinations may use the
+queues that match its patterns, none without patterns.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from selectroute.service.queues.models import QueueAnswer, QueueBody, QueuesAnsw
 PATH: Final = "/v1/queues"
 
 router = APIRouter(route_class=Call, prefix=PATH, tags=["queues"])
-Name = Annotated[str, Path(description="A queue's name; a slash in it is %2F, a percent sign %25.")]
+Name = Annotated[str, Path(description="A queue's name; encode a slash as %2F, a percent sign as %25.")]
 
 
 @call(router, "GET", "", Role.reader, "forbidden", response_model=QueuesAnswer)
 def listed(service: ServiceDep, by: CallerDep) -> Response:
-    """Return the queues that the caller may use, by their names."""
+    """Return the queues that the caller may use, ordered by name."""
     by.check_queues()
     names = [name for name in service.queues.names() if by.permission.may_name(QUEUE, name)]
     return JsonAnswer({"items": [{"name": name} for name in names]})
@@ -35,7 +35,7 @@ def listed(service: ServiceDep, by: CallerDep) -> Response:
 
 @call(router, "GET", "/{name:path}", Role.reader, "forbidden", "queue-not-found", response_model=QueueAnswer)
 def get(service: ServiceDep, by: CallerDep, name: Name) -> Response:
-    """Return a queue: its settings, and how many messages could be got now."""
+    """Return a queue: its settings and its depth, the count of messages available to a get."""
     by.check_queue(name)
     return JsonAnswer(_described(service.queues.open(name)))
 
@@ -51,10 +51,10 @@ def get(service: ServiceDep, by: CallerDep, name: Name) -> Response:
     "too-large",
     "read-only",
     response_model=QueueAnswer,
-    responses={201: {"model": QueueAnswer, "description": "Made."}},
+    responses={201: {"model": QueueAnswer, "description": "Created."}},
 )
 def put(service: ServiceDep, by: CallerDep, name: Name, body: QueueBody | None = None) -> Response:
-    """Make a queue, or find that there is one with these settings. What a queue was made with stays."""
+    """Create a queue. Idempotent: succeeds if it exists with these settings, which cannot be changed."""
     by.check_queue(name)
     settings = (body or QueueBody()).settings()
     try:
@@ -67,7 +67,7 @@ def put(service: ServiceDep, by: CallerDep, name: Name, body: QueueBody | None =
             field for field, value in asdict(found.settings).items() if value != asdict(settings)[field]
         ]
         if others:
-            detail = f"there is a queue of this name with other settings: {', '.join(others)}"
+            detail = f"there is a queue with this name but other settings: {', '.join(others)}"
             raise ProblemError("queue-taken", detail) from None
         return JsonAnswer(_described(found))
     return JsonAnswer(_described(made), 201, {"Location": f"{PATH}/{quote(made.name, safe='')}"})
@@ -87,9 +87,9 @@ def delete(
     service: ServiceDep,
     by: CallerDep,
     name: Name,
-    purge: Annotated[bool, Query(description="Delete it with the messages that it has.")] = False,
+    purge: Annotated[bool, Query(description="Delete the queue with its messages.")] = False,
 ) -> Response:
-    """Delete a queue that is empty, or with `purge` with all of its messages but those in units of work."""
+    """Delete an empty queue, or with `purge` one with messages, except messages in units of work."""
     by.check_queue(name)
     service.queues.delete(name, purge=purge)
     return Response(status_code=204)

@@ -1,8 +1,8 @@
-"""Messages of a queue over HTTP, in the shape of IBM MQ's messaging REST API, version 3.
+"""Messages of a queue over HTTP, compatible with IBM MQ's messaging REST API, version 3.
 
-A get promises: the message stays on its queue until it is certain that the client is there, and is taken off
-in a transaction before the first byte of the answer is sent. Until then a client that hangs up or a service
-that dies loses nothing; from then on the message is delivered at most once.
+Guarantee of a get: the message stays on its queue while the client's connection is checked, and is removed in
+a transaction before the first byte of the response is sent. Until then neither a disconnected client nor a
+crash of the service loses it; from then on the message is delivered at most once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from selectroute.service.queues.models import MessageListAnswer
 from selectroute.service.queues.waiting import InThread, Notify
 
 _DESCRIPTOR_BYTES: Final = 1_536
-"""Most bytes of an answer's headers besides the properties."""
+"""Bytes of a response's headers at most, without the properties."""
 
 
 def message_response(message: QueuedMessage, limits: ServiceLimits) -> Response:
@@ -97,9 +97,9 @@ def check_answerable(fields: Mapping[str, Any], limits: ServiceLimits) -> None:
     size = _DESCRIPTOR_BYTES + (len(header_of(properties)) if properties else 0)
     if size > limits.message_header_bytes:
         detail = (
-            f"its properties do not fit into the {limits.message_header_bytes:,} bytes of headers that an "
-            f"answer has, {_DESCRIPTOR_BYTES:,} of them for the rest: what is not ASCII takes up to six "
-            "times its length"
+            f"its properties do not fit into the {limits.message_header_bytes:,} bytes of headers of a "
+            f"response, {_DESCRIPTOR_BYTES:,} of which are reserved: a character that is not ASCII takes "
+            "up to six bytes"
         )
         raise ProblemError("invalid-message", detail, place=PROPERTIES)
 
@@ -115,9 +115,9 @@ def _media_type(body: bytes) -> str:
 
 # ---- parameters that select a message
 
-_ID_HELP: Final = "ID: and 48 hexadecimal digits."
+_ID_HELP: Final = "ID: followed by 48 hexadecimal digits."
 _TEXT_HELP: Final = (
-    "ID: and up to 48 hexadecimal digits, padded with zeros on the right; or an application's text."
+    "ID: followed by up to 48 hexadecimal digits, zero-padded on the right; or an application's text."
 )
 _MOST: Final = 2_000
 _Text = Annotated[str | None, Query(max_length=_MOST)]
@@ -130,7 +130,7 @@ def _lookup(
     msg_seq_number: Annotated[int | None, Query(alias="msgSeqNumber", ge=1, le=MAX_NUMBER)] = None,
     offset: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
     msg_token: Annotated[_Text, Query(alias="msgToken", description="32 hexadecimal digits.")] = None,
-    selector: Annotated[str | None, Query(description="What the message must satisfy.")] = None,
+    selector: Annotated[str | None, Query(description="A selector that the message must match.")] = None,
     dialect: Annotated[Dialect | None, Query(description="The selector's; the queue's by default.")] = None,
 ) -> LookupParams:
     return LookupParams(
@@ -157,17 +157,17 @@ _BODY: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}
 _MEDIA_TYPES: Final = ("text/plain", "application/json", "application/octet-stream")
 _FOUND: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "description": "The message: its body, and all else as headers ibm-mq-….",
+        "description": "The message: its body, and all other fields as headers ibm-mq-….",
         "headers": {
             OMITTED: {
-                "description": "How many properties are left out, because they do not fit into the headers "
-                "of an answer. As long as the message is on its queue, `messagelist` has all of them.",
+                "description": "Count of the properties that are left out, because they do not fit into the "
+                "headers. While the message is on its queue, `messagelist` returns all of them.",
                 "schema": {"type": "integer"},
             }
         },
         "content": {"text/plain": _BODY, "application/octet-stream": _BODY},
     },
-    204: {"description": "There is none (2033)."},
+    204: {"description": "There is no matching message (2033)."},
 }
 
 router = APIRouter(route_class=Call, tags=["queues"])
@@ -193,7 +193,7 @@ _T = TypeVar("_T")
     "read-only",
     status_code=201,
     response_class=Response,
-    responses={201: {"description": "It is on the queue; its ids are headers."}},
+    responses={201: {"description": "The message is on the queue; its ids are in the headers."}},
     openapi_extra={
         "parameters": _PUT_HEADERS,
         "requestBody": {"content": dict.fromkeys(_MEDIA_TYPES, _BODY)},
@@ -206,10 +206,10 @@ async def put(
     qmgr: Manager,
     queue: Name,
 ) -> Response:
-    """Put a message: the body is its body, byte by byte, and headers ibm-mq-… say the rest.
+    """Put a message: its body is the request's body, unchanged; other fields are headers ibm-mq-….
 
-    Its JMSXUserID is the name of the token with which it is put, which a client cannot choose. The header
-    ibm-mq-rest-csrf-token, which IBM's clients send, is taken and not needed.
+    The service sets its JMSXUserID to the name of the caller's token. The header ibm-mq-rest-csrf-token,
+    which IBM's clients send, is accepted and not needed.
     """
     _check(service, by, qmgr, queue)
     check_not_encoded(request)
@@ -242,11 +242,11 @@ async def browse(
     lookup: OfQuery,
     wait: Wait = 0,
 ) -> Response:
-    """Return the first match, which stays on the queue."""
+    """Return the first matching message and leave it on the queue."""
     _check(service, by, qmgr, queue)
     opened = await run_in_threadpool(service.queues.open, queue)
     fields = lookup.fields(opened.settings, service.registry.limits)
-    async with while_connected(request), _there(service, queue):
+    async with while_connected(request), _queue_exists(service, queue):
         found = await _found(
             service,
             wait,
@@ -279,7 +279,7 @@ async def get(
     lookup: OfQuery,
     wait: Wait = 0,
 ) -> Response:
-    """Return the first match, which is on the queue no more."""
+    """Return the first matching message and remove it from the queue."""
     _check(service, by, qmgr, queue)
     opened = await run_in_threadpool(service.queues.open, queue)
     fields = lookup.fields(opened.settings, service.registry.limits)
@@ -287,7 +287,7 @@ async def get(
     answer = Response(status_code=204)
     is_taken = False
     try:
-        async with while_connected(request), _there(service, queue):
+        async with while_connected(request), _queue_exists(service, queue):
             found = await _found(
                 service,
                 wait,
@@ -327,7 +327,7 @@ def listed(
     lookup: OfQuery,
     limit: Annotated[int, Query(ge=1, lt=2**31)] = 10,
 ) -> Response:
-    """Return the first matches without their bodies, in the order in which they would be got."""
+    """Return the first matching messages without their bodies, in the order of delivery."""
     _check(service, by, qmgr, queue)
     opened = service.queues.open(queue)
     fields = lookup.fields(opened.settings, service.registry.limits)
@@ -338,12 +338,12 @@ def listed(
 def _check(service: Service, by: Caller, manager: str, queue: str) -> None:
     by.check_queue(queue)
     if manager != service.queue_manager:
-        raise failed(MQRC_Q_MGR_NAME_ERROR, "this service is the queue manager of another name")
+        raise failed(MQRC_Q_MGR_NAME_ERROR, "this service is a queue manager with another name")
 
 
 @asynccontextmanager
-async def _there(service: Service, name: str) -> AsyncIterator[None]:
-    """Raise MQError 2085 if the block finds its queue closed because it was deleted meanwhile."""
+async def _queue_exists(service: Service, name: str) -> AsyncIterator[None]:
+    """Raise MQError 2085 if the block finds its queue closed because it was deleted."""
     try:
         yield
     except MQError as error:
@@ -358,21 +358,21 @@ def _fields(request: Request, by: Caller) -> dict[str, Any]:
     for name in SETTABLE:
         values = request.headers.getlist(name)
         if len(values) > 1:
-            raise RestError(name, "one of these headers is enough")
+            raise RestError(name, "send only one of these headers")
         if values:
             given[name] = decoded(values[0], name)
     fields = put_fields(given, [decoded(value, PROPERTIES) for value in request.headers.getlist(PROPERTIES)])
     properties = fields.get("properties", {})
     for name in _USER_NAMES:
         if name in properties:
-            raise RestError(PROPERTIES, f"{name} is the name of the token, which the service sets")
+            raise RestError(PROPERTIES, f"{name} is the name of the token, set by the service")
     if by.name is not None:
         fields["properties"] = {**properties, USER: by.name}
     return fields
 
 
 async def _writing(service: Service, function: Callable[[], _T]) -> _T:
-    """Run a function that writes in a thread, together with few others."""
+    """Run a writing function in a thread, within the limit of writers."""
     async with service.writing:
         return await run_in_threadpool(function)
 

@@ -1,4 +1,4 @@
-"""Bodies and answers about queues, for the OpenAPI document."""
+"""Models of request and response bodies of queues, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from selectroute.service.http.models import Dialect, Strict
 
 
 class QueueBody(Strict):
-    """Settings of a queue; what is left out is IBM MQ's own default."""
+    """Settings of a queue; a missing one is IBM MQ's default."""
 
     order: Literal["priority", "fifo"] = "priority"
     default_priority: Annotated[StrictInt, Field(ge=0, le=9)] = 4
@@ -21,12 +21,12 @@ class QueueBody(Strict):
     dialect: Dialect = "ibm-jms"
 
     def settings(self) -> QueueSettings:
-        """Return the same as the queue takes it."""
+        """Return the settings as a `QueueSettings`."""
         return QueueSettings(**self.model_dump())
 
 
 class QueueAnswer(BaseModel):
-    """A queue; its depth is how many messages could be got now."""
+    """Queue; its depth is the count of messages available to a get."""
 
     name: str
     order: Literal["priority", "fifo"]
@@ -45,13 +45,13 @@ class QueueNameAnswer(BaseModel):
 
 
 class QueuesAnswer(BaseModel):
-    """All queues, by their names."""
+    """All queues, ordered by name."""
 
     items: list[QueueNameAnswer]
 
 
 class ListedMessageAnswer(BaseModel):
-    """A message without its body."""
+    """Message without its body."""
 
     messageId: str
     correlationId: str | None
@@ -62,17 +62,17 @@ class ListedMessageAnswer(BaseModel):
     priority: int
     persistence: Literal["persistent", "nonPersistent"]
     expiry: int | Literal["unlimited"]
-    """Milliseconds that are left."""
+    """Remaining time in milliseconds."""
     timestamp: int
-    """When it was put, in milliseconds since 1970 (UTC)."""
+    """Time of the put, in milliseconds since 1970 (UTC)."""
     backoutCount: int
     expiration: int
-    """When it expires, in milliseconds since 1970 (UTC); 0 for never."""
+    """Time of expiry, in milliseconds since 1970 (UTC); 0 for never."""
     msgToken: str
     properties: dict[str, Any]
 
 
 class MessageListAnswer(BaseModel):
-    """First matches, in the order in which they would be got."""
+    """First matching messages, in the order of delivery."""
 
     messages: list[ListedMessageAnswer]

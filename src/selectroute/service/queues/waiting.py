@@ -1,4 +1,4 @@
-"""Requests that wait for a message: none holds a thread, and all are answered when the service stops."""
+"""Requests that wait for a message, without a thread each; all are answered when the service stops."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from selectroute.service.http.problems import check_waiting
 
 Notify = Callable[[], None]
 InThread = Callable[[Callable[[], QueuedMessage | None]], Awaitable[QueuedMessage | None]]
-"""Runs a function in a thread, as soon as one is free."""
+"""Function that runs another one in a thread, as soon as one is free."""
 
 
 class QueueWaiting:
     """Requests that wait for a message.
 
     Args:
-        limit: the most that may wait at the same time.
+        limit: the most requests that may wait at the same time.
     """
 
     def __init__(self, limit: int) -> None:
@@ -35,7 +35,7 @@ class QueueWaiting:
         return len(self._events)
 
     def release(self) -> None:
-        """End all waits, because the service is about to stop. Called in the event loop of the requests."""
+        """End all waits because the service is about to stop. Called in the event loop of the requests."""
         self._stopping = True
         for event in self._events:
             event.set()
@@ -43,9 +43,9 @@ class QueueWaiting:
     async def message(
         self, new_call: Callable[[Notify], WaitingCall], seconds: float, in_thread: InThread
     ) -> QueuedMessage | None:
-        """Return the message of a call as soon as there is one, None when the time is over.
+        """Return the message of a call as soon as there is one, None after the timeout.
 
-        Raises a problem, 429, if too many wait already.
+        Raises a problem, 429, if too many requests wait already.
         """
         check_waiting(len(self._events), self._limit, "messages")
         loop = asyncio.get_running_loop()

@@ -1,1 +1,1 @@
-"""Calls on subscriptions, changes, messages and tokens, and the thread that publishes what they change."""
+"""Calls on subscriptions, changes, messages and tokens, and the thread that publishes their changes."""

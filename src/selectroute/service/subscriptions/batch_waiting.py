@@ -1,5 +1,5 @@
-"""Requests that wait until a batch has used a revision. None holds a thread, and one question to the database
-is for all of them.
+"""Requests that wait until a batch has used a revision, without a thread each, and with one database query
+for all of them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 from starlette.concurrency import run_in_threadpool
 
 LOOK_SECONDS: Final = 0.2
-"""How often the database is looked at while anybody waits: batches may be reported to it directly."""
+"""Interval of queries during a wait: batches may be reported directly to the database."""
 
 
 class BatchWaiting:
     """Requests that wait for a batch.
 
     Args:
-        newest: asks the database for the newest revision that any batch used.
+        newest: queries the database for the newest revision that any batch used.
     """
 
     def __init__(self, newest: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,12 +35,12 @@ class BatchWaiting:
         return self._count
 
     def release(self) -> None:
-        """Let nobody wait any more: the service is about to stop."""
+        """End all waits because the service is about to stop."""
         self._stopping.set()
 
     async def wait(self, revision: int, seconds: float) -> None:
-        """Return when a batch has used this revision or a later one, after so many seconds, or when the
-        service stops.
+        """Return when a batch has used this revision or a later one, after the timeout, or when the service
+        stops.
         """
         deadline = self._clock() + seconds
         self._count += 1
@@ -57,11 +57,9 @@ class BatchWaiting:
             self._count -= 1
 
     async def _is_used(self, revision: int) -> bool:
-        """Return whether a batch has used the revision: by what was seen last or, if that is old, another
-        look.
-        """
+        """Return whether a batch has used the revision, by the cached result or, if old, a new query."""
         if self._used < revision:
-            async with self._looking:  # the others take what the first one sees
+            async with self._looking:  # the others use the result of the first one
                 if self._looked is None or self._clock() - self._looked >= LOOK_SECONDS / 2:
                     self._used = await run_in_threadpool(self._newest)
                     self._looked = self._clock()

@@ -1,4 +1,4 @@
-"""Many subscriptions at a time: pages, batches, import and export."""
+"""Calls on many subscriptions: pages, batches, import and export."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NDJSON: Final = "application/x-ndjson"
 _LINES: Final = frozenset({NDJSON, "application/jsonl", "application/json-lines", "application/ndjson"})
 
 _LOOKS: Final = 20
-"""Pages that are read for one answer to a caller who sees few of them."""
+"""Pages that are read at most for one response to a caller who may see few subscriptions."""
 
 router = APIRouter(route_class=Call, tags=["subscriptions"])
 Filter = Annotated[str | None, Query(max_length=10_240, pattern=r"^[^\x00]*$")]
@@ -58,9 +58,9 @@ def page(
     name: Filter = None,
     label: Annotated[str | None, Query(max_length=400, pattern=r"^[^\x00=]+=[^\x00]*$")] = None,
 ) -> Response:
-    """Subscriptions in the order of their ids; the header Link says where the next ones are.
+    """Return subscriptions in the order of their ids; the header Link has the URL of the next page.
 
-    A caller who may not see all of them can get fewer than `limit`, also none, with more to come.
+    A caller who may not see all of them can get fewer than `limit`, even none, although there are more.
     """
     limit = min(limit, service.limits.page)
     filters = {"topic": topic, "status": status, "dialect": dialect, "name": name, "label": label}
@@ -101,10 +101,10 @@ def page(
 def batch(
     service: ServiceDep, by: CallerDep, body: BatchBody, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Make several changes true together, at one revision; all of them or none."""
+    """Apply several changes as one revision, all or none."""
     limit = service.limits.batch_operations
     if len(body.operations) > limit:
-        raise TooLargeError(f"a batch has at most {limit:,} operations")
+        raise TooLargeError(f"a batch must not have more than {limit:,} operations")
     key = None
     if idempotency_key is not None:
         data = body.model_dump(exclude_none=True, by_alias=True)
@@ -137,10 +137,10 @@ def batch(
 async def import_(
     request: Request, service: ServiceDep, by: CallerDep, mode: Literal["add", "replace"] = "add"
 ) -> Response:
-    """Register subscriptions, one JSON object a line, at one revision; all of them or none."""
+    """Register subscriptions, one JSON object a line, as one revision, all or none."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in _LINES:
-        raise ProblemError("unsupported-media-type", f"the body is {NDJSON}: one JSON object a line")
+        raise ProblemError("unsupported-media-type", f"the body must be {NDJSON}: one JSON object a line")
     check_not_encoded(request)
     if service.importing.available_tokens < 1:
         raise _too_many(service.limits.imports, "imports")
@@ -158,7 +158,7 @@ async def import_(
             by=by.permission,
         )
 
-    # Each holds a thread until its last byte has come: threads of its own, or nobody else would have one.
+    # Each import holds a thread until its last byte arrives, so it has a separate limit of threads.
     service.importers[by.subject] += 1
     try:
         done = await anyio.to_thread.run_sync(read, limiter=service.importing)
@@ -181,15 +181,15 @@ async def import_(
 async def export(
     service: ServiceDep, by: CallerDep, revision: Annotated[int | None, Query(ge=0, lt=2**63)] = None
 ) -> Response:
-    """Return all subscriptions that the caller may see, one a line, as they are now or were at a revision."""
+    """Return all subscriptions that the caller may see, one per line, as of now or of a revision."""
     if service.exporting.available_tokens < 1:  # each holds a connection to the database
         raise _too_many(service.limits.exports, "exports")
-    lines = _seen(by, service.registry.export(revision=revision))
+    lines = _visible(by, service.registry.export(revision=revision))
     return Streamed(lines, NDJSON, service.exporting, service.limits.stall_seconds)
 
 
-def _seen(by: Caller, lines: Generator[str, None, None]) -> Generator[str, None, None]:
-    """Yield the lines of an export that the caller may see. Closing it ends the export."""
+def _visible(by: Caller, lines: Generator[str, None, None]) -> Generator[str, None, None]:
+    """Yield the lines of an export that the caller may see. Closing the generator ends the export."""
     with closing(lines):
         for line in lines:
             if by.sees_all or by.sees(json.loads(line)["topic"]):
@@ -198,7 +198,7 @@ def _seen(by: Caller, lines: Generator[str, None, None]) -> Generator[str, None,
 
 def _too_many(limit: int, what: str) -> ProblemError:
     headers = {"Retry-After": str(RETRY_SECONDS)}
-    return ProblemError("too-many-requests", f"{limit:,} {what} are under way already", headers=headers)
+    return ProblemError("too-many-requests", f"{limit:,} {what} are running already", headers=headers)
 
 
 def _operations(body: BatchBody) -> list[Operation]:
@@ -217,7 +217,7 @@ def _operation(given: OperationBody) -> Operation:
     if given.op in ("add", "replace"):
         spec = SubscriptionSpec.from_json(data)
     elif data:
-        raise InvalidSpecError(f"/{min(data)}", f"{given.op} takes no fields of a subscription")
+        raise InvalidSpecError(f"/{min(data)}", f"{given.op} does not take fields of a subscription")
     return Operation(given.op, given.id, spec, given.expected, given.from_ or "latest")
 
 
@@ -226,14 +226,14 @@ def _digest(data: Any) -> str:
 
 
 def _lines(parts: AsyncIterator[bytes], stall_seconds: float) -> Iterator[bytes]:
-    """Yield the lines of a body that is still coming, read from a thread; bounded memory."""
+    """Yield the lines of a body as they arrive, from a thread, in bounded memory."""
 
     async def following() -> bytes | None:
         with anyio.move_on_after(stall_seconds):
             return await anext(parts, None)
         raise ProblemError("timed-out", f"the import sent nothing for {stall_seconds:g} seconds")
 
-    # A line may come in a thousand parts: it is put together once, when its end is there.
+    # A line may arrive in a thousand parts: they are joined once, at its end.
     rest: list[bytes] = []
     size, number = 0, 1
     while (part := anyio.from_thread.run(following)) is not None:
@@ -247,6 +247,6 @@ def _lines(parts: AsyncIterator[bytes], stall_seconds: float) -> Iterator[bytes]
             number += 1 + len(whole)
             rest, size = [last], len(last)
         if size > MAX_LINE_BYTES:
-            raise ImportLineError(number, TooLargeError(f"a line has at most {MAX_LINE:,} characters"))
+            raise ImportLineError(number, TooLargeError(f"a line has {MAX_LINE:,} characters at most"))
     if size:
         yield b"".join(rest)

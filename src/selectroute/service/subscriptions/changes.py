@@ -21,11 +21,11 @@ from selectroute.service.http.problems import check_waiting
 PATH: Final = "/v1/changes"
 
 LOOKED_AT: Final = 200
-"""Changes that one answer looks at for a caller who may not see all: each that is hidden is a query of its
-own, and a page of a thousand of them would take a second.
+"""Changes read for one response to a caller who may not see all: each hidden one needs a separate query, and
+a page of a thousand would take a second.
 """
 
-# Without every change a job would miss what was resumed, and tell of what it cannot know.
+# A job must see every change: it would miss resumes, and report wrong revisions.
 _JOB: Final = "a job needs a writer's token"
 
 router = APIRouter(route_class=Call, tags=["changes"])
@@ -42,40 +42,41 @@ async def changes(
     wait: Annotated[float, Query(ge=0, le=30, description="Seconds to wait for a change.")] = 0,
     cursor: Annotated[str | None, Query(max_length=1_000, pattern="^[A-Za-z0-9_-]+$")] = None,
     op: Annotated[
-        list[ChangeOp], Query(max_length=10, description="Only these kinds of changes; all without any.")
+        list[ChangeOp], Query(max_length=10, description="Only these kinds of changes; all by default.")
     ] = [],  # noqa: B006  # FastAPI copies it, and documents no other default of a list
 ) -> Response:
-    """Return the changes behind a revision; waits for one if there is none.
+    """Return the changes after a revision; with `wait`, wait for one if there is none.
 
-    While there is a `next_cursor`, more follow: ask again with it, or by the header Link. One revision may
-    need several answers; `complete` is the newest one of which nothing is missing. Without a cursor, all up
-    to `revision` was given: ask again with it as `after`. A caller who may not see all of them can get fewer
-    changes than `limit`, also none, with more to come, and each without its `digest`.
+    While there is a `next_cursor`, there are more: repeat the request with this cursor, or follow the header
+    Link. One revision may need several responses; `complete` is the newest complete one. Without a cursor,
+    everything up to `revision` was returned: continue with it as `after`. A caller who may not see all
+    subscriptions can get fewer changes than `limit`, even none, although there are more, and each without its
+    `digest`.
     """
     wait = min(wait, service.limits.wait_seconds)
-    asked = _Asked(after, min(limit, service.limits.page), cursor, tuple(dict.fromkeys(op)))
-    found = await run_in_threadpool(_behind, service, by, asked)
+    asked = _PageRequest(after, min(limit, service.limits.page), cursor, tuple(dict.fromkeys(op)))
+    found = await run_in_threadpool(_visible_changes, service, by, asked)
     if wait and not found.changes and cursor is None and found.page.revision <= after:
         check_waiting(len(service.watch), service.limits.waiting, "changes")
-        async with while_connected(request):  # who hung up takes no place
+        async with while_connected(request):  # a disconnected client does not count
             await service.watch.wait(after, wait)
-        # Seconds later the token may be revoked, or see other topics.
+        # The token may have been revoked during the wait.
         by = await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
-        found = await run_in_threadpool(_behind, service, by, asked)
+        found = await run_in_threadpool(_visible_changes, service, by, asked)
     page = found.page
     headers = {}
     if page.next_cursor is not None:
         given = {"after": after, "limit": asked.limit, "op": asked.ops, "cursor": page.next_cursor}
         headers["Link"] = f'<{PATH}?{urlencode(given, doseq=True)}>; rel="next"'
     data = {"revision": page.revision, "complete": page.complete, "next_cursor": page.next_cursor}
-    # A page may have megabytes: the event loop does not write them while all others wait.
+    # A page may have megabytes: encoding in a thread does not block the event loop.
     return await run_in_threadpool(JsonAnswer, {"changes": found.changes, **data}, headers=headers)
 
 
 @call(router, "GET", "/v1/queries", Role.writer, response_model=QueriesAnswer)
 def queries(service: ServiceDep, by: CallerDep) -> Response:
-    """Return the queries that are known, and whether each can read again what a subscription missed. A job
-    asks this before it begins: a token that it could not report with is refused here.
+    """Return the known queries, and whether each can replay the messages that a subscription missed. A job
+    calls this first, so that a token without the right to report is refused before it begins.
     """
     by.check_unlimited(_JOB)
     return JsonAnswer({"items": [one.to_json() for one in service.registry.queries()]})
@@ -94,8 +95,8 @@ def queries(service: ServiceDep, by: CallerDep) -> Response:
     status_code=204,
 )
 def query(service: ServiceDep, by: CallerDep, query: Name, body: QueryBody) -> Response:
-    """Make a query known: what it reads, and whether it can read that again. It delivers for all
-    subscriptions, so a token for some topics cannot speak for it.
+    """Announce a query: its source, and whether it can replay. A query delivers for all subscriptions, so
+    this needs a token for all topics.
     """
     by.check_unlimited(_JOB)
     service.registry.note_query(query, source=body.source, can_replay=body.can_replay, reason=body.reason)
@@ -115,13 +116,13 @@ def query(service: ServiceDep, by: CallerDep, query: Name, body: QueryBody) -> R
     status_code=204,
 )
 def batch(service: ServiceDep, by: CallerDep, query: Name, body: BatchNumberBody) -> Response:
-    """Say which revision a batch of a query used; with a token for all topics."""
+    """Report the revision that a batch of a query used. Needs a token for all topics."""
     by.check_unlimited(_JOB)
     service.registry.note_batch(query, body.batch, body.revision)
     return Response(status_code=204)
 
 
-class _Asked(NamedTuple):
+class _PageRequest(NamedTuple):
     after: int
     limit: int
     cursor: str | None
@@ -133,10 +134,10 @@ class _Found(NamedTuple):
     page: ChangePage
 
 
-def _behind(service: Service, by: Caller, asked: _Asked) -> _Found:
-    """Return the changes that the caller may see of a page of the log."""
+def _visible_changes(service: Service, by: Caller, asked: _PageRequest) -> _Found:
+    """Return the changes of a page of the log that the caller may see."""
     after, limit, cursor, ops = asked
-    # To a caller who may not see all, a replacement can be a removal: then it is not for the log to choose.
+    # For a limited caller a replace can become a remove: then the log cannot filter by operation.
     wanted, most = (ops or None, limit) if by.sees_all else (None, min(limit, LOOKED_AT))
     page = service.registry.changes(after, limit=most, cursor=cursor, ops=wanted)
     if by.sees_all:
@@ -146,7 +147,7 @@ def _behind(service: Service, by: Caller, asked: _Asked) -> _Found:
 
 
 def _seen(service: Service, by: Caller, change: Change) -> dict[str, Any] | None:
-    """Return a change as the caller sees it: a subscription that leaves its topics is removed."""
+    """Return a change as the caller may see it: a subscription that leaves the caller's topics is removed."""
     now = change.subscription
     if now is not None and by.sees(now.topic):
         return _without_digest(change)
@@ -158,7 +159,7 @@ def _seen(service: Service, by: Caller, change: Change) -> dict[str, Any] | None
 
 
 def _without_digest(change: Change) -> dict[str, Any]:
-    """Return a change without what vouches for all before it: it would confirm a guess of what is hidden."""
+    """Return a change without its digest, which could confirm guesses about hidden changes."""
     data = change.to_json()
     del data["digest"]
     return data

@@ -1,4 +1,4 @@
-"""A subscription as it is now: may the caller see it, and is it the one that was meant."""
+"""Conditional requests: visibility of a subscription, and its revision against If-Match."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from selectroute.service.http.preconditions import Revisions, revisions
 from selectroute.service.http.problems import ProblemError
 
 ATTEMPTS: Final = 10
-"""How often a change without If-Match is tried while others change the same subscription."""
+"""Attempts of a change without If-Match while others change the same subscription."""
 
 _T = TypeVar("_T")
 
 
 def visible(service: Service, by: Caller, id: str) -> Subscription:
-    """Return a subscription that exists for the caller. Raises a problem, 404, that is the same for one that
-    does not and for one that the caller may not see.
+    """Return a subscription that the caller may see. Raises the same problem, 404, for a missing one and for
+    a hidden one.
     """
     now = found(service, by, id)
     if now is None:
@@ -30,7 +30,7 @@ def visible(service: Service, by: Caller, id: str) -> Subscription:
 
 
 def found(service: Service, by: Caller, id: str) -> Subscription | None:
-    """Return a subscription that exists for the caller, None if there is none."""
+    """Return a subscription that the caller may see, None if missing or hidden."""
     try:
         now: Subscription = service.registry.get(id)
     except NotFoundError:
@@ -47,10 +47,10 @@ def at_its_revision(
     *,
     needed: bool = False,
 ) -> _T:
-    """Change what the caller may see, at the very revision at which this was checked.
+    """Check a subscription's visibility and If-Match, and change it at exactly the checked revision.
 
-    Where If-Match does not name that revision, a change of somebody else's between the two is no reason to
-    refuse: then it is looked at again.
+    Without a revision in If-Match, a concurrent change between check and change is not an error: both are
+    repeated.
     """
     wanted = revisions(if_match, "If-Match")
     for _ in range(ATTEMPTS):
@@ -67,7 +67,7 @@ def at_its_revision(
 
 
 def check(now: Subscription, wanted: Revisions | None, *, needed: bool) -> None:
-    """Raise a problem, 412 or 428, if this is not the subscription that If-Match demands."""
+    """Raise a problem, 412 or 428, if the subscription does not satisfy If-Match."""
     if wanted is None:
         if needed:
             raise ProblemError(
@@ -84,5 +84,5 @@ def check(now: Subscription, wanted: Revisions | None, *, needed: bool) -> None:
 
 
 def busy() -> ProblemError:
-    """Return the problem, 503, of somebody who was overtaken again and again."""
-    return ProblemError("unavailable", "others change this subscription all the time; try again")
+    """Return the problem, 503, of a change that lost against concurrent ones in every attempt."""
+    return ProblemError("unavailable", "the subscription is being changed by others all the time; try again")

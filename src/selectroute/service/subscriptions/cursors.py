@@ -1,5 +1,5 @@
-"""Cursors for a caller who does not see everything. A cursor holds the id that its page went up to, which can
-be one that does not exist for the caller: such cursors are enciphered.
+"""Cursors for callers who may not see all subscriptions. A cursor contains the last id of its page, which may
+be hidden from the caller: such cursors are encrypted.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _TAG: Final = 16
 
 
 class HiddenCursors:
-    """Cursors that only the service of this registry reads, and no other one makes.
+    """Encryption of cursors that only the service of this registry can read and create.
 
-    The tag, a MAC of the cursor, is also what its key stream is made of: the same cursor is always enciphered
-    the same way, and no two of them with the same stream (SIV, RFC 5297, with HMAC and SHAKE for AES).
+    The tag, a MAC of the cursor, is also the input of its key stream: equal cursors are encrypted equally,
+    and different ones never with the same stream (SIV, RFC 5297, with HMAC and SHAKE for AES).
 
     >>> cursors = HiddenCursors(lambda: "a registry's id")
     >>> cursors.read(cursors.hidden("MS4uYQ"))
     'MS4uYQ'
 
     Args:
-        secret: gives what only the registry knows; asked with the first cursor.
+        secret: returns a secret of the registry; called for the first cursor.
     """
 
     def __init__(self, secret: Callable[[], str]) -> None:
@@ -38,13 +38,13 @@ class HiddenCursors:
         return hashlib.sha256(b"selectroute cursors " + self._secret().encode()).digest()
 
     def hidden(self, cursor: str) -> str:
-        """Return the cursor, enciphered."""
+        """Encrypt a cursor."""
         plain = cursor.encode()
         tag = self._tag(plain)
         return base64.urlsafe_b64encode(tag + self._turned(plain, tag)).decode().rstrip("=")
 
     def read(self, given: str) -> str:
-        """Invert `hidden`. Raises `InvalidSpecError` for what this did not make."""
+        """Decrypt a cursor. Raises `InvalidSpecError` for one that this service did not issue."""
         try:
             data = base64.urlsafe_b64decode(given + "=" * (-len(given) % 4))
         except ValueError:

@@ -1,4 +1,4 @@
-"""Questions about messages and selectors: what matches, why, and is this a selector at all."""
+"""Calls on messages and selectors: match, explain, check."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from selectroute.selector.selector import Selector
 from selectroute.service.context import CallerDep, Service, ServiceDep
 from selectroute.service.http.callers import Caller
 from selectroute.service.http.endpoint import Call, JsonAnswer, call
-from selectroute.service.http.error_mapping import refused, selector_fault
+from selectroute.service.http.error_mapping import problem_of, selector_fault
 from selectroute.service.http.models import (
     CheckAnswer,
     CheckBody,
@@ -37,7 +37,7 @@ from selectroute.service.limits import ServiceLimits
 from selectroute.service.subscriptions.conditional import visible
 
 PUBLISHED_SECONDS: Final = 2.0
-"""How long a question waits for what was committed before it to be published."""
+"""Longest wait for the publication of changes that were committed before a request."""
 
 _WRONG: Final = ("invalid-message", "unsupported-media-type", "too-large")
 
@@ -55,8 +55,8 @@ router = APIRouter(route_class=Call, tags=["questions"])
     response_model=CheckAnswer,
 )
 def check(service: ServiceDep, body: CheckBody) -> Response:
-    """Return whether a text is a selector: what is wrong with it and where, or what it reads, how it is found
-    and what is probably a mistake in it.
+    """Check a selector: return its error and position, or its identifiers, its access in the index and its
+    probable mistakes.
     """
     try:
         found = analyse(Selector(body.selector, body.dialect, limits=service.registry.limits))
@@ -68,7 +68,7 @@ def check(service: ServiceDep, body: CheckBody) -> Response:
 
 @call(router, "POST", "/v1/messages:match", Role.reader, *_WRONG, response_model=MatchAnswer)
 def match(service: ServiceDep, by: CallerDep, body: MatchBody) -> Response:
-    """Return the subscriptions that a message reaches, as a stream would find them now."""
+    """Return the subscriptions that get a message, as a stream would route it now."""
     message = _message(body.message, service.limits)
     snapshot = _snapshot(service)
     with service.metrics.match_seconds.time():
@@ -91,17 +91,17 @@ def match(service: ServiceDep, by: CallerDep, body: MatchBody) -> Response:
     response_model=ExplainAnswer,
 )
 async def explain(service: ServiceDep, by: CallerDep, body: ExplainBody) -> Response:
-    """Why subscriptions get a message or do not: each part of the selector with its truth, and the values and
-    types that it saw.
+    """Explain why subscriptions get a message or not: each part of the selector with its truth, and the
+    values and types that it read.
     """
     if len(body.subscriptions) > service.limits.explained:
-        raise TooLargeError(f"at most {service.limits.explained:,} subscriptions are explained at once")
-    async with service.explaining:  # each computes: more at once would only slow all others down
+        raise TooLargeError(f"at most {service.limits.explained:,} subscriptions can be explained at once")
+    async with service.explaining:  # CPU-bound: more at once would only slow down all others
         return await run_in_threadpool(_explained, service, by, body)
 
 
 def _ids(snapshot: Snapshot, ordinals: Any, by: Caller, limit: int) -> tuple[int, list[str]]:
-    """Return how many of these subscriptions the caller sees, and the ids of the first of them."""
+    """Return the count of these subscriptions that the caller may see, and the ids of the first ones."""
     if not by.sees_all and len(ordinals):
         topics = snapshot.subscriptions["topic"].take(ordinals).to_pylist()
         ordinals = ordinals[np.array([by.sees(topic) for topic in topics], np.bool_)]
@@ -111,21 +111,21 @@ def _ids(snapshot: Snapshot, ordinals: Any, by: Caller, limit: int) -> tuple[int
 
 def _explained(service: Service, by: Caller, body: ExplainBody) -> Response:
     message = _message(body.message, service.limits)
-    there = [visible(service, by, id) for id in body.subscriptions]
+    wanted = [visible(service, by, id) for id in body.subscriptions]
     snapshot = _snapshot(service)
     verdict = judged(snapshot, message)
-    ordinals = snapshot.find([one.id for one in there]).tolist()
+    ordinals = snapshot.find([one.id for one in wanted]).tolist()
     parts: list[bytes] = []
     until = time.monotonic() + service.limits.explain_seconds
     room = service.limits.explanation_bytes
     topics = snapshot.subscriptions["topic"]
-    for one, ordinal in zip(there, ordinals, strict=True):
+    for one, ordinal in zip(wanted, ordinals, strict=True):
         if parts and time.monotonic() > until:
             raise TooLargeError(
-                f"{len(parts):,} of {len(there):,} explanations took more than "
+                f"{len(parts):,} of {len(wanted):,} explanations took more than "
                 f"{service.limits.explain_seconds:g} seconds: ask for fewer subscriptions"
             )
-        # As it is published it may still be one that the caller does not see.
+        # The published version may still be hidden from the caller.
         if ordinal >= 0 and by.sees(topics[ordinal].as_py()):
             why = explained(snapshot, ordinal, message, verdict)
             tree = why.pop("selector")
@@ -142,29 +142,29 @@ def _explained(service: Service, by: Caller, body: ExplainBody) -> Response:
 
 
 def _within(room: int, tree: Explanation) -> bytes:
-    """Return the tree of a selector, in no more bytes than these. Raises `TooLargeError`."""
+    """Return the tree of a selector as JSON of at most `room` bytes. Raises `TooLargeError`."""
     try:
         return tree.to_json(max(room, 0)).encode()
     except OverflowError:
         raise TooLargeError(
-            "the explanations are too large: ask for fewer subscriptions, or give the message shorter values"
+            "the explanations are too large: ask for fewer subscriptions, or shorten the message"
         ) from None
 
 
 def _message(data: object, limits: ServiceLimits) -> Message:
-    """Return the message, within the limits. Raises a problem, 422."""
+    """Return the message, checked against the limits. Raises a problem, 422."""
     try:
         properties = data.get("properties") if isinstance(data, dict) else None
         if isinstance(properties, dict) and len(properties) > limits.message_properties:
             raise MessageError("properties", f"more than {limits.message_properties:,} of them")
         return Message.from_json(data, name_length=limits.property_name_length)
     except MessageError as error:
-        raise refused(error, "/message") from error
+        raise problem_of(error, "/message") from error
 
 
 def _snapshot(service: ServiceDep) -> Snapshot:
-    """Return the newest published snapshot; what was committed before the question is in it if that takes no
-    longer than `PUBLISHED_SECONDS`.
+    """Return the newest published snapshot, with all changes committed before the request if these are
+    published within `PUBLISHED_SECONDS`.
     """
     found = service.publishing.caught_up(service.registry.revision, PUBLISHED_SECONDS)
     if found is None:

@@ -1,4 +1,4 @@
-"""Threads that publish what is committed, and wake those who wait for it."""
+"""Threads that publish committed changes and wake waiting requests."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.service.logs import log
 
 AGAIN_SECONDS: Final = 2.0
-"""After a failure the thread begins anew so much later."""
+"""Delay until the thread restarts after a failure."""
 
 STOP_SECONDS: Final = 3.0
-"""How long stopping waits for a publication that is under way: the first one of a million takes longer."""
+"""Longest time that stopping waits for a running publication: a first one of a million subscriptions takes
+longer.
+"""
 
 REMEMBERED: Final = 10_000
-"""Revisions that may wait to be published before the lag counts from a later one than the oldest."""
+"""Unpublished revisions whose commit times are kept; with more, the lag is underestimated."""
 
 WATCH_SECONDS: Final = 0.05
-"""How long a look at the log waits for a change, and how long stopping may take."""
+"""Timeout of one wait for a change of the log, and the longest time that stopping takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Newest committed revision, what is published of it, and what is wrong with publishing, if so."""
+    """Newest committed revision, its published snapshot, and the failure of publishing, if any."""
 
     revision: int
     snapshot: Snapshot | None
@@ -43,8 +45,8 @@ class State:
 
 
 class Publishing:
-    """Publishes the registry's changes in a thread of its own until `stop`; to the registry's own folder
-    unless one is given.
+    """Publisher of the registry's changes in a separate thread until `stop`; by default to the registry's own
+    folder.
     """
 
     def __init__(self, registry: Registry, folder: Path | None = None) -> None:
@@ -62,38 +64,38 @@ class Publishing:
         """Newest published revision; None before the first."""
         publisher = self._publisher
         if publisher is not None:
-            with suppress(PublishError):  # it reads its folder anew after a failure
+            with suppress(PublishError):  # it reads its folder again after a failure
                 self._snapshot = publisher.snapshot
         return self._snapshot
 
     def start(self) -> None:
-        """Begin to publish."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="selectroute-publish", daemon=True)
         self._thread.start()
 
     def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """End, with what is being published if that is done in time. If not it is left as it is, as by a
+        """Stop the thread after the running publication, if that ends in time. Otherwise abandon it like a
         crash: the next start publishes it.
         """
         self._stop.set()
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():
-                log().warning("a publication is broken off; the next start makes it")
+                log().warning("a publication is abandoned; the next start completes it")
 
     def state(self) -> State:
-        """Return how far publishing is. Raises what reading the registry raises."""
+        """Return the state of publishing. Raises the errors of reading the registry."""
         snapshot, revision = self.snapshot, self._registry.revision
         published = _revision(snapshot)
         lag = 0.0
         if published < revision:
-            behind = [since for number, since in tuple(self._seen) if number > published]
-            lag = time.monotonic() - min(behind) if behind else 0.0
+            pending = [since for number, since in tuple(self._seen) if number > published]
+            lag = time.monotonic() - min(pending) if pending else 0.0
         return State(revision, snapshot, lag, self._failure if published < revision else None)
 
     def committed(self, revision: int) -> None:
-        """Note that there is this revision now: the lag counts from here. The log is not asked, because
-        one revision of it may be a million changes.
+        """Record the time of a new revision, from which the lag counts. Does not read the log, because one
+        revision may have a million changes.
         """
         published = _revision(self.snapshot)
         while self._seen and self._seen[0][0] <= published:
@@ -101,7 +103,7 @@ class Publishing:
         self._seen.append((revision, time.monotonic()))
 
     def caught_up(self, revision: int, wait_seconds: float) -> Snapshot | None:
-        """Return the newest snapshot, of this revision or a later one if it is published in time."""
+        """Return the newest snapshot; wait for this revision or a later one until the timeout."""
         deadline = time.monotonic() + wait_seconds
         while _revision(found := self.snapshot) < revision:
             if time.monotonic() >= deadline or self._stop.wait(0.005):
@@ -114,7 +116,7 @@ class Publishing:
                 with RegistryPublisher(self._registry, self._folder) as publisher:
                     self._publisher = publisher
                     publisher.follow(self._stop, failed=self._failed)
-                    self._snapshot = self.snapshot  # what questions are answered from while others end
+                    self._snapshot = self.snapshot  # for the remaining requests
                     self._publisher = None
             except SelectRouteError as error:
                 self._failed(error)
@@ -126,7 +128,7 @@ class Publishing:
                 self._stop.wait(AGAIN_SECONDS)
 
     def _failed(self, error: SelectRouteError) -> None:
-        if str(error) != self._failure and not self._stop.is_set():  # then its registry may be closed
+        if str(error) != self._failure and not self._stop.is_set():  # after stop the registry may be closed
             log().error("publishing failed", reason=str(error))
         self._failure = str(error)
 
@@ -136,7 +138,7 @@ def _revision(snapshot: Snapshot | None) -> int:
 
 
 class Watch:
-    """Wakes requests that wait for a change: one thread looks at the log, however many of them wait."""
+    """Waiting requests for changes: one thread watches the log for all of them."""
 
     def __init__(
         self,
@@ -157,24 +159,24 @@ class Watch:
         return len(self._waiting)
 
     def start(self) -> None:
-        """Begin to look; in the event loop of the requests."""
+        """Start the thread. Called in the event loop of the requests."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="selectroute-watch", daemon=True)
         self._thread.start()
 
     def release(self) -> None:
-        """Wake everybody, and let nobody wait any more: the service is about to stop."""
+        """End all waits because the service is about to stop."""
         self._stopping = True
         self._wake()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._stopping = True
         if self._thread is not None:
             self._thread.join()
 
     async def wait(self, after: int, seconds: float) -> None:
-        """Return when there is a revision above `after`, after so many seconds, or when the service stops."""
+        """Return when there is a revision after `after`, after the timeout, or when the service stops."""
         deadline = self._clock() + seconds
         event = asyncio.Event()
         self._waiting.add(event)

@@ -1,4 +1,4 @@
-"""Warnings about registered selectors, as ``/v1/selectors:check`` gives them."""
+"""Warnings about registered selectors, as in ``/v1/selectors:check``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from selectroute.registry.model import Subscription
 from selectroute.selector.limits import Limits
 
 CHECKED_SECONDS: Final = 1.0
-"""How long the selectors of one batch are looked at; an answer does not wait for ten thousand of them."""
+"""Longest time of the checks of one batch, which may have ten thousand selectors."""
 
 
 def warnings_of(one: Subscription, limits: Limits) -> list[dict[str, Any]]:
-    """Return the warnings about a subscription's selector: what is probably a mistake."""
+    """Return the warnings about probable mistakes in a subscription's selector."""
     found = analyse_registered(one.selector, one.dialect, one.seltype, limits)
     if found is None:
         return []
@@ -24,8 +24,8 @@ def warnings_of(one: Subscription, limits: Limits) -> list[dict[str, Any]]:
 
 
 def with_warnings(changed: Iterable[tuple[Subscription, bool]], limits: Limits) -> list[dict[str, Any]]:
-    """Return subscriptions as answers of a batch, those whose selector it gave with their warnings; None in
-    place of these once the time is over.
+    """Return subscriptions as responses of a batch. Those with a given selector have its warnings, or None
+    after the time limit.
     """
     until = time.monotonic() + CHECKED_SECONDS
     found = []

@@ -66,7 +66,7 @@ def register(
     idempotency_key: IdempotencyKey = None,
     prefer: Prefer = None,
 ) -> Response:
-    """Register a subscription; the service makes its id."""
+    """Register a subscription; the service generates its id."""
     data = body.model_dump(exclude_none=True)
     spec = SubscriptionSpec.from_json(data)
     key = None
@@ -84,7 +84,7 @@ def register(
     Role.reader,
     "subscription-not-found",
     response_model=SubscriptionAnswer,
-    responses={304: {"description": "If-None-Match names the ETag that holds."}},
+    responses={304: {"description": "If-None-Match names the current ETag."}},
 )
 async def get(
     request: Request,
@@ -96,8 +96,8 @@ async def get(
     ] = 0,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Return a subscription, and the first batch of each query that used its last change; waits for one if
-    there is none. A caller who may not see all subscriptions gets numbers in the place of the names of
+    """Return a subscription, and the first batch of each query that used its last change; with `wait`, wait
+    for one if there is none. For a caller who may not see all subscriptions, numbers replace the names of
     queries.
     """
     known = revisions(if_none_match, "If-None-Match", weak=True)
@@ -106,9 +106,9 @@ async def get(
     is_known = known is not None and now.revision in known
     if wait and not effective and not is_known:
         check_waiting(len(service.batch_waiting), service.limits.waiting, "batches")
-        async with while_connected(request):  # whoever hung up takes no place
+        async with while_connected(request):  # a disconnected client does not count
             await service.batch_waiting.wait(now.revision, wait)
-        # Seconds later the token may be revoked, or the subscription be hidden.
+        # During the wait the token may have been revoked, or the subscription hidden.
         by = await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
         now, effective = await run_in_threadpool(_used, service, by, id)
     headers = {"ETag": etag(now.revision), "Cache-Control": "private, no-cache"}
@@ -119,9 +119,7 @@ async def get(
 
 
 def _used(service: Service, by: Caller, id: str) -> tuple[Subscription, list[dict[str, Any]]]:
-    """Return a subscription that the caller may see, and the first batch of each query that used it as it
-    is.
-    """
+    """Return a subscription that the caller may see, and the first batch of each query that used it."""
     now = visible(service, by, id)
     return now, [one.to_json() for one in service.registry.effective_from(now.revision)]
 
@@ -150,11 +148,11 @@ def put(
     if_none_match: IfNoneMatch = None,
     prefer: Prefer = None,
 ) -> Response:
-    """Replace a subscription as a whole, or register one with an id of the caller's choice. An id that is
-    taken by one that the caller may not see is refused as such (409): ids and names are unique among all.
+    """Replace a whole subscription, or register one with this id. An id that is taken by a hidden
+    subscription is refused (409): ids and names are unique among all subscriptions.
     """
     if body.id is not None and body.id != id:
-        raise InvalidSpecError("/id", "the id is the one of the path, or left out")
+        raise InvalidSpecError("/id", "the id must equal the one in the path, or be left out")
     spec = SubscriptionSpec.from_json(body.model_dump(exclude_none=True))
     wanted = revisions(if_match, "If-Match")
     unwanted = revisions(if_none_match, "If-None-Match")
@@ -168,11 +166,11 @@ def put(
                 return _created(service, made, prefer)
             except IdTakenError:
                 if found(service, by, id) is None:
-                    raise  # it is one that the caller does not see
-                continue  # somebody was faster: now it is there
+                    raise  # taken by a hidden subscription
+                continue  # registered concurrently
         if unwanted is not None and now.revision in unwanted:
             raise ProblemError(
-                "stale-revision", "If-None-Match names a subscription that is there", found=now.revision
+                "stale-revision", "If-None-Match names the current revision", found=now.revision
             )
         check(now, wanted, needed=True)
         try:
@@ -227,7 +225,7 @@ def patch(
 def remove(
     service: ServiceDep, by: CallerDep, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
 ) -> Response:
-    """Remove a subscription; the answer is what it was."""
+    """Remove a subscription; the response is its last state."""
 
     def change(now: Subscription) -> Subscription:
         return service.registry.remove(id, expected=now.revision, by=by.permission)
@@ -248,7 +246,7 @@ def remove(
 def pause(
     service: ServiceDep, by: CallerDep, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
 ) -> Response:
-    """Let a subscription get no messages until it is resumed."""
+    """Pause a subscription: it gets no messages until it is resumed."""
 
     def change(now: Subscription) -> Subscription:
         return service.registry.pause(id, expected=now.revision, by=by.permission)
@@ -277,8 +275,8 @@ def resume(
     if_match: IfMatch = None,
     prefer: Prefer = None,
 ) -> Response:
-    """Let a subscription get messages again: those to come, or also those since it was paused. A caller who
-    may not see all subscriptions gets numbers in the place of the names of queries, and no reasons.
+    """Resume a subscription: it gets future messages, or also those since its pause. For a caller who may not
+    see all subscriptions, numbers replace the names of queries, and there are no reasons.
     """
     start = "latest" if body is None else body.from_
 
@@ -291,8 +289,8 @@ def resume(
 
 
 def _numbered(by: Caller, queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what queries say, with numbers in the place of their names and without reasons for a caller who
-    may not see all subscriptions: both tell of the streams of others.
+    """Return reports of queries; for a caller who may not see all subscriptions with numbers as names and
+    without reasons, which would reveal other callers' streams.
     """
     if by.sees_all:
         return queries

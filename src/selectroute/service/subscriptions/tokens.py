@@ -1,4 +1,4 @@
-"""Tokens: who may call this service. Only for an admin of all topics: a token made here may be for any."""
+"""Calls on tokens. Only for an admin without limits: a new token may have any permission."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from selectroute.service.http.problems import ProblemError
 
 PATH: Final = "/v1/tokens"
 
-_TOKENS: Final = "tokens are made and revoked by an admin's token"
+_TOKENS: Final = "creating and revoking tokens needs an admin's token"
 
 router = APIRouter(route_class=Call, tags=["tokens"])
 
@@ -34,12 +34,12 @@ router = APIRouter(route_class=Call, tags=["tokens"])
     response_model=NewTokenAnswer,
 )
 def create(service: ServiceDep, by: CallerDep, body: TokenBody) -> Response:
-    """Make a token. Its secret is in this answer, and stored nowhere. With the first, everybody needs one."""
+    """Create a token. Its secret is only in this response. After the first, every caller needs a token."""
     by.check_unlimited(_TOKENS)
     if body.role != "admin" and not service.registry.had_tokens():
         sentence = (
-            "the first token of a registry must be an admin's: from then on everybody needs a token, and no "
-            "other role could make one"
+            "the first token of a registry must be an admin's: from then on every caller needs a token, and "
+            "only an admin can create one"
         )
         raise ProblemError("invalid-request", sentence, place="/role")
     token, secret = service.registry.add_token(
@@ -50,7 +50,7 @@ def create(service: ServiceDep, by: CallerDep, body: TokenBody) -> Response:
         name=body.name,
         by=by.permission,
     )
-    service.callers.tokens_needed = True  # at once, and not when it is looked at next
+    service.callers.tokens_needed = True  # at once, before the next check of the registry
     return JsonAnswer({**token.to_json(), "secret": secret}, 201, {"Location": f"{PATH}/{token.id}"})
 
 
@@ -67,7 +67,7 @@ def revoke(
     by: CallerDep,
     token: Annotated[str, Path(max_length=128, description="A token's id.")],
 ) -> Response:
-    """Revoke a token, at once. The registry goes on to require tokens after the last one is revoked."""
+    """Revoke a token at once. The registry still requires tokens after the last one is revoked."""
     by.check_unlimited(_TOKENS)
     try:
         service.registry.revoke_token(token, by=by.permission)

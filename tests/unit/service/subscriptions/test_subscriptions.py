@@ -118,10 +118,10 @@ def test_a_body_that_is_none_is_refused(client, body, headers, status, kind):
     ("body", "reason", "place"),
     [
         (b'{\n "name" "a"}', "Expecting ':' delimiter at line 2, column 9", (10, 2, 9)),
-        (b'{"name": NaN}', "NaN is no number of JSON", None),
-        (b'{"name": "a", "name": "b"}', "an object has a member twice", None),
+        (b'{"name": NaN}', "NaN is not a JSON number", None),
+        (b'{"name": "a", "name": "b"}', "an object has a duplicate member", None),
         (b'{"name": ' + b"1" * 5_000 + b"}", "a number has too many digits", None),
-        (b'{"name": "\xff"}', "the body is not UTF-8 from its byte 11 on", None),
+        (b'{"name": "\xff"}', "the body is not valid UTF-8 at byte 11", None),
         (b"[" * 200_000, "the body is nested too deeply", None),
     ],
 )
