@@ -1,8 +1,8 @@
-"""Queues: delivered messages wait here until each is got, once, by IBM MQ's rules.
+"""Queues: store delivered messages until each is got, once, by IBM MQ's rules.
 
     queue.py     Queue, Cursor, MessageStore   a call ─checked once→ Request ─→ a store
     unit.py      UnitOfWork                    puts and gets under syncpoint
-    waiting.py   Waiter, Waiters               an arriving message finds the calls that wait for it
+    waiting.py   Waiter, Waiters               waiting calls, found by an arriving message
     message/     fields, validation, records   settings.py, errors.py: settings, MQRC reason codes
     lookup/      match options, Request, selectors, groups
     memory/      MemoryQueue over MemoryStore  every id in a hash table, other fields indexed on demand

@@ -1,4 +1,4 @@
-"""Errors of queues as IBM MQ has them: a completion code and a reason."""
+"""Errors of queues, as in IBM MQ: a completion code and a reason code."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ REASONS: Final[Mapping[int, str]] = MappingProxyType(
         MQRC_SELECTION_NOT_AVAILABLE: "SELECTION_NOT_AVAILABLE",
     }
 )
-"""Reasons of queues by IBM's names, without ``MQRC_``."""
+"""IBM's names of the reason codes, without ``MQRC_``."""
 
 
 class MQError(SelectRouteError):
-    """A call on a queue that failed; nothing was changed.
+    """Failed call on a queue; nothing was changed.
 
-    ``comp`` is the completion code (2, failed) and ``reason`` one of `REASONS`; ``detail`` is a sentence on
-    what was wrong with this call, or None. It prints as IBM MQ's own clients print theirs:
+    ``comp`` is the completion code (2, failed) and ``reason`` one of `REASONS`; ``detail`` is a sentence
+    about this call, or None. The text is that of IBM MQ's own clients:
 
     >>> print(MQError(2, 2033))
     MQI Error. Comp 2, Reason 2033: FAILED: MQRC_NO_MSG_AVAILABLE

@@ -1,7 +1,7 @@
 """Queues: the calls of IBM MQ (MQPUT, MQGET, browse, syncpoint) over a store of messages.
 
-`Queue` checks what a call asks for, once, and makes one `Request` of it; a `MessageStore` finds, keeps and
-hands out the messages. There are two stores: `MemoryStore` and `SqlStore`.
+`Queue` checks the arguments of a call once and converts them to a `Request`; a `MessageStore` stores and
+finds the messages. There are two stores: `MemoryStore` and `SqlStore`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from selectroute.selector.selector import Selector
 
 
 class MessageStore(UnitStore, Protocol):
-    """Storage of a queue: its messages, those in units, and the calls that wait for one.
+    """Storage of a queue: its messages, those in units, and the waiting calls.
 
-    Every method is safe for threads; those that fail raise MQError and change nothing. Units are always ones
-    that `begin_unit` of this store returned.
+    Every method is safe for threads; one that fails raises MQError and changes nothing. Units always come
+    from `begin_unit` of this store.
     """
 
     settings: QueueSettings
@@ -46,19 +46,19 @@ class MessageStore(UnitStore, Protocol):
 
     @property
     def depth(self) -> int:
-        """Number of messages that could be got now."""
+        """Number of messages available to a get now."""
 
     def put(self, message: ValidatedPut, unit: UnitOfWork[Any] | None) -> Descriptor:
         """Store a message, on the queue or in the unit."""
 
     def take(self, lookup: Lookup, unit: UnitOfWork[Any] | None, waiter: Waiter | None) -> Record | None:
-        """Take the first match off the queue; without one, add `waiter` to those who wait."""
+        """Take the first match off the queue; without one, add `waiter` to the waiting calls."""
 
     def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
-        """Return the first match and leave it there; without one, add `waiter` to those who wait."""
+        """Return the first match, left on the queue; without one, add `waiter` to the waiting calls."""
 
     def wait(self, waiter: Waiter, seconds: float) -> Record:
-        """Wait for the message of a waiter. Raises MQError 2033 when the time is over."""
+        """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
 
     def at(self, queue_key: int) -> Record | None:
         """Return the message with a key."""
@@ -70,10 +70,10 @@ class MessageStore(UnitStore, Protocol):
         """Begin a unit of work."""
 
     def to_message(self, record: Record) -> QueuedMessage:
-        """Return a record as callers get it, with the expiry that is left."""
+        """Return a record as a message for callers, with its remaining expiry."""
 
     def close(self) -> None:
-        """Wake all waiting calls, back out all units and free what the store holds."""
+        """Wake all waiting calls, back out all units and free the store's resources."""
 
 
 _made = tuple.__new__  # a NamedTuple's own constructor takes twice as long
@@ -82,7 +82,7 @@ StoreT = TypeVar("StoreT", bound=MessageStore)
 
 
 class Queue(Generic[StoreT]):
-    """A queue of messages, each got once: the first one, or the first with given ids or of a selector.
+    """Queue of messages, each got once: the first one, or the first with given ids or of a selector.
 
     Safe for any number of threads. Every call that fails raises `MQError` and changes nothing.
     """
@@ -112,11 +112,11 @@ class Queue(Generic[StoreT]):
     ) -> Descriptor:
         """Put a message and return its descriptor.
 
-        Without a `msg_id`, or with 24 zero bytes, a unique one is made. `expiry` is in tenths of a second.
-        `properties` are those of ``sr.Message``, and the headers that an application may set: JMSType,
-        JMSReplyTo, JMSDestination, JMSCorrelationID and JMSXGroupID. The text of the last two also gives the
-        24 bytes of `correl_id` and `group_id` where these are not given. With `syncpoint` the message becomes
-        visible when that unit is committed, at the position that it has now.
+        Without a `msg_id`, or with 24 zero bytes, a unique one is generated. `expiry` is in tenths of a
+        second. `properties` are those of ``sr.Message``, and the headers that an application may set:
+        JMSType, JMSReplyTo, JMSDestination, JMSCorrelationID and JMSXGroupID. The text of the last two also
+        gives the 24 bytes of `correl_id` and `group_id` if these are not given. With `syncpoint` the message
+        becomes visible when that unit is committed, at the position of the put.
 
         Raises MQError: 2004 for a body that is not bytes, 2013, 2018 for a unit of another queue, 2030 for a
         body or 2478 for properties beyond the limit, 2047, 2050, 2053 on a full queue, 2206, 2207, 2232,
@@ -143,14 +143,14 @@ class Queue(Generic[StoreT]):
     ) -> QueuedMessage:
         """Take the first message that agrees with all fields in `match`, and with `selector`, off the queue.
 
-        Fields whose option is not in `match` are ignored, whatever they hold. `selector` is a text of the
-        queue's dialect or a Selector of any. `wait` is the number of seconds to wait for a match,
-        ``math.inf`` without end. With `syncpoint` the message comes back unless that unit is committed.
+        Fields whose option is not in `match` are ignored. `selector` is a text of the queue's dialect or a
+        Selector of any. `wait` is the number of seconds to wait for a match, ``math.inf`` without end. With
+        `syncpoint` the message comes back unless that unit is committed.
 
-        `logical_order`: each thread has a current group. Within one, the next message of that group is got,
-        whatever is ahead of it on the queue. Outside of one, only messages that begin a group or are in none
-        are eligible, and the group of that message becomes the current one. Options that do not apply must
-        agree with the message that is got.
+        `logical_order`: each thread has a current group. Inside a group, its next message is got, whatever
+        its position on the queue. Outside a group, only messages that begin a group or are not in one are
+        eligible, and the group of the message becomes the current one. Options that do not apply must agree
+        with the message.
 
         Raises MQError: 2033 if there is none, 2018 for a unit of another queue, 2090 for a negative wait,
         2206, 2207, 2232, 2247, 2250, 2251, 2258, 2331 for an invalid token or a wait for a token, 2459 or
@@ -180,7 +180,7 @@ class Queue(Generic[StoreT]):
                 raise failed(MQRC_NO_MSG_AVAILABLE)
             record = self._store.wait(waiter, wait)
         if handle is not None and not logical_order:
-            handle.position = None  # a get out of logical order leaves the current group
+            handle.position = None  # a get without logical order leaves the current group
         return self._store.to_message(record)
 
     def browse(
@@ -198,7 +198,7 @@ class Queue(Generic[StoreT]):
         logical_order: bool = False,
         cursor: Cursor | None = None,
     ) -> QueuedMessage:
-        """Return what `get` would, and leave it on the queue; with a `cursor` the next match behind that."""
+        """Return the message that `get` would, left on the queue; with a `cursor` the next match."""
         ids = (msg_id, correl_id, group_id, msg_seq_number, offset, msg_token)
         request = request_of(self.settings.dialect, match, *ids, selector)
         return (self.cursor() if cursor is None else cursor).browse_next(request, wait, logical_order)
@@ -213,7 +213,7 @@ class Queue(Generic[StoreT]):
 
     @property
     def depth(self) -> int:
-        """Number of messages that could be got now: not in units, and not expired."""
+        """Number of messages available to a get now: not in units, and not expired."""
         return self._store.depth
 
     def __len__(self) -> int:
@@ -232,13 +232,13 @@ class Queue(Generic[StoreT]):
         self.close()
 
     def _own(self, unit: object) -> UnitOfWork[Any]:
-        """Return a unit that was begun on this queue. Raises MQError 2018."""
+        """Check that a unit was begun on this queue, and return it. Raises MQError 2018."""
         if not isinstance(unit, UnitOfWork) or not unit.belongs_to(self._store):
-            raise failed(MQRC_HCONN_ERROR, "the unit of work is one of another queue")
+            raise failed(MQRC_HCONN_ERROR, "the unit of work belongs to another queue")
         return unit
 
     def _handle(self, logical_order: bool) -> Handle:
-        """Return the handle of this thread, which has a current group of its own."""
+        """Return the handle of this thread, with its current group."""
         self._logical = self._logical or logical_order
         handle: Handle | None = getattr(self._threads, "handle", None)
         if handle is None:
@@ -275,10 +275,10 @@ class Queue(Generic[StoreT]):
 
 
 class Cursor:
-    """A position on a queue while it is browsed. Not to be shared by threads.
+    """Position on a queue while it is browsed. Not safe for threads.
 
-    The arguments of `first` and `next` mean what they mean to `Queue.get`. Messages that are put or got
-    meanwhile do not disturb it: `next` returns the first match behind the cursor's position.
+    For the arguments of `first` and `next` see `Queue.get`. Concurrent puts and gets do not affect the
+    position: `next` returns the first match after it.
     """
 
     __slots__ = ("_begun", "_handle", "_logical", "_queue", "_queue_key")
@@ -304,7 +304,7 @@ class Cursor:
         wait: float | None = None,
         logical_order: bool = False,
     ) -> QueuedMessage:
-        """Move to the first match on the queue and return it. Raises MQError 2033 and stays where it is."""
+        """Move to the first match on the queue and return it. Raises MQError 2033 without moving."""
         ids = (msg_id, correl_id, group_id, msg_seq_number, offset, msg_token)
         request = request_of(self._queue.settings.dialect, match, *ids, selector)
         return self._move(Lookup(request, -1, Handle() if logical_order else None), wait)
@@ -323,9 +323,9 @@ class Cursor:
         wait: float | None = None,
         logical_order: bool = False,
     ) -> QueuedMessage:
-        """Move to the next match behind the cursor and return it; from a new cursor, to the first match.
+        """Move to the next match after the cursor and return it; from a new cursor, to the first match.
 
-        Raises MQError 2033 and stays where it is; 2259 if `logical_order` is not what it was before.
+        Raises MQError 2033 without moving; 2259 if `logical_order` has changed since the last call.
         """
         ids = (msg_id, correl_id, group_id, msg_seq_number, offset, msg_token)
         request = request_of(self._queue.settings.dialect, match, *ids, selector)
@@ -335,16 +335,16 @@ class Cursor:
         """Move to the next match of a request; see `next`."""
         if self._logical not in (None, logical_order):
             raise failed(MQRC_INCONSISTENT_BROWSE, "the cursor browses in the other order; begin with first")
-        if logical_order:  # the groups behind the last one browsed, wherever its messages are
+        if logical_order:  # groups after the last one browsed, wherever its messages are
             return self._move(Lookup(request, self._begun, self._handle), wait)
         return self._move(Lookup(request, self._queue_key), wait)
 
     def under(self) -> QueuedMessage:
-        """Return the message under the cursor. Raises MQError 2034 if it is gone, or there never was one."""
+        """Return the message under the cursor. Raises MQError 2034 if there is none, or none any more."""
         return self._queue._at(self._queue_key)
 
     def get_under(self, *, syncpoint: UnitOfWork[Any] | None = None) -> QueuedMessage:
-        """Get the message under the cursor. Raises MQError 2034 if it is gone, or there never was one."""
+        """Get the message under the cursor. Raises MQError 2034 if there is none, or none any more."""
         return self._queue._take_at(self._queue_key, syncpoint)
 
     def _move(self, lookup: Lookup, wait: float | None) -> QueuedMessage:
@@ -361,8 +361,8 @@ class Cursor:
 
 
 def _check_wait(request: Request, wait: object) -> None:
-    """Check how long to wait. Raises MQError 2090, and 2331 with a token: that is there now or never."""
+    """Check a wait interval. Raises MQError 2090, and 2331 with a token: its message never arrives later."""
     if isinstance(wait, bool) or not isinstance(wait, int | float) or math.isnan(wait) or wait < 0:
-        raise failed(MQRC_WAIT_INTERVAL_ERROR, "a wait is 0 seconds or more")
+        raise failed(MQRC_WAIT_INTERVAL_ERROR, "a wait must be 0 seconds or more")
     if request.msg_token is not None:
         raise failed(MQRC_MSG_TOKEN_ERROR, "a call cannot wait for a token")

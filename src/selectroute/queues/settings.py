@@ -8,7 +8,7 @@ from typing import Final, Literal
 from selectroute.selector.dialect import dialect as dialect_named
 
 MAX_MESSAGE_LENGTH: Final = 4_194_304
-"""Most bytes of a body: IBM's default MAXMSGL."""
+"""Bytes of a body at most: IBM's default MAXMSGL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +23,21 @@ class QueueSettings:
 
     default_persistence: bool = False
     max_depth: int | None = None
-    """Most messages, those in units included; None for no limit."""
+    """Messages at most, including those in units; None for no limit."""
 
     max_message_length: int = MAX_MESSAGE_LENGTH
-    """Most bytes of a body."""
+    """Bytes of a body at most."""
 
     dialect: str = "ibm-jms"
     """Dialect of selectors given as text."""
 
     def __post_init__(self) -> None:
         if self.order not in ("priority", "fifo"):
-            raise ValueError(f"the order of a queue is priority or fifo, not {self.order!r}")
+            raise ValueError(f"the order of a queue must be priority or fifo, not {self.order!r}")
         if not 0 <= self.default_priority <= 9:
-            raise ValueError(f"a priority is 0 to 9, not {self.default_priority!r}")
+            raise ValueError(f"a priority must be 0 to 9, not {self.default_priority!r}")
         if self.max_depth is not None and self.max_depth < 0:
-            raise ValueError("the depth of a queue is 0 or more")
+            raise ValueError("the depth of a queue must be 0 or more")
         if self.max_message_length < 0:
-            raise ValueError("the length of a message is 0 or more")
+            raise ValueError("the length of a message must be 0 or more")
         dialect_named(self.dialect)

@@ -18,20 +18,20 @@ class UnitStore(Protocol):
         """Commit a unit or back it out."""
 
     def forget_unit(self, state: Any) -> None:
-        """Back out a unit that nobody can end any more, given its state.
+        """Back out an unreachable unit, given its state.
 
-        Called when the unit's memory is freed, so perhaps in the middle of another call of this store.
+        Called when the unit's memory is freed, possibly during another call of this store.
         """
 
 
 class UnitOfWork(Generic[State]):
-    """A unit of work: its puts become visible and its gets permanent when it is committed.
+    """Unit of work: on commit its puts become visible and its gets permanent.
 
-    Backed out, its puts are discarded and its gets are on the queue again, each at its old position and with
-    its backout count raised by one. As a context manager it commits at the end and backs out on an exception.
-    A unit that nobody can end any more, because its thread or process is dead, is backed out.
+    On backout its puts are discarded and its gets return to the queue, each at its old position and with its
+    backout count raised by one. As a context manager it commits at the end and backs out on an exception. An
+    unreachable unit, of a dead thread or process, is backed out.
 
-    `state` belongs to the store: what it needs to know to end this unit.
+    `state` is the store's data for ending this unit.
     """
 
     __slots__ = ("_positions", "_store", "ended", "state")
@@ -80,7 +80,7 @@ class UnitOfWork(Generic[State]):
         self._positions[handle] = first, handle.position
 
     def restore_positions(self) -> None:
-        """Move handles back to their positions before the unit, except those that others have moved since.
+        """Move handles back to their positions before the unit, except those moved by other calls since.
 
         "The information … is restored to the value that it had prior to the first successful MQGET call …
         in the current unit of work" (IBM MQ, MQBACK).

@@ -1,4 +1,4 @@
-"""Calls that wait for a message. An arriving message finds them, by its ids and by an index of selectors."""
+"""Calls that wait for a message, found by an arriving message's ids and by an index of selectors."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _NUMBER: Final = attrgetter("number")
 
 
 class Waiter:
-    """Call that waits. It is handed its message, and does not look for it again.
+    """Waiting call. It is handed its message, and does not look for it again.
 
     Args:
-        lookup: what the call waits for.
-        browses: whether it leaves the message on the queue.
-        unit: the unit that it gets the message in.
-        notify: called in place of waking a thread, by any thread; it must return at once.
+        lookup: the lookup of the call.
+        browses: whether the call leaves the message on the queue.
+        unit: the unit of the get.
+        notify: called, by any thread, instead of waking a thread; must return at once.
     """
 
     __slots__ = ("_handed", "_notify", "browses", "id", "lookup", "number", "record", "unit")
@@ -45,30 +45,30 @@ class Waiter:
         self.unit = unit
         self.record: Record | None = None
         self.number = 0
-        # Kept, because its group may change while it waits: a backout by another thread restores it.
+        # Stored, because the group may change during the wait: a backout by another thread restores it.
         self.id = next(iter(lookup.ids), None)
         self._notify = notify
         self._handed = Lock()
         self._handed.acquire()
 
     def takes(self, record: Record) -> bool:
-        """Return whether an arriving message is for this call; after its unit has ended, none is."""
+        """Return whether an arriving message is for this call; never after its unit has ended."""
         return self.lookup.wants(record) and (self.unit is None or not self.unit.ended)
 
     def hand_over(self) -> None:
-        """Tell the call that it has its message, or that there will be none."""
+        """Wake the call: it has its message, or the wait is over."""
         if self._notify is None:
             self._handed.release()
         else:
             self._notify()
 
     def wait(self, seconds: float) -> None:
-        """Wait until something is handed over, or the time is over."""
+        """Wait until `hand_over` is called, or until the timeout."""
         self._handed.acquire(timeout=-1 if seconds >= TIMEOUT_MAX else seconds)
 
 
 class Waiters:
-    """Waiting calls of a queue. Not safe for threads: the store has the lock."""
+    """Waiting calls of a queue. Not safe for threads: the store holds the lock."""
 
     __slots__ = ("_browsing", "_numbers", "_statistics", "_taking", "count")
 
@@ -80,14 +80,14 @@ class Waiters:
         self._taking = _Waiting()
 
     def add(self, waiter: Waiter) -> None:
-        """Add a call that waits from now on. O(1), of a new selector O(its size)."""
+        """Add a waiting call. O(1), with a new selector O(its size)."""
         self.count += 1
         self._numbers += 1
         waiter.number = self._numbers
         self._of(waiter).add(waiter)
 
     def remove(self, waiter: Waiter) -> bool:
-        """Remove a call; return whether it was still waiting. O(1), of the last of a selector O(its size)."""
+        """Remove a call; return whether it was still waiting. O(1), O(size) for a selector's last call."""
         found = self._of(waiter).remove(waiter)
         self.count -= found
         return found
@@ -122,9 +122,9 @@ class Waiters:
 
 
 class _Waiting:
-    """Waiting calls by one of their ids, else by selector, else in order.
+    """Waiting calls, stored by one of their ids, else by selector, else in order.
 
-    Each selector is in an `Index` once, like those of subscriptions.
+    Each selector is in an `Index` once, as for subscriptions.
     """
 
     __slots__ = ("_any", "_by_id", "_by_selector", "_index")
@@ -141,7 +141,7 @@ class _Waiting:
             self._by_id.setdefault(waiter.id, {})[waiter.number] = waiter
         elif selection is not None:
             if self._index is None:
-                from selectroute.index.index import Index  # loads NumPy, which most queues never need
+                from selectroute.index.index import Index  # loads NumPy, which most queues do not need
 
                 self._index = Index()
             if selection.name not in self._by_selector:
@@ -175,7 +175,7 @@ class _Waiting:
             yield from group.values()
 
     def candidates(self, record: Record) -> Iterator[Waiter]:
-        """Yield the calls that may wait for a message: specific ones first, of each kind the oldest first."""
+        """Yield the calls that may match a message: specific ones first, of each kind the oldest first."""
         if self._by_id:
             groups = [self._by_id.get(id, _NONE) for id in zip(ID_FIELDS, record[:3], strict=True)]
             yield from merge(*(group.values() for group in groups), key=_NUMBER)

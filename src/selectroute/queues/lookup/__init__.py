@@ -1,1 +1,1 @@
-"""Lookups: match options, requests, selectors and groups, and rules that all stores share."""
+"""Lookups: match options, requests, selectors and groups, and rules common to all stores."""

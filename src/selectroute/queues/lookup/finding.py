@@ -1,4 +1,4 @@
-"""Rules of finding messages that a queue in memory and one in a database share."""
+"""Lookup rules common to queues in memory and in a database."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from selectroute.queues.message.queue_key import queue_key_in
 from selectroute.queues.message.record import Record
 
 MAX_INDEXES: Final = 8
-"""Indexes made on demand at a time; the one not used for longest gives way."""
+"""Indexes made on demand at most; the least recently used one is dropped for a new one."""
 
 MAX_SCANNED_BEFORE_INDEX: Final = 16
-"""Messages that a lookup may compare in vain before it counts towards an index of its own."""
+"""Messages that a lookup may compare in vain before it counts towards a new index."""
 
 _LARGEST: Final = (1 << 63) - 1
 
 
 @dataclass(slots=True)
 class Statistics:
-    """Counts of what lookups cost since the queue was opened."""
+    """Counts of the cost of lookups since the queue was opened."""
 
     looked_at: int = 0
-    """Messages that were compared with what was asked for."""
+    """Messages that were compared with a request."""
 
     scans: int = 0
-    """Lookups that walked through the queue, because nothing that they asked for was indexed."""
+    """Lookups that scanned the queue because no requested field was indexed."""
 
     indexes_made: int = 0
     waiters_looked_at: int = 0
@@ -35,7 +35,7 @@ class Statistics:
 
 
 def has_token(record: Record, msg_token: bytes, token_prefix: bytes) -> bool:
-    """Return whether a message of the queue with this prefix has this token."""
+    """Return whether a message has this token, on the queue with this token prefix."""
     return msg_token[:8] == token_prefix and record.queue_key == queue_key_in(msg_token)
 
 
@@ -46,11 +46,11 @@ def find_by_token(
     get: Callable[[int], Record | None],
     statistics: Statistics,
 ) -> Record | None:
-    """Return the message that has the token of a request, if that is behind a key and agrees. O(1).
+    """Return the message with the token of a request, if it is after a key and matches. O(1).
 
     Args:
         request: one with a token.
-        after: the key behind which to look.
+        after: the key after which to look.
         token_prefix: of the queue's tokens.
         get: returns the message with a key.
         statistics: where the comparison is counted.

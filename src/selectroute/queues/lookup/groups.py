@@ -1,4 +1,4 @@
-"""Lookups, also in logical order: the messages of a group one after the other, wherever on the queue.
+"""Lookups, including logical order: the messages of a group one after the other, wherever on the queue.
 
 "If there is no current group or logical message, only messages that have MsgSeqNumber equal to 1 and Offset
 equal to 0 are eligible for return. … If there is a current group or logical message, only the next message in
@@ -19,17 +19,17 @@ ID_FIELDS: Final = (Field.MSG_ID, Field.CORREL_ID, Field.GROUP_ID)
 
 
 class Messages(Protocol):
-    """Messages to search: those of a queue."""
+    """Messages of a queue, to be searched."""
 
     def find(self, request: Request, after: int = -1) -> Record | None:
-        """Return the first match of a request behind a key."""
+        """Return the first match of a request after a key."""
 
     def has_token(self, record: Record, msg_token: bytes) -> bool:
         """Return whether a message has this token."""
 
 
 class Position(NamedTuple):
-    """Position in a group that has not ended: behind one of its messages."""
+    """Position in an unfinished group: after one of its messages."""
 
     group_id: bytes
     msg_seq_number: int
@@ -73,7 +73,7 @@ class Handle:
 
 
 def position_after(record: Record, before: Position | None) -> Position | None:
-    """Return the position in logical order after a message; None at the end of a group or outside of one."""
+    """Return the position in logical order after a message; None at the end of a group or outside a group."""
     if record.group_id == NO_ID or record.last_in_group:
         return None
     end = record.offset + len(record.body)
@@ -82,7 +82,7 @@ def position_after(record: Record, before: Position | None) -> Position | None:
 
 
 class Lookup(NamedTuple):
-    """Lookup of a get or browse: its request, the key behind which to begin, a handle for logical order."""
+    """Lookup of a get or browse: its request, the key after which to begin, a handle for logical order."""
 
     request: Request
     after: int = -1
@@ -91,8 +91,8 @@ class Lookup(NamedTuple):
     def find(self, messages: Messages) -> Record | None:
         """Return the first match.
 
-        Raises MQError 2247 if options that do not apply disagree with it: "the value of the relevant field
-        in the MsgDesc parameter must match the value of the corresponding field in the message".
+        Raises MQError 2247 if options that do not apply disagree with the match: "the value of the relevant
+        field in the MsgDesc parameter must match the value of the corresponding field in the message".
         """
         request, after, handle = self
         if handle is None:

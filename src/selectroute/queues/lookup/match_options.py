@@ -9,7 +9,7 @@ from selectroute.queues.errors import MQRC_MATCH_OPTIONS_ERROR, failed
 
 
 class MatchOptions(IntFlag):
-    """Fields by which a get or browse finds a message, added together; IBM's integers are accepted as well.
+    """Flags of the fields by which a get or browse finds a message; IBM's integers are accepted as well.
 
     A field without its option is ignored. All others must agree; an id of 24 zero bytes (MQMI_NONE,
     MQCI_NONE, MQGI_NONE) agrees with any.
@@ -30,7 +30,7 @@ GROUP_ID: Final = int(MatchOptions.GROUP_ID)
 MSG_SEQ_NUMBER: Final = int(MatchOptions.MSG_SEQ_NUMBER)
 OFFSET: Final = int(MatchOptions.OFFSET)
 MSG_TOKEN: Final = int(MatchOptions.MSG_TOKEN)
-# The same as plain integers: an IntFlag's own operators take most of a microsecond each.
+# The flags as plain integers: each operator of an IntFlag takes most of a microsecond.
 
 DEFAULT_MATCH: Final = MatchOptions.MSG_ID | MatchOptions.CORREL_ID
 """IBM's initial value of MatchOptions."""
@@ -46,8 +46,8 @@ def mask_of(match: object) -> int:
     if type(match) is int and 0 <= match <= _ALL:
         return match
     if not isinstance(match, int) or isinstance(match, bool):
-        raise failed(MQRC_MATCH_OPTIONS_ERROR, f"match options are an integer, not a {type(match).__name__}")
+        raise failed(MQRC_MATCH_OPTIONS_ERROR, f"expected an integer, not a {type(match).__name__}")
     mask = int(match)
     if mask & ~_ALL:
-        raise failed(MQRC_MATCH_OPTIONS_ERROR, f"the match options have bits outside of {_ALL}")
+        raise failed(MQRC_MATCH_OPTIONS_ERROR, f"the match options have bits outside {_ALL}")
     return mask

@@ -1,4 +1,4 @@
-"""Requests: the arguments of a get or browse, checked; and their fields as keys of indexes."""
+"""Requests: checked arguments of a get or browse, and their fields as keys of indexes."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def key_of_fields(fields: Fields) -> Callable[[Record], Keys]:
     return key_of
 
 
-_made = tuple.__new__  # a NamedTuple's own way takes twice as long
+_made = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
 class Request(NamedTuple):
-    """Fields that must agree, None for those that need not, and the selector that must be satisfied."""
+    """Fields that must agree (None: any value), and the selector that must be satisfied."""
 
     msg_id: bytes | None = None
     correl_id: bytes | None = None
@@ -86,7 +86,7 @@ class Request(NamedTuple):
     selection: Selection | None = None
 
     def agrees(self, record: Record) -> bool:
-        """Return whether all fields of a message agree; token and selector are not looked at. O(1)."""
+        """Return whether all fields of a message agree; token and selector are ignored. O(1)."""
         msg_id, correl_id, group_id, msg_seq_number, offset, _, _ = self
         return (
             (msg_id is None or record.msg_id == msg_id)
@@ -97,7 +97,7 @@ class Request(NamedTuple):
         )
 
     def is_satisfied(self, record: Record) -> bool:
-        """Return whether a message agrees with all but the token, and satisfies the selector."""
+        """Return whether a message's fields agree, except the token, and it satisfies the selector."""
         return self.agrees(record) and self.is_selected(record)
 
     def is_selected(self, record: Record) -> bool:
@@ -116,11 +116,11 @@ def request_of(
     msg_token: bytes = NO_TOKEN,
     selector: str | Selector | None = None,
 ) -> Request:
-    """Return the arguments of `Queue.get`, checked. Raises MQError as that does.
+    """Check the arguments of `Queue.get` and return them as a request. Raises MQError as `Queue.get` does.
 
-    `dialect` is that of a selector given as text; the others mean what they mean to `Queue.get`.
+    `dialect` is that of a selector given as text; for the others see `Queue.get`.
 
-    "Fields for which the corresponding match option is not specified are ignored": they may hold anything.
+    "Fields for which the corresponding match option is not specified are ignored": any value is accepted.
     """
     mask = mask_of(match)
     request = _made(
@@ -152,5 +152,5 @@ def _selecting(request: Request, selection: Selection | None) -> Request:
 def _token_of(given: bytes) -> bytes:
     token = bytes_of(given, MQRC_MSG_TOKEN_ERROR)
     if len(token) != TOKEN_BYTES:
-        raise failed(MQRC_MSG_TOKEN_ERROR, f"a message token is {TOKEN_BYTES} bytes, not {len(token)}")
+        raise failed(MQRC_MSG_TOKEN_ERROR, f"a message token must be {TOKEN_BYTES} bytes, not {len(token)}")
     return token

@@ -1,4 +1,4 @@
-"""Selectors prepared for lookups: the fields that they equate, and the rest to evaluate."""
+"""Selectors prepared for lookups: the fields that they compare for equality, and the rest to evaluate."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from selectroute.selector.fields import (
 from selectroute.selector.selector import Selector
 
 KeyField = Field | str
-"""A field of the descriptor by its position there, or an attribute that selectors read."""
+"""Field of the descriptor by its position, or an attribute that selectors read."""
 
 MAX_ALTERNATIVES: Final = 64
-"""Most keys under which a clause is looked up (IN lists multiply); the rest of it is evaluated."""
+"""Keys at most under which a clause is looked up (IN lists multiply); the rest is evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """Way to satisfy a selector: `fields` have the values `keys`, and `rest` holds.
 
-    `whole` is the clause that says both, for messages found in another way.
+    `whole` is the complete clause, for messages found in another way.
     """
 
     fields: tuple[KeyField, ...]
@@ -50,13 +50,13 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """Selector as alternatives: a message satisfies it exactly if it satisfies one of them."""
+    """Selector as alternatives: satisfied exactly if one of them is."""
 
     selector: Selector
     alternatives: tuple[Alternative, ...]
     clauses: tuple[Clause, ...]
     only_id: tuple[Field, bytes] | None
-    """Field and value, if the selector only says that one id has this value."""
+    """Field and value, if the selector is only the equality of one id."""
 
     name: str
     """Digest of dialect and text."""
@@ -71,7 +71,7 @@ _MOST_READY: Final = 10_000
 
 
 def selection_of(selector: str | Selector, dialect: str) -> Selection | None:
-    """Return a selector prepared, text in the given dialect; None for an empty text. Cached.
+    """Prepare a selector, text in the given dialect; return None for an empty text. Cached.
 
     Raises MQError 2519 for anything but a text or Selector, and with the selector's own reason, 2551 or 2459,
     for an invalid one.
@@ -81,7 +81,7 @@ def selection_of(selector: str | Selector, dialect: str) -> Selection | None:
     elif isinstance(selector, str):
         key = selector, dialect
     else:
-        raise failed(MQRC_SELECTION_STRING_ERROR, f"a selector is a text, not a {type(selector).__name__}")
+        raise failed(MQRC_SELECTION_STRING_ERROR, f"expected a selector, not a {type(selector).__name__}")
     ready = _READY.get(key)
     if ready is not None:
         return ready
@@ -92,13 +92,13 @@ def selection_of(selector: str | Selector, dialect: str) -> Selection | None:
             selector = Selector(*key)
         except InvalidSelectorError as error:
             raise failed(error.reason, str(error)) from error
-    ready = _READY[key] = _made_ready(selector)
+    ready = _READY[key] = _prepared(selector)
     if len(_READY) > _MOST_READY:
         _READY.popitem(last=False)
     return ready
 
 
-def _made_ready(selector: Selector) -> Selection:
+def _prepared(selector: Selector) -> Selection:
     clauses = clauses_of(selector.expression, dialect_named(selector.dialect))
     alternatives = [alternative for clause in clauses for alternative in _alternatives(clause)]
     only_id = None
@@ -133,7 +133,7 @@ def _alternatives(clause: Clause) -> Iterable[Alternative]:
             decided |= {id(literal) for literal in found.covered.get(attribute, ())}
     rest = tuple(literal for literal in clause.literals if id(literal) not in decided)
     left = Clause(rest, clause.valid_names) if rest or clause.valid_names else None
-    # Those of the descriptor first, so that equal sets of fields are equal tuples.
+    # Sorted, fields of the descriptor first, so that equal sets of fields are equal tuples.
     fields = tuple(sorted(keys, key=lambda field: (isinstance(field, str), field)))
     for one in product(*(sorted(keys[field], key=repr) for field in fields)):
         yield Alternative(fields, one, left, clause)
@@ -161,7 +161,7 @@ def _any_text(key: Key) -> bytes | None:
     return id_from_any_text(key) if isinstance(key, str) else None
 
 
-# Several texts have the same 24 bytes, so a match by text is evaluated again.
+# Several texts have the same 24 bytes, so a match by text is re-evaluated.
 _IDS: Final[Mapping[str, _Id]] = {
     "JMSMessageID": _Id(Field.MSG_ID, _message_id, True),
     f"{PREFIX}JMSMessageID": _Id(Field.MSG_ID, _message_id, True),
@@ -184,7 +184,7 @@ def _as_field(attribute: str, keys: frozenset[Key]) -> tuple[KeyField, frozenset
     known = _IDS.get(attribute)
     if known is not None:
         ids = frozenset(known.meant(key) for key in keys)
-        # Zeros stand for no id, so they are not looked up.
+        # All zeros means no id, so they are not looked up.
         if all(one is not None and len(one) == len(NO_ID) and one != NO_ID for one in ids):
             return known.field, frozenset(one for one in ids if one is not None), known.exact
     return attribute, keys, True

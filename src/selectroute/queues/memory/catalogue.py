@@ -1,4 +1,4 @@
-"""Messages of a queue in memory by key, by each of their ids, and by indexes made on demand."""
+"""Catalogue of the messages of a queue in memory: by key, by each id, and by indexes made on demand."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from selectroute.queues.message.record import ID_PREFIX_BYTES, Field, Record, se
 class MsgIds:
     """Queue keys by MsgId. Ids made by the queue contain the arrival number; only others need a table.
 
-    A message may be put with an id that the queue has made for another one; ``borrowed`` counts these. Then
-    several messages share the id, and the table has all but one of them.
+    A message may be put with an id that the queue has made for another one; ``borrowed`` counts such
+    messages. Then several messages share the id, and all but one are in the table.
     """
 
     __slots__ = ("_blocks", "_given", "borrowed", "prefix")
@@ -97,9 +97,9 @@ class _Index(NamedTuple):
 class Catalogue:
     """Messages by key and by MsgId, CorrelId and GroupId.
 
-    Any other set of fields that lookups ask for, several ids together or attributes that selectors equate,
-    gets an index when lookups by it have compared as many messages in vain as making it costs. Not safe for
-    threads: the store has the lock.
+    Any other set of fields in lookups, several ids together or attributes in equalities of selectors, gets an
+    index when lookups have compared as many messages in vain as the index costs to make. Not safe for
+    threads: the store holds the lock.
 
     invariant: a message is in its block, its key under each of its ids other than zeros and in every index;
     one that expires is in ``expiring``.
@@ -139,7 +139,7 @@ class Catalogue:
         return self._blocks.get(queue_key)
 
     def add(self, record: Record) -> None:
-        """Add a message. O(1) but for shared ids."""
+        """Add a message. O(1) except for shared ids."""
         msg_id, correl_id, group_id = record[:3]  # three reads by name take twice as long
         queue_key, expiration = record.queue_key, record.expiration
         self._blocks.add(record)
@@ -155,7 +155,7 @@ class Catalogue:
                 index.postings.add(index.key_of(record), queue_key)
 
     def remove(self, record: Record) -> None:
-        """Remove a message. O(1) but for shared ids."""
+        """Remove a message. O(1) except for shared ids."""
         msg_id, correl_id, group_id = record[:3]  # three reads by name take twice as long
         queue_key, expiration = record.queue_key, record.expiration
         self._blocks.remove(queue_key)
@@ -174,7 +174,7 @@ class Catalogue:
                 ids.clear()
 
     def find(self, request: Request, after: int = -1) -> Record | None:
-        """Return the first match of a request behind a key. O(1), with an index."""
+        """Return the first match of a request after a key. O(1), with an index."""
         msg_id, correl_id, group_id, msg_seq_number, offset, msg_token, selection = request
         if selection is not None or msg_token is not None:
             return self._find_selected(request, after)

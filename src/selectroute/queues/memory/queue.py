@@ -1,4 +1,4 @@
-"""A queue in memory."""
+"""Queue in memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from selectroute.queues.settings import MAX_MESSAGE_LENGTH, QueueSettings
 
 
 class MemoryQueue(Queue[MemoryStore]):
-    """A queue that lives as long as its process. See `Queue` for its methods.
+    """Queue in the memory of its process. See `Queue` for its methods.
 
     >>> queue = MemoryQueue()
     >>> made = queue.put(b"hello", correl_id=b"order-7".ljust(24, b"\\0"), properties={"weight": 3000})
     >>> queue.get(selector="weight > 2500").body
     b'hello'
 
-    A put or get is O(1) but for shared ids, with an index on what is asked for; so are `depth` and `unit`.
+    A put or get is O(1) except for shared ids, if its fields are indexed; so are `depth` and `unit`.
     ``statistics`` counts the comparisons of lookups and wake-ups. ``clock`` returns the seconds since 1970.
     """
 

@@ -1,4 +1,4 @@
-"""Storage of a queue in memory: its messages, its units and the calls that wait, under one lock."""
+"""Storage of a queue in memory: its messages, its units and the waiting calls, under one lock."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class MemoryStore:
 
     @property
     def depth(self) -> int:
-        """Number of messages that could be got now."""
+        """Number of messages available to a get now."""
         with self._lock:
             self._begin(None)
             return self._catalogue.count
@@ -80,9 +80,7 @@ class MemoryStore:
             self._begin(unit)
             limit = self.settings.max_depth
             if limit is not None and self._catalogue.count + self._in_units >= limit:
-                raise failed(
-                    MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, and may hold no more"
-                )
+                raise failed(MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, its maximum depth")
             self._arrivals += 1
             record = arrived(message, self._arrivals, self._by_priority, self._id_prefix, now_ms)
             if unit is not None:
@@ -97,7 +95,7 @@ class MemoryStore:
         return descriptor_of(record, self._token_prefix)
 
     def take(self, lookup: Lookup, unit: Unit | None, waiter: Waiter | None) -> Record | None:
-        """Take the first match off the queue; without one, add `waiter` to those who wait."""
+        """Take the first match off the queue; without one, add `waiter` to the waiting calls."""
         with self._lock:
             catalogue = self._catalogue
             if unit is not None or catalogue.expiring or self._closed:
@@ -115,7 +113,7 @@ class MemoryStore:
         return record
 
     def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
-        """Return the first match and leave it there; without one, add `waiter` to those who wait."""
+        """Return the first match, left on the queue; without one, add `waiter` to the waiting calls."""
         with self._lock:
             self._begin(None)
             record = lookup.find(self._catalogue)
@@ -142,10 +140,10 @@ class MemoryStore:
         return record
 
     def wait(self, waiter: Waiter, seconds: float) -> Record:
-        """Wait for the message of a waiter. Raises MQError 2033 when the time is over."""
+        """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
         try:
             waiter.wait(seconds)
-        except BaseException:  # a KeyboardInterrupt: put back what was handed over meanwhile
+        except BaseException:  # a KeyboardInterrupt: put back a message that was handed over in the meantime
             with self._lock:
                 record = waiter.record
                 mine = record is not None and not waiter.browses and waiter.unit is None
@@ -174,10 +172,10 @@ class MemoryStore:
         self._finish(given)
 
     def forget_unit(self, state: UnitState) -> None:
-        """Back out a unit that nobody can end any more; called where its memory is freed.
+        """Back out an unreachable unit; called when its memory is freed.
 
-        That may be inside a method of this object, under its lock: then that method backs the unit out when
-        it has released the lock.
+        The call may come inside a method of this object that holds the lock; then that method backs the unit
+        out after it has released the lock.
         """
         if not state.puts and not state.gets:
             return
@@ -197,7 +195,7 @@ class MemoryStore:
             waiter.hand_over()
 
     def to_message(self, record: Record) -> QueuedMessage:
-        """Return a record as callers get it, with the expiry that is left."""
+        """Return a record as a message for callers, with its remaining expiry."""
         return current_message_of(record, self._token_prefix, self._clock)
 
     # ---- called with the lock
@@ -217,7 +215,7 @@ class MemoryStore:
                 self._catalogue.remove(record)
 
     def _arrive(self, records: Iterable[Record]) -> list[Waiter]:
-        """Put messages on the queue or hand them to calls that wait; return these calls."""
+        """Put messages on the queue or hand them to waiting calls; return these calls."""
         given: list[Waiter] = []
         for record in records:
             if record.expiration and record.expiration <= self._clock() * 1000:

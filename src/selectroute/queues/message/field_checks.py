@@ -1,4 +1,4 @@
-"""Checks of single fields of a message, which puts and gets share."""
+"""Checks of single fields of a message, common to puts and gets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def id_of(given: bytes, reason: int) -> bytes | None:
     if type(given) is not bytes:
         given = bytes_of(given, reason)
     if len(given) != ID_BYTES:
-        raise failed(reason, f"an id is {ID_BYTES} bytes, not {len(given)}")
+        raise failed(reason, f"an id must be {ID_BYTES} bytes, not {len(given)}")
     return None if given == NO_ID else given
 
 
@@ -45,5 +45,5 @@ def number_of(given: object, least: int, reason: int, most: int = MAX_NUMBER) ->
             raise failed(reason, f"expected an integer, not a {type(given).__name__}")
         given = int(given)
     if not least <= given <= most:
-        raise failed(reason, f"it is {least:,} to {most:,}")
+        raise failed(reason, f"must be {least:,} to {most:,}")
     return given

@@ -40,7 +40,7 @@ class Routed(NamedTuple):
     """JMSExpiration of the message, in milliseconds since 1970; 0 for never."""
 
     properties: str
-    """As JSON, with their types."""
+    """Typed properties as JSON."""
 
     body: bytes
 
@@ -84,7 +84,7 @@ def routed_of(message: Message) -> Routed:
         _whole(value("@JMSPriority")),
         None if mode is None else mode == "PERSISTENT",
         UNLIMITED,
-        # They count towards the limit on properties.
+        # These properties count towards the limit.
         given | dict.fromkeys((SUBSCRIPTION, DELIVERY_ID), "") | {REVISION: 0},
     )
     properties = {name: one for name, one in (admitted.properties or {}).items() if name not in _OURS[:3]}
@@ -122,10 +122,10 @@ def _nothing(name: str) -> None:
 def _whole(value: Value | None) -> int | None:
     if value is None or isinstance(value, Byte | Short | Int | Long):
         return None if value is None else value.value
-    raise failed(MQRC_PROPERTY_TYPE_ERROR, "a number of the descriptor is an integer")
+    raise failed(MQRC_PROPERTY_TYPE_ERROR, "a number of the descriptor must be an integer")
 
 
 def _octets(value: Value | None) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
-    raise failed(MQRC_PROPERTY_TYPE_ERROR, "an id of the descriptor is bytes")
+    raise failed(MQRC_PROPERTY_TYPE_ERROR, "an id of the descriptor must be bytes")

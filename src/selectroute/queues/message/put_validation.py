@@ -40,7 +40,7 @@ from selectroute.selector.values.values import Byte, Int, Long, Short, Value
 
 
 class ValidatedPut(NamedTuple):
-    """Message that passed validation. ``msg_id`` is None where the queue is to make one."""
+    """Message that passed validation. ``msg_id`` is None if the queue generates one."""
 
     body: bytes
     msg_id: bytes | None
@@ -59,7 +59,7 @@ class ValidatedPut(NamedTuple):
 _made = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 _SYNONYMS: Final = {"jms.Cid": CORRELATION, "jms.Gid": GROUP, "jms.Seq": SEQUENCE}
-"""Synonyms of headers that an application may set; a message has them under the names on the right."""
+"""Synonyms of headers that an application may set, with the names under which they are stored."""
 
 
 def validate_put(
@@ -76,7 +76,7 @@ def validate_put(
     expiry: int,
     properties: Mapping[str, object] | None,
 ) -> ValidatedPut:
-    """Return a put, checked and with the queue's defaults. Raises MQError as `Queue.put` does."""
+    """Check a put and add the queue's defaults. Raises MQError as `Queue.put` does."""
     if type(body) is not bytes:
         body = bytes_of(body, MQRC_BUFFER_ERROR)
     if len(body) > settings.max_message_length:
@@ -88,7 +88,7 @@ def validate_put(
     own_correl_id = NO_ID if correl_id is NO_ID else id_of(correl_id, MQRC_CORREL_ID_ERROR) or NO_ID
     own_group_id = NO_ID if group_id is NO_ID else id_of(group_id, MQRC_GROUP_ID_ERROR) or NO_ID
     if type(last_in_group) is not bool:
-        raise failed(MQRC_MSG_FLAGS_ERROR, "last_in_group is True or False")
+        raise failed(MQRC_MSG_FLAGS_ERROR, "last_in_group must be True or False")
     if priority is None:
         priority = settings.default_priority
     else:
@@ -96,7 +96,7 @@ def validate_put(
     if persistence is None:
         persistence = settings.default_persistence
     elif type(persistence) is not bool:
-        raise failed(MQRC_PERSISTENCE_ERROR, "persistence is True or False")
+        raise failed(MQRC_PERSISTENCE_ERROR, "persistence must be True or False")
     if expiry != UNLIMITED or type(expiry) is not int:
         expiry = number_of(expiry, 1, MQRC_EXPIRY_ERROR)
     if msg_seq_number != 1 or type(msg_seq_number) is not int:
@@ -130,20 +130,20 @@ def validate_put(
 
 
 def _checked(given: Mapping[str, object]) -> dict[str, Value]:
-    """Return the properties of a message, headers among them, without those that are NULL."""
+    """Check the properties of a message, including headers; return them without NULL ones."""
     if not isinstance(given, Mapping):
-        raise failed(MQRC_PROPERTY_TYPE_ERROR, f"properties are a mapping, not a {type(given).__name__}")
+        raise failed(MQRC_PROPERTY_TYPE_ERROR, f"properties must be a mapping, not a {type(given).__name__}")
     if len(given) > MAX_PROPERTIES:
         raise failed(MQRC_PROPERTIES_TOO_BIG, f"a message has at most {MAX_PROPERTIES:,} properties")
     headers: dict[str, object] = {}
     others: dict[str, object] = {}
     for name, thing in given.items():
         if not isinstance(name, str):
-            raise failed(MQRC_PROPERTY_NAME_ERROR, f"a name is a text, not a {type(name).__name__}")
+            raise failed(MQRC_PROPERTY_NAME_ERROR, f"a name must be a text, not a {type(name).__name__}")
         if not 0 < len(name) <= MAX_NAME_LENGTH or (not name.isascii() and SURROGATE.search(name)):
             raise failed(MQRC_PROPERTY_NAME_ERROR, f"a name has 1 to {MAX_NAME_LENGTH:,} whole characters")
         if name in FIELDS:
-            raise failed(MQRC_PROPERTY_NAME_ERROR, f"{name} is given by the descriptor")
+            raise failed(MQRC_PROPERTY_NAME_ERROR, f"{name} is a field of the descriptor")
         name = _SYNONYMS.get(name, name)
         (headers if name in HEADER_TYPES else others)[name] = thing
     try:
@@ -152,7 +152,7 @@ def _checked(given: Mapping[str, object]) -> dict[str, Value]:
         raise failed(MQRC_PROPERTY_TYPE_ERROR, str(error)) from error
     for name in (CORRELATION, GROUP):
         if not isinstance(found.get(name), str | None):
-            raise failed(MQRC_PROPERTY_TYPE_ERROR, f"{name} is a string")
+            raise failed(MQRC_PROPERTY_TYPE_ERROR, f"{name} must be a string")
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -174,5 +174,5 @@ def _own_sequence(found: dict[str, Value], given: int) -> int:
         return given
     number = value.value if isinstance(value, Byte | Short | Int | Long) else None
     if number is None or given not in (1, number):
-        raise failed(MQRC_MSG_SEQ_NUMBER_ERROR, f"{SEQUENCE} is the same integer as the MsgSeqNumber")
+        raise failed(MQRC_MSG_SEQ_NUMBER_ERROR, f"{SEQUENCE} must equal the MsgSeqNumber")
     return sequence_of(number)

@@ -1,4 +1,4 @@
-"""A message as stores keep it: one flat tuple, its key and how arrivals become one."""
+"""Record of a stored message: a flat tuple with its key, and the conversion of puts to records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Field(IntEnum):
 
 
 class Record(NamedTuple):
-    """A stored message. Its first twelve fields are those of a `Descriptor`, all but the token."""
+    """Stored message. Its first twelve fields are those of a `Descriptor`, without the token."""
 
     msg_id: bytes
     correl_id: bytes
@@ -52,10 +52,10 @@ DESCRIPTOR_FIELDS: Final = 12
 _made = tuple.__new__  # a NamedTuple's own constructor takes twice as long
 
 
-# ---- made when a message arrives
+# ---- creation when a message arrives
 
 ID_PREFIX_BYTES: Final = 16
-"""Bytes that all message ids made by one queue share; the arrival number follows."""
+"""Bytes of the common prefix of message ids made by one queue; the arrival number follows."""
 
 
 def new_id_prefix() -> bytes:
@@ -67,9 +67,9 @@ def arrived(message: ValidatedPut, arrival: int, by_priority: bool, id_prefix: b
     """Return the record of a message that arrives on a queue now.
 
     Args:
-        message: what was put.
+        message: the validated put.
         arrival: the number of the arrival on this queue, from 1.
-        by_priority: whether the queue delivers by priority, and not by arrival alone.
+        by_priority: whether the queue delivers by priority instead of by arrival alone.
         id_prefix: for the message id, if the message has none.
         now_ms: the time, in milliseconds since 1970.
     """
@@ -99,7 +99,7 @@ def arrived(message: ValidatedPut, arrival: int, by_priority: bool, id_prefix: b
 def expiry_at(expiration: int, now_ms: int) -> int:
     """Return the expiry, in tenths of a second, of a message that expires at a time; -1 for never.
 
-    A message that has already expired gets the shortest expiry there is.
+    A message that has already expired gets the shortest possible expiry.
     """
     return UNLIMITED if not expiration else min(_tenths_left(expiration, now_ms), MAX_NUMBER)
 
@@ -122,14 +122,14 @@ def descriptor_of(record: Record, token_prefix: bytes) -> Descriptor:
 
 
 def message_of(record: Record, token_prefix: bytes) -> QueuedMessage:
-    """Return a stored message with the expiry that it was put with."""
+    """Return a stored message with the expiry of its put."""
     key, body, properties = record[DESCRIPTOR_FIELDS:]
     descriptor = _made(Descriptor, (*record[:DESCRIPTOR_FIELDS], token_prefix + key.to_bytes(8, "big")))
     return _made(QueuedMessage, (descriptor, body, NO_PROPERTIES if properties is None else properties, key))
 
 
 def current_message_of(record: Record, token_prefix: bytes, clock: Callable[[], float]) -> QueuedMessage:
-    """Return a stored message with the expiry that is left."""
+    """Return a stored message with its remaining expiry."""
     message = message_of(record, token_prefix)
     if record.expiry == UNLIMITED:
         return message
@@ -138,10 +138,10 @@ def current_message_of(record: Record, token_prefix: bytes, clock: Callable[[], 
 
 
 def token_of(record: Record, token_prefix: bytes) -> bytes:
-    """Return the token of a stored message: 8 bytes of its queue, then its key, which no other ever has."""
+    """Return the token of a stored message: 8 bytes of its queue, then its unique key."""
     return token_prefix + record.queue_key.to_bytes(8, "big")
 
 
 def backed_out(record: Record) -> Record:
-    """Return a message as it is after a get of it was backed out."""
+    """Return a record with its backout count raised, after a backed out get."""
     return record._replace(backout_count=record.backout_count + 1)

@@ -38,7 +38,7 @@ class _Fields(Protocol):
 CORRELATION: Final = "JMSCorrelationID"
 GROUP: Final = "JMSXGroupID"
 SEQUENCE: Final = "JMSXGroupSeq"
-# Headers that an application may set and that the descriptor has too: two as 24 bytes, one as a number.
+# Headers that an application may set and that are also in the descriptor: two as 24 bytes, one as a number.
 
 
 def _sequence(fields: _Fields) -> Int | None:
@@ -66,7 +66,7 @@ _OWN: Final = {**_HEADERS, **_PROPERTIES}
 
 
 def _names_of_fields() -> frozenset[str]:
-    """Return every name of a descriptor field, synonyms too."""
+    """Return every name of a descriptor field, including synonyms."""
     own = set(_OWN) | {"Root.MQMD.CorrelId", "Root.MQMD.GroupId", "Root.MQMD.BackoutCount"}
     found = set(own)
     for name, sources in DERIVED.items():
@@ -82,7 +82,7 @@ FIELDS: Final = _names_of_fields()
 def value_reader(fields: _Fields, properties: Mapping[str, Value]) -> Callable[[str], Value | None]:
     """Return a function that returns the value of each header, property or derived field of a message.
 
-    The same as ``QueuedMessage.selector_message.value``, without making that.
+    Equivalent to ``QueuedMessage.selector_message.value``, without creating a `SelectorMessage`.
     """
 
     def own(name: str) -> Value | None:
@@ -112,14 +112,14 @@ def _breaches(names: tuple[str, ...]) -> bool:
 
 
 def visible_headers(fields: _Fields, properties: Mapping[str, Value]) -> dict[str, Value | None]:
-    """Return the headers of a message, those among its properties too."""
+    """Return the headers of a message, including those among its properties."""
     headers: dict[str, Value | None] = {name: field(fields) for name, field in _HEADERS.items()}
     headers[CORRELATION] = _TEXTS[CORRELATION](fields)
     return headers | {name: value for name, value in properties.items() if name in HEADER_TYPES}
 
 
 def visible_properties(fields: _Fields, properties: Mapping[str, Value]) -> dict[str, Value | None]:
-    """Return the properties of a message, those that its descriptor gives too."""
+    """Return the properties of a message, including those of its descriptor."""
     found: dict[str, Value | None] = {name: field(fields) for name, field in _PROPERTIES.items()}
     found[GROUP] = _TEXTS[GROUP](fields)
     return found | {name: value for name, value in properties.items() if name not in HEADER_TYPES}

@@ -1,6 +1,6 @@
 """Headers of a message in IBM MQ's messaging REST API, version 3.
 
-The body is that of the request or answer, byte by byte. IBM's own headers are ``ibm-mq-md-messageId``,
+The body is that of the request or response, unchanged. IBM's own headers are ``ibm-mq-md-messageId``,
 ``-correlationId``, ``-priority``, ``-persistence``, ``-expiry`` in milliseconds, ``-replyTo`` and
 ``ibm-mq-usr``; the other fields of the descriptor have names of the same form.
 """
@@ -47,7 +47,7 @@ BACKOUT_COUNT: Final = "ibm-mq-md-backoutCount"
 TOKEN: Final = "ibm-mq-md-msgToken"
 
 OMITTED: Final = "ibm-mq-usr-omitted"
-"""Header of an answer: the number of properties left out because they do not fit."""
+"""Header of a response: the number of properties left out because they do not fit."""
 
 SETTABLE: Final = (
     MESSAGE_ID,
@@ -61,7 +61,7 @@ SETTABLE: Final = (
     EXPIRY,
     REPLY_TO,
 )
-"""Headers of a put, besides ``ibm-mq-usr``."""
+"""Headers of a put, in addition to ``ibm-mq-usr``."""
 
 AS_DESTINATION: Final = "asDestination"
 """Value of priority and persistence for the queue's default."""
@@ -139,7 +139,7 @@ def descriptor_headers(descriptor: Descriptor) -> dict[str, str]:
 
 
 def message_of(headers: Mapping[str, str], body: bytes) -> QueuedMessage:
-    """Return the message of an answer, the inverse of `headers_of`. Raises RestError, or KeyError for a
+    """Return the message of a response, the inverse of `headers_of`. Raises RestError, or KeyError for a
     missing header.
     """
     descriptor = descriptor_of(headers)
@@ -154,7 +154,7 @@ def message_of(headers: Mapping[str, str], body: bytes) -> QueuedMessage:
 
 
 def descriptor_of(headers: Mapping[str, str]) -> Descriptor:
-    """Return the descriptor of an answer. Raises RestError, or KeyError."""
+    """Return the descriptor of a response. Raises RestError, or KeyError."""
     expiry = headers[EXPIRY]
     return Descriptor(
         message_id_of(headers[MESSAGE_ID], MESSAGE_ID),
@@ -203,7 +203,7 @@ def _plain_number(place: str, field: str, reason: int) -> _Read:
     def read(text: str) -> tuple[str, Any]:
         number = _number(text, place, reason)
         if number > MAX_NUMBER:
-            raise RestError(place, f"it is at most {MAX_NUMBER:,}", reason)
+            raise RestError(place, f"must be at most {MAX_NUMBER:,}", reason)
         return field, number
 
     return read
@@ -212,7 +212,7 @@ def _plain_number(place: str, field: str, reason: int) -> _Read:
 def _chosen(place: str, field: str, values: Mapping[str, Any], reason: int) -> _Read:
     def read(text: str) -> tuple[str, Any]:
         if text not in values:
-            raise RestError(place, f"it is one of {', '.join(values)}", reason)
+            raise RestError(place, f"must be one of {', '.join(values)}", reason)
         return field, values[text]
 
     return read
@@ -224,7 +224,7 @@ def _expiry(text: str) -> tuple[str, Any]:
     tenths = -(-_number(text, EXPIRY, MQRC_EXPIRY_ERROR) // 100)
     if not 0 < tenths <= MAX_NUMBER:
         raise RestError(
-            EXPIRY, f"it is unlimited, or 1 to {100 * MAX_NUMBER:,} milliseconds", MQRC_EXPIRY_ERROR
+            EXPIRY, f"must be unlimited, or 1 to {100 * MAX_NUMBER:,} milliseconds", MQRC_EXPIRY_ERROR
         )
     return "expiry", tenths
 
@@ -258,11 +258,11 @@ _READ: Final[Mapping[str, _Read]] = {
 
 
 def decoded(value: str, place: str) -> str:
-    """Return the UTF-8 of a header value that a framework read as Latin-1. Raises RestError."""
+    """Decode a header value as UTF-8 that a framework read as Latin-1. Raises RestError."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeError:
-        raise RestError(place, "a header is UTF-8") from None
+        raise RestError(place, "a header must be UTF-8") from None
 
 
 def put_headers(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

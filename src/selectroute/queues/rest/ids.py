@@ -26,41 +26,41 @@ class RestError(SelectRouteError):
 def id_of_text(text: str, place: str, reason: int) -> bytes:
     """Return the 24 bytes of ``ID:`` and up to 48 hexadecimal digits, padded with zeros on the right.
 
-    48 digits without ``ID:`` are accepted, too. Raises RestError at `place`.
+    48 digits without ``ID:`` are also accepted. Raises RestError at `place`.
     """
     digits = text.removeprefix("ID:")
     if not _HEX.fullmatch(digits) or (digits == text and len(digits) < 2 * ID_BYTES):
-        raise RestError(place, "an id is ID: and up to 48 hexadecimal digits, two for each byte", reason)
+        raise RestError(place, "an id must be ID: and up to 48 hexadecimal digits, two for each byte", reason)
     return bytes.fromhex(digits).ljust(ID_BYTES, b"\0")
 
 
 def message_id_of(text: str, place: str) -> bytes:
     """Return the 24 bytes of a message id, given with all 48 digits. Raises RestError."""
     if len(text.removeprefix("ID:")) != 2 * ID_BYTES:
-        raise RestError(place, "a message id is ID: and 48 hexadecimal digits", MQRC_MSG_ID_ERROR)
+        raise RestError(place, "a message id must be ID: and 48 hexadecimal digits", MQRC_MSG_ID_ERROR)
     return id_of_text(text, place, MQRC_MSG_ID_ERROR)
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text is an id in digits; any other is an application's and stands for its UTF-8."""
+    """Return whether a text is an id in digits; any other is an application's and means its UTF-8."""
     return text.startswith("ID:") or bool(len(text) == 2 * ID_BYTES and _HEX.fullmatch(text))
 
 
 def token_of_text(text: str, place: str) -> bytes:
     """Return the 16 bytes of a message token. Raises RestError."""
     if len(text) != 2 * TOKEN_BYTES or not _HEX.fullmatch(text):
-        raise RestError(place, "a message token is 32 hexadecimal digits", MQRC_MSG_TOKEN_ERROR)
+        raise RestError(place, "a message token must be 32 hexadecimal digits", MQRC_MSG_TOKEN_ERROR)
     return bytes.fromhex(text)
 
 
 def lookup_of_text(text: str, place: str, reason: int) -> bytes:
     """Return the 24 bytes by which a correlation or group id is looked up. Raises RestError.
 
-    An application's text of more than 24 bytes has none; its messages are found by a selector.
+    An application's text of more than 24 bytes has no such id; its messages are found by a selector.
     """
     if is_id(text):
         return id_of_text(text, place, reason)
     octets = id_from_any_text(text)
     if octets is None:
-        raise RestError(place, "a text of more than 24 bytes is looked up by a selector", reason)
+        raise RestError(place, "a text of more than 24 bytes cannot be looked up: use a selector", reason)
     return octets

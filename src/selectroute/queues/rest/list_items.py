@@ -34,7 +34,7 @@ def item_of(message: QueuedMessage) -> dict[str, Any]:
 
 
 def message_of_item(item: Mapping[str, Any]) -> QueuedMessage:
-    """Return the message that an item is, with an empty body.
+    """Return the message of an item, with an empty body.
 
     Raises RestError, MessageError, or KeyError, TypeError and ValueError for invalid items.
     """

@@ -1,4 +1,4 @@
-"""Parameters that select a message: those of IBM MQ's messaging REST API, and some of our own."""
+"""Parameters that select a message: those of IBM MQ's messaging REST API, and additional ones."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 
     ibm-mq-usr: weight;3000;integer, color;"light blue";string
 
-Several are separated by commas, in one header or in several. A text of more than plain characters is in
-double quotes, with the escapes of JSON, so that a header carries any text.
+Properties are separated by commas, in one or several headers. Text with other than plain characters is in
+double quotes, with the escapes of JSON, so that a header can carry any text.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _READ: Final[Mapping[str, Callable[[str], Value]]] = MappingProxyType(
         "float": _floating(Float),
         "double": _floating(Double),
         "string": str,
-        "bytes": bytes.fromhex,  # our own: IBM MQ's REST API has no byte strings
+        "bytes": bytes.fromhex,  # an extension: IBM MQ's REST API has no byte strings
     }
 )
 _WIDER: Final = {
@@ -96,7 +96,7 @@ TYPES: Final = {**{name: name for name in _READ}, "int": "integer"} | {
     "r4": "float",
     "r8": "double",
 }
-"""Types by all of their names."""
+"""Types by name and synonym."""
 _NAMES: Final = {Byte: "byte", Short: "short", Int: "integer", Long: "long", Float: "float", Double: "double"}
 
 
@@ -120,7 +120,7 @@ def properties_of(headers: Iterable[str]) -> dict[str, Value]:
 
 
 def header_of(properties: Mapping[str, Value]) -> str:
-    """Return all properties as one header, in ASCII, the inverse of `properties_of`.
+    """Return properties as one header, in ASCII, the inverse of `properties_of`.
 
     >>> header_of({"color": "light blue", "weight": Int(3000)})
     'color;"light blue";string, weight;3000;integer'
@@ -129,7 +129,7 @@ def header_of(properties: Mapping[str, Value]) -> str:
 
 
 def _token(header: str, at: int, end: str) -> tuple[str, int]:
-    """Return the next text, and the position behind its end: a separator, or the end of the header."""
+    """Return the next text, and the position after its end: a separator, or the end of the header."""
     while at < len(header) and header[at] in " \t":
         at += 1
     quoted = _QUOTED.match(header, at)
@@ -137,7 +137,7 @@ def _token(header: str, at: int, end: str) -> tuple[str, int]:
         try:
             text = json.loads(quoted[0], strict=False)
         except ValueError:
-            raise RestError(PROPERTIES, "a text in quotes has the escapes of JSON") from None
+            raise RestError(PROPERTIES, "a text in quotes must have only the escapes of JSON") from None
         at = quoted.end()
         while at < len(header) and header[at] in " \t":
             at += 1
@@ -149,7 +149,7 @@ def _token(header: str, at: int, end: str) -> tuple[str, int]:
         return text, at + 1
     if at == len(header) and end == ",":
         return text, at
-    raise RestError(PROPERTIES, "a property is NAME;VALUE;TYPE, several are separated by commas")
+    raise RestError(PROPERTIES, "a property must be NAME;VALUE;TYPE, several are separated by commas")
 
 
 def value_of(text: str, kind: str) -> Value:
@@ -158,7 +158,7 @@ def value_of(text: str, kind: str) -> Value:
     if name is None:
         near = nearest(kind, TYPES)
         advice = f": did you mean `{near}`?" if near else ""
-        raise RestError(PROPERTIES, f"a type is one of {', '.join(_READ)}{advice}")
+        raise RestError(PROPERTIES, f"a type must be one of {', '.join(_READ)}{advice}")
     try:
         return _READ[name](text)
     except (ValueError, KeyError, OverflowError):
@@ -166,7 +166,7 @@ def value_of(text: str, kind: str) -> Value:
 
 
 def _not_a(name: str, text: str) -> str:
-    """Return the sentence for a text that is not a value of a type."""
+    """Return the error text of a text that is not a value of a type."""
     if name in _WIDER and _NUMBER.fullmatch(text):
         if not _INTEGER_TEXT.fullmatch(text):
             return f"not a whole number; use {_WIDER['long']}"

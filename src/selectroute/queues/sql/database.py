@@ -50,11 +50,11 @@ class QueueDatabase:
 
     Args:
         url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``.
-        create: make the database and its tables if they are missing.
+        create: create the database and its tables if they are missing.
         clock: returns the seconds since 1970.
 
-    Raises NoDatabaseError where there is no database, or one without queues; InvalidUrlError for any other
-    URL. Every method raises `StoreError` where the database fails.
+    Raises NoDatabaseError if there is no database, or one without queues; InvalidUrlError for any other URL.
+    Every method raises `StoreError` if the database fails.
     """
 
     def __init__(self, url: str, *, create: bool = False, clock: Callable[[], float] = time.time) -> None:
@@ -75,7 +75,7 @@ class QueueDatabase:
     def find(self, name: str) -> Defined:
         """Return the row of a queue. Raises MQError 2085."""
         found = None
-        if _NAME.fullmatch(str(name)):  # PostgreSQL refuses some texts that no queue has
+        if _NAME.fullmatch(str(name)):  # PostgreSQL refuses some texts that cannot be names
             with self.store.reading() as connection:
                 found = connection.execute(select(queue).where(queue.c.name == str(name))).one_or_none()
         if found is None:
@@ -84,27 +84,27 @@ class QueueDatabase:
         return Defined(found.id, found.name, bytes(found.token_prefix), settings)
 
     def add(self, name: str, settings: QueueSettings) -> None:
-        """Make a queue. Raises MQError 2100 for a name that is taken, 2152 for an invalid one."""
+        """Create a queue. Raises MQError 2100 for a name that is taken, 2152 for an invalid one."""
         if type(name) is not str or not _NAME.fullmatch(name):
-            raise failed(MQRC_OBJECT_NAME_ERROR, "a name is 1 to 48 of the characters A-Z a-z 0-9 . / _ %")
+            raise failed(MQRC_OBJECT_NAME_ERROR, "a name must be 1 to 48 of A-Z a-z 0-9 . / _ %")
         row: dict[str, Any] = {column: getattr(settings, column) for column in _SETTINGS}
         with self.store.writing() as connection:
             if connection.execute(select(queue.c.id).where(queue.c.name == name)).first() is not None:
-                raise failed(MQRC_OBJECT_ALREADY_EXISTS, f"there is a queue {name!r}")
+                raise failed(MQRC_OBJECT_ALREADY_EXISTS, f"there is a queue {name!r} already")
             connection.execute(insert(queue), {**row, "name": name, "token_prefix": secrets.token_bytes(8)})
 
     def remove(self, name: str, *, purge: bool = False) -> None:
-        """Delete a queue; with `purge` also one that has messages, and these with it.
+        """Delete an empty queue; with `purge` also one with messages, which are deleted too.
 
-        Processes that still have the queue open get no messages and 2085 for puts. Raises MQError 2085 for a
-        queue that does not exist, 2055 for one that is not empty; with `purge` only messages in units of
-        work count, which only their owners can end.
+        Processes that still have the queue open get no messages, and 2085 for puts. Raises MQError 2085 for a
+        queue that does not exist, 2055 for one that is not empty; with `purge` only for messages in units of
+        work, which only their owners can end.
         """
         if not _NAME.fullmatch(str(name)):
             raise _unknown(name)
         self._back_out_dead()
         with self.store.writing() as connection:
-            # Locked against puts, which update this row first.
+            # The lock excludes puts, which update this row first.
             row = select(queue.c.id).where(queue.c.name == str(name)).with_for_update()
             id = connection.execute(row).scalar_one_or_none()
             if id is None:
@@ -138,4 +138,4 @@ def _unknown(name: object) -> Exception:
 
 
 def _nothing(connection: Connection) -> None:
-    """Fill a new database with nothing: tables are enough."""
+    """Write no first rows: tables are enough."""

@@ -3,20 +3,20 @@
 ::
 
     batch   0 ─────────── done ─────────────────────────── all deliveries, in an order that never changes
-                           └─ chunk ─┘ put, and `done` moved behind it, in one transaction
+                           └─ chunk ─┘ put, and `done` moved after it, in one transaction
 
 The current batch of a job, and the number of its deliveries that were put, are in the same database as the
-queues. So the next run after a crash knows what was put, even if messages were got since. Batches come one
-after another: a job has one row for its stream and one for its backfills, never more.
+queues. So the next run after a crash knows which deliveries were put, even if messages were got since.
+Batches are sequential: a job has one row for its stream and one for its backfills, never more.
 
-A full queue holds back its own deliveries and no others. The row says from which delivery on, so that its
-messages keep their order::
+A full queue holds back only its own deliveries. The row records from which delivery on, so that its messages
+keep their order::
 
-    put ── no room ──→ held, from number n on ── put_held, n moves on ──→ nothing is left of the batch
-    put ── gone ──→ gone, from n on                └──── give_up ──→ full: what comes from n on is never put
+    put ── no room ──→ held, from number n on ── put_held, n advances ──→ nothing is left of the batch
+    put ── gone ──→ gone, from n on                └──── give_up ──→ full: deliveries from n on are never put
 
-`give_up` decides this in a transaction of its own: deliveries put before it stay put, and the rest is the
-caller's to keep elsewhere, whatever crashes and however much room there is later.
+`give_up` records this in a separate transaction: earlier deliveries stay put, and the caller must keep the
+rest elsewhere, even after a crash or when there is room again.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _HELD, _FULL = "held", "full"
 
 
 class Delivery(NamedTuple):
-    """Message for one subscription, to be put on a queue."""
+    """Delivery of a message for one subscription, to be put on a queue."""
 
     queue: str
     subscription: str
@@ -73,12 +73,11 @@ class Delivery(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Progress of a batch: the number of its deliveries that are done.
+    """Progress of a batch: the number of its finished deliveries.
 
-    The others map queues to the first delivery that they concern. ``gone``: the queue was deleted or became
-    another one; nothing from there on is put, even if it comes back. ``full``: the queue had no room for so
-    long that the rest was given up. ``held``: everything from there on is still to be put, whatever ``done``
-    says.
+    The other fields map queues to the first delivery concerned. ``gone``: the queue was deleted or replaced;
+    later deliveries are not put, even if it is created again. ``full``: the queue had no room for so long
+    that the rest was given up. ``held``: later deliveries are still to be put, even those before ``done``.
     """
 
     batch: int
@@ -89,26 +88,26 @@ class Progress(NamedTuple):
 
     @property
     def is_fresh(self) -> bool:
-        """True if nothing of the batch was put or decided yet."""
+        """True if the batch has no progress yet."""
         return self == Progress(self.batch)
 
 
 class Room(NamedTuple):
-    """Room in a queue with a greatest depth."""
+    """Room in a queue with a maximum depth."""
 
     left: int
     max_depth: int
 
 
 class QueueDeliveries:
-    """A database of queues as a stream sees it. Safe for one thread at a time.
+    """Database of queues for the deliveries of a stream. Safe for one thread at a time.
 
     Args:
         url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``.
         clock: returns the seconds since 1970.
 
-    Raises InvalidUrlError where there is no database, or one without queues. Every call raises StoreError
-    where the database fails; then nothing was changed.
+    Raises InvalidUrlError if there is no database, or one without queues. Every call raises StoreError if the
+    database fails; then nothing was changed.
     """
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.time) -> None:
@@ -125,23 +124,24 @@ class QueueDeliveries:
         return url.render_as_string(hide_password=True)
 
     def lengths(self) -> dict[str, int]:
-        """Return all queues with the most bytes of a body that each takes."""
+        """Return all queues with the maximum length of a body, in bytes."""
         with self._store.reading() as connection:
             return {name: length for name, length in connection.execute(_LENGTHS)}
 
     def progress(self, job: str, batch: int) -> Progress | None:
-        """Return the progress of a batch of a job; None if a later one has begun, so that it is done.
+        """Return the progress of a batch of a job; None if the batch is finished, because a later one has
+        begun.
 
-        Batches of the stream count up from 0, backfills down from -1; each begins after the one before.
+        Batches of the stream count up from 0, backfills down from -1; each begins after the previous one.
         """
         with self._store.reading() as connection:
             return _progress(connection.execute(_READ, _of(job, batch)).one_or_none(), batch)
 
     def put(self, job: str, progress: Progress, deliveries: Sequence[Delivery]) -> Progress:
-        """Put the next deliveries of a batch, in one transaction; return the progress after it.
+        """Put the next deliveries of a batch, in one transaction; return the new progress.
 
         Deliveries of a queue are put in order up to the first without room; from that one on they are held.
-        None is put on a queue that is gone, held or full.
+        Deliveries for a queue that is gone, held or full are not put.
 
         Raises StoreError if another process has continued the batch.
         """
@@ -163,14 +163,14 @@ class QueueDeliveries:
         deliveries: Sequence[tuple[int, Delivery]],
         finished: Collection[str] = (),
     ) -> Progress:
-        """Put held deliveries, in one transaction; return the progress after it.
+        """Put held deliveries, in one transaction; return the new progress.
 
         Args:
-            job: whose batch it is.
+            job: the job of the batch.
             progress: of the batch.
-            deliveries: with their numbers in the batch: for each held queue all from where it is held up to
-                some number. Those of other queues are ignored.
-            finished: held queues for which the batch has nothing behind these.
+            deliveries: with their numbers in the batch: for each held queue all from its first held one up to
+                some number. Deliveries of other queues are ignored.
+            finished: held queues without further deliveries in the batch.
 
         Raises StoreError if another process has continued the batch.
         """
@@ -191,7 +191,8 @@ class QueueDeliveries:
         return after
 
     def give_up(self, job: str, progress: Progress, names: Collection[str]) -> Progress:
-        """Give up the rest for these held queues: it is never put. Returns the progress after it.
+        """Give up the remaining deliveries of these held queues: they are never put. Returns the new
+        progress.
 
         Raises StoreError if another process has continued the batch.
         """
@@ -205,7 +206,7 @@ class QueueDeliveries:
         return after
 
     def rooms(self, names: Collection[str]) -> dict[str, Room | None]:
-        """Return the room in these queues that exist; None for one without a greatest depth."""
+        """Return the room in the existing queues of these; None for one without a maximum depth."""
         with self._store.reading() as connection:
             rows = connection.execute(_DEPTHS, {"names": sorted(names)}).all()
             now = int(self._clock() * 1000)
@@ -220,7 +221,7 @@ class QueueDeliveries:
         """Close the database."""
         self._store.close()
 
-    # ---- inside
+    # ---- in a transaction
 
     def _queues(self, connection: Connection, deliveries: Sequence[Delivery]) -> dict[str, Row[Any]]:
         """Return the queues of deliveries by name, locked until the transaction ends."""
@@ -236,7 +237,7 @@ class QueueDeliveries:
         held: dict[str, int],
         full: Mapping[str, int],
     ) -> list[Delivery]:
-        """Return the deliveries that there is room for; add the first others to `gone` and `held`."""
+        """Return the deliveries with room on their queue; add the first others to `gone` and `held`."""
         now = int(self._clock() * 1000)
         room = {
             name: row.max_depth - self._depth(connection, row.id, now)
@@ -275,7 +276,7 @@ class QueueDeliveries:
     def _insert(
         self, connection: Connection, queues: Mapping[str, Row[Any]], deliveries: Sequence[Delivery]
     ) -> None:
-        """Insert messages, in their order."""
+        """Insert the messages of deliveries, in order."""
         counts = Counter(one.queue for one in deliveries)
         arrivals: dict[str, int] = {}
         for name in queues:
@@ -303,7 +304,7 @@ class QueueDeliveries:
             connection.execute(PUT_KEY, keys)
 
     def _record(self, one: Delivery, own: Row[Any], arrival: int, now_ms: int) -> Record:
-        """Return a delivery as it arrives on a queue, without its properties."""
+        """Return the record of a delivery on a queue, without its properties."""
         message = one.message
         put = ValidatedPut(
             message.body,

@@ -1,4 +1,4 @@
-"""Lookups in a database: by ids, by indexes on what selectors equate, else by walking through the queue."""
+"""Lookups in a database: by ids, by indexes on attributes in selectors' equalities, else by a scan."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from selectroute.queues.sql.tables import key, message, queue
 from selectroute.store.engine import Store
 
 _ENOUGH: Final = 1_000
-"""Messages compared in vain after which an index is made, or half of the queue if that is more."""
+"""Messages compared in vain after which an index is made, or half of the queue if this is more."""
 
 _CHUNK: Final = 1_000
 
-# Locks the queue's row, which every put updates: none misses the key of an index being made.
+# Locks the queue's row, which every put updates: no put misses the key of an index being made.
 _ALONE: Final = (
     update(queue)
     .where(queue.c.id == bindparam("in_queue"))
@@ -43,13 +43,13 @@ _ALL: Final = (
     .where(message.c.queue == bindparam("in_queue"), message.c.place > bindparam("after"))
     .order_by(message.c.place)
     .limit(_CHUNK)
-    # Locked, so that no message is removed before it has its key.
+    # Locked, so that no message is removed before its key is inserted.
     .with_for_update(read=True, key_share=True)
 )
 
 
 class SqlIndexes:
-    """Indexes of a queue, made when lookups of this process would have paid for them.
+    """Indexes of a queue, made when the scans of this process have cost as much.
 
     Safe for threads, except that a count may be lost.
     """
@@ -59,12 +59,12 @@ class SqlIndexes:
         self._queue = queue
         self._statistics = statistics
         self._owed: dict[Attributes, tuple[int, int]] = {}
-        # (messages compared in vain, threshold); the queue is counted only when the threshold is reached.
+        # (messages compared in vain, threshold); the queue's length is only counted at the threshold.
 
     def owe(self, vain: Mapping[Attributes, int]) -> None:
-        """Count messages compared for lack of indexes, and make the indexes that would have paid.
+        """Count messages compared for lack of indexes, and make indexes that would have cost less.
 
-        O(messages) where one is made, in one transaction; otherwise O(1).
+        O(messages) if one is made, in one transaction; otherwise O(1).
         """
         for attributes, looked_at in vain.items():
             owed, enough = self._owed.get(attributes, (0, _ENOUGH))
@@ -89,16 +89,16 @@ class SqlIndexes:
             text = connection.execute(_ALONE, given).scalar_one_or_none()
             if text is None:
                 return
-            there = dict(indexes_of(text))
-            if attributes in there.values():  # another process was faster
+            existing = dict(indexes_of(text))
+            if attributes in existing.values():  # another process was faster
                 return
-            number = max(there, default=0) + 1
-            if len(there) >= MAX_INDEXES:
-                oldest = min(there)
-                del there[oldest]
+            number = max(existing, default=0) + 1
+            if len(existing) >= MAX_INDEXES:
+                oldest = min(existing)
+                del existing[oldest]
                 connection.execute(_DROP, {**given, "of_index": oldest})
-            there[number] = attributes
-            connection.execute(_KEEP, {**given, "as_text": json.dumps(there)})
+            existing[number] = attributes
+            connection.execute(_KEEP, {**given, "as_text": json.dumps(existing)})
             after: int = -1
             while True:
                 rows = connection.execute(_ALL, {**given, "after": after}).all()
@@ -116,7 +116,7 @@ class SqlIndexes:
 
 
 def keys_of(record: Record, queue: int, indexes: str) -> list[dict[str, Any]]:
-    """Return the rows by which the indexes of a queue find a message."""
+    """Return the rows of a message in the indexes of a queue."""
     return _keys_of(record, queue, indexes_of(indexes)) if indexes != "{}" else []
 
 
@@ -133,13 +133,13 @@ def _keys_of(record: Record, queue: int, indexes: Mapping[int, Attributes]) -> l
 
 _FIRST_CHUNK: Final = 16
 _LARGEST_CHUNK: Final = 1_024
-"""Messages read at once: few at first, because mostly one of them matches, then more and more."""
+"""Messages read at once: few at first, because usually one of them matches, then more and more."""
 
 Attributes = tuple[str, ...]
 
 
 class AccessPath(NamedTuple):
-    """Access path: descriptor fields that messages have, and perhaps an index and its key."""
+    """Access path: required descriptor fields, and optionally an index and its key."""
 
     request: Request
     number: int | None = None
@@ -147,7 +147,7 @@ class AccessPath(NamedTuple):
 
 
 class SqlLookup:
-    """Visible messages of a queue as one transaction sees them, found without their bodies.
+    """Visible messages of a queue in one transaction, found without their bodies.
 
     ``given`` are the queue and the time as parameters, ``indexes`` is that column of the queue. ``vain``
     counts the messages compared for lack of an index, by the attributes of that index.
@@ -173,7 +173,7 @@ class SqlLookup:
         return has_token(record, msg_token, self._token_prefix)
 
     def find(self, request: Request, after: int = -1) -> Record | None:
-        """Return the first visible match of a request behind a key."""
+        """Return the first visible match of a request after a key."""
         if request.msg_token is not None:
             return find_by_token(request, after, self._token_prefix, self._at, self._statistics)
         if request.selection is None:
@@ -231,7 +231,7 @@ class SqlLookup:
         return max(usable, key=lambda number: len(self._indexes[number]), default=None)
 
     def _walk(self, way: AccessPath, after: int, chunk: int) -> Iterator[Record]:
-        """Yield visible messages behind a key, in order, read chunk by chunk."""
+        """Yield visible messages after a key, in order, read chunk by chunk."""
         shape, given = shape_of(way.request)
         given.update(self._given)
         if way.number is not None:

@@ -33,8 +33,8 @@ class Arrivals:
 
         Args:
             connection: of the transaction.
-            message: what is put.
-            marks: columns that mark it as in a unit; empty for none.
+            message: the validated put.
+            marks: columns that mark the message as in a unit; empty without a unit.
             now: the queue and the time, as parameters.
         """
         counter = connection.execute(ARRIVE, now).one_or_none()
@@ -42,7 +42,7 @@ class Arrivals:
             raise failed(MQRC_UNKNOWN_OBJECT_NAME, "the queue was deleted")
         limit = self._settings.max_depth
         if limit is not None and connection.execute(HELD, now).scalar_one() >= limit:
-            raise failed(MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, and takes no more")
+            raise failed(MQRC_Q_FULL, f"the queue holds {counted(limit, 'message')}, its maximum depth")
         arrival, indexes = counter
         record = arrived(message, arrival, self._by_priority, self._id_prefix, now["now_ms"])
         connection.execute(PUT, row_of(record, self._queue, marks))

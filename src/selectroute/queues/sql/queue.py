@@ -1,4 +1,4 @@
-"""A queue in a database."""
+"""Queue in a database."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from selectroute.queues.unit import UnitOfWork
 
 
 class SqlQueue(Queue[SqlStore]):
-    """A queue in SQLite or PostgreSQL, for any number of processes. See `Queue` for its methods.
+    """Queue in SQLite or PostgreSQL, for any number of processes. See `Queue` for its methods.
 
-    A message is durable when `put` returns, whatever its persistence, and gone when `get` returns: no other
-    call on this database ever gets it, also after a crash. A put or get is one transaction. Units of a dead
-    process are backed out as soon as another process looks.
+    A message is durable when `put` returns, whatever its persistence, and removed when `get` returns: no
+    other call on this database ever gets it, even after a crash. A put or get is one transaction. Units of a
+    dead process are backed out by the next check of another process.
 
-    A database holds many queues by name; that of a registry may hold them too. Besides MQError, every call
-    raises `StoreError` where the database fails; then nothing was changed.
+    A database holds many queues by name; it may be that of a registry. In addition to MQError, every call
+    raises `StoreError` if the database fails; then nothing was changed.
 
     Args:
         database: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``, or an open
             one (see `SqlQueues`), which stays open when the queue is closed.
-        name: the queue's, as given to `create`.
+        name: the name of the queue, as given to `create`.
         clock: returns the seconds since 1970.
 
-    Raises MQError 2085 for a queue that does not exist; InvalidUrlError where there is no database, or one
+    Raises MQError 2085 for a queue that does not exist; InvalidUrlError if there is no database, or one
     without queues.
     """
 
@@ -98,7 +98,7 @@ class SqlQueue(Queue[SqlStore]):
         dialect: str = "ibm-jms",
         clock: Callable[[], float] = time.time,
     ) -> Self:
-        """Make a queue, and the database if there is none, and open it.
+        """Create a queue, and the database if there is none, and open the queue.
 
         Raises MQError 2100 for a name that is taken, 2152 for one that is not 1 to 48 of ``A-Za-z0-9./_%``;
         ValueError for invalid settings.
@@ -124,10 +124,10 @@ class SqlQueue(Queue[SqlStore]):
 
     @staticmethod
     def delete(url: str, name: str, *, purge: bool = False) -> None:
-        """Delete a queue; with `purge` also one that has messages, and these with it.
+        """Delete an empty queue; with `purge` also one with messages, which are deleted too.
 
         Raises MQError 2085 for a queue that does not exist, 2055 for one that is not empty, with `purge` only
-        where messages of it are in units of work.
+        if messages are in units of work.
         """
         database = QueueDatabase(url)
         try:

@@ -17,8 +17,8 @@ from selectroute.store.errors import NoDatabaseError
 class SqlQueues:
     """Queues of one database, over one pool of connections. Safe for threads. `close` it, or use ``with``.
 
-    The database is opened when it is first needed; `create` makes the database and its tables if they are
-    missing. Every call raises `StoreError` where the database fails.
+    The database is opened on first use; `create` creates the database and its tables if they are missing.
+    Every call raises `StoreError` if the database fails.
 
     Args:
         url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``, or a function that
@@ -51,12 +51,12 @@ class SqlQueues:
         return self._existing(name).find(name).settings
 
     def create(self, name: str, settings: QueueSettings | None = None) -> SqlQueue:
-        """Make a queue. Raises MQError 2100 for a name that is taken, 2152 for an invalid one."""
+        """Create a queue. Raises MQError 2100 for a name that is taken, 2152 for an invalid one."""
         self._connected(create=True).add(name, QueueSettings() if settings is None else settings)
         return self.open(name)
 
     def open(self, name: str) -> SqlQueue:
-        """Return a queue, the same object each time; closed together with this. Raises MQError 2085."""
+        """Return a queue, the same object each time, closed by `close`. Raises MQError 2085."""
         database = self._existing(name)
         defined = database.find(name)
         with self._lock:
@@ -65,11 +65,11 @@ class SqlQueues:
                 return opened
             found = self._opened[name] = SqlQueue(database, name, clock=self._clock)
         if opened is not None:
-            opened.close()  # it was deleted, and another one made since
+            opened.close()  # deleted and created again since
         return found
 
     def delete(self, name: str, *, purge: bool = False) -> None:
-        """Delete a queue; with `purge` also one that has messages, and these with it.
+        """Delete an empty queue; with `purge` also one with messages, which are deleted too.
 
         Raises MQError 2085, and 2055 for a queue that is not empty; see `SqlQueue.delete`.
         """

@@ -23,7 +23,7 @@ COLUMNS: Final[tuple[ColumnElement[Any], ...]] = tuple(
 """Columns of a record, in its order."""
 
 BARE_COLUMNS: Final = (*COLUMNS[:-2], message.c.properties)
-"""Columns without the body, which no lookup reads."""
+"""Columns without the body, which lookups do not read."""
 
 
 _NULLABLE: Final = tuple(map(FIELDS.index, ("correl_id", "group_id")))
@@ -31,7 +31,7 @@ _BOOLEANS: Final = tuple(map(FIELDS.index, ("last_in_group", "persistence")))
 
 
 def row_of(record: Record, queue: int, marks: Mapping[str, int]) -> dict[str, Any]:
-    """Return the row of a message of a queue; `marks` name the unit that it is put in, if any."""
+    """Return the row of a message of a queue; `marks` name the unit of the put, if any."""
     row: dict[str, Any] = dict(zip(FIELDS, record, strict=False))
     for name in ("correl_id", "group_id"):
         if row[name] == NO_ID:
@@ -43,12 +43,12 @@ def row_of(record: Record, queue: int, marks: Mapping[str, int]) -> dict[str, An
 
 
 def record_of(row: Any) -> Record:
-    """Return the record of a row of `COLUMNS`, as SQLAlchemy has it or as the driver does."""
+    """Return the record of a row of `COLUMNS`, from SQLAlchemy or from the driver."""
     fields = list(row)
     for index in _NULLABLE:
         if fields[index] is None:
             fields[index] = NO_ID
-    for index in _BOOLEANS:  # 0 or 1 where a statement is run without SQLAlchemy
+    for index in _BOOLEANS:  # 0 or 1 if a statement is run without SQLAlchemy
         fields[index] = bool(fields[index])
     if fields[-1] is not None:
         fields[-1] = properties_of(fields[-1])
@@ -69,14 +69,14 @@ def is_lasting(attribute: str) -> bool:
 
 
 def key_of(record: Record, attributes: Iterable[str]) -> bytes | None:
-    """Return the key of a message in an index on attributes; None if a selector cannot equal one of them."""
+    """Return the key of a message in an index on attributes; None if a selector cannot equal one."""
     lookup = selector_values(record)
     keys = [message_key(lookup(name)) for name in attributes]
     return None if None in keys else digest_of([one for one in keys if one is not None])
 
 
 def digest_of(keys: Iterable[Key]) -> bytes:
-    """Return a digest of 16 bytes of keys of attributes. Messages found by it are evaluated again."""
+    """Return a 16-byte digest of keys of attributes. Messages found by a digest are re-evaluated."""
     digest = blake2b(digest_size=16)
     for one in keys:
         parts = one if isinstance(one, tuple) else (one,)

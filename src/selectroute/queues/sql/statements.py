@@ -1,7 +1,6 @@
-"""SQL statements of queues, each made once for every shape of a request.
+"""SQL statements of queues, each built once per shape of a request.
 
-Values are always parameters. A message is *visible* if it could be got now: in no unit, and
-not expired.
+Values are always parameters. A message is *visible* if a get can return it: not in a unit, not expired.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from selectroute.queues.sql.rows import BARE_COLUMNS, COLUMNS, FIELDS
 from selectroute.queues.sql.tables import key, message, owner, queue
 
 Shape = tuple[Field, ...]
-"""Fields of the descriptor that are given."""
+"""Given fields of the descriptor."""
 
 _IN_UNIT: Final = and_(message.c.owner == bindparam("own"), message.c.unit == bindparam("of_unit"))
 
@@ -45,7 +44,7 @@ ARRIVE: Final = (
     .values(arrivals=queue.c.arrivals + 1)
     .returning(queue.c.arrivals, queue.c.indexes)
 )
-"""Counts an arrival. The next put waits until this transaction has ended."""
+"""Increments the arrivals. The next put waits until this transaction has ended."""
 
 ARRIVE_MANY: Final = (
     update(queue)
@@ -53,7 +52,7 @@ ARRIVE_MANY: Final = (
     .values(arrivals=queue.c.arrivals + bindparam("count", type_=queue.c.arrivals.type))
     .returning(queue.c.arrivals)
 )
-"""Counts several arrivals, and returns the number of the last one."""
+"""Adds several arrivals, and returns the number of the last one."""
 
 PUT: Final = insert(message)
 PUT_KEY: Final = insert(key)
@@ -128,14 +127,14 @@ HELD: Final = (
         ),
     )
 )
-"""Counts the messages that count towards `max_depth`: those in units too."""
+"""Counts the messages that count towards `max_depth`, including those in units."""
 
 BETWEEN: Final = (
     select(*BARE_COLUMNS)
     .where(_visible(message), message.c.place > bindparam("after"), message.c.place <= bindparam("upto"))
     .order_by(message.c.place)
 )
-"""Selects the visible messages behind one key and up to another."""
+"""Selects the visible messages after one key and up to another."""
 
 AT: Final = select(*COLUMNS).where(_visible(message), message.c.place == bindparam("at_place"))
 
@@ -147,9 +146,9 @@ def shape_of(request: Request) -> tuple[Shape, dict[str, Any]]:
 
 
 def _agrees(of: FromClause, shape: Shape) -> list[ColumnElement[bool]]:
-    """Return the conditions for these fields; with a MsgId, only that one can use an index.
+    """Return the conditions for these fields; with a MsgId, only its condition can use an index.
 
-    SQLite takes any index with an equality, and many messages of one CorrelId each have their own MsgId.
+    SQLite picks any index with an equality, but a CorrelId may have many messages where a MsgId has one.
     """
     found: list[ColumnElement[bool]] = []
     for field in shape:
@@ -162,7 +161,7 @@ def _agrees(of: FromClause, shape: Shape) -> list[ColumnElement[bool]]:
 
 @lru_cache(maxsize=1_000)
 def walk(shape: Shape, indexed: bool) -> Select[Any]:
-    """Return the select of visible messages with these fields behind a key, through an index if `indexed`."""
+    """Return the select of visible messages with these fields after a key, through an index if `indexed`."""
     found = select(*BARE_COLUMNS).where(_visible(message), *_agrees(message, shape))
     place: ColumnElement[int] = message.c.place
     if indexed:
@@ -179,9 +178,9 @@ def walk(shape: Shape, indexed: bool) -> Select[Any]:
 
 @lru_cache(maxsize=1_000)
 def take(shape: Shape, in_unit: bool) -> Delete | Update:
-    """Return the statement that takes the first visible message with these fields, for good or into a unit.
+    """Return the statement that takes the first visible message with these fields, finally or into a unit.
 
-    Messages locked by other transactions are skipped (PostgreSQL); in SQLite there are none.
+    Messages locked by other transactions are skipped (PostgreSQL); SQLite has a single writer.
     """
     inner = message.alias()
     first = (

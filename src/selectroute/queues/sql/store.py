@@ -1,4 +1,4 @@
-"""Storage of a queue in a database: its messages, its units, and the calls of this process that wait."""
+"""Storage of a queue in a database: its messages, its units, and the waiting calls of this process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from selectroute.queues.waiting import Waiter
 
 @dataclass(slots=True)
 class UnitState:
-    """A unit of work in a database: its number there, and the counts of its puts and gets.
+    """Unit of work in a database: its number there, and the counts of its puts and gets.
 
     A unit whose process died is backed out by another one (see `unit_owners`).
     """
@@ -64,7 +64,7 @@ Unit = UnitOfWork[UnitState]
 class SqlStore:
     """`MessageStore` in a database. Safe for threads.
 
-    Every call is one transaction, or finds a message in one and takes it in a second, if it is still there.
+    Every call is one transaction, or finds a message in one and takes it in a second, if still available.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class SqlStore:
 
     @property
     def depth(self) -> int:
-        """Number of messages that could be got now. O(depth), in the database."""
+        """Number of messages available to a get now. O(depth), in the database."""
         self._begin()
         with self._store.reading() as connection:
             return int(connection.execute(DEPTH, self._now()).scalar_one())
@@ -115,7 +115,7 @@ class SqlStore:
         return descriptor_of(record, self._token_prefix)
 
     def take(self, lookup: Lookup, unit: Unit | None, waiter: Waiter | None) -> Record | None:
-        """Take the first match off the queue; without one, add `waiter` to those who wait."""
+        """Take the first match off the queue; without one, add `waiter` to the waiting calls."""
         record = self._take(lookup, unit)
         if record is None and self._endings.clean_up():
             record = self._take(lookup, unit)
@@ -124,7 +124,7 @@ class SqlStore:
         return record
 
     def browse(self, lookup: Lookup, waiter: Waiter | None) -> Record | None:
-        """Return the first match and leave it there; without one, add `waiter` to those who wait."""
+        """Return the first match, left on the queue; without one, add `waiter` to the waiting calls."""
         record = self._browse(lookup)
         if record is None and self._endings.clean_up():
             record = self._browse(lookup)
@@ -133,13 +133,13 @@ class SqlStore:
         return record
 
     def wait(self, waiter: Waiter, seconds: float) -> Record:
-        """Wait for the message of a waiter. Raises MQError 2033 when the time is over."""
+        """Wait for the message of a waiter. Raises MQError 2033 after the timeout."""
         deadline = time.monotonic() + seconds
         record: Record | None = None
         offered: Record | None = None
         try:
             while True:
-                # Before the first wait, too: a message may have arrived before the waiter was added.
+                # Also before the first wait: a message may have arrived before the waiter was added.
                 record = self._retry(waiter)
                 if record is not None:
                     return record
@@ -170,7 +170,7 @@ class SqlStore:
         return WaitingCall(self._watch, self._retry, self.to_message, new_waiter)
 
     def listed(self, lookup: Lookup, most: int) -> list[Record]:
-        """Return the first matches without their bodies, as one transaction sees them."""
+        """Return the first matches without their bodies, in one transaction."""
         self._begin()
         records: list[Record] = []
         with self._store.reading() as connection:
@@ -194,13 +194,13 @@ class SqlStore:
         return self._taken(take_at(unit is not None), {"at_place": queue_key}, unit)
 
     def begin_unit(self) -> Unit:
-        """Begin a unit. The database learns of it when something is put or got in it."""
+        """Begin a unit of work. It is in the database from its first put or get on."""
         return UnitOfWork(self, UnitState(self._owner.next_unit()))
 
     def end_unit(self, unit: Unit, *, commit: bool) -> None:
         """Commit a unit or back it out, in one transaction.
 
-        Raises MQError 2003 if another process took this one for dead and backed the unit out.
+        Raises MQError 2003 if another process considered this one dead and backed the unit out.
         """
         self._begin()
         state = unit.state
@@ -218,14 +218,12 @@ class SqlStore:
                 unit.restore_positions()
 
     def forget_unit(self, state: UnitState) -> None:
-        """Back out a unit that nobody can end any more: by the next call, or within a second by one that
-        waits.
-        """
+        """Back out an unreachable unit: by the next call, or within a second by a waiting one."""
         if state.owner is not None:
             self._endings.forget(state.owner, state.number)
 
     def to_message(self, record: Record) -> QueuedMessage:
-        """Return a record as callers get it, with the expiry that is left."""
+        """Return a record as a message for callers, with its remaining expiry."""
         return current_message_of(record, self._token_prefix, self._clock)
 
     def close(self) -> None:
@@ -240,7 +238,7 @@ class SqlStore:
         else:
             self._endings.leave()
 
-    # ---- inside
+    # ---- transactions
 
     def _now(self) -> dict[str, int]:
         return {**self._in_queue, "now_ms": int(self._clock() * 1000)}
@@ -302,7 +300,7 @@ class SqlStore:
         return record
 
     def _taken(self, statement: Executable, given: dict[str, Any], unit: Unit | None) -> Record | None:
-        """Take one message, for good or into the unit."""
+        """Take one message, finally or into the unit."""
         if unit is None:
             rows = self._store.single(statement, {**given, **self._now()})
             return record_of(rows[0]) if rows else None
@@ -323,7 +321,7 @@ class SqlStore:
                 return record
 
     def _find(self, lookup: Lookup) -> Record | None:
-        """Return the first match without its body; make the index that would have paid for itself."""
+        """Return the first match without its body; make an index that would have cost less."""
         with self._store.reading() as connection:
             finder = self._finder(connection)
             found = lookup.find(finder)

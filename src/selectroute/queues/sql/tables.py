@@ -1,16 +1,16 @@
-"""Tables of queues; a registry's database may hold them too.
+"""Tables of queues; may be in a registry's database.
 
 ::
 
     queue          name → its settings, how many messages arrived, which attributes are indexed
-    queue_message  queue, place → descriptor, body, properties; while it is in a unit, whose
-    queue_key      queue, index, key, place         messages by the values of attributes together
+    queue_message  queue, place → descriptor, body, properties; its unit, if in one
+    queue_key      queue, index, key, place         messages by values of several attributes
     queue_owner    id                               processes that have units; see `unit_owners`
-    queue_delivered  job, stream or backfill → batch, how much of it is on the queues; see `deliveries`
+    queue_delivered  job, stream or backfill → batch, count of its finished deliveries; see `deliveries`
 
-A message is in exactly one row, or gone. One in a unit stays in its row, invisible: `owner` and ``unit`` say
-whose it is, `arriving` whether it was put in that unit or got. `place` is what the
-code calls the queue key: the sort key of a message on its queue.
+A message is in exactly one row, or removed. A message in a unit stays in its row, invisible: `owner` and
+``unit`` name the unit, `arriving` says whether it was put or got there. `place` is the queue key of the code:
+the sort key of a message on its queue.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sqlalchemy import (
 
 metadata: Final = MetaData()
 
-# Names are compared byte by byte: a database's own language would find others equal.
+# Names are compared byte by byte: the locale of a database could make different ones equal.
 _NAME: Final = String().with_variant(String(collation="C"), "postgresql")
 _NUMBER: Final = BigInteger().with_variant(Integer(), "sqlite")
 
@@ -84,7 +84,7 @@ message: Final = Table(
     Column("arriving", Boolean, nullable=False),
     Column("body", LargeBinary, nullable=False),
 )
-# In the order in which messages are got, so that the first of those with an id is the first in the index.
+# In delivery order, so that the first message with an id is the first in the index.
 Index("queue_message_msg_id", message.c.queue, message.c.msg_id, message.c.place)
 for _id in (message.c.correl_id, message.c.group_id):
     Index(
@@ -125,7 +125,7 @@ key: Final = Table(
     Index("queue_key_place", "queue", "place"),
     sqlite_with_rowid=False,
 )
-# SQLite heeds foreign keys only where each connection asks for it; a trigger does it for every one.
+# SQLite enforces foreign keys only if each connection enables it; a trigger works for all connections.
 event.listen(
     key,
     "after_create",
@@ -144,7 +144,7 @@ delivered: Final = Table(
     Column("backfill", Boolean, primary_key=True),
     Column("batch", _NUMBER, nullable=False),
     Column("done", _NUMBER, nullable=False),
-    # Queues that were gone, and from which delivery of the batch on, as JSON: {"ORDERS": 17}; of those that
-    # have no room {"ORDERS": ["held", 17]}, or ["full", 17] when that was given up.
+    # Missing queues with their first skipped delivery of the batch, as JSON: {"ORDERS": 17}; queues without
+    # room as {"ORDERS": ["held", 17]}, or ["full", 17] after they were given up.
     Column("gone", Text, nullable=False),
 )

@@ -24,11 +24,11 @@ from selectroute.store.engine import Store
 from selectroute.store.errors import StoreError
 
 _CLEAN_UP_SECONDS: Final = 1.0
-"""Least time between two clean-ups by calls that find a message; calls that find none always clean up."""
+"""Minimum time between two clean-ups by calls that find a message; calls that find none always clean up."""
 
 
 class UnitEndings:
-    """Commit and backout of units of an open queue, and of those whose process died. Safe for threads.
+    """Commit and backout of units of an open queue, including those of dead processes. Safe for threads.
 
     Args:
         store: the database.
@@ -55,12 +55,12 @@ class UnitEndings:
         """Commit a unit or back it out.
 
         Raises MQError 2003 if a commit finds other numbers of puts and gets than `expected`, because another
-        process took this one for dead.
+        process considered this one dead.
         """
         given = {"own": owner, "of_unit": unit}
         releases = expected is None or bool(expected[0 if commit else 1])
         with self._store.writing() as connection:
-            if releases:  # before any message is locked: who makes an index locks them in this order, too
+            if releases:  # before any message is locked: making an index locks in the same order
                 connection.execute(RELEASED, {"in_queue": self._now()["in_queue"]})
             if commit:
                 gets = connection.execute(COMMIT_GETS, given).rowcount
@@ -84,14 +84,14 @@ class UnitEndings:
             connection.execute(BACK_OUT_GETS_OF_OWNER_HERE, given)
 
     def forget(self, owner: int, unit: int) -> None:
-        """Back out a unit that nobody can end any more; called where its memory is freed.
+        """Schedule the backout of an unreachable unit; called when its memory is freed.
 
-        That may be in the middle of a transaction of the same thread, so the next call does it.
+        The call may come inside a transaction of the same thread, so the next call backs the unit out.
         """
         self._forgotten.append((owner, unit))
 
     def clean_up_if_due(self) -> None:
-        """Clean up if a unit was forgotten, or the last time is a second ago."""
+        """Clean up if a unit was forgotten, or the last clean-up was a second ago."""
         if self._forgotten or time.monotonic() - self._cleaned_up >= _CLEAN_UP_SECONDS:
             self.clean_up()
 

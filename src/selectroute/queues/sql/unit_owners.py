@@ -1,10 +1,10 @@
-"""Processes that have units of work: liveness, so that units of a dead process are backed out.
+"""Liveness of processes with units of work, so that units of a dead process are backed out.
 
-Neither leases nor clocks: a process with units holds a lock that ends with the process, at once and for
-certain. In SQLite, whose users are on one machine, that is a lock of the system on a file beside the
-database; in PostgreSQL an advisory lock of a session, which ends with the connection. A process that finds
-an owner whose lock is free backs out all its units. An owner that was cut off from PostgreSQL and is still
-alive gets 2003 (backed out) for its units, so no message has two owners.
+Without leases or clocks: a process with units holds a lock that the system releases when the process ends. In
+SQLite, which is used from one machine, this is a lock on a file next to the database; in PostgreSQL an
+advisory lock of a session, which ends with the connection. A process that finds an owner with a free lock
+backs out all units of that owner. An owner that lost its connection to PostgreSQL and is still alive gets
+2003 (backed out) for its units, so that no message has two owners.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Owner:
         return next(self._units)
 
     def enter(self) -> int:
-        """Insert this owner into the database if it is not there; return its id."""
+        """Insert this owner into the database if missing; return its id."""
         with self._lock:
             if self._id is not None and self._id == self._lost:
                 self._id = None  # later units belong to a new owner
@@ -86,7 +86,7 @@ class Owner:
     def check(self, connection: Connection, id: int) -> None:
         """Check that this owner is still in the database, and lock it for the transaction.
 
-        Raises MQError 2003 if another process took it for dead.
+        Raises MQError 2003 if another process considered this owner dead.
         """
         if connection.execute(OWNER_KEPT, {"own": id}).first() is None:
             self._lost = id
@@ -129,7 +129,7 @@ class Owner:
             except BlockingIOError:
                 return False
             except FileNotFoundError:
-                pass  # another process is backing it out just now, or died while it did
+                pass  # another process is backing it out, or died doing so
             with self._store.writing() as connection:
                 _back_out(connection, id)
             path.unlink(missing_ok=True)
@@ -143,7 +143,7 @@ class Owner:
             return True
 
     def _hold(self, id: int) -> None:
-        """Take the lock of an id, before that is in the database, so that no process takes it for dead."""
+        """Acquire the lock of an id before its insertion, so that no process considers the owner dead."""
         if not self._store.is_sqlite:
             with named_errors():
                 self._session = self._store.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -155,17 +155,17 @@ class Owner:
                 lock = FileLock(path, create=0o600)
                 if path.exists():
                     self._file = lock
-                else:  # `sweep` of another process took it for one that was left behind
+                else:  # removed by another process's `sweep`
                     lock.close()
         except OSError as error:
-            raise ReadOnlyError(f"{path} cannot be made: {error.strerror}") from error
+            raise ReadOnlyError(f"{path} cannot be created: {error.strerror}") from error
 
     def _let_go(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
         if self._session is not None:
-            with suppress(Exception):  # it may be the connection that broke
+            with suppress(Exception):  # the connection may be broken
                 self._session.invalidate()
                 self._session.close()
             self._session = None
@@ -197,7 +197,7 @@ def _path(store: Store, id: int) -> Path:
 def _back_out(connection: Connection, id: int) -> None:
     """Back out all units of an owner and remove it from the database."""
     given = {"own": id}
-    # Waits for puts and gets in its units, which lock this row.
+    # Waits for running puts and gets in the owner's units, which lock this row.
     if connection.execute(OWNER_LOCKED, given).first() is None:
         return
     connection.execute(RELEASED_BY_OWNER, given)

@@ -1,4 +1,4 @@
-"""Calls that wait for a message in a database: woken by puts of this process, and by polling for others."""
+"""Waiting calls on a queue in a database: woken by puts of this process, and by polling for others."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from selectroute.queues.waiting import Waiter, Waiters
 from selectroute.store.errors import StoreError
 
 POLL_SECONDS: Final = 0.05
-"""Interval at which one thread asks for changes of other processes, while any call waits."""
+"""Interval of polls for changes of other processes, by one thread while any call waits."""
 
 MOST_ARRIVALS: Final = 1_000
-"""Most messages of other processes that are matched with waiting calls; after more, all calls are woken."""
+"""Messages of other processes that are matched with waiting calls; for more, all calls are woken."""
 
 
 class Watch:
     """Waiting calls of this process. Safe for threads.
 
-    A woken call looks into the database: another one may have been faster.
+    A woken call queries the database: another one may have been faster.
 
-    invariant: while a call waits, a thread polls; every change since a call last looked wakes it, except
-    arrivals of messages that it does not wait for.
+    invariant: while a call waits, a thread polls; every change since the last query of a call wakes it,
+    except arrivals of messages that do not match.
 
     Args:
         statistics: counts the comparisons of wake-ups.
@@ -77,7 +77,7 @@ class Watch:
             self._waiters.remove(waiter)
 
     def arrived(self, record: Record) -> None:
-        """Wake the calls for a message that this process put: those that browse, and one that takes it."""
+        """Wake the calls for a message that this process put: all browsing ones, and one that takes it."""
         with self._lock:
             if self._polls:
                 self._own_keys.add(record.queue_key)
@@ -99,7 +99,7 @@ class Watch:
             waiter.hand_over()
 
     def close(self) -> None:
-        """Wake all calls and stop polling. When this returns, the database is not used any more."""
+        """Wake all calls and stop polling. Afterwards the database is not used any more."""
         with self._lock:
             self._closed.set()
             thread = self._thread
@@ -126,7 +126,7 @@ class Watch:
                 before, self._arrivals = self._arrivals, arrivals
                 is_much = arrivals - before > MOST_ARRIVALS
                 records = [] if is_much or arrivals == before else self._arrived(before, arrivals)
-            except StoreError:  # woken calls ask the database themselves, and get the error
+            except StoreError:  # woken calls query the database themselves and raise the error
                 self.wake_all()
                 continue
             with self._lock:
@@ -141,15 +141,15 @@ class Watch:
 
 
 class WaitingCall:
-    """A get or browse that waits without a thread: a function is called when it should look again.
+    """Get or browse that waits without a thread: a function is called when it should look again.
 
-    Not to be shared by threads. `end` it.
+    Not safe for threads. `end` it.
 
     Args:
         watch: the calls that wait on this queue.
         retry: looks for the message of a waiter, and takes it unless the call browses.
-        to_message: makes a message of a record.
-        new_waiter: makes the waiter, a new one each time that the call waits.
+        to_message: converts a record to a message.
+        new_waiter: creates a waiter for each wait.
     """
 
     def __init__(
@@ -168,10 +168,10 @@ class WaitingCall:
     def look(self) -> QueuedMessage | None:
         """Return the message if there is one now; otherwise the call is notified when one arrives.
 
-        Raises MQError as `Queue.get` does, but for 2033.
+        Raises MQError as `Queue.get` does, except 2033.
         """
         before, self._waiter = self._waiter, self._new_waiter()
-        # Wait first, then look: what arrives in between notifies.
+        # Register first, then look: a message that arrives in between notifies.
         self._watch.add(self._waiter)
         offered = None
         if before is not None:
@@ -186,7 +186,7 @@ class WaitingCall:
         return self._to_message(record)
 
     def end(self) -> None:
-        """Stop waiting. A message that it was notified of and did not take is offered to others."""
+        """Stop waiting. A message that this call was notified of but did not take is offered to others."""
         self._leave(None)
 
     def _leave(self, queue_key: int | None) -> None:
