@@ -1,6 +1,4 @@
-"""Command line: ``selectroute NOUN VERB``. Results on standard output, progress and errors on standard
-error.
-"""
+"""Command line ``selectroute NOUN VERB``: results on standard output, all else on standard error."""
 
 from __future__ import annotations
 
@@ -59,16 +57,16 @@ app.add_typer(dead_letter.app, name="dead-letter")
 
 readable(app)
 
-_OF_REASONS: Final = {
+_EXIT_CODES: Final = {
     2085: NOT_FOUND,  # no such queue
-    2100: CONFLICT,  # there is one
+    2100: CONFLICT,  # it exists
     2055: CONFLICT,  # it has messages
     2053: CONFLICT,  # it is full
     2459: INVALID_SELECTOR,
     2519: INVALID_SELECTOR,
     2551: INVALID_SELECTOR,
 }
-"""Of errors of queues; any other reason, such as 2033 for no message, is a failure."""
+"""Exit codes of reason codes; any other reason, such as 2033 for no message, is a failure."""
 
 _MQ_SENTENCES: Final = {
     2033: "no message matches",
@@ -76,13 +74,13 @@ _MQ_SENTENCES: Final = {
     2053: "the queue is full",
     2055: "the queue still has messages",
     2085: "there is no such queue",
-    2100: "there is such a queue already",
+    2100: "the queue exists already",
 }
-"""Of errors that give no sentence of their own."""
+"""Texts of errors without a detail."""
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"selectroute {version('selectroute')}")
@@ -100,32 +98,34 @@ def _root(
 
 
 def main() -> None:
-    """Run a command and exit with its code; an error of this package is one message, no traceback."""
+    """Run a command and exit with its code; an error of this package prints a message without a traceback."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a selector may hold what the terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")  # for characters that the terminal cannot show
     interruptible()
     try:
         try:
             app(prog_name="selectroute")
         finally:
             if sys.stdout is not None:
-                sys.stdout.flush()  # when the interpreter exits, a full disk would be no error of ours
-    except (Interrupted, KeyboardInterrupt):  # the latter by a library that takes the signal for a while
+                sys.stdout.flush()  # report a full disk here, not at the interpreter's exit
+    except (Interrupted, KeyboardInterrupt):  # the latter while a library handles the signal
         print("selectroute: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except SelectRouteError as error:
-        print("\n".join([f"selectroute: {_said(error)}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+        print(
+            "\n".join([f"selectroute: {_text_of(error)}", *getattr(error, "__notes__", ())]), file=sys.stderr
+        )
         sys.exit(_exit_code(error))
     except OSError as error:
         _discard_output()
-        if not isinstance(error, BrokenPipeError):  # a reader that went away wants to know nothing
+        if not isinstance(error, BrokenPipeError):  # the reader has closed the pipe
             what = error.filename or "a result cannot be written"
             print(f"selectroute: {what}: {error.strerror or error}", file=sys.stderr)
         sys.exit(FAILURE)
 
 
-def _said(error: SelectRouteError) -> str:
-    """Return the text of an error; of a queue's the sentence comes before IBM's name of it."""
+def _text_of(error: SelectRouteError) -> str:
+    """Return the text of an error; for one of a queue, a sentence and then IBM's name."""
     from selectroute.queues.errors import REASONS, MQError
 
     if not isinstance(error, MQError) or error.reason not in REASONS:
@@ -137,13 +137,13 @@ def _said(error: SelectRouteError) -> str:
 
 
 def _discard_output() -> None:
-    """Discard what is buffered for standard output: it would fail once more when the interpreter exits."""
-    with suppress(OSError):  # it is no file
+    """Discard buffered standard output, which would fail again when the interpreter exits."""
+    with suppress(OSError):  # not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _exit_code(error: SelectRouteError) -> int:
-    # Loaded here because most commands need no index, and this one needs Arrow.
+    # Imported here because it loads Arrow, which most commands do not need.
     from selectroute.index.errors import RevisionExistsError, SnapshotNotFoundError
     from selectroute.queues.errors import MQError
     from selectroute.queues.rest.ids import RestError
@@ -155,7 +155,7 @@ def _exit_code(error: SelectRouteError) -> int:
     ):
         error = error.cause
     if isinstance(error, MQError):
-        return _OF_REASONS.get(error.reason, FAILURE)
+        return _EXIT_CODES.get(error.reason, FAILURE)
     codes: dict[tuple[type[SelectRouteError], ...], int] = {
         (InvalidSelectorError,): INVALID_SELECTOR,
         (RestError,): USAGE,
@@ -163,7 +163,7 @@ def _exit_code(error: SelectRouteError) -> int:
         (RevisionExistsError, registry_errors.NameTakenError, registry_errors.IdTakenError): CONFLICT,
         (registry_errors.StaleRevisionError, registry_errors.IdempotencyConflictError): CONFLICT,
     }
-    if "selectroute.spark.job.job" in sys.modules:  # no error is a job's where nothing of jobs was loaded
+    if "selectroute.spark.job.job" in sys.modules:  # otherwise it is not an error of a job
         from selectroute.spark.job.job import JobNotFoundError, OtherJobError
 
         codes[JobNotFoundError,] = NOT_FOUND

@@ -26,7 +26,7 @@ RegistryOption = Annotated[
 
 
 def registry_settings(registry: str | None) -> tuple[str, Settings]:
-    """Return the URL of the registry and all other settings of the command. Without a URL: wrong usage."""
+    """Return the URL of the registry and all other settings. Raises BadParameter without a URL."""
     try:
         from selectroute.cli.settings import config_file, settings
     except ModuleNotFoundError as error:
@@ -58,8 +58,8 @@ def queue_settings(queues: str | None, manager: str | None = None) -> tuple[str,
 
 @contextmanager
 def connected(registry: str | None, *, create: bool = False) -> Iterator[SubscriptionRegistry]:
-    """Open the registry. A database that is missing is created only with `create`; rows are compared with
-    their digests as they are read, all of them only by `registry verify`.
+    """Open the registry. A missing database is created only with `create`; rows are checked against their
+    digests as they are read, all of them only by `registry verify`.
     """
     url, found = registry_settings(registry)
     try:
@@ -77,7 +77,7 @@ def connected(registry: str | None, *, create: bool = False) -> Iterator[Subscri
 
 @contextmanager
 def opened_database(registry: str | None, what: str, *, create: bool = False) -> Iterator[Registry]:
-    """Open the registry, which must be a database: `what` is not done through a service."""
+    """Open the registry, which must be a database: a service does not support `what`."""
     url, _ = registry_settings(registry)
     if is_service(url):
         raise typer.BadParameter(
@@ -93,9 +93,7 @@ def opened_database(registry: str | None, what: str, *, create: bool = False) ->
 
 
 def selector_limits() -> Limits:
-    """Return the limits of selectors that a command registers in a database: `limits` of the settings, as
-    `serve` has them.
-    """
+    """Return the limits of selectors registered in a database: the setting `limits`, as for `serve`."""
     from selectroute.cli.settings import Settings, settings_of
     from selectroute.service.limits import ServiceLimits
 
@@ -111,7 +109,7 @@ def is_service(url: str) -> bool:
 
 
 def missing(error: ModuleNotFoundError, extra: str = "service") -> typer.Exit:
-    """Print what has to be installed; return the exit to raise."""
+    """Print the extra to install; return the exit to raise."""
     typer.echo(
         f"selectroute: {error.name} is missing: this needs the extra `{extra}` of selectroute (in a clone of "
         f"it: pip install '.[{extra}]')",

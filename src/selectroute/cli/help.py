@@ -1,4 +1,4 @@
-"""Help texts that fit 80 columns: an option stands with what it takes, and its text fills the line."""
+"""Help texts that fit 80 columns: an option with its value in one column, its text in the other."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class Command(TyperCommand):
-    """A command whose help has two columns, in place of four with types such as ``<str>``."""
+    """Command whose help has two columns instead of four with types such as ``<str>``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See the base class. An error is without the words that Typer's parser puts before each."""
+        """Parse arguments; remove the prefix of Typer's parser from errors."""
         try:
             return list(super().parse_args(ctx, args))
         except typer.BadParameter as error:
@@ -20,22 +20,22 @@ class Command(TyperCommand):
             raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """See the base class."""
+        """Write the help in two columns."""
         _prepare(self, ctx)
         super().format_help(ctx, formatter)
 
 
 class Group(TyperGroup):
-    """A group of commands, likewise."""
+    """Group of commands with help in two columns."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """See the base class."""
+        """Write the help in two columns."""
         _prepare(self, ctx)
         super().format_help(ctx, formatter)
 
 
 def readable(app: typer.Typer) -> None:
-    """Give all commands of an application, and those of its groups, help texts of this kind."""
+    """Use these help texts for all commands of an application, including those of its groups."""
     app.info.cls = Group
     for command in app.registered_commands:
         command.cls = Command
@@ -46,7 +46,7 @@ def readable(app: typer.Typer) -> None:
 
 
 def _prepare(command: Any, ctx: Any) -> None:
-    """Change a command for its help text, after which the process ends."""
+    """Modify a command before its help is printed, after which the process ends."""
     command.help = _wrapped(command.help)
     for one in getattr(command, "commands", {}).values():
         one.help = _wrapped(one.help)
@@ -55,12 +55,12 @@ def _prepare(command: Any, ctx: Any) -> None:
 
 
 def _wrapped(text: str | None) -> str | None:
-    """Return a text whose paragraphs are a line each: as they stand in a docstring, lines end anywhere."""
+    """Return a docstring with each paragraph on one line."""
     return None if text is None else "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def _shorten(parameter: Any) -> None:
-    """Put all names of an option into one, with what it takes; list choices in its text; leave out types."""
+    """Join all names of an option and its value, list its choices in its text, and omit types."""
     kind = getattr(parameter, "type_descriptor", None) or getattr(parameter, "type", None)
     if (choices := getattr(kind, "choices", None)) and not parameter.metavar:
         named = ", ".join(str(getattr(one, "value", one)) for one in choices)

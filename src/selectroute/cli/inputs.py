@@ -1,4 +1,6 @@
-"""Input of commands: lines of a file or of standard input, strict UTF-8, of bounded length; messages."""
+"""Input of commands: messages, and lines of a file or of standard input, in strict UTF-8 and of bounded
+length.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ MessagesArgument = Annotated[
     str,
     typer.Argument(
         metavar="MESSAGES",
-        help="A message as JSON, a file with one message or one a line, or - for standard input.",
+        help="A message as JSON, a file with one message or one per line, or - for standard input.",
         show_default=False,
     ),
 ]
-SkipOption = Annotated[bool, typer.Option("--skip-bad", help="Report lines that are no message, and go on.")]
+SkipOption = Annotated[bool, typer.Option("--skip-bad", help="Report invalid lines, and continue.")]
 
 
 @contextmanager
 def opened(name: str) -> Iterator[Iterator[str]]:
-    """Open the lines of a file, or of standard input for ``-``, strict UTF-8 whatever the locale."""
+    """Open the lines of a file, or of standard input for ``-``, in strict UTF-8 whatever the locale."""
     if name == "-":
         if sys.stdin is None:
             raise SelectRouteError("standard input is closed")
@@ -40,7 +42,7 @@ def opened(name: str) -> Iterator[Iterator[str]]:
         try:
             yield _lines(stdin, "standard input", name)
         finally:
-            stdin.detach()  # closing it is the interpreter's
+            stdin.detach()  # the interpreter closes it
         return
     try:
         file = open(name, encoding="utf-8")  # noqa: SIM115  # closed below; its errors are not those of reading
@@ -54,14 +56,14 @@ def opened(name: str) -> Iterator[Iterator[str]]:
 def _lines(file: io.TextIOWrapper, name: str, source: str) -> Iterator[str]:
     number = 0
     try:
-        while line := file.readline(MAX_LINE + 1):  # no more of a line is ever held
+        while line := file.readline(MAX_LINE + 1):  # bounds the memory for a line
             number += 1
             if len(line) > MAX_LINE:
                 raise SelectRouteError(
                     f"{shown_name(source)}:{number}: the line has more than {MAX_LINE:,} characters"
                 )
             yield line
-            if not line.endswith("\n"):  # the last; a terminal would have to say so once more
+            if not line.endswith("\n"):  # the last line; a terminal would need a second Ctrl-D
                 return
     except UnicodeDecodeError as error:
         raise SelectRouteError(f"{name} is not UTF-8: {error.reason}") from error
@@ -70,7 +72,7 @@ def _lines(file: io.TextIOWrapper, name: str, source: str) -> Iterator[str]:
 
 
 class InvalidFileError(SelectRouteError):
-    """Lines of a file that cannot be taken: ``FILE:LINE: error`` for each; ``cause`` is the first error."""
+    """Invalid lines of a file: ``FILE:LINE: error`` for each; ``cause`` is the first error."""
 
     def __init__(self, text: str, cause: SelectRouteError) -> None:
         super().__init__(text)
@@ -78,13 +80,13 @@ class InvalidFileError(SelectRouteError):
 
 
 def shown_name(source: str) -> str:
-    """Return a file's name as errors show it before a line's number."""
+    """Return a file's name as shown in errors."""
     return "<stdin>" if source == "-" else source
 
 
 @contextmanager
 def naming_lines(source: str) -> Iterator[None]:
-    """Make of errors that name lines an `InvalidFileError` that also names the file."""
+    """Convert errors about lines to an `InvalidFileError`, which also names the file."""
     from selectroute.index.errors import MAX_REPORTED, InvalidLinesError
     from selectroute.registry.errors import ImportLineError
 
@@ -94,7 +96,7 @@ def naming_lines(source: str) -> Iterator[None]:
         texts = [f"{shown_name(source)}:{one.line}: {one.cause}" for one in error.problems]
         if len(texts) > 1:
             least = "at least " if len(texts) == MAX_REPORTED else ""
-            texts.insert(0, f"{least}{len(texts)} lines of {shown_name(source)} cannot be taken")
+            texts.insert(0, f"{least}{len(texts)} lines of {shown_name(source)} are invalid")
             texts.append("nothing was imported")
         raise InvalidFileError("\n".join(texts), error.cause) from error
     except InvalidLinesError as error:
@@ -103,12 +105,12 @@ def naming_lines(source: str) -> Iterator[None]:
         if more:
             texts.append(f"and {more:,} more")
         if error.count > 1:
-            texts.insert(0, f"{error.count:,} lines of {shown_name(source)} cannot be taken")
+            texts.insert(0, f"{error.count:,} lines of {shown_name(source)} are invalid")
         raise InvalidFileError("\n".join(texts), error.problems[0].cause) from error
 
 
 class Given(NamedTuple):
-    """Message as it was given: the number of its line (None of one given whole), its JSON on one line."""
+    """Message of an input: the number of its line (None for a whole document), its JSON on one line."""
 
     line: int | None
     text: str
@@ -116,15 +118,15 @@ class Given(NamedTuple):
 
 
 class BadMessageError(SelectRouteError):
-    """A line that is no message; says which line, and why."""
+    """Line that is not a message; names the line and the reason."""
 
 
 @contextmanager
 def opened_messages(source: str, skip_bad: bool = False) -> Iterator[Iterator[Given]]:
-    """Open the messages of a source: JSON itself, a file of one message or of one a line, ``-`` for such a
-    file on standard input.
+    """Open the messages of a source: JSON text, a file with one message or one per line, or ``-`` for
+    standard input.
 
-    What is no message raises BadMessageError; with `skip_bad` it is reported on standard error instead.
+    An invalid message raises BadMessageError; with `skip_bad` it is reported on standard error instead.
     """
     if source.lstrip().startswith("{"):
         yield iter([_message("the message", None, source, _json(source))])
@@ -135,18 +137,16 @@ def opened_messages(source: str, skip_bad: bool = False) -> Iterator[Iterator[Gi
 
 @contextmanager
 def answering(source: str, skip_bad: bool, output: Output) -> Iterator[tuple[Iterator[Given], Add]]:
-    """Open the messages of a source, and what prints the record of each: an array, unless there is one
-    message.
-    """
+    """Open the messages of a source, and the printer of their records: an array unless there is only one."""
     several = not source.lstrip().startswith("{")
     with opened_messages(source, skip_bad) as found, records(output, several) as add:
         yield found, add
 
 
 def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given]:
-    """Read one message a line, or one that goes over all lines."""
+    """Read one message per line, or one message that spans all lines."""
     start = list(up_to_first(lines))
-    if start and isinstance(error := _json(start[-1]), _NoJson) and error.at_end:
+    if start and isinstance(error := _json(start[-1]), _InvalidJson) and error.at_end:
         size = sum(map(len, start))
         for line in lines:
             start.append(line)
@@ -155,7 +155,7 @@ def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given
                 break
         else:
             whole = _json("".join(start))
-            if not isinstance(whole, _NoJson) or not skip_bad:
+            if not isinstance(whole, _InvalidJson) or not skip_bad:
                 yield _message(name, None, "".join(start), whole)
                 return
     for number, line in enumerate(chain(start, lines), start=1):
@@ -176,8 +176,8 @@ def up_to_first(lines: Iterator[str]) -> Iterator[str]:
             return
 
 
-class _NoJson(NamedTuple):
-    """Why a text is no JSON; whether it only ends too early."""
+class _InvalidJson(NamedTuple):
+    """Error of invalid JSON; `at_end` if the text only ends too early."""
 
     reason: str
     at_end: bool
@@ -188,9 +188,9 @@ def _json(text: str) -> Any:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
-        return _NoJson(f"{error.msg} at {line}column {error.colno}", error.pos >= len(text.rstrip()))
-    except (ValueError, RecursionError) as error:  # a number of too many digits, too many brackets
-        return _NoJson(str(error), False)
+        return _InvalidJson(f"{error.msg} at {line}column {error.colno}", error.pos >= len(text.rstrip()))
+    except (ValueError, RecursionError) as error:  # too many digits or brackets
+        return _InvalidJson(str(error), False)
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -198,12 +198,12 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _message(place: str, line: int | None, text: str, data: Any) -> Given:
-    if isinstance(data, _NoJson):
+    if isinstance(data, _InvalidJson):
         raise BadMessageError(f"{place}: not valid JSON: {data.reason}")
     try:
         message = Message.from_json(data)
     except MessageError as error:
         raise BadMessageError(f"{place}: {error}") from error
-    # Escaped, so that it is the same JSON whatever the encoding of standard output.
+    # Escaped, so that the JSON is independent of the encoding of standard output.
     as_given = line is not None and text.isascii()
     return Given(line, text.strip() if as_given else json.dumps(data), message)

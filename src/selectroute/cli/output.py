@@ -1,4 +1,4 @@
-"""Output of commands: records one after the other as a table, JSON or NDJSON; progress on standard error."""
+"""Output of commands: records as a table, JSON or NDJSON; progress on standard error."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 Add = Callable[[str], None]
-"""Prints one record."""
+"""Function that prints one record."""
 
 Advance = Callable[[int | str], None]
-"""Shows how many are done, or what is being done instead."""
+"""Function that shows a count of finished items, or a text."""
 
 
 class Output(StrEnum):
@@ -30,12 +30,12 @@ class Output(StrEnum):
 
 OutputOption = Annotated[
     Output,
-    typer.Option("-o", "--output", help="For people, as one JSON document, or as one JSON object a line."),
+    typer.Option("-o", "--output", help="As text, one JSON document, or one JSON object per line."),
 ]
 
 
 def plain() -> Console:
-    """Standard output for what is printed as it is: nothing of a user's text is markup, or an emoji."""
+    """Return a console for standard output that prints text unchanged, without markup or emoji."""
     return Console(highlight=False, markup=False, emoji=False)
 
 
@@ -44,22 +44,21 @@ _NARROWEST: Final = 10
 
 
 def print_table(columns: Mapping[str, Sequence[str]], uncut: Collection[str]) -> None:
-    """Print columns of texts under their names. Texts wrap within their columns.
+    """Print a table of named columns. Texts wrap within their columns.
 
-    Those of ``uncut`` never do, however narrow the terminal is: they are ids, which other commands want.
-    Where the terminal is too narrow for columns, each record is some lines: its first text, and beneath it
-    the others, each behind its name.
+    Columns in ``uncut`` never wrap: they are ids, needed for other commands. On a terminal too narrow for
+    columns, each record is printed as lines: its first text, then the others, each after its name.
     """
     console = plain()
     widest = {
         name: max(len(line) for text in (name, *texts) for line in text.splitlines() or [""])
         for name, texts in columns.items()
     }
-    # Rich would crop what is wider than the terminal; elsewhere a record is a line.
+    # Rich would crop wider tables on a terminal; elsewhere a record is one line.
     room = console.width if console.is_terminal else sum(widest.values()) + _GAP * len(widest)
     widths = _widths(widest, uncut, room - _GAP * (len(columns) - 1))
     if widths is None:
-        console.print(_beneath(columns))
+        console.print(_stacked(columns))
         return
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     for name, width in widths.items():
@@ -70,7 +69,7 @@ def print_table(columns: Mapping[str, Sequence[str]], uncut: Collection[str]) ->
 
 
 def _widths(widest: Mapping[str, int], uncut: Collection[str], room: int) -> dict[str, int] | None:
-    """Return how wide each column is in so much room, None if that is too little."""
+    """Return the width of each column for a total of `room`, None if that is too little."""
     found = {
         name: width if name in uncut else max(len(name), min(width, _NARROWEST))
         for name, width in widest.items()
@@ -78,17 +77,17 @@ def _widths(widest: Mapping[str, int], uncut: Collection[str], room: int) -> dic
     spare = room - sum(found.values())
     if spare < 0:
         return None
-    # Those that need least get it, and leave the rest to the others.
+    # Columns that need least are served first, and leave the rest to the others.
     needy = sorted(widest, key=lambda name: widest[name] - found[name])
-    for place, name in enumerate(needy):
-        more = min(widest[name] - found[name], spare // (len(needy) - place))
+    for index, name in enumerate(needy):
+        more = min(widest[name] - found[name], spare // (len(needy) - index))
         found[name] += more
         spare -= more
     return found
 
 
-def _beneath(columns: Mapping[str, Sequence[str]]) -> Table:
-    """Records of which each text stands beneath the other."""
+def _stacked(columns: Mapping[str, Sequence[str]]) -> Table:
+    """Return a table with the texts of each record below each other."""
     first, *others = columns
     table = Table.grid(padding=(0, _GAP, 0, 0))
     table.add_column()
@@ -102,7 +101,7 @@ def _beneath(columns: Mapping[str, Sequence[str]]) -> Table:
 
 @contextmanager
 def records(output: Output, several: bool) -> Iterator[Add]:
-    """Print records one after the other; as JSON, several are one array, also up to an error."""
+    """Print records in sequence; as JSON, several are one array, which is closed even after an error."""
     array = several and output is Output.json
     count = 0
 
@@ -120,15 +119,15 @@ def records(output: Output, several: bool) -> Iterator[Add]:
 
 @contextmanager
 def progress(what: str, *, while_printing: bool = False) -> Iterator[Advance]:
-    """Show on standard error how far a command is, only where that is a terminal.
+    """Show the progress of a command on standard error, if that is a terminal.
 
-    With `while_printing` the command prints results meanwhile: then nothing is shown if these go to a
-    terminal too, where a spinner would stand between their lines.
+    With `while_printing` the command prints results at the same time: then nothing is shown if standard
+    output is a terminal too, where a spinner would appear between the lines.
     """
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     disable = not console.is_terminal or (while_printing and sys.stdout is not None and sys.stdout.isatty())
-    # By default rich prints on the terminal what is written to standard output, wherever that goes.
+    # By default rich redirects standard output to the terminal.
     with Progress(
         *columns,
         console=console,
@@ -140,7 +139,7 @@ def progress(what: str, *, while_printing: bool = False) -> Iterator[Advance]:
         task = shown.add_task(what)
 
         def advance(done: int | str) -> None:
-            said = f"{what}: {done:,}" if isinstance(done, int) else done
-            shown.update(task, description=said)
+            text = f"{what}: {done:,}" if isinstance(done, int) else done
+            shown.update(task, description=text)
 
         yield advance

@@ -1,4 +1,4 @@
-"""Queues that a command uses: in a database, or behind a service."""
+"""Queues of a command: in a database, or of a service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from selectroute.queues.sql.queues import SqlQueues
 
 
 class Queues(Protocol):
-    """Queues, as the commands use them. All methods raise MQError with IBM's reasons, besides the errors of
+    """Queues, as used by the commands. All methods raise MQError with IBM's reason codes, and the errors of
     the database or the network.
     """
 
@@ -26,16 +26,16 @@ class Queues(Protocol):
         """Return the names of all queues, in order."""
 
     def create(self, name: str, settings: QueueSettings) -> bool:
-        """Make a queue; return whether it is new. One that is there with these settings stays as it is."""
+        """Create a queue; return whether it is new. An existing one with these settings stays unchanged."""
 
     def describe(self, name: str) -> QueueDescription:
-        """Return a queue as it is now."""
+        """Return the name, settings and current depth of a queue."""
 
     def delete(self, name: str, purge: bool) -> None:
         """Delete a queue."""
 
     def put(self, name: str, body: bytes, fields: Mapping[str, Any]) -> Descriptor:
-        """Put a message; `fields` as `Queue.put` takes them."""
+        """Put a message; for `fields` see `Queue.put`."""
 
     def get(
         self, name: str, lookup: LookupParams, wait: float | None, deliver: Callable[[QueuedMessage], None]
@@ -43,7 +43,7 @@ class Queues(Protocol):
         """Get a message and deliver it."""
 
     def browse(self, name: str, lookup: LookupParams, wait: float | None) -> QueuedMessage:
-        """Return the message that a get would give."""
+        """Return the message that a get would return."""
 
     def listed(self, name: str, lookup: LookupParams, most: int) -> list[QueuedMessage]:
         """Return the first messages without their bodies."""
@@ -102,7 +102,7 @@ class DatabaseQueues:
 
 
 class ServiceQueues:
-    """Queues behind a service."""
+    """Queues of a service."""
 
     def __init__(self, queues: RemoteQueues) -> None:
         self._queues = queues
@@ -130,7 +130,7 @@ class ServiceQueues:
     def get(
         self, name: str, lookup: LookupParams, wait: float | None, deliver: Callable[[QueuedMessage], None]
     ) -> None:
-        """See `Queues.get`. A message that the service has sent is gone from the queue, delivered or not."""
+        """See `Queues.get`. A message sent by the service is removed from the queue, delivered or not."""
         deliver(self._queues.open(name).get(wait=wait, **lookup._asdict()))
 
     def browse(self, name: str, lookup: LookupParams, wait: float | None) -> QueuedMessage:
@@ -138,13 +138,13 @@ class ServiceQueues:
         return self._queues.open(name).browse(wait=wait, **lookup._asdict())
 
     def listed(self, name: str, lookup: LookupParams, most: int) -> list[QueuedMessage]:
-        """See `Queues.listed`; a service gives no more than a page."""
+        """See `Queues.listed`; a service returns one page at most."""
         return self._queues.open(name).listed(most, **lookup._asdict())
 
 
 @contextmanager
 def opened_queues(queues: str | None, manager: str | None = None) -> Iterator[Queues]:
-    """Open the queues that a command was given, wherever they are."""
+    """Open the queues of a command, in a database or of a service."""
     url, found = queue_settings(queues, manager)
     if not is_service(url):
         with SqlQueues(url) as opened:

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from selectroute.queues.message.message import QueuedMessage
 
 _ROW: Final = "{:<51}  {:<24}  {:>3}  {:<23}  {}"
-"""A line of a list: message id, correlation id, priority, when it was put, properties."""
+"""Line of a list: message id, correlation id, priority, time of the put, properties."""
 
 _HEADING: Final = _ROW.format("message id", "correlation id", "pri", "put (UTC)", "properties")
 
 _SHOWN: Final = 200
 
 _WIDE: Final = 120
-"""Columns of a terminal in which a message has a line."""
+"""Columns of a terminal from which each message is printed on one line."""
 
 
 def paragraph(one: QueueDescription) -> str:
-    """Return everything about a queue, a line each."""
+    """Return the properties of a queue, one per line."""
     settings = one.settings
     return "\n".join(
         (
@@ -41,7 +41,7 @@ def paragraph(one: QueueDescription) -> str:
 
 
 def print_messages(messages: Sequence[QueuedMessage]) -> None:
-    """Print messages below each other: each on a line, or as a paragraph where a terminal is too narrow."""
+    """Print messages, each on a line, or as a paragraph if the terminal is too narrow."""
     if not messages:
         return
     narrow = sys.stdout is not None and sys.stdout.isatty() and plain().width < _WIDE
@@ -60,7 +60,7 @@ def print_messages(messages: Sequence[QueuedMessage]) -> None:
 
 
 def _cells(message: QueuedMessage) -> tuple[str, str, int, str, str]:
-    """Message id, correlation id, priority, when it was put, properties."""
+    """Return message id, correlation id, priority, time of the put, properties."""
     from selectroute.queues.message.message import NO_ID
     from selectroute.selector.fields import id_to_text
 
@@ -80,7 +80,7 @@ def _cells(message: QueuedMessage) -> tuple[str, str, int, str, str]:
 
 
 def as_data(message: QueuedMessage, *, body: bool) -> dict[str, Any]:
-    """Return a message as plain data, perhaps with its body: a text where it is UTF-8."""
+    """Return a message as plain data, with `body` also its body: a text if it is UTF-8."""
     from selectroute.queues.rest.list_items import item_of
 
     data = item_of(message)
@@ -93,7 +93,7 @@ def as_data(message: QueuedMessage, *, body: bool) -> dict[str, Any]:
 
 
 def write_body(body: bytes) -> None:
-    """Write a body to standard output as it is; to a terminal, with an end of its last line."""
+    """Write a body to standard output unchanged; on a terminal, with a final line feed."""
     sys.stdout.flush()
     sys.stdout.buffer.write(body)
     if sys.stdout.isatty() and body and not body.endswith(b"\n"):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from selectroute.clauses.analysis import SelectorWarning
 
 CHECKED: Final = 10_000
-"""The most selectors of one command that are checked."""
+"""Selectors of one command that are checked at most."""
 
 _SECONDS: Final = 1.0
 _SHOWN: Final = 5
@@ -41,8 +41,8 @@ def warn_of_selector(row: Mapping[str, Any]) -> None:
 
 
 def warn_of_selectors(rows: Iterable[Mapping[str, Any]], total: int) -> None:
-    """Print how many selectors are probably mistaken, and the first few, of those checked in time. A selector
-    that is merely not indexable is not counted.
+    """Print the count of selectors with probable mistakes and the first few, of those checked within a
+    second. A selector that is merely not indexable is not counted.
     """
     from selectroute.clauses.analysis import NOT_INDEXABLE
 
@@ -64,9 +64,7 @@ def warn_of_selectors(rows: Iterable[Mapping[str, Any]], total: int) -> None:
 
 
 class FirstLines:
-    """First lines of an input, kept while another reader takes all of them; bounded in number and
-    bytes.
-    """
+    """First lines of an input, kept while another reader consumes all lines; bounded in number and bytes."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = lines
@@ -81,9 +79,7 @@ class FirstLines:
             yield line
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the subscriptions of the lines that were kept; those without an id are named by their
-        lines.
-        """
+        """Yield the subscriptions of the kept lines; those without an id are named by their lines."""
         for number, line in enumerate(self._kept, start=1):
             if line.strip():
                 row = json.loads(line)

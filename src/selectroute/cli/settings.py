@@ -1,24 +1,24 @@
-"""Settings of the commands beside their options: the environment (``SELECTROUTE_*``), then a TOML file.
+"""Settings of the commands: options, the environment (``SELECTROUTE_*``), a TOML file.
 
-An option goes before the environment, the environment before the file, the file before the default::
+An option overrides the environment, the environment overrides the file, the file overrides the default::
 
     # ~/.config/selectroute/config.toml, or the file that SELECTROUTE_CONFIG names
     registry = "https://selectroute.example.com"   # or sqlite:///…, postgresql+psycopg://…
     token = "…"                                    # then chmod 600
-    dialect = "ibm-mq"                             # of selectors that are given without one
-    queues = "sqlite:///queues.db"                 # unless they are where the registry is
+    dialect = "ibm-mq"                             # of selectors given without one
+    queues = "sqlite:///queues.db"                 # if not in the registry's database
     queue_manager = "selectroute"
-    timeout = 30.0                                 # seconds for an answer of a service
-    snapshots = "/srv/snapshots"                   # where registry publish and serve publish
-    host = "127.0.0.1"                             # of serve, as all that follow
+    timeout = 30.0                                 # seconds for a response of a service
+    snapshots = "/srv/snapshots"                   # folder of registry publish and serve
+    host = "127.0.0.1"                             # of serve, as all following ones
     port = 8080
     log_level = "info"
     log = "json"                                   # or "text", as on a terminal
     [limits]
     page = 1000
 
-The file is never looked for in the working folder: whoever can write there could name another registry
-and be sent the token.
+The file is never searched in the working folder: anyone who can write there could name another registry and
+receive the token.
 """
 
 from __future__ import annotations
@@ -39,39 +39,39 @@ from selectroute.selector.explain.sentences import printable
 from selectroute.selector.suggestion import did_you_mean, shown
 
 MAX_CONFIG: Final = 1 << 20
-"""Bytes in a configuration file; a larger one is none."""
+"""Bytes of a configuration file at most."""
 
 OF_SERVICE: Final = frozenset({"host", "port", "log_level", "log", "limits"})
-"""The settings of `selectroute serve` alone, which may stand in the file too."""
+"""Settings only of `selectroute serve`, which may also be in the file."""
 
 _OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Settings(BaseSettings):
-    """Settings that hold where a command is given no option."""
+    """Settings of a command without options."""
 
     model_config = SettingsConfigDict(env_prefix="SELECTROUTE_", env_ignore_empty=True, extra="ignore")
 
     registry: str | None = None
-    """The URL of a database or of a service."""
+    """URL of a database or of a service."""
 
     queues: str | None = None
-    """The URL of a database of queues or of a service; the registry's if it is not said."""
+    """URL of a database of queues or of a service; by default the registry's."""
 
     queue_manager: str = "selectroute"
-    """The name of the queue manager that a service is."""
+    """Name of a service's queue manager."""
 
     token: SecretStr | None = None
-    """The bearer token for a service; no option, because every user of a machine can read command lines."""
+    """Bearer token for a service; not an option, because every user of a machine can read command lines."""
 
     dialect: str = "jms"
-    """The dialect of selectors."""
+    """Dialect of selectors."""
 
     timeout: float = Field(default=30.0, gt=0, le=3600)
-    """Seconds to wait for an answer of a service."""
+    """Seconds to wait for a response of a service."""
 
     snapshots: Path | None = None
-    """The folder in which `registry publish` publishes, unless the registry says another."""
+    """Folder for snapshots; by default the registry's own."""
 
     @classmethod
     def settings_customise_sources(
@@ -82,7 +82,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Options, then the environment, then the file."""
+        """Return the sources in their order: options, the environment, the file."""
         return init_settings, env_settings, _File(settings_cls)
 
 
@@ -93,7 +93,7 @@ class _File(PydanticBaseSettingsSource):
     """Keys of the configuration file that are settings."""
 
     def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
-        return None, field_name, False  # the base class asks for it; __call__ gives all at once
+        return None, field_name, False  # required by the base class; __call__ returns all fields
 
     def __call__(self) -> dict[str, Any]:
         return {
@@ -102,22 +102,22 @@ class _File(PydanticBaseSettingsSource):
 
 
 def settings(**options: Any) -> Settings:
-    """Return what holds; an option that is None was not given. A value that is none is wrong usage."""
+    """Return the effective settings; None is an option not given. Raises BadParameter for an invalid one."""
     return settings_of(Settings, **options)
 
 
 def settings_of(kind: type[Kind], **options: Any) -> Kind:
-    """Return what holds, with the settings that a command of its own has."""
+    """Return the effective settings of a command with additional ones."""
     try:
         return kind(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as error:
-        # Only place and reason: the value may be a secret.
+        # Only field and reason: the value may be a secret.
         faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        raise typer.BadParameter(f"a setting cannot be read: {faults}") from None
+        raise typer.BadParameter(f"invalid setting: {faults}") from None
 
 
 def config_file() -> tuple[Path, bool]:
-    """Return where the configuration file is, and whether the user named it (then it must be there)."""
+    """Return the path of the configuration file, and whether the user named it (then it must exist)."""
     if named := os.environ.get("SELECTROUTE_CONFIG"):
         return Path(named), True
     home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
@@ -139,8 +139,8 @@ def _configured() -> dict[str, Any]:
     try:
         found = tomllib.loads(text.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        # The reason of a TOML error is a place and a rule; a line of the file could hold the token.
-        raise typer.BadParameter(f"{path} is no TOML: {error}") from None
+        # A TOML error has a position and a rule, but no line of the file, which could contain the token.
+        raise typer.BadParameter(f"{path} is not valid TOML: {error}") from None
     if "token" in found and mode & _OF_OTHERS:
         _warn_of_readers(path)
     for name in found.keys() - Settings.model_fields.keys() - OF_SERVICE:
@@ -150,14 +150,14 @@ def _configured() -> dict[str, Any]:
 
 @cache
 def _warn_of_unknown(path: Path, name: str) -> None:
-    """Say that a key of the file is no setting."""
+    """Warn that a key of the file is not a setting."""
     known = sorted({*Settings.model_fields, *OF_SERVICE})
     warning = f"warning: {path} has no setting `{shown(name)}`: {did_you_mean(name, known)}"
     print(printable(warning, 10_000), file=sys.stderr)
 
 
-@cache  # the file is read for each setting of a command that is asked for
+@cache  # the file is read several times in a command
 def _warn_of_readers(path: Path) -> None:
-    """Say that others can read the token."""
+    """Warn that other users can read the token."""
     warning = f"warning: other users of this machine can read the token in {path}: chmod 600 {path}"
     print(printable(warning, 10_000), file=sys.stderr)

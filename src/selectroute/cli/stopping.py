@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: they interrupt a command, or ask it to end after the work in hand."""
+"""Ctrl-C and SIGTERM: interrupt a command, or ask it to end after the current work."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from typing import Final, NoReturn
 from selectroute.service.stopping import Stop
 
 INTERRUPTED: Final = 128 + signal.SIGINT
-"""The exit code of a command that Ctrl-C interrupted, as a shell has it."""
+"""Exit code of a command interrupted by Ctrl-C, as in a shell."""
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(SystemExit):
-    """End of a command by Ctrl-C. No KeyboardInterrupt: click makes an exit code of its own of that."""
+    """End of a command by Ctrl-C. Not a KeyboardInterrupt, for which click has another exit code."""
 
 
 def interruptible() -> None:
-    """Let Ctrl-C end this process with one line and exit code 130, from now on. For the main thread."""
+    """Make Ctrl-C end this process with one line and exit code 130. Only in the main thread."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _interrupt)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left undone by then is cleaned up undisturbed
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # so that cleanup is not interrupted
     raise Interrupted(INTERRUPTED)
 
 
 @contextmanager
 def stopping(line: str) -> Iterator[Stop]:
-    """Take SIGINT and SIGTERM as requests to end, and write this line on standard error at the first one."""
+    """Handle SIGINT and SIGTERM as requests to end; write this line to standard error at the first one."""
 
     def say() -> None:
-        with suppress(OSError, ValueError):  # nobody is there to read it
+        with suppress(OSError, ValueError):  # standard error is closed
             # A handler may run within a write to `sys.stderr`, which can't be entered twice.
             os.write(sys.stderr.fileno(), f"{line}\n".encode())
 

@@ -1,4 +1,4 @@
-"""Subscriptions as text: as a paragraph, as a line among others, as data."""
+"""Subscriptions as text: a paragraph, a line of a list, or data."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from selectroute.registry.model import Subscription
 
 _SHOWN: Final = 2_000
-"""Characters of a selector that a table shows; -o json has all of it."""
+"""Characters of a selector in a table at most; -o json has all of it."""
 
 _ROW: Final = "{:<26}  {:<6}  {:>8}  {:<24}  {}"
-"""A line of a list where no terminal is: id, status, revision, topic filter, selector."""
+"""Line of a list outside a terminal: id, status, revision, topic filter, selector."""
 
 _HEADING: Final = ("id", "status", "revision", "topic", "selector")
 
 
 def as_data(one: Subscription, batches: Iterable[EffectiveFrom] | None) -> dict[str, Any]:
-    """Return the fields of a subscription, and from which batches on it holds if that was asked for."""
+    """Return the fields of a subscription, and if given the batches from which on it is effective."""
     data = one.to_json()
     if batches is not None:
         data["effective_from"] = [batch.to_json() for batch in batches]
@@ -32,16 +32,16 @@ def as_data(one: Subscription, batches: Iterable[EffectiveFrom] | None) -> dict[
 
 
 def paragraph(one: Subscription, batches: Iterable[EffectiveFrom] | None, past: bool = False) -> str:
-    """Return everything about a subscription, a line each."""
+    """Return the fields of a subscription, one per line."""
     state = "removed" if past else f"{one.status.value}, revision {one.revision}"
     named = "" if one.name == one.id else f" ({printable(one.name)})"
-    place = one.destination.kind + (f":{one.destination.name}" if one.destination.name else "")
+    destination = one.destination.kind + (f":{one.destination.name}" if one.destination.name else "")
     lines = [
         f"{one.id}{named}: {state}",
         f"  topic         {'every topic' if one.topic is None else printable(one.topic, _SHOWN)}",
         f"  selector      {printable(one.selector, _SHOWN) or 'every message'}",
         f"  dialect       {one.dialect}{', EXTENDED' if one.seltype == 'EXTENDED' else ''}",
-        f"  destination   {place}",
+        f"  destination   {destination}",
     ]
     lines += [f"  label         {printable(name)}={printable(text)}" for name, text in one.labels.items()]
     lines += [
@@ -50,14 +50,12 @@ def paragraph(one: Subscription, batches: Iterable[EffectiveFrom] | None, past: 
     ]
     if batches is not None:
         found = [f"batch {batch.batch} of query {printable(batch.query)}" for batch in batches]
-        lines += [f"  effective from {place}" for place in found] or ["  effective from no batch yet"]
+        lines += [f"  effective from {batch}" for batch in found] or ["  effective from no batch yet"]
     return "\n".join(lines)
 
 
 def print_rows(page: Sequence[Subscription], with_heading: bool) -> None:
-    """Print subscriptions below each other: on a terminal as a table as wide as that, into a file or a pipe
-    each on a line.
-    """
+    """Print subscriptions: on a terminal as a table of its width, to a file or pipe one per line."""
     rows = [
         (
             one.id,
@@ -77,5 +75,5 @@ def print_rows(page: Sequence[Subscription], with_heading: bool) -> None:
 
 
 def as_line(one: Subscription) -> str:
-    """Return a subscription as JSON on a line."""
+    """Return a subscription as one line of JSON."""
     return json.dumps(one.to_json())

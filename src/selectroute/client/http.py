@@ -37,7 +37,7 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 
 Params = Mapping[str, str | Sequence[str]]
-"""The query of a request; a parameter with several values is sent several times."""
+"""Query of a request; a parameter with several values is repeated."""
 
 
 class UnreachableError(RegistryError):

@@ -66,7 +66,7 @@ class Wanted(TypedDict, total=False):
     msg_token: str | None
     selector: str | None
     dialect: str | None
-    """Of the selector; None for the queue's."""
+    """Dialect of the selector; None for the queue's."""
 
 
 class RemoteQueues:

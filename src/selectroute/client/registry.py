@@ -226,8 +226,8 @@ class RemoteRegistry:
                 yield line.decode()
 
     def explain(self, id: str, message: Message) -> dict[str, Any]:
-        """Explain why a subscription gets a message or not, by the delivery matcher: the response of
-        ``/v1/messages:explain``, with the ``revision``. Raises `NotFoundError`.
+        """Explain why a subscription gets a message or not: the response of ``/v1/messages:explain`` with the
+        ``revision``. Raises `NotFoundError`.
         """
         body = {"message": message.to_json(), "subscriptions": [id]}
         answer = self._ask("POST", "/v1/messages:explain", body=body, id=id)
@@ -323,9 +323,7 @@ class RemoteRegistry:
         mode: Literal["add", "replace"] = "add",
         progress: Callable[[int, int], None] | None = None,
     ) -> Imported:
-        """Register subscriptions from JSON lines, all or none; see `Registry.import_`. The lines are sent
-        once.
-        """
+        """Register subscriptions from JSON lines, all or none, sent once; see `Registry.import_`."""
         sent = Upload(lines, progress)
         answer = self._http.upload(
             f"{PATH}:import", sent, params={"mode": mode}, timeout_seconds=BULK_SECONDS

@@ -18,8 +18,7 @@ first. PostgreSQL has no head: its own durability applies.
 
 **Publish.** `RegistryPublisher` (``publisher``) publishes committed changes as the next revision of a
 snapshot folder, from which streams route. Streams report the first batch that used a revision (``queries``),
-so that a client knows from which batch on its change is effective. ``tokens`` authorize the callers of a
-service.
+so that a client knows from which batch on its change holds. ``tokens`` authorize callers of a service.
 
 ``protocol`` has the methods that are also available over HTTP, implemented in ``client/``.
 """

@@ -9,8 +9,7 @@ The only state is the folder's newest revision: all later changes are published 
 registry may become one of the folder, but a revision is never split.
 
 ``registry.json`` in the folder names its registry, and has the digest of the log at the revision that was
-last published, or was about to be: a registry that lost changes is detected even if its revision number has
-caught up again.
+last published, or was about to be: lost changes are detected even if the revision has caught up again.
 """
 
 from __future__ import annotations
@@ -53,8 +52,7 @@ _LOCK: Final = ".publisher"
 
 
 class RegistryPublisher:
-    """Publisher of a registry's revisions to a folder. A folder has one publisher at a time, across
-    processes.
+    """Publisher of a registry's revisions to a folder; one at a time per folder, across processes.
 
     Paused subscriptions are not in a snapshot. After a crash at any instant the next publisher continues.
 
@@ -119,7 +117,7 @@ class RegistryPublisher:
         """Publish each revision as soon as it is committed, until `stop` is set.
 
         A commit of this process is published at once, one of another process within `poll_seconds`. An error
-        is passed to `failed` and retried a second later; without `failed` it is raised.
+        is raised, or with `failed` passed to it and retried a second later.
         """
         while not stop.is_set():
             try:

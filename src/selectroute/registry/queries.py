@@ -26,8 +26,8 @@ def note_query(connection: Connection, name: str, source: str, can_replay: bool,
 def note_batch(connection: Connection, name: str, number: int, revision: int) -> None:
     """Record that a batch used a revision, if it is the first that used it or a later one.
 
-    invariant: for each query, a row has the first batch that was reported with its revision, and no row is
-    redundant: each later revision has a later batch.
+    invariant: for each query, a row has the first batch that was reported with its revision, and a report
+    that an existing row covers is not stored.
     """
     mine = select(batch).where(batch.c.query == name)
     later = mine.where(batch.c.revision >= revision, batch.c.batch <= number).limit(1)

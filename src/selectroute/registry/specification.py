@@ -168,14 +168,10 @@ def _check_destination(spec: SubscriptionSpec) -> None:
         raise InvalidSpecError("/destination/kind", FILES_REFUSED)
     elif kind == QUEUE:
         if name is None or not _QUEUE_NAME.fullmatch(name):
-            raise InvalidSpecError(
-                "/destination/name", "a queue's name must be 1 to 48 of A-Z a-z 0-9 . / _ %"
-            )
+            raise InvalidSpecError("/destination/name", "a queue's name is 1 to 48 of A-Z a-z 0-9 . / _ %")
     elif kind == KAFKA:
         if name is None or not _TOPIC_NAME.fullmatch(name):
-            raise InvalidSpecError(
-                "/destination/name", "a topic's name must be 1 to 249 of A-Z a-z 0-9 . _ -"
-            )
+            raise InvalidSpecError("/destination/name", "a topic's name is 1 to 249 of A-Z a-z 0-9 . _ -")
     else:
         raise InvalidSpecError("/destination/kind", "a destination must be none, queue or kafka")
 

@@ -79,8 +79,7 @@ def create_app(
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
 ) -> FastAPI:
-    """Create the service of a registry, an ASGI application. Its lifespan starts and stops the background
-    tasks.
+    """Create the service of a registry, an ASGI application. Its lifespan starts and stops the threads.
 
     Args:
         registry: an open registry; it stays open when the application ends.
@@ -168,10 +167,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
             return Response(status_code=204, headers=headers)
     kinds = {row.status: kind for kind, row in reversed(tuple(PROBLEMS.items()))}
     kind = kinds.get(error.status_code, "invalid-request")
-    detail = {
-        "not-found": "there is no such path",
-        "method-not-allowed": "the path has other methods: see Allow",
-    }
+    detail = {"not-found": "there is no such path", "method-not-allowed": "see Allow for the methods"}
     problem = ProblemError(kind, detail.get(kind, PROBLEMS[kind].title), headers=headers)
     return problem.response(request.state.request_id)
 

@@ -109,8 +109,7 @@ class ServiceLimits(BaseModel):
     """Bytes of all explanations of one request; each part of a selector shows the value that it read."""
 
     explain_seconds: Annotated[float, Field(gt=0, le=3_600)] = 5.0
-    """Longest time of one explain request; the current explanation is completed, then the request is refused.
-    """
+    """Longest time of one explain request; the request is refused after the current explanation."""
 
     matches: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Ids in the response to one match request."""

@@ -59,7 +59,7 @@ _FULL: Final = {
 
 
 class Store:
-    """A database with the tables of `metadata`. Safe for use by threads.
+    """Database with the tables of `metadata`. Safe for use by threads.
 
     Args:
         url: ``sqlite:///path`` or ``postgresql+psycopg://user:password@host/database``.

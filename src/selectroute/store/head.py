@@ -1,14 +1,13 @@
 """Head of a database: the newest acknowledged commit, in a separate file next to the database.
 
 SQLite reads its log up to the first frame with a wrong checksum and silently drops the rest: after a crash
-these are uncommitted changes. A disk that lost or damaged the end of the log looks the same: the database is
-consistent, but older. The head distinguishes the two::
+these are uncommitted changes. A disk that lost or damaged the end of the log looks the same: a consistent,
+but older database. The head distinguishes the two::
 
     commit, synced ──→ head, synced ──→ acknowledged
 
 The head is written after the commit is durable, so it is never newer than an intact database; it is older
-after a crash between the two, or after a failed write of the head. A database older than its head lost
-changes.
+after a crash between the two or a failed write. A database older than its head lost changes.
 
 The file has two slots, each a block of its own, written alternately: a torn write leaves the previous mark
 intact.
@@ -34,8 +33,8 @@ _FORMAT: Final = "selectroute-head-1"
 
 
 class CommitMark(NamedTuple):
-    """Acknowledged commit: the database, the commit's number, and a digest of all commits up to this one. The
-    texts have no white space.
+    """Acknowledged commit: its database, its number, and a digest of all commits up to it. The texts have no
+    white space.
     """
 
     owner: str
@@ -70,9 +69,8 @@ class Head:
         return found
 
     def advance(self, mark: CommitMark) -> bool:
-        """Record a commit that is about to be acknowledged, unless a later one is recorded. One small synced
-        write. Returns whether the mark is durable; if not, the commit still is, and the next commit tries
-        again.
+        """Record a commit about to be acknowledged, unless a later one is. One small synced write. Returns
+        whether the mark is durable; if not, the commit still is, and the next one tries again.
         """
         with self._lock:
             if self._newest is None or self._newest.number < mark.number:

@@ -233,7 +233,7 @@ def test_all_errors_of_a_file_are_told_at_once(run, tmp_path):
     file.write_text('{"id": "a", "selector": "x ="}\n' + "{\n" * 30)
     code, _, err = run("index", "build", file, tmp_path / "s")
     assert code == 5  # of the first
-    assert err.startswith(f"selectroute: 31 lines of {file} cannot be taken\n{file}:1: subscription 'a': ")
+    assert err.startswith(f"selectroute: 31 lines of {file} are invalid\n{file}:1: subscription 'a': ")
     assert err.count(f"{file}:") == 20 and f"\n{file}:20: not valid JSON: " in err
     assert err.endswith("\nand 11 more\n")
 

@@ -141,7 +141,7 @@ def test_a_queue_that_is_there_already_is_told_of(run, tmp_path):
     assert run("queue", "create", "Q", "--queues", url)[::2] == (0, "")
     assert run("queue", "create", "Q", "--queues", url)[::2] == (
         0,
-        "Q is there already, with these settings\n",
+        "Q exists already, with these settings\n",
     )
     with Registry.open(url) as registry, served(registry) as service:
         assert run("queue", "create", "Q", "--queues", service)[2].startswith("Q is there already")

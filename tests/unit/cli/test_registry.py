@@ -65,7 +65,7 @@ def test_following_publishes_each_revision_until_it_is_told_to_stop(run, databas
         said = following.communicate(timeout=60)[1]
         assert said.startswith(f"selectroute: publishing each revision of {database} to ")
         begun, ending = said.splitlines()
-        assert begun.endswith("; Ctrl-C ends it") and ending.startswith("ending after the revision")
+        assert begun.endswith("; Ctrl-C ends it") and ending.startswith("ending after the current revision")
         assert following.returncode == 0
     finally:
         following.kill()

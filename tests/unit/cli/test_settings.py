@@ -118,10 +118,10 @@ def test_all_settings_of_a_service_may_stand_in_the_file():
 def test_a_log_is_text_or_json(run, config, tmp_path, monkeypatch):
     monkeypatch.setenv("SELECTROUTE_REGISTRY", f"sqlite:///{tmp_path}/r.db")
     code, _, err = run("serve", "--log", "xml")
-    assert code == 2 and "a log is text or json" in err
+    assert code == 2 and "must be text or json" in err
     config('log = "xml"\n')
     code, _, err = run("serve")
-    assert code == 2 and "a log is text or json" in err
+    assert code == 2 and "must be text or json" in err
     assert not (tmp_path / "r.db").exists()
 
 

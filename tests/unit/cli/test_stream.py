@@ -201,7 +201,7 @@ def test_who_waits_is_told_what_came_of_it(run, output, monkeypatch):
     code, out, err = run("dead-letter", "replay", output, "--wait")
     assert code == 0
     assert "replay -1  revision 3  1 dead letter  1 message: 0 routed, 0 unrouted, 1 dead letter" in out
-    assert "1 dead letter\nthe job does not run: it replays them when it is started next\n" in err
+    assert "1 dead letter\nthe job is not running: it replays them at its next start\n" in err
     code, out, _ = run("dead-letter", "replay", output, "--wait", "-o", "json")
     (line,) = json.loads(out)
     assert (line["batch"], line["batches"], line["missing"]) == (-2, [-1], [])

@@ -296,13 +296,13 @@ def test_the_lines_of_an_import_that_cannot_be_are_named_with_the_file(sub, tmp_
     code, out, err = sub("import", file)
     assert (code, out) == (1, "")
     lines = [line for line in err.splitlines() if str(file) in line]
-    assert lines[0] == f"selectroute: 3 lines of {file} cannot be taken"
+    assert lines[0] == f"selectroute: 3 lines of {file} are invalid"
     assert [line.partition(" ")[0] for line in lines[1:]] == [f"{file}:{line}:" for line in (2, 4, 5)]
     assert "not valid JSON" in lines[1] and "did you mean `selector`?" in lines[3]
     assert err.splitlines()[-1] == "nothing was imported"
     assert "no subscriptions" in sub("list")[1] + sub("list")[2]
     code, _, err = sub("import", "-", stdin="{\n" * 50)
-    assert code == 1 and "at least 20 lines of <stdin> cannot be taken" in err
+    assert code == 1 and "at least 20 lines of <stdin> are invalid" in err
     assert "<stdin>:20:" in err and "<stdin>:21:" not in err
 
 

@@ -1,1 +1,1 @@
-"""Commands: a file for each noun of ``selectroute NOUN VERB``."""
+"""Commands, a file for each noun of ``selectroute NOUN VERB``."""

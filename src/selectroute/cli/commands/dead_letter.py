@@ -1,4 +1,4 @@
-"""``selectroute dead-letter list | replay``: what a fan-out job could not read, judge or deliver."""
+"""``selectroute dead-letter list | replay``: messages that a fan-out job could not read, judge or deliver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Look at what a streaming fan-out could not read, judge or deliver, and have it replayed.",
+    help="List and replay what a streaming fan-out could not read, judge or deliver.",
 )
 
 _SHOWN_BYTES = 200
@@ -35,7 +35,7 @@ BatchOption = Annotated[list[int] | None, typer.Option("--batch", help="Only of 
 
 
 class Stage(StrEnum):
-    """Where a message or a delivery came to an end."""
+    """Stage at which a message or a delivery failed."""
 
     read = "read"
     parse = "parse"
@@ -72,7 +72,7 @@ ReasonOption = Annotated[
     ),
 ]
 SubscriptionOption = Annotated[
-    list[str] | None, typer.Option("--subscription", help="Only deliveries to this one that were refused.")
+    list[str] | None, typer.Option("--subscription", help="Only refused deliveries to this subscription.")
 ]
 
 
@@ -84,12 +84,12 @@ def list_(
     reason: ReasonOption = None,
     subscription: SubscriptionOption = None,
     limit: Annotated[int, typer.Option(min=0, help="The most to print; 0 for all.")] = 1_000,
-    count: Annotated[bool, typer.Option("--count", help="Only how many there are for each reason.")] = False,
+    count: Annotated[bool, typer.Option("--count", help="Only print counts by reason.")] = False,
     as_: OutputOption = Output.table,
 ) -> None:
-    """Print dead letters in the order of their batches: why, where they stand, and their bytes.
+    """Print dead letters in the order of their batches: reason, position and bytes.
 
-    Each option can be given several times. In JSON the bytes are "raw", a text where they are UTF-8, else
+    Each option can be given several times. In JSON the bytes are "raw", a text if they are UTF-8, else
     "raw_base64". Exit code 1 if there is none.
     """
     from selectroute.spark.replay.letters import dead_letters
@@ -122,16 +122,16 @@ def replay(
     reason: ReasonOption = None,
     subscription: SubscriptionOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print how many there are to replay, for each reason.")
+        bool, typer.Option("--dry-run", help="Only print counts of those to replay, by reason.")
     ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until the job has replayed them.")] = False,
     as_: OutputOption = Output.table,
 ) -> None:
-    """Have the job judge dead letters once more: what it took in, by the newest revision and whatever else
-    was mended. Each is replayed once; what fails again is a dead letter of the replay.
+    """Have the job process dead letters again, by the newest revision and after any other repair. Each is
+    replayed once; if it fails again, it is a dead letter of the replay.
 
-    It only asks: the job does it between two batches, if it runs, or else when it is started next, and counts
-    it on its own ("replay" in accounting.jsonl). Exit code 1 if there is nothing to replay.
+    This only files a request: the job replays between two batches if it runs, else at its next start, with
+    separate counts ("replay" in accounting.jsonl). Exit code 1 if there is nothing to replay.
     """
     from selectroute.spark.replay.letters import count_left
     from selectroute.spark.replay.request import ReplayFilterSpec, make_request
@@ -160,13 +160,13 @@ def replay(
 
 
 def _replayed(output: Path, request: str) -> Iterable[dict[str, Any]]:
-    """Wait until a request is done, and yield what its replays did."""
+    """Wait until a request is done, and yield the results of its replays."""
     from selectroute.spark.audit.status import status
     from selectroute.spark.batch.commits import REPLAY, Commits
     from selectroute.spark.replay.request import replays_of
 
     if not status(output).running:
-        typer.echo("the job does not run: it replays them when it is started next", err=True)
+        typer.echo("the job is not running: it replays them at its next start", err=True)
     while (replays := replays_of(output, request)) is None:
         time.sleep(_POLL_SECONDS)
     commits = Commits(output)
@@ -223,14 +223,14 @@ def _as_json(letter: DeadLetter) -> dict[str, Any]:
     found = asdict(letter)
     raw, key, headers = found.pop("raw"), found.pop("key"), found.pop("headers")
     found |= _bytes("raw", raw)
-    if headers is not None:  # of Kafka
+    if headers is not None:  # from Kafka
         found |= _bytes("key", key)
         found["headers"] = [{"name": name, **_bytes("value", value)} for name, value in headers]
     return found
 
 
 def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes in JSON: as text where they are UTF-8."""
+    """Return bytes as a JSON member: a text if they are UTF-8, else base64."""
     if data is None:
         return {name: None}
     try:

@@ -1,4 +1,4 @@
-"""``selectroute demo``: the main job on real data, with nothing to set."""
+"""``selectroute demo``: the main job on real data, without any setup."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from selectroute.cli.connect import missing
 
 
 def demo(
-    messages: Annotated[int, typer.Option(help="Flights to route, 336,776 at most.")] = 336_776,
+    messages: Annotated[int, typer.Option(help="Flights to route, at most 336,776.")] = 336_776,
     subscriptions: Annotated[int, typer.Option(help="Subscriptions to route them to.")] = 100_000,
     seed: Annotated[int, typer.Option(help="Seed of the subscriptions and of the check.")] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(help="A new or empty folder; by default selectroute-demo here.", show_default=False),
+        typer.Option(help="A new or empty folder; by default ./selectroute-demo.", show_default=False),
     ] = None,
     verify: Annotated[
         int,
@@ -28,7 +28,7 @@ def demo(
     ] = None,
 ) -> None:
     """Route a year of real flights to 100,000 subscribers through Spark, and check the result."""
-    # Not at the top: the other commands must not wait for Spark and Arrow to be imported.
+    # Not at the top: other commands must not wait for the import of Spark and Arrow.
     try:
         from selectroute.demo.progress import Progress
         from selectroute.demo.report import show

@@ -19,12 +19,12 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 
 app = typer.Typer(
-    no_args_is_help=True, help="Build, inspect, verify, merge and clear up snapshots of subscriptions."
+    no_args_is_help=True, help="Build, inspect, verify, merge and clean up snapshots of subscriptions."
 )
 
 
 MAX_REVISION = 2**63 - 1
-"""A revision is a 64-bit integer."""
+"""Largest revision: a signed 64-bit integer."""
 
 
 RevisionOption = Annotated[
@@ -42,26 +42,26 @@ def build(
             metavar="SUBS.jsonl", help="Subscriptions, one JSON object a line; - reads standard input."
         ),
     ],
-    folder: Annotated[Path, typer.Argument(help="The snapshot folder; made if need be.")],
+    folder: Annotated[Path, typer.Argument(help="The snapshot folder; created if missing.")],
     revision: Annotated[
         int | None,
         typer.Option(
             min=0,
             max=MAX_REVISION,
-            help="Publish under this revision, with the rows valid at it; by default the next one, "
-            "with the rows that still are.",
+            help="Publish as this revision, with the rows valid at it; by default the next one, "
+            "with the rows that are still valid.",
             show_default=False,
         ),
     ] = None,
     output: OutputOption = Output.table,
     selector_length: Annotated[
-        int, typer.Option(min=1, max=1 << 20, help="The most characters that a selector may have.")
+        int, typer.Option(min=1, max=1 << 20, help="The most characters of a selector.")
     ] = DEFAULT_LIMITS.length,
     selector_nesting: Annotated[
-        int, typer.Option(min=1, max=10_000, help="How deep parentheses, NOTs and signs may nest.")
+        int, typer.Option(min=1, max=10_000, help="The deepest nesting of parentheses, NOTs and signs.")
     ] = DEFAULT_LIMITS.nesting,
     selector_items: Annotated[
-        int, typer.Option(min=1, help="The most strings in a list of IN.")
+        int, typer.Option(min=1, help="The most strings in an IN list.")
     ] = DEFAULT_LIMITS.items,
 ) -> None:
     """Read subscriptions, index them and publish a snapshot.
@@ -101,7 +101,7 @@ def build(
 
 @app.command()
 def stats(folder: Folder, revision: RevisionOption = None, output: OutputOption = Output.table) -> None:
-    """Show what a snapshot is made of: access keys, how crowded they are, what is scanned and why."""
+    """Show the structure of a snapshot: access keys, their sizes, scanned clauses and why."""
     from selectroute.index.describe import statistics
     from selectroute.index.snapshot import Snapshot
 
@@ -142,14 +142,14 @@ def verify(folder: Folder, revision: RevisionOption = None) -> None:
 
 @app.command()
 def merge(folder: Folder, output: OutputOption = Output.table) -> None:
-    """Rewrite the newest revision as one segment, its access keys planned afresh, and publish it as the next.
+    """Rewrite the newest revision as one segment with newly planned access keys, and publish it as the next.
 
-    Subscriptions stay as they are; messages are matched faster after many changes. Readers go on meanwhile.
+    Subscriptions do not change; after many changes, messages are matched faster. Readers are not interrupted.
     """
     from selectroute.index.folder.manifest import latest_revision
     from selectroute.index.publisher import Publisher
 
-    latest_revision(folder)  # a publisher would begin a folder that is not there
+    latest_revision(folder)  # a publisher would create a missing folder
     started = time.perf_counter()
     with progress("merging"), Publisher(folder) as publisher:
         before = publisher.snapshot
@@ -175,15 +175,15 @@ def merge(folder: Folder, output: OutputOption = Output.table) -> None:
 @app.command()
 def collect(
     folder: Folder,
-    keep: Annotated[int, typer.Option(min=1, help="How many of the newest revisions stay.")] = 2,
+    keep: Annotated[int, typer.Option(min=1, help="Count of the newest revisions to keep.")] = 2,
     grace: Annotated[
-        float, typer.Option(min=0, help="For so many seconds a revision stays after a newer one came.")
+        float, typer.Option(min=0, help="Seconds to keep a revision after a newer one was published.")
     ] = 3600.0,
     output: OutputOption = Output.table,
 ) -> None:
-    """Remove old revisions that no query needs, and files that no revision names.
+    """Remove old revisions that no query needs, and files that no revision uses.
 
-    Queries say in the folder leases/ which revisions they still may need.
+    Queries hold leases in the folder leases/ on the revisions that they may still need.
     """
     from selectroute.index.folder.retention import collect
 

@@ -24,7 +24,7 @@ from selectroute.selector.explain.sentences import counted, printable
 if TYPE_CHECKING:
     from selectroute.registry.protocol import Matcher
 
-app = typer.Typer(no_args_is_help=True, help="Ask which subscriptions get a message.")
+app = typer.Typer(no_args_is_help=True, help="Find the subscriptions that get a message.")
 
 _ROW: Final = "  {:<26}  {:<24}  {}"
 _SHOWN: Final = 2_000
@@ -32,9 +32,9 @@ _TRUTHS: Final = {"void": "of unlike types, which makes the whole selector false
 
 
 class _Found(NamedTuple):
-    """Matches of a message: all of them counted, the first ids named; `refused` could not be judged.
+    """Matches of a message: the total count and the first ids; `refused` could not be evaluated.
 
-    `near` are those that one condition keeps from it, if they were asked for.
+    `near` are those that fail only one condition, if requested.
     """
 
     revision: int | None
@@ -59,33 +59,33 @@ def match(
     messages: MessagesArgument,
     snapshots: Annotated[
         Path | None,
-        typer.Option(help="A snapshot folder in place of a registry.", metavar="FOLDER", show_default=False),
+        typer.Option(help="A snapshot folder instead of a registry.", metavar="FOLDER", show_default=False),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also say why each of them gets it, with the values seen.")
+        bool, typer.Option("--explain", help="Also explain why each gets it, with the values read.")
     ] = False,
     near: Annotated[
         bool,
-        typer.Option("--near", help="Also list those that miss it by one condition, with what it saw."),
+        typer.Option("--near", help="Also list those that miss it by one condition, with the value read."),
     ] = False,
     limit: Annotated[
-        int, typer.Option(min=1, max=1_000, help="Name so many of a message at most, and so many near it.")
+        int, typer.Option(min=1, max=1_000, help="The most ids to print for a message, and the most near it.")
     ] = 20,
     output: OutputOption = Output.table,
     skip_bad: SkipOption = False,
     registry: RegistryOption = None,
 ) -> None:
-    """Print the subscriptions that get a message, judged by the matcher that delivers.
+    """Print the subscriptions that get a message, by the same matcher as deliveries.
 
     selectroute message match '{"topic": "cars/eu", "properties": {"weight": 3000}}'
 
     selectroute message match messages.jsonl --snapshots subscriptions.db.snapshots -o ndjson
 
     A subscription is near a message if its topic filter matches and only one condition keeps its selector
-    from being true. Those of which more conditions hold come first. At most 10,000 are judged for a message;
+    from being true. Those with more true conditions come first. At most 10,000 are evaluated for a message;
     with a million subscriptions that takes a few seconds.
 
-    Exit code 1 if no subscription gets any of them.
+    Exit code 1 if no subscription gets any of the messages.
     """
     matched = False
     with _opened(registry, snapshots) as source, answering(messages, skip_bad, output) as (given, add):
@@ -102,7 +102,7 @@ def match(
 
 @contextmanager
 def _opened(registry: str | None, snapshots: Path | None) -> Iterator[Matcher]:
-    """Open what messages are matched against: a snapshot folder, or a registry."""
+    """Open a matcher: of a snapshot folder, or of a registry."""
     if snapshots is not None:
         if registry is not None:
             raise typer.BadParameter("give --snapshots or --registry, not both", param_hint="--snapshots")
@@ -138,9 +138,7 @@ def _text(source: Matcher, message: Message, line: int | None, found: _Found, ex
 
 
 def _row(id: str, topic: str | None, selector: str) -> list[str]:
-    """Return a subscription in one line; on a terminal, where that would be too long, with its selector
-    beneath.
-    """
+    """Return a subscription in one line; if that is too long for a terminal, with the selector below."""
     shown = "every topic" if topic is None else printable(topic, _SHOWN)
     text = printable(selector, _SHOWN) or "every message"
     line = _ROW.format(id, shown, text)
@@ -152,7 +150,7 @@ def _row(id: str, topic: str | None, selector: str) -> list[str]:
 
 
 def _near(found: list[dict[str, Any]], complete: bool) -> list[str]:
-    """Return each subscription, and beneath it the conditions that keep the message from it."""
+    """Return each subscription, followed by the conditions that fail."""
     if not found:
         return [f"no others miss it by one condition{'' if complete else ', among those that were judged'}"]
     lines = [f"{counted(len(found), 'other misses', 'others miss')} it by one condition"]

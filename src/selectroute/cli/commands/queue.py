@@ -33,7 +33,7 @@ QueuesOption = Annotated[
     typer.Option(
         "--queues",
         metavar="URL",
-        help="A database or a service, as a registry is; or SELECTROUTE_QUEUES. By default the registry's.",
+        help="A database or a service, like --registry; or SELECTROUTE_QUEUES. By default the registry's.",
         show_default=False,
     ),
 ]
@@ -50,12 +50,12 @@ CorrelationIdOption = Annotated[
     str | None,
     typer.Option(
         metavar="ID",
-        help="ID: and up to 48 hexadecimal digits, padded with zeros; or a text of your own.",
+        help="ID: and up to 48 hexadecimal digits, zero-padded; or any text.",
         show_default=False,
     ),
 ]
 GroupIdOption = Annotated[
-    str | None, typer.Option(metavar="ID", help="Likewise, of the group.", show_default=False)
+    str | None, typer.Option(metavar="ID", help="The same for the group.", show_default=False)
 ]
 SequenceOption = Annotated[
     int | None,
@@ -69,7 +69,7 @@ TokenOption = Annotated[
     typer.Option("--message-token", metavar="HEX", help="32 hexadecimal digits.", show_default=False),
 ]
 SelectorOption = Annotated[
-    str | None, typer.Option(help="What the message must satisfy.", show_default=False)
+    str | None, typer.Option(help="A selector that the message must match.", show_default=False)
 ]
 SelectorDialectOption = Annotated[
     str | None,
@@ -77,7 +77,7 @@ SelectorDialectOption = Annotated[
 ]
 MessageWaitOption = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", min=0, help="Wait for the message so long at most.", show_default=False),
+    typer.Option(metavar="SECONDS", min=0, help="Wait at most this long for a message.", show_default=False),
 ]
 PropertyOption = Annotated[
     list[str] | None,
@@ -85,22 +85,22 @@ PropertyOption = Annotated[
         "--property",
         "-p",
         metavar="NAME[:TYPE]=VALUE",
-        help="A property, a string unless a type is named: boolean, byte, short, integer, long, float, "
-        "double, string, bytes. Once for each.",
+        help="A property, by default a string; types: boolean, byte, short, integer, long, float, "
+        "double, string, bytes. Repeatable.",
         show_default=False,
     ),
 ]
 
 
 def lookup_of(*given: Any) -> LookupParams:
-    """Return which message the options name, in the order of the fields of a `LookupParams`."""
+    """Return the lookup of a message from options, in the order of the fields of `LookupParams`."""
     from selectroute.queues.rest.lookup import LookupParams
 
     return LookupParams(*given)
 
 
 def properties_of(given: list[str] | None) -> dict[str, Value]:
-    """Return the properties of NAME[:TYPE]=VALUE."""
+    """Parse properties given as NAME[:TYPE]=VALUE."""
     from selectroute.queues.rest.ids import RestError
     from selectroute.queues.rest.properties import TYPES, value_of
 
@@ -112,11 +112,11 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
             kind = "string"
         if not sign or not name or name in found:
             raise typer.BadParameter(
-                "a property is NAME[:TYPE]=VALUE, each name once", param_hint="--property"
+                "a property must be NAME[:TYPE]=VALUE, each name once", param_hint="--property"
             )
         if identifier_length(name, dots=True) < len(name):
             raise typer.BadParameter(
-                f"{printable(name)!r} cannot be the name of a property: letters, digits, _ and $ can, not "
+                f"{printable(name)!r} is not a valid name of a property: use letters, digits, _ and $, not "
                 "beginning with a digit; dots in the dialect ibm-mq",
                 param_hint="--property",
             )
@@ -136,7 +136,7 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
 
 
 def opened(queues: str | None, manager: str | None = None) -> AbstractContextManager[Queues]:
-    """Open the queues that a command was given."""
+    """Open the queues of a command."""
     try:
         from selectroute.cli.queue_access import opened_queues
     except ModuleNotFoundError as error:
@@ -152,7 +152,7 @@ app = typer.Typer(
 )
 
 MAX_BODY: Final = 1 << 30
-"""Bytes of a body that are read; a queue has its own limit."""
+"""Bytes of a body read at most; a queue has its own limit."""
 
 
 @app.command("list")
@@ -167,13 +167,13 @@ def list_(
     selector: SelectorOption = None,
     dialect: SelectorDialectOption = None,
     limit: Annotated[
-        int, typer.Option(min=1, help="So many messages at most; a service gives no more than a page.")
+        int, typer.Option(min=1, help="The most messages to print; a service returns one page at most.")
     ] = 50,
     output: OutputOption = Output.table,
     queues: QueuesOption = None,
     manager: ManagerOption = None,
 ) -> None:
-    """List all queues; or messages of one, without their bodies, in the order in which they would be got.
+    """List all queues; or the messages of a queue, without their bodies, in delivery order.
 
     selectroute queue list
 
@@ -212,7 +212,7 @@ def put(
     group_id: GroupIdOption = None,
     sequence: SequenceOption = None,
     offset: OffsetOption = None,
-    last_in_group: Annotated[bool, typer.Option("--last-in-group", help="The group ends with it.")] = False,
+    last_in_group: Annotated[bool, typer.Option("--last-in-group", help="It ends its group.")] = False,
     priority: Annotated[
         int | None, typer.Option(min=0, max=9, help="9 is the most urgent.", show_default="the queue's")
     ] = None,
@@ -221,10 +221,10 @@ def put(
     ] = None,
     expiry: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=0.001, help="After so long it is gone.", show_default="never"),
+        typer.Option(metavar="SECONDS", min=0.001, help="Discard it after this time.", show_default="never"),
     ] = None,
     reply_to: Annotated[
-        str | None, typer.Option(metavar="QUEUE[@MANAGER]", help="Where replies go.", show_default=False)
+        str | None, typer.Option(metavar="QUEUE[@MANAGER]", help="Queue for replies.", show_default=False)
     ] = None,
     property_: PropertyOption = None,
     output: OutputOption = Output.table,
@@ -272,7 +272,7 @@ def put(
 
 
 def _taking(removes: bool) -> Callable[..., None]:
-    """Return the command that prints the first match, and leaves it on its queue or not."""
+    """Return the command that prints the first match, and removes it from the queue if `removes`."""
 
     def command(
         queue: NameArgument,
@@ -302,19 +302,19 @@ def _taking(removes: bool) -> Callable[..., None]:
 
 app.command(
     "get",
-    help="""Take the first match off a queue and print its body as it is; as JSON everything about it.
+    help="""Take the first match off a queue and print its body unchanged; as JSON the whole message.
 
     selectroute queue get ORDERS --correlation-id order-7 --wait 10
 
     selectroute queue get ORDERS --selector "weight > 2500" -o json
 
-    Exit code 1 if there is none (2033), 3 if there is no such queue, 5 if the selector is invalid. Of a
+    Exit code 1 if there is none (2033), 3 if there is no such queue, 5 if the selector is invalid. In a
     database, a message that cannot be printed stays on its queue.
     """,
 )(_taking(removes=True))
 app.command(
     "browse",
-    help="""Print what `get` would, and leave it on the queue.
+    help="""Print the message that `get` would return, and leave it on the queue.
 
     selectroute queue browse ORDERS --message-id ID:414D51…
     """,
@@ -322,7 +322,7 @@ app.command(
 
 
 def _show(message: QueuedMessage, output: Output) -> None:
-    """Print a message, all of it, or raise."""
+    """Print a whole message, or raise."""
     if output is Output.table:
         write_body(message.body)
     else:
@@ -330,7 +330,7 @@ def _show(message: QueuedMessage, output: Output) -> None:
 
 
 def _body(given: str) -> bytes:
-    """Return the bytes of a body as it was given; for ``-`` what is on standard input."""
+    """Return the bytes of the body argument; for ``-`` of standard input."""
     if given != "-":
         return os.fsencode(given)
     if sys.stdin is None:
@@ -341,7 +341,7 @@ def _body(given: str) -> bytes:
     return bytes(found)
 
 
-# ---- queues as a whole
+# ---- administration of queues
 
 
 class Order(StrEnum):
@@ -354,29 +354,29 @@ class Order(StrEnum):
 def create(
     queue: NameArgument,
     order: Annotated[
-        Order, typer.Option(help="The most urgent first, and then by arrival; or by arrival alone.")
+        Order, typer.Option(help="By priority and then arrival, or by arrival alone.")
     ] = Order.priority,
     default_priority: Annotated[
-        int, typer.Option(min=0, max=9, help="Of messages that are put without one.")
+        int, typer.Option(min=0, max=9, help="Priority of messages that are put without one.")
     ] = 4,
     default_persistence: Annotated[
-        bool, typer.Option("--persistent", help="Messages are persistent unless they say otherwise.")
+        bool, typer.Option("--persistent", help="Make messages persistent by default.")
     ] = False,
     max_depth: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="The most messages.", show_default="any number")
     ] = None,
     max_message_length: Annotated[
-        int, typer.Option(min=0, metavar="BYTES", help="The longest body.")
+        int, typer.Option(min=0, metavar="BYTES", help="The largest body.")
     ] = 4_194_304,
     dialect: Annotated[str, typer.Option(help="The dialect of selectors.")] = "ibm-jms",
     output: OutputOption = Output.table,
     queues: QueuesOption = None,
 ) -> None:
-    """Make a queue.
+    """Create a queue.
 
     selectroute queue create ORDERS --queues sqlite:///queues.db
 
-    One that is there with these settings is left as it is; exit code 4 if it has others.
+    An existing queue with these settings is left unchanged; exit code 4 if it has others.
     """
     with opened(queues) as connection:
         from selectroute.queues.settings import QueueSettings
@@ -388,21 +388,21 @@ def create(
         except (ValueError, SelectRouteError) as error:
             raise typer.BadParameter(str(error)) from None
         if not connection.create(queue, settings):
-            typer.echo(f"{queue} is there already, with these settings", err=True)
+            typer.echo(f"{queue} exists already, with these settings", err=True)
         found = connection.describe(queue)
         print(paragraph(found) if output is Output.table else json.dumps(found.to_json()))
 
 
 def delete(
     queue: NameArgument,
-    purge: Annotated[bool, typer.Option("--purge", help="With the messages that it has.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Also delete its messages.")] = False,
     queues: QueuesOption = None,
 ) -> None:
-    """Delete a queue that is empty, or with --purge with its messages.
+    """Delete an empty queue, or with --purge also one with messages.
 
     selectroute queue delete ORDERS --purge
 
-    Exit code 3 if there is none, 4 if it has messages.
+    Exit code 3 if there is no such queue, 4 if it has messages.
     """
     with opened(queues) as connection:
         connection.delete(queue, purge)
@@ -413,7 +413,7 @@ def depth(
     output: OutputOption = Output.table,
     queues: QueuesOption = None,
 ) -> None:
-    """Print how many messages could be got now; as JSON also the settings of the queue.
+    """Print the count of messages available to a get; as JSON also the settings of the queue.
 
     selectroute queue depth ORDERS
     """

@@ -1,4 +1,4 @@
-"""``selectroute registry publish | verify | info``: the registry as a whole."""
+"""``selectroute registry publish | verify | info``: commands on a whole registry."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted, printable
 
 app = typer.Typer(
-    no_args_is_help=True, help="Publish a registry's revisions for streams; verify it; see what it holds."
+    no_args_is_help=True, help="Publish a registry's revisions for streams, verify it, show its state."
 )
 
 SnapshotsOption = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="The folder to publish to; or SELECTROUTE_SNAPSHOTS. By default the registry's own, beside a "
+        help="The folder to publish to; or SELECTROUTE_SNAPSHOTS. By default the registry's own, next to a "
         "SQLite database.",
         show_default=False,
     ),
@@ -34,22 +34,22 @@ SnapshotsOption = Annotated[
 @app.command()
 def publish(
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on: publish each revision as soon as it is committed.")
+        bool, typer.Option("--follow", help="Keep running: publish each revision when it is committed.")
     ] = False,
     snapshots: SnapshotsOption = None,
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
 ) -> None:
-    """Publish what is committed as a snapshot that streams pick up with their next batch.
+    """Publish committed changes as a snapshot, which streams use from their next batch on.
 
     selectroute registry publish --registry sqlite:///subscriptions.db
 
     selectroute registry publish --follow --snapshots /srv/snapshots
 
-    A service publishes by itself; this is for a registry without one. One process at a time publishes to a
-    folder. With --follow, Ctrl-C or SIGTERM ends it with 0.
+    For a registry without a service, which publishes by itself. Only one process at a time can publish to a
+    folder. With --follow, Ctrl-C or SIGTERM ends the command with exit code 0.
     """
-    line = "ending after the revision that is being published; Ctrl-C again ends at once"
+    line = "ending after the current revision; Ctrl-C again ends at once"
     with stopping(line) if follow else nullcontext() as stop, opened_database(registry, "publish") as opened:
         from sqlalchemy import make_url
 
@@ -59,16 +59,16 @@ def publish(
         with RegistryPublisher(opened, folder) as publisher:
             with progress("publishing"):
                 revision = publisher.catch_up()
-            count, place = len(publisher.snapshot), str(publisher.folder)
+            count, target = len(publisher.snapshot), str(publisher.folder)
             if output is Output.table:
-                print(f"revision {revision}: {counted(count, 'active subscription')} in {place}", flush=True)
+                print(f"revision {revision}: {counted(count, 'active subscription')} in {target}", flush=True)
             else:
-                data = {"revision": revision, "subscriptions": count, "folder": place}
+                data = {"revision": revision, "subscriptions": count, "folder": target}
                 print(json.dumps(data), flush=True)
             if stop is not None:
                 source = make_url(opened.url).render_as_string(hide_password=True)
                 print(
-                    f"selectroute: publishing each revision of {source} to {place} as it is committed; "
+                    f"selectroute: publishing each revision of {source} to {target} as it is committed; "
                     "Ctrl-C ends it",
                     file=sys.stderr,
                     flush=True,
@@ -78,12 +78,12 @@ def publish(
 
 @app.command()
 def verify(output: OutputOption = Output.table, registry: RegistryOption = None) -> None:
-    """Read a whole registry and compare it with its digests: the chain over the log, the tables with the log.
+    """Compare a whole registry with its digests: the chain of the log, and the tables with the log.
 
     selectroute registry verify --registry sqlite:///subscriptions.db
 
-    The digest that is printed vouches for every change up to the revision: keep it elsewhere to be sure that
-    nobody has written another history.
+    The printed digest covers every change up to the revision: store it elsewhere to detect a rewritten
+    history.
     """
     with opened_database(registry, "verify") as opened, progress("verifying") as advance:
         found = opened.verify(lambda done, _: advance(done))
@@ -97,7 +97,7 @@ def verify(output: OutputOption = Output.table, registry: RegistryOption = None)
 
 @app.command()
 def info(output: OutputOption = Output.table, registry: RegistryOption = None) -> None:
-    """Show the newest revision; of a database also how many subscriptions it has, and where it is published.
+    """Show the newest revision; for a database also the count of subscriptions and the snapshot folder.
 
     selectroute registry info --registry http://127.0.0.1:8080
     """

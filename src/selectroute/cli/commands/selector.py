@@ -1,4 +1,4 @@
-"""``selectroute selector check | explain | match | dialects``: selectors and messages without any index."""
+"""``selectroute selector check | explain | match | dialects``: selectors and messages without an index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FILE_NAME: Final = re.compile(r"\S+\.(?:txt|sel|selector|selectors|sql|csv|json
 
 
 class TableOutput(StrEnum):
-    """Form in which the table of dialects is printed."""
+    """Output format of the table of dialects."""
 
     table = "table"
     json = "json"
@@ -48,7 +48,7 @@ DialectOption = Annotated[
     ),
 ]
 SelectorArgument = Annotated[
-    str, typer.Argument(help="A selector; after -- if it begins with a dash.", show_default=False)
+    str, typer.Argument(help="A selector; write -- before one that begins with a dash.", show_default=False)
 ]
 
 
@@ -56,7 +56,7 @@ SelectorArgument = Annotated[
 def check(
     selector: Annotated[
         str | None,
-        typer.Argument(help="A selector; - reads one a line from standard input.", show_default=False),
+        typer.Argument(help="A selector; - reads one per line from standard input.", show_default=False),
     ] = None,
     file: Annotated[
         str | None, typer.Option(help="Check the selectors of a file, one a line.", show_default=False)
@@ -64,11 +64,11 @@ def check(
     dialect: DialectOption = "jms",
     output: OutputOption = Output.table,
 ) -> None:
-    """Say whether a selector is valid, what it reads, how it is indexed, and what is probably a mistake.
+    """Check a selector: show its error, or its identifiers, its index keys and probable mistakes.
 
     selectroute selector check "JMSPriority > 9 OR color = 'red'"
 
-    Exit code 5 if it is invalid, or one of several is.
+    Exit code 5 if any selector is invalid.
     """
     if (selector is None) == (file is None):
         raise typer.BadParameter("give a selector, - or --file", param_hint="SELECTOR")
@@ -90,7 +90,7 @@ def check(
 
 
 def _names_a_file(text: str) -> bool:
-    """Return whether a text that is no selector was probably meant to be the name of a file."""
+    """Return whether an invalid selector was probably meant as the name of a file."""
     if _FILE_NAME.fullmatch(text):
         return True
     try:
@@ -126,7 +126,7 @@ def explain(
     output: OutputOption = Output.table,
     skip_bad: SkipOption = False,
 ) -> None:
-    """Show why a selector is true, false or unknown for messages: each truth, value and type, and why.
+    """Explain why a selector is true, false or unknown for messages: each truth value, value and type.
 
     selectroute selector explain "weight > 2500" '{"properties": {"weight": "3000"}}'
     """
@@ -159,7 +159,7 @@ def match(
     output: OutputOption = Output.table,
     skip_bad: SkipOption = False,
 ) -> None:
-    """Print the messages that a selector selects: their lines and ids, or with -o ndjson themselves.
+    """Print the messages that a selector selects: their lines and ids, or with -o ndjson the messages.
 
     selectroute selector match "weight > 2500" messages.jsonl -o ndjson
 
@@ -180,7 +180,7 @@ def match(
 
 
 def _named(one: Given) -> str:
-    """Return the line of a message, and what tells it apart for people."""
+    """Return the line, id and topic of a message for people."""
     id_, topic = one.message.value("JMSMessageID"), one.message.topic
     parts = [
         "the message" if one.line is None else f"line {one.line:,}",
@@ -194,14 +194,14 @@ def _named(one: Given) -> str:
 def dialects(
     output: Annotated[
         TableOutput,
-        typer.Option("-o", "--output", help="For people, as JSON, or as a table of Markdown."),
+        typer.Option("-o", "--output", help="As text, JSON, or a Markdown table."),
     ] = TableOutput.table,
     only: Annotated[
         str | None,
         typer.Option(metavar="DIALECT,…", help="Only these dialects.", show_default="all"),
     ] = None,
     differences: Annotated[
-        bool, typer.Option("--differences", help="Only what is not the same in all that are shown.")
+        bool, typer.Option("--differences", help="Only rows that differ between the shown dialects.")
     ] = False,
 ) -> None:
     """Compare the dialects, each with the document that specifies it.

@@ -1,4 +1,4 @@
-"""``selectroute serve``: a registry over HTTP, and its revisions published for streams."""
+"""``selectroute serve``: serves a registry over HTTP and publishes its revisions for streams."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ def serve(
     host: Annotated[
         str | None,
         typer.Option(
-            help="The address to listen on; without tokens one of this machine's own.",
+            help="The address to listen on; without tokens a loopback address.",
             show_default="127.0.0.1",
         ),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="The port; 0 for any that is free.", show_default="8080"),
+        typer.Option(min=0, max=65_535, help="The port; 0 for any free port.", show_default="8080"),
     ] = None,
     snapshots: Annotated[
         Path | None,
         typer.Option(
-            help="The folder in which revisions are published.", show_default="beside a SQLite database"
+            help="The folder in which revisions are published.", show_default="next to a SQLite database"
         ),
     ] = None,
     queues: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="The database of queues, if that is another one. Or SELECTROUTE_QUEUES.",
+            help="The database of queues, if not the registry's. Or SELECTROUTE_QUEUES.",
             show_default="the registry's",
         ),
     ] = None,
     queue_manager: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="The queue manager that the service is.", show_default="selectroute"
+            metavar="NAME", help="The name of the service's queue manager.", show_default="selectroute"
         ),
     ] = None,
     log_level: Annotated[
@@ -52,25 +52,23 @@ def serve(
     log: Annotated[
         str | None,
         typer.Option(
-            help="text, or json: a line of JSON an event.", show_default="text on a terminal, else json"
+            help="text, or json: one JSON object per event.", show_default="text on a terminal, else json"
         ),
     ] = None,
-    verify: Annotated[
-        bool, typer.Option(help="Read the whole registry first and compare it with its digests.")
-    ] = True,
+    verify: Annotated[bool, typer.Option(help="Compare the whole registry with its digests first.")] = True,
 ) -> None:
-    """Serve a registry and queues over HTTP until it is told to stop (Ctrl-C, SIGTERM), and publish the
-    registry's revisions.
+    """Serve a registry and queues over HTTP until stopped (Ctrl-C, SIGTERM), and publish the registry's
+    revisions.
 
     selectroute serve --registry sqlite:///subscriptions.db
 
     selectroute serve --registry postgresql+psycopg://user@db/r --host 0.0.0.0 --snapshots /srv/snapshots
 
-    Without a token everybody on this machine may do everything, and nobody else can reach the service;
-    `selectroute token create` makes one.
+    Without tokens every user of this machine may do everything, and no other machine can reach the service;
+    `selectroute token create` creates one.
 
-    Limits are settings: SELECTROUTE_LIMITS__PAGE=100, or a table `limits` in the TOML file, by the names that
-    GET /v1/limits shows.
+    Limits are settings: SELECTROUTE_LIMITS__PAGE=100, or a table `limits` in the TOML file, with the names in
+    GET /v1/limits.
     """
     url, _ = registry_settings(registry)
     if is_service(url):
@@ -105,14 +103,14 @@ def serve(
         log=log,
     )
     if given.queues is not None and is_service(given.queues):
-        raise typer.BadParameter("queues are served of a database", param_hint="--queues")
+        raise typer.BadParameter("the URL must be that of a database", param_hint="--queues")
     if given.log_level not in LEVELS:
-        raise typer.BadParameter(f"a log level is {', '.join(LEVELS)}")
+        raise typer.BadParameter(f"the log level must be one of {', '.join(LEVELS)}")
     if given.log is not None and given.log not in FORMS:
-        raise typer.BadParameter("a log is text or json", param_hint="--log")
+        raise typer.BadParameter("must be text or json", param_hint="--log")
     largest = given.limits
     configure(given.log_level, given.log)
-    # The port first: where it is taken, no database is made.
+    # The port first: if it is taken, no database is created.
     with ExitStack() as held:
         place = held.enter_context(bind_address(given.host, given.port))
         with progress("verifying") as advance:
@@ -128,7 +126,7 @@ def serve(
             given.host,
             given.port,
             limits=largest,
-            snapshots=given.snapshots or opened.snapshots_folder,  # or it is said at once that there is none
+            snapshots=given.snapshots or opened.snapshots_folder,  # raises if no folder is set
             queues=given.queues,
             queue_manager=given.queue_manager,
             started=lambda url: print(

@@ -1,4 +1,4 @@
-"""``selectroute stream status | audit | deliveries``: what a fan-out job did, read off its output folder."""
+"""``selectroute stream status | audit | deliveries``: results of a fan-out job, from its output folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Look after a streaming fan-out: how far it is, and whether everything adds up.",
+    help="Run a streaming fan-out, show its progress and check its results.",
 )
 
 JobFolder = Annotated[
@@ -41,13 +41,13 @@ def status(
             min=0,
             max=10_000,
             metavar="N",
-            help="Also show the N subscriptions with the most deliveries; counts all that are there.",
+            help="Also show the N subscriptions with the most deliveries; reads all deliveries.",
             show_default=False,
         ),
     ] = 0,
     as_: OutputOption = Output.table,
 ) -> None:
-    """Show how far a job is: its newest batch and revision, what it did in all, whether it runs.
+    """Show the progress of a job: newest batch and revision, total counts, whether it is running.
 
     selectroute stream status out --top 10
     """
@@ -97,21 +97,19 @@ def _busiest(output: Path, top: int) -> Busiest:
 @app.command()
 def audit(
     output: JobFolder,
-    digests: Annotated[
-        bool, typer.Option(help="Read every published file and hold it against its SHA-256.")
-    ] = True,
+    digests: Annotated[bool, typer.Option(help="Read every published file and check its SHA-256.")] = True,
     recount: Annotated[
-        bool, typer.Option("--recount", help="Read the inputs that are still there once more and count.")
+        bool, typer.Option("--recount", help="Read the inputs that still exist again and count.")
     ] = False,
     file_format: Annotated[
-        str, typer.Option("--format", help="How to read them: parquet, json or auto, as the job was told.")
+        str, typer.Option("--format", help="Format of the inputs: parquet, json or auto, as in the job.")
     ] = "auto",
     as_: OutputOption = Output.table,
 ) -> None:
-    """Check that everything adds up: messages in = routed + unrouted + dead letters, in every batch; each
-    input that Spark handed over in exactly one batch; each published file as it was written.
+    """Check that the accounts balance: messages in = routed + unrouted + dead letters, in every batch; each
+    input of Spark is in exactly one batch; each published file is unchanged.
 
-    Exit code 1 if something does not, with a line for each. It only reads, also while the job runs.
+    Exit code 1 if a check fails, with a line for each failure. Read-only; the job may be running.
     """
     from selectroute.spark.audit.audit import audit as audit_of
 
@@ -145,7 +143,7 @@ def deliveries(
     subscription: Annotated[
         str, typer.Option("--subscription", metavar="ID", help="The subscription's id.", show_default=False)
     ],
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="So many at most, the newest.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The most to show, the newest.")] = 20,
     since: Annotated[
         int | None,
         typer.Option(
@@ -172,14 +170,14 @@ def deliveries(
     ] = "",
     as_: OutputOption = Output.table,
 ) -> None:
-    """Show what a subscription got, the newest last, with the message where its source still has it.
+    """Show the deliveries of a subscription, the newest last, with the message if its source still has it.
 
     selectroute stream deliveries out --subscription heavy --limit 5
 
     selectroute stream deliveries out --subscription heavy --kafka-servers host:9092
 
-    Records of Kafka are read with --kafka-servers, which starts Spark's Java; without it only their places
-    are shown. Exit code 1 if it got nothing.
+    Records of Kafka are read with --kafka-servers, which starts Spark's Java; without it only their positions
+    are shown. Exit code 1 if there are no deliveries.
     """
     from selectroute.spark.audit.deliveries import deliveries_of
     from selectroute.spark.job.job import job_record
@@ -191,7 +189,7 @@ def deliveries(
         name = "--kafka-servers" if kafka_servers else "--kafka-config"
         raise typer.BadParameter(f"the job reads files, in {record['input']}", param_hint=name)
     if kafka_config and not kafka_servers:
-        raise typer.BadParameter("--kafka-servers is needed with it", param_hint="--kafka-config")
+        raise typer.BadParameter("needs --kafka-servers", param_hint="--kafka-config")
     fetch = _fetch(kafka_servers, kafka_config, record.get("system")) if kafka_servers else None
     found = deliveries_of(output, subscription, limit, since, fetch)
     with records(as_, several=True) as add:
@@ -227,30 +225,30 @@ def _header(header: tuple[str, str | None]) -> str:
 
 
 def _fetch(servers: str, config: str, system: str | None) -> Fetch:
-    """Return what reads records of the job's cluster, and no other's. It starts Spark when it is called, if
-    there is anything to read.
+    """Return a function that reads records of the job's cluster, and refuses other clusters. The function
+    starts Spark if there are records to read.
     """
 
-    def fetch(places: list[tuple[str, int, int]]) -> Mapping[tuple[str, int, int], Record]:
+    def fetch(positions: list[tuple[str, int, int]]) -> Mapping[tuple[str, int, int], Record]:
         from selectroute.spark import OtherJobError, find_connector, kafka_cluster, local_session
         from selectroute.spark.sources.kafka.admin import KafkaAdmin
 
         cluster = kafka_cluster(servers, config or None)
-        if not places or cluster is None:
+        if not positions or cluster is None:
             return {}
         with progress("starting Spark") as advance, ThreadPoolExecutor(1) as threads:
-            # In another thread, because PySpark takes SIGINT for itself where it starts in the main one.
+            # In another thread, because PySpark handles SIGINT itself if started in the main one.
             start = partial(local_session, "selectroute deliveries", 1, log_level="OFF")
             spark = threads.submit(lambda: start(**find_connector().conf())).result()
-            advance(f"reading {counted(len(places), 'record')} of Kafka")
+            advance(f"reading {counted(len(positions), 'record')} of Kafka")
             with KafkaAdmin(spark, cluster) as admin:
                 found = admin.cluster_id()
                 if system not in (None, found):
                     raise OtherJobError(
-                        f"the job reads the Kafka cluster {system}, and {servers} is {found}: offsets there "
-                        "are of other records"
+                        f"the job reads the Kafka cluster {system}, but {servers} is {found}: its offsets "
+                        "are those of other records"
                     )
-                return admin.records(places)
+                return admin.records(positions)
 
     return fetch
 

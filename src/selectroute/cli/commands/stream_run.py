@@ -1,4 +1,4 @@
-"""``selectroute stream run | rerun``: the streaming job, and its batches once more."""
+"""``selectroute stream run | rerun``: runs the streaming job, or repeats its batches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Format(StrEnum):
 
 
 class Unrouted(StrEnum):
-    """Treatment of messages that nobody wants."""
+    """Policy for messages without a matching subscription."""
 
     keep = "keep"
     drop = "drop"
@@ -53,7 +53,7 @@ class Unrouted(StrEnum):
 
 
 class Missing(StrEnum):
-    """Treatment of destinations that do not exist."""
+    """Policy for destinations that do not exist."""
 
     dead_letter = "dead-letter"
     fail = "fail"
@@ -79,7 +79,7 @@ def _number(seconds: float) -> float:
 
 
 def _option(name: str, help: str, group: str, metavar: str | None = None, **more: Any) -> Any:
-    """Return an option that can also be set in the environment, under its name."""
+    """Return an option that can also be set by an environment variable."""
     variable = "SELECTROUTE_" + name.upper().replace("-", "_")
     return typer.Option(
         f"--{name}",
@@ -102,13 +102,11 @@ _INPUT, _KAFKA, _SUBSCRIPTIONS, _OUTPUT, _RUNNING, _WATCHING = (
 )
 
 InputOption = Annotated[
-    Path | None, _option("input", "Folder in which message files arrive.", _INPUT, "DIR", show_default=False)
+    Path | None, _option("input", "Folder of incoming message files.", _INPUT, "DIR", show_default=False)
 ]
-FormatOption = Annotated[
-    Format, _option("format", "How to read them; auto goes by the names' endings.", _INPUT)
-]
+FormatOption = Annotated[Format, _option("format", "Format of the files; auto: by file extension.", _INPUT)]
 MaxFilesOption = Annotated[
-    int, _option("max-files-per-trigger", "Files a batch takes at most.", _INPUT, "N", min=1, max=_LARGEST)
+    int, _option("max-files-per-trigger", "The most files of a batch.", _INPUT, "N", min=1, max=_LARGEST)
 ]
 MaxBytesOption = Annotated[
     int,
@@ -123,7 +121,7 @@ MaxBytesOption = Annotated[
 ]
 ServersOption = Annotated[
     str,
-    _option("kafka-servers", "Kafka to read, and to write to.", _KAFKA, "HOST:PORT,…", show_default=False),
+    _option("kafka-servers", "Kafka to read from and write to.", _KAFKA, "HOST:PORT,…", show_default=False),
 ]
 TopicsOption = Annotated[
     str, _option("kafka-topics", "Topics to read.", _KAFKA, "NAME,…", show_default=False)
@@ -147,7 +145,7 @@ BindOption = Annotated[
     typer.Option(
         "--bind",
         metavar="NAME[:TYPE][=FROM]",
-        help="One property of a record; as often as needed. weight:int is the header weight, an int; "
+        help="A property of a record; repeatable. weight:int is the header weight, an int; "
         "price:double=$.order.price a field of the body; customer=@key the key.",
         rich_help_panel=_KAFKA,
         show_default=False,
@@ -157,7 +155,7 @@ BindingOption = Annotated[
     str,
     _option(
         "kafka-binding",
-        "TOML or JSON file that says what properties are.",
+        "TOML or JSON file that defines the properties.",
         _KAFKA,
         "FILE",
         show_default=False,
@@ -167,26 +165,31 @@ SeparatorOption = Annotated[
     str,
     _option(
         "topic-separator",
-        "Divides the levels of a topic string in Kafka's names.",
+        "Separator of topic levels in Kafka's topic names.",
         _KAFKA,
         "CHAR",
         show_default=False,
     ),
 ]
 StartingOption = Annotated[
-    str, _option("starting-offsets", "earliest, latest or JSON: where the first batch begins.", _KAFKA)
+    str, _option("starting-offsets", "Start of the first batch: earliest, latest or JSON.", _KAFKA)
 ]
 MaxOffsetsOption = Annotated[
     int,
     _option(
-        "max-offsets-per-trigger", "Records a batch takes at most; 0: any.", _KAFKA, "N", min=0, max=2**63 - 1
+        "max-offsets-per-trigger",
+        "The most records a batch; 0: any.",
+        _KAFKA,
+        "N",
+        min=0,
+        max=2**63 - 1,
     ),
 ]
 MinPartitionsOption = Annotated[
     int,
     _option(
         "min-partitions",
-        "Parts into which records are cut at least; 0: Kafka's.",
+        "The fewest partitions to read in; 0: Kafka's own.",
         _KAFKA,
         "N",
         min=0,
@@ -197,7 +200,7 @@ RegistryOption = Annotated[
     str,
     _option(
         "registry",
-        "Whose subscriptions these are: a database or a service (its token: SELECTROUTE_TOKEN).",
+        "Registry of the subscriptions: a database or a service (its token: SELECTROUTE_TOKEN).",
         _SUBSCRIPTIONS,
         "URL",
         show_default=False,
@@ -207,32 +210,34 @@ SnapshotsOption = Annotated[
     str,
     _option(
         "snapshots",
-        "Folder in which snapshots are published.",
+        "Folder of published snapshots.",
         _SUBSCRIPTIONS,
         "DIR",
-        show_default="as the registry's database says",
+        show_default="the one of the registry's database",
     ),
 ]
 OutputOption = Annotated[
-    Path, _option("output", "Folder for the outputs, this job's alone.", _OUTPUT, "DIR", show_default=False)
+    Path, _option("output", "Folder for the outputs, only of this job.", _OUTPUT, "DIR", show_default=False)
 ]
 CheckpointOption = Annotated[
     Path | None,
     _option(
         "checkpoint",
-        "What Spark has read; it belongs to the output.",
+        "Spark's checkpoint; belongs to the output.",
         _OUTPUT,
         "DIR",
         show_default="OUTPUT/_checkpoint",
     ),
 ]
-UnroutedOption = Annotated[Unrouted, _option("unrouted", "Messages that nobody wants.", _OUTPUT)]
+UnroutedOption = Annotated[
+    Unrouted, _option("unrouted", "Messages without a matching subscription.", _OUTPUT)
+]
 UnroutedTopicOption = Annotated[
     list[str] | None,
     typer.Option(
         "--unrouted-topic",
         metavar="FILTER=POLICY",
-        help="The same for topics, such as 'audit/#=fail'; the first filter that takes a topic counts.",
+        help="The same for topics, such as 'audit/#=fail'; the first matching filter applies.",
         rich_help_panel=_OUTPUT,
         show_default=False,
     ),
@@ -241,7 +246,7 @@ QueuesOption = Annotated[
     str,
     _option(
         "queues",
-        "Database of the queues to which subscriptions are delivered.",
+        "Database of the queues that are destinations.",
         _OUTPUT,
         "URL",
         show_default=False,
@@ -251,7 +256,7 @@ MissingOption = Annotated[
     Missing,
     _option(
         "missing-destinations",
-        "Deliveries to queues and topics that do not exist become dead letters, or no job starts.",
+        "For missing queues and topics: make deliveries dead letters, or refuse to start.",
         _OUTPUT,
     ),
 ]
@@ -259,8 +264,8 @@ WaitOption = Annotated[
     float,
     _option(
         "destination-wait",
-        "A full queue or refusing topic is waited for so long; what it should get then becomes dead letters. "
-        "inf: as long as it takes.",
+        "Wait this long for a full queue or refusing topic; then its deliveries become dead letters. "
+        "inf: wait without end.",
         _OUTPUT,
         "S",
         min=0,
@@ -271,7 +276,7 @@ CoresOption = Annotated[
     int,
     _option(
         "cores",
-        "Tasks at once; 0 is all of this machine (spark-submit: its own).",
+        "Concurrent tasks; 0: all cores of this machine (spark-submit: its own).",
         _RUNNING,
         "N",
         min=0,
@@ -282,7 +287,7 @@ TriggerOption = Annotated[
     float,
     _option(
         "trigger-seconds",
-        "Look for new messages so often.",
+        "Interval of checks for new messages.",
         _RUNNING,
         "S",
         min=0,
@@ -294,22 +299,20 @@ AvailableOption = Annotated[
     bool,
     typer.Option(
         "--available-now",
-        help="Route what is there, and end.",
+        help="Route the available messages, then end.",
         envvar="SELECTROUTE_AVAILABLE_NOW",
         show_envvar=False,
         rich_help_panel=_RUNNING,
     ),
 ]
 LogOption = Annotated[
-    Log, _option("log", "What is said on standard error: text, or a line of JSON an event.", _WATCHING)
+    Log, _option("log", "Format of the log on standard error: text, or a JSON object per event.", _WATCHING)
 ]
 PortOption = Annotated[
     int,
-    _option(
-        "metrics-port", "Answer Prometheus on this port; 0: nowhere.", _WATCHING, "PORT", min=0, max=65_535
-    ),
+    _option("metrics-port", "Port for Prometheus; 0: none.", _WATCHING, "PORT", min=0, max=65_535),
 ]
-HostOption = Annotated[str, _option("metrics-host", "On this address.", _WATCHING, "HOST")]
+HostOption = Annotated[str, _option("metrics-host", "Address for Prometheus.", _WATCHING, "HOST")]
 
 
 def run(
@@ -344,7 +347,7 @@ def run(
     metrics_port: PortOption = 0,
     metrics_host: HostOption = "127.0.0.1",
 ) -> None:
-    """Route message files, or records of Kafka, to every matching subscription until told to end (Ctrl-C,
+    """Route message files, or records of Kafka, to every matching subscription until stopped (Ctrl-C,
     SIGTERM).
 
     selectroute stream run --input messages --snapshots snapshots --output out
@@ -353,38 +356,37 @@ def run(
 
     selectroute stream run --kafka-servers host:9092 --kafka-topics cars --bind weight:int …
 
-    A file must appear whole: write it elsewhere and rename it into the folder. Parquet columns are named as
-    the identifiers of the selectors; a JSON line is {"headers": {"JMSType": "car"}, "properties": {"weight":
-    3000}, "topic": "cars/eu"}.
+    A file must appear complete: write it elsewhere and rename it into the folder. Parquet columns have the
+    names of the selectors' identifiers; a JSON line is {"headers": {"JMSType": "car"}, "properties":
+    {"weight": 3000}, "topic": "cars/eu"}.
 
-    Subscriptions come from published snapshots (`selectroute index build SUBS.jsonl DIR`), or are a
-    registry's, which `selectroute serve` publishes; a new revision is used from the next batch on.
+    Subscriptions come from published snapshots (`selectroute index build SUBS.jsonl DIR`), or from a
+    registry, published by `selectroute serve`; a new revision is used from the next batch on.
 
-    OUTPUT/deliveries has a row a delivery, OUTPUT/unrouted the messages that nobody wants,
-    OUTPUT/dead-letters what could not be read or judged, and OUTPUT/accounting.jsonl a line a batch. Messages
-    for destinations queue:NAME go to the database of --queues, for kafka:TOPIC to --kafka-servers.
+    OUTPUT/deliveries has a row per delivery, OUTPUT/unrouted the messages without a matching subscription,
+    OUTPUT/dead-letters messages that could not be read or evaluated, OUTPUT/accounting.jsonl a line per
+    batch. Messages for destinations queue:NAME go to the database of --queues, for kafka:TOPIC to
+    --kafka-servers.
 
-    The first Ctrl-C or SIGTERM finishes the batch that runs and ends with 0, the second ends at once; start
-    again to go on. Every option can be set in the environment, too: --max-files-per-trigger is
+    The first Ctrl-C or SIGTERM finishes the current batch and ends with exit code 0, the second ends at once;
+    start again to continue. Every option can also be set in the environment: --max-files-per-trigger is
     SELECTROUTE_MAX_FILES_PER_TRIGGER.
     """
-    asked = _asked(locals())
+    options = _options_of(locals())
 
     def work(stop: Stop) -> int:
-        return _run(asked, stop, available_now, trigger_seconds, (metrics_host, metrics_port))
+        return _run(options, stop, available_now, trigger_seconds, (metrics_host, metrics_port))
 
-    raise typer.Exit(_ended(asked, work))
+    raise typer.Exit(_run_until_stopped(options, work))
 
 
 def rerun(
     *,
     into: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="New folder for what comes out.", show_default=False),
+        typer.Option(metavar="DIR", help="New folder for the results.", show_default=False),
     ],
-    batches: Annotated[
-        str, typer.Argument(help="The number of a batch, or the first and the last one: 0-99; or all.")
-    ] = "all",
+    batches: Annotated[str, typer.Argument(help="A batch number, a range such as 0-99, or all.")] = "all",
     input: InputOption = None,
     format: FormatOption = Format.auto,
     max_files_per_trigger: MaxFilesOption = 16,
@@ -409,27 +411,25 @@ def rerun(
     cores: CoresOption = 0,
     log: LogOption = Log.text,
 ) -> None:
-    """Route committed batches once more, from their pins, and say of each whether the same comes out.
+    """Route committed batches again, from their pins, and report for each whether the result is the same.
 
     selectroute stream rerun 0-99 --into again --input messages --snapshots snapshots --output out
 
-    The options are the job's own, as `selectroute stream run` has them. The output folder is only read, and
-    the job may run meanwhile. Exit code 1 if something else came out.
+    Give the job's own options, see `selectroute stream run`. The output folder is only read; the job may be
+    running. Exit code 1 if a result differs.
     """
     if not re.fullmatch(r"all|\d{1,18}(-\d{1,18})?", batches):
-        raise typer.BadParameter(
-            "the number of a batch, or the first and the last one: 0-99, or all", param_hint="BATCHES"
-        )
-    asked = _asked(locals())
-    raise typer.Exit(_ended(asked, lambda stop: _rerun(asked, stop, batches, into)))
+        raise typer.BadParameter("give a batch number, a range such as 0-99, or all", param_hint="BATCHES")
+    options = _options_of(locals())
+    raise typer.Exit(_run_until_stopped(options, lambda stop: _rerun(options, stop, batches, into)))
 
 
-def _asked(given: Mapping[str, Any]) -> _Asked:
-    """Return the job that the options which `run` and `rerun` have in common describe, by their names.
+def _options_of(given: Mapping[str, Any]) -> _JobOptions:
+    """Return the common options of `run` and `rerun`, given by name.
 
-    Raises BadParameter where they do not go together.
+    Raises BadParameter for conflicting options.
     """
-    asked = _Asked(
+    options = _JobOptions(
         given["input"],
         given["snapshots"],
         given["output"],
@@ -440,7 +440,7 @@ def _asked(given: Mapping[str, Any]) -> _Asked:
         given["unrouted"],
         tuple(given["unrouted_topic"] or os.environ.get("SELECTROUTE_UNROUTED_TOPIC", "").split("\n")),
         given["queues"],
-        given.get("missing_destinations", Missing.dead_letter),  # a rerun delivers to none
+        given.get("missing_destinations", Missing.dead_letter),  # a rerun does not deliver
         given.get("destination_wait", 0.0),
         given["registry"],
         _Kafka(
@@ -456,20 +456,20 @@ def _asked(given: Mapping[str, Any]) -> _Asked:
             given["min_partitions"],
         ),
         given["cores"],
-        _Speaker(given["log"]),
+        _JobLog(given["log"]),
     )
-    asked.check()
-    return asked
+    options.check()
+    return options
 
 
-class _Speaker:
+class _JobLog:
     """Log of a job on standard error, as text or as lines of JSON."""
 
     def __init__(self, log: Log) -> None:
         self.in_json = log is Log.json
 
     def event(self, name: str, text: str, **more: object) -> None:
-        """Say what happened, in one line."""
+        """Write an event, in one line."""
         print(self.line(name, text, **more), file=sys.stderr, flush=True)
 
     def line(self, name: str, text: str, **more: object) -> str:
@@ -480,15 +480,15 @@ class _Speaker:
         return json.dumps({"event": name, "timestamp": at, **more}, ensure_ascii=False)
 
     def warn(self, sentence: str) -> None:
-        """Say what is wrong."""
+        """Write a warning."""
         self.event("warning", f"selectroute: {sentence}", message=sentence)
 
     def batch(self, batch: BatchReport) -> None:
-        """Say what a batch did."""
+        """Write the report of a batch."""
         counts, seconds = batch.counts, sum(batch.seconds.values())
-        if not self.in_json:  # the line of JSON has them in `missing`
+        if not self.in_json:  # in JSON they are in `missing`
             for sentence in batch.missing:
-                self.warn(f"{batch.kind} {batch.batch} is not whole: {sentence}")
+                self.warn(f"{batch.kind} {batch.batch} is incomplete: {sentence}")
         done = "skipped, it was committed before" if batch.skipped else f"{seconds:.2f} s"
         kind = "batch" if batch.kind == "stream" else batch.kind
         text = (
@@ -503,7 +503,7 @@ class _Speaker:
 
 @dataclass(frozen=True, slots=True)
 class _Kafka:
-    """Kafka's options of the command line."""
+    """Options of the command line for Kafka."""
 
     servers: str
     topics: str
@@ -536,8 +536,8 @@ class _Kafka:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """Job that the command line describes."""
+class _JobOptions:
+    """Options of the command line that describe a job."""
 
     input: Path | None
     snapshots: str
@@ -554,19 +554,19 @@ class _Asked:
     registry: str
     kafka: _Kafka
     cores: int
-    says: _Speaker
+    log: _JobLog
 
     def check(self) -> None:
-        """Refuse options that do not go together."""
+        """Raise BadParameter for conflicting options."""
         reads_kafka = bool(self.kafka.topics or self.kafka.pattern)
         if not self.snapshots and (not self.registry or is_service(self.registry)):
             raise typer.BadParameter(
-                "--snapshots is needed: a folder; only a registry's database says which it is",
+                "--snapshots is needed: a folder; only a registry in a database has a default",
                 param_hint="--snapshots",
             )
         if (self.input is not None) == reads_kafka:
             raise typer.BadParameter(
-                "one input is needed: --input, or --kafka-topics or --kafka-pattern", param_hint="--input"
+                "give exactly one input: --input, or --kafka-topics or --kafka-pattern", param_hint="--input"
             )
         if not reads_kafka:
             for given, name in (
@@ -585,14 +585,14 @@ class _Asked:
             return nullcontext()
         import selectroute as sr
 
-        # The publisher verifies it, and a mistyped name must not make an empty one.
+        # The publisher verifies it, and a mistyped name must not create an empty database.
         token = os.environ.get("SELECTROUTE_TOKEN")
         if is_service(self.registry):
             return sr.connect(self.registry, token=token)
         return sr.Registry.open(self.registry, create=False, verify=False)
 
     def job(self, registry: SubscriptionRegistry | None) -> Job:
-        """Return the job. Raises SelectRouteError where the options describe none."""
+        """Return the job. Raises SelectRouteError for invalid options."""
         from selectroute.spark import Job
 
         cluster = self.kafka.cluster()
@@ -603,7 +603,7 @@ class _Asked:
             source = self.input
         return Job.of(
             source,
-            # One of the two is there, see `check`.
+            # One of the two is given, see `check`.
             self.snapshots or registry.snapshots_folder,  # type: ignore[union-attr]
             self.output,
             self.checkpoint,
@@ -619,12 +619,12 @@ class _Asked:
         )
 
     def session(self, job: Job, stop: Stop) -> Session:
-        """Start Spark, or find the session that runs. An end at once ends Java, too."""
+        """Start Spark, or find the running session. An immediate end also ends Java."""
         from selectroute.spark import find_connector, local_session
         from selectroute.spark.runtime.session import end_java, shielded
 
         stop.at_once = end_java
-        # A JVM that spark-submit has started has the connector that its command line named.
+        # A JVM started by spark-submit has the connector of its command line.
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         jars = {} if job.kafka is None or submitted else find_connector().conf()
 
@@ -632,42 +632,42 @@ class _Asked:
             with shielded():
                 return local_session("selectroute stream", self.cores or None, log_level="OFF", **jars)
 
-        # In another thread, because PySpark takes SIGINT for itself where it starts in the main one.
+        # In another thread, because PySpark handles SIGINT itself if started in the main one.
         with ThreadPoolExecutor(1) as threads:
             return threads.submit(start).result()
 
 
 class _UsageError(Exception):
-    """Options that describe no job."""
+    """Options that do not describe a valid job."""
 
 
-def _ended(asked: _Asked, work: Any) -> int:
-    """Do the work until it is done or told to end; return the exit code."""
-    line = asked.says.line(
-        "ending", "ending after the batch that runs; Ctrl-C again ends at once", message="asked to end"
+def _run_until_stopped(options: _JobOptions, work: Any) -> int:
+    """Run the work until it is done or stopped; return the exit code."""
+    line = options.log.line(
+        "ending", "ending after the current batch; Ctrl-C again ends at once", message="asked to end"
     )
     with stopping(line) as stop:
         try:
             with _quiet():
                 return int(work(stop))
         except _UsageError as error:
-            asked.says.warn(str(error))
+            options.log.warn(str(error))
             return USAGE
         except SelectRouteError as error:
-            asked.says.warn(str(error))
+            options.log.warn(str(error))
             return _exit_code(error)
         except ModuleNotFoundError as error:
-            asked.says.warn(f"{error.name} is missing: a stream needs the extra `all` of selectroute")
+            options.log.warn(f"{error.name} is missing: a stream needs the extra `all` of selectroute")
             return FAILURE
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep tracebacks of py4j and PySpark, which log them and raise, too, off standard error."""
+    """Suppress tracebacks on standard error from py4j and PySpark, which both log and raise them."""
     root, handler = logging.getLogger(), logging.NullHandler()
     own = logging.getLogger("selectroute")
     shown = logging.StreamHandler()
-    root.addHandler(handler)  # without any, `logging` would write them on standard error
+    root.addHandler(handler)  # without a handler, `logging` would write to standard error
     own.addHandler(shown)
     try:
         yield
@@ -676,37 +676,37 @@ def _quiet() -> Iterator[None]:
         own.removeHandler(shown)
 
 
-def _described(asked: _Asked, registry: SubscriptionRegistry | None) -> Job:
+def _described(options: _JobOptions, registry: SubscriptionRegistry | None) -> Job:
     try:
-        return asked.job(registry)
+        return options.job(registry)
     except SelectRouteError as error:
         raise _UsageError(str(error)) from error
 
 
 def _run(
-    asked: _Asked, stop: Stop, available_now: bool, trigger_seconds: float, metrics_at: tuple[str, int]
+    options: _JobOptions, stop: Stop, available_now: bool, trigger_seconds: float, metrics_at: tuple[str, int]
 ) -> int:
     from selectroute.index.folder.format import latest_revision
     from selectroute.spark import check, start_fanout
 
-    says = asked.says
-    with asked.opened() as registry:
-        job = _described(asked, registry)
+    log = options.log
+    with options.opened() as registry:
+        job = _described(options, registry)
         check(job, registry)
         revision = latest_revision(job.snapshots)
-        source = str(asked.input or job.source)
-        often = "what is there" if available_now else f"every {trigger_seconds:g} s"
-        says.event(
+        source = str(options.input or job.source)
+        often = "available messages" if available_now else f"every {trigger_seconds:g} s"
+        log.event(
             "start",
-            f"routing `{source}` at revision {revision} to `{asked.output}`, {often}; Ctrl-C ends",
+            f"routing `{source}` at revision {revision} to `{options.output}`, {often}; Ctrl-C ends",
             input=source,
             revision=revision,
-            output=str(asked.output),
+            output=str(options.output),
             trigger_seconds=None if available_now else trigger_seconds,
         )
         if stop.asked():
             return 0
-        spark = asked.session(job, stop)
+        spark = options.session(job, stop)
         if stop.asked():
             return 0
         metrics = _measured(spark, *metrics_at) if metrics_at[1] else None
@@ -714,7 +714,7 @@ def _run(
         def done(batch: BatchReport) -> None:
             if metrics is not None:
                 metrics.observe(batch)
-            says.batch(batch)
+            log.batch(batch)
 
         query = start_fanout(
             spark,
@@ -723,7 +723,7 @@ def _run(
             trigger_seconds=trigger_seconds,
             on_batch=done,
             registry=registry,
-            on_warning=says.warn,
+            on_warning=log.warn,
             should_stop=stop.asked,
         )
         if metrics is not None:
@@ -733,7 +733,7 @@ def _run(
 
 
 def _measured(spark: Session, host: str, port: int) -> StreamMetrics:
-    """Answer Prometheus from now on; return what takes each batch, and the job."""
+    """Start the endpoint for Prometheus; return the metrics of batches and of the job."""
     from selectroute.spark.stream.metrics import StreamMetrics  # needs prometheus-client
 
     metrics = StreamMetrics()
@@ -742,38 +742,38 @@ def _measured(spark: Session, host: str, port: int) -> StreamMetrics:
     return metrics
 
 
-def _rerun(asked: _Asked, stop: Stop, batches: str, into: Path) -> int:
+def _rerun(options: _JobOptions, stop: Stop, batches: str, into: Path) -> int:
     from selectroute.spark import rerun as route_again
 
     held = True
     first, _, last = batches.partition("-")
     bounds: dict[str, int] = {} if first == "all" else {"first": int(first), "last": int(last or first)}
-    with asked.opened() as registry:
-        job = _described(asked, registry)
-        asked.says.event(
+    with options.opened() as registry:
+        job = _described(options, registry)
+        options.log.event(
             "start",
-            f"routing {'all batches' if first == 'all' else f'batches {batches}'} of `{asked.output}` again, "
-            f"into `{into}`; Ctrl-C ends",
+            f"routing {'all batches' if first == 'all' else f'batches {batches}'} of `{options.output}` "
+            f"again, into `{into}`; Ctrl-C ends",
             batches=batches,
-            output=str(asked.output),
+            output=str(options.output),
             into=str(into),
         )
-        spark = asked.session(job, stop)
+        spark = options.session(job, stop)
         for one in route_again(spark, job, into, should_stop=stop.asked, **bounds):
             why = f": {one.why}" if one.why else ""
             text = f"batch {one.batch}  revision {one.revision}  {one.verdict}{why}"
-            asked.says.event("rerun", text, **asdict(one))
+            options.log.event("rerun", text, **asdict(one))
             held = held and one.held
     return 0 if held and not stop.asked() else FAILURE
 
 
 def _exit_code(error: SelectRouteError) -> int:
-    """Return the exit code of an error: what is not there, what is another job's, or any other failure."""
+    """Return the exit code of an error: not found, conflict with another job, or any other failure."""
     from selectroute.index.errors import SnapshotNotFoundError
     from selectroute.spark import DestinationNotFoundError, OtherJobError, SourceNotFoundError
     from selectroute.store.errors import NoDatabaseError
 
-    not_there = SnapshotNotFoundError, SourceNotFoundError, DestinationNotFoundError, NoDatabaseError
-    if isinstance(error, not_there):
+    not_found = SnapshotNotFoundError, SourceNotFoundError, DestinationNotFoundError, NoDatabaseError
+    if isinstance(error, not_found):
         return NOT_FOUND
     return CONFLICT if isinstance(error, OtherJobError) else FAILURE

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from selectroute.registry.protocol import Selecting, SubscriptionRegistry
 
 _COMPLETED: Final = 1_000
-"""Subscriptions among which an id is looked for to complete it: a key press must not read a million."""
+"""Subscriptions read to complete an id: a key press must not read a million."""
 
 
 def known_dialect(name: str | None) -> str | None:
-    """Return the name of a dialect. One that is unknown is wrong usage."""
+    """Return the name of a dialect. Raises BadParameter if it is unknown."""
     from selectroute.selector.dialect import UnknownDialectError, dialect
 
     try:
@@ -51,20 +51,20 @@ def known_dialect(name: str | None) -> str | None:
 
 
 def dialects_for(incomplete: str) -> list[str]:
-    """Return the dialects whose names begin so, for a shell that completes one."""
+    """Return the dialects with this prefix, for shell completion."""
     from selectroute.selector import DIALECTS
 
     return [name for name in DIALECTS if name.startswith(incomplete)]
 
 
 def ids_for(incomplete: str) -> list[str]:
-    """Return ids that begin so, for a shell that completes one: of a registry that the settings name and
-    that is a database, so that no key press asks a service.
+    """Return ids with this prefix, for shell completion: only of a database in the settings, so that a key
+    press does not call a service.
     """
     try:
         with opened_database(None, "completion") as registry:
             found = [one.id for one in registry.list(limit=_COMPLETED).items]
-    except Exception:  # whatever is wrong, a shell that completes shows no error
+    except Exception:  # completion must not show errors
         return []
     return [id for id in found if id.startswith(incomplete)]
 
@@ -74,10 +74,11 @@ IdArgument = Annotated[
     typer.Argument(metavar="ID", help="The subscription's id.", show_default=False, autocompletion=ids_for),
 ]
 ByNameOption = Annotated[
-    str | None, typer.Option("--by-name", metavar="NAME", help="The one of this name.", show_default=False)
+    str | None,
+    typer.Option("--by-name", metavar="NAME", help="The subscription with this name.", show_default=False),
 ]
 SELECTOR_HELP: Final = (
-    "What a message must satisfy; - reads it from standard input. After -- if it begins with a dash."
+    "The selector; - reads it from standard input. Write -- before one that begins with a dash."
 )
 TopicOption = Annotated[
     str | None,
@@ -93,14 +94,12 @@ DialectOption = Annotated[
     ),
 ]
 ExtendedOption = Annotated[
-    bool, typer.Option("--extended", help="Leave the selector to an extended selection provider (ibm-mq).")
+    bool, typer.Option("--extended", help="Use an extended selection provider for the selector (ibm-mq).")
 ]
-NameOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A unique name of your own.", show_default="the id")
-]
+NameOption = Annotated[str | None, typer.Option(metavar="NAME", help="A unique name.", show_default="the id")]
 LabelOption = Annotated[
     list[str] | None,
-    typer.Option("--label", metavar="KEY=VALUE", help="A label; once for each.", show_default=False),
+    typer.Option("--label", metavar="KEY=VALUE", help="A label; repeatable.", show_default=False),
 ]
 DestinationOption = Annotated[
     str | None,
@@ -117,7 +116,7 @@ IfRevisionOption = Annotated[
         metavar="N",
         min=0,
         max=2**63 - 1,
-        help="Only if its revision is still N: otherwise nothing is changed, and the exit code is 4.",
+        help="Only if its revision is still N: otherwise nothing changes, and the exit code is 4.",
         show_default=False,
     ),
 ]
@@ -126,21 +125,21 @@ WaitOption = Annotated[
     typer.Option(
         metavar="SECONDS",
         min=0,
-        help="Wait until a batch has used the change, so long at most; exit code 1 if none has.",
+        help="Wait at most this long until a batch has used the change; exit code 1 if none has.",
         show_default=False,
     ),
 ]
 
 
 def chosen(connection: SubscriptionRegistry, id: str | None, by_name: str | None) -> str:
-    """Return the id that was given, or that of the name. Neither or both: wrong usage."""
+    """Return the given id, or the id of the name. Raises BadParameter unless exactly one is given."""
     if (id is None) == (by_name is None):
         raise typer.BadParameter("give an id, or --by-name", param_hint="ID")
     return id if id is not None else connection.get_by_name(by_name or "").id
 
 
 def selector_text(selector: str) -> str:
-    """Return the selector; for ``-`` what is on standard input, without the end of its last line."""
+    """Return the selector; for ``-`` read it from standard input, without the final line feed."""
     if selector != "-":
         return selector
     with opened("-") as lines:
@@ -153,15 +152,15 @@ def selector_text(selector: str) -> str:
 
 
 def labels_of(given: list[str] | None) -> dict[str, str]:
-    """Return the labels of KEY=VALUE."""
+    """Parse labels given as KEY=VALUE."""
     pairs = [one.partition("=") for one in given or ()]
     if not all(key and sign for key, sign, _ in pairs):
-        raise typer.BadParameter("a label is KEY=VALUE", param_hint="--label")
+        raise typer.BadParameter("a label must be KEY=VALUE", param_hint="--label")
     return {key: text for key, _, text in pairs}
 
 
 def destination_of(given: str | None) -> Destination:
-    """Return the destination of none, queue:NAME or kafka:TOPIC; the registry refuses any other."""
+    """Parse a destination: none, queue:NAME or kafka:TOPIC; the registry refuses others."""
     from selectroute.registry.model import Destination
 
     if given is None:
@@ -174,7 +173,7 @@ def destination_of(given: str | None) -> Destination:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Subscriptions of a registry: who gets which messages. A change holds from one batch on.",
+    help="Subscriptions of a registry. Each change takes effect with one batch.",
 )
 
 _PAGE: Final = 1_000
@@ -189,7 +188,7 @@ class State(StrEnum):
 
 
 class Start(StrEnum):
-    """From where on a resumed subscription gets messages."""
+    """Starting point of a resumed subscription's messages."""
 
     latest = "latest"
     last_processed = "last-processed"
@@ -207,7 +206,7 @@ def add(
     label: LabelOption = None,
     destination: DestinationOption = None,
     id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="An id of your own.", show_default="made here")
+        str | None, typer.Option("--id", metavar="ID", help="An id.", show_default="generated")
     ] = None,
     wait: WaitOption = None,
     output: OutputOption = Output.table,
@@ -247,13 +246,13 @@ def get(
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
 ) -> None:
-    """Print a subscription, and from which batch of each query on it holds.
+    """Print a subscription, and for each query the first batch that used it.
 
     selectroute subscription get heavy
 
     selectroute subscription get --by-name invoices -o json
 
-    Exit code 3 if there is none.
+    Exit code 3 if there is no such subscription.
     """
     with connected(registry) as connection:
         one = connection.get(chosen(connection, id, by_name))
@@ -265,26 +264,26 @@ def list_(
     topic: Annotated[
         str | None, typer.Option(metavar="FILTER", help="With this topic filter.", show_default=False)
     ] = None,
-    status: Annotated[State | None, typer.Option(help="In this state.", show_default=False)] = None,
+    status: Annotated[State | None, typer.Option(help="With this status.", show_default=False)] = None,
     dialect: Annotated[
         str | None,
         typer.Option(
             metavar="DIALECT",
-            help="Of this dialect.",
+            help="With this dialect.",
             show_default=False,
             callback=known_dialect,
             autocompletion=dialects_for,
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of this name.", show_default=False)
+        str | None, typer.Option(metavar="NAME", help="With this name.", show_default=False)
     ] = None,
     label: Annotated[
         str | None, typer.Option(metavar="KEY=VALUE", help="With this label.", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="So many at most.")] = 50,
-    all_: Annotated[bool, typer.Option("--all", help="All, however many there are.")] = False,
-    cursor: Annotated[str | None, typer.Option(help="Go on where a list ended.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The most to print.")] = 50,
+    all_: Annotated[bool, typer.Option("--all", help="Print all subscriptions.")] = False,
+    cursor: Annotated[str | None, typer.Option(help="Continue a previous list.", show_default=False)] = None,
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
 ) -> None:
@@ -294,7 +293,7 @@ def list_(
 
     selectroute subscription list --all -o ndjson
 
-    Where there are more, standard error says with which --cursor the list goes on.
+    If there are more, standard error shows the --cursor to continue with.
     """
     left: int | None = None if all_ else limit
     if label is not None:
@@ -349,7 +348,7 @@ def replace(
     name: Annotated[str | None, typer.Option(help="Another name.", show_default="as it is")] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", metavar="KEY=VALUE", help="A label more, or another value; KEY= removes it."),
+        typer.Option("--label", metavar="KEY=VALUE", help="A new label, or a new value; KEY= removes it."),
     ] = None,
     destination: Annotated[
         str | None,
@@ -360,13 +359,13 @@ def replace(
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
 ) -> None:
-    """Change a subscription; what is not given stays as it is. With --by-name, SELECTOR is the only argument.
+    """Change the given fields of a subscription. With --by-name, SELECTOR is the only argument.
 
     selectroute subscription replace heavy "JMSType = 'car' AND weight > 3000"
 
     selectroute subscription replace heavy --topic 'cars/#' --if-revision 17 --wait 30
 
-    Each message is judged by exactly one revision: --wait tells the first batch that used this one.
+    Each message is routed by exactly one revision: --wait shows the first batch that used this one.
     """
     if by_name is not None and id is not None and selector is None:
         id, selector = None, id
@@ -381,10 +380,10 @@ def replace(
     if label:
         patch["labels"] = {key: text or None for key, text in labels_of(label).items()}
     if destination is not None:
-        place = destination_of(destination)
-        patch["destination"] = {"kind": place.kind, "name": place.name}
+        target = destination_of(destination)
+        patch["destination"] = {"kind": target.kind, "name": target.name}
     if not patch:
-        raise typer.BadParameter("say what is to change: a selector, --topic, --label, …")
+        raise typer.BadParameter("give a field to change: a selector, --topic, --label, …")
     with connected(registry) as connection:
         one = connection.change(chosen(connection, id, by_name), patch, expected=if_revision)
         if "selector" in patch or "dialect" in patch:
@@ -400,7 +399,7 @@ def remove(
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
 ) -> None:
-    """Remove a subscription, and print what it was.
+    """Remove a subscription, and print its last state.
 
     selectroute subscription remove heavy --if-revision 18
     """
@@ -418,7 +417,7 @@ def pause(
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
 ) -> None:
-    """Let a subscription get no messages until it is resumed.
+    """Pause a subscription: it gets no messages until it is resumed.
 
     selectroute subscription pause heavy
     """
@@ -432,14 +431,14 @@ def resume(
     id: IdArgument = None,
     by_name: ByNameOption = None,
     from_: Annotated[
-        Start, typer.Option("--from", help="With messages to come only, or also with those it missed.")
+        Start, typer.Option("--from", help="Only with future messages, or also with the missed ones.")
     ] = Start.latest,
     if_revision: IfRevisionOption = None,
     wait: WaitOption = None,
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
 ) -> None:
-    """Let a paused subscription get messages again, and say which queries can deliver what it missed.
+    """Resume a paused subscription, and show which queries can deliver the missed messages.
 
     selectroute subscription resume heavy --from last-processed
     """
@@ -460,14 +459,14 @@ def resume(
 
 
 def effective(connection: SubscriptionRegistry, one: Subscription, seconds: float) -> Sequence[EffectiveFrom]:
-    """Return the first batch of each query that used a subscription as it is. Where there is none, wait for
-    one so many seconds at most.
+    """Return for each query the first batch that used this version of a subscription. If there is none, wait
+    at most `seconds` for one.
     """
     until = time.monotonic() + seconds
     while True:
         now, batches = connection.effective_of(one.id, wait_seconds=max(until - time.monotonic(), 0.0))
         if now.revision != one.revision:
-            return []  # it was changed meanwhile, and the batches used the later revision
+            return []  # changed since: the batches used the later revision
         left = until - time.monotonic()
         if batches or left <= 0:
             return batches
@@ -483,7 +482,7 @@ def _changed(
     must: bool = True,
     **more: Any,
 ) -> None:
-    """Print a subscription; with `wait`, when a batch has used it, at the latest after so many seconds."""
+    """Print a subscription; with `wait`, once a batch has used it, or after this timeout in seconds."""
     batches = None
     if wait is not None:
         batches = effective(connection, one, wait)
@@ -510,39 +509,39 @@ def import_(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="SUBS.jsonl", help="Subscriptions, one JSON object a line; - reads standard input."
+            metavar="SUBS.jsonl", help="Subscriptions, one JSON object per line; - reads standard input."
         ),
     ],
     mode: Annotated[
         Mode,
         typer.Option(
-            help="add: an id that is there is refused; replace: it is replaced, and keeps its status unless "
-            "the line gives one."
+            help="For an existing id: add refuses it; replace replaces it, and keeps its status unless the "
+            "line gives one."
         ),
     ] = Mode.add,
     allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Accept input without any subscription: nothing is changed.")
+        bool, typer.Option("--allow-empty", help="Accept input without subscriptions, which changes nothing.")
     ] = False,
     output: OutputOption = Output.table,
     registry: RegistryOption = None,
 ) -> None:
-    """Register many subscriptions as one revision: all of them, or none.
+    """Register many subscriptions as one revision, all or none.
 
     selectroute subscription import subscriptions.jsonl
 
     selectroute subscription export --registry sqlite:///old.db | selectroute subscription import -
 
-    A line is {"topic": "cars/+", "selector": "JMSType = 'car'"}, perhaps with "id", "name", "dialect",
-    "labels", "destination" and "status". The first 20 lines that cannot be are named with their errors, and
+    A line is {"topic": "cars/+", "selector": "JMSType = 'car'"}, optionally with "id", "name", "dialect",
+    "labels", "destination" and "status". If lines are invalid, the first 20 are listed with their errors, and
     nothing is imported; exit code 5 if the first has an invalid selector. Exit code 1 if the input is empty,
-    which a failed command before a pipe makes it.
+    as after a failed command in a pipe.
     """
     with naming_lines(file), opened(file) as lines:
-        first = list(up_to_first(lines))  # before a database is made for nothing
+        first = list(up_to_first(lines))  # before a database is created for nothing
         if not allow_empty and not (first and first[-1].strip()):
             name = "standard input" if file == "-" else file
             raise SelectRouteError(
-                f"{name} has no subscriptions: nothing is changed; --allow-empty accepts that"
+                f"{name} has no subscriptions: nothing is changed; --allow-empty accepts this"
             )
         with connected(registry, create=True) as connection, progress("importing") as advance:
             given = FirstLines(chain(first, lines))
@@ -559,11 +558,11 @@ def import_(
 def export(
     revision: Annotated[
         int | None,
-        typer.Option(min=0, max=2**63 - 1, help="As they were at a revision.", show_default="as they are"),
+        typer.Option(min=0, max=2**63 - 1, help="State as of a revision.", show_default="now"),
     ] = None,
     registry: RegistryOption = None,
 ) -> None:
-    """Print all subscriptions of one revision, one JSON object a line.
+    """Print all subscriptions of one revision, one JSON object per line.
 
     selectroute subscription export > subscriptions.jsonl
 
@@ -575,7 +574,7 @@ def export(
 
 
 def _then(lines: Iterable[str], advance: Advance) -> Iterator[str]:
-    """Yield lines; when all were taken, say that the registry works on them."""
+    """Yield lines; after the last one, show that the registry is processing them."""
     count = 0
     for line in lines:
         count += 1
@@ -601,11 +600,11 @@ def explain(
     skip_bad: SkipOption = False,
     registry: RegistryOption = None,
 ) -> None:
-    """Say why a subscription gets messages or does not, by the matcher that delivers them.
+    """Explain why a subscription gets messages or not, by the same matcher as deliveries.
 
     selectroute subscription explain heavy '{"topic": "cars/eu", "properties": {"weight": "3000"}}'
 
-    The subscription is taken as it is now: what was delivered before is judged by the revision of its batch.
+    This explains the current version of the subscription: past deliveries used the revision of their batch.
     """
     with connected(registry) as connection, answering(messages, skip_bad, output) as (found, add):
         one = connection.get(id)
@@ -620,7 +619,7 @@ def explain(
 
 
 def as_json_text(line: dict[str, int], data: dict[str, Any]) -> str:
-    """Return the answer on a line. A tree that was made here may be too deep for ``json.dumps``."""
+    """Return an explanation as one line of JSON. A local tree may be too deep for ``json.dumps``."""
     tree = data.get("selector")
     if tree is None or isinstance(tree, dict):
         return json.dumps({**line, **data})
@@ -629,7 +628,7 @@ def as_json_text(line: dict[str, int], data: dict[str, Any]) -> str:
 
 
 def as_text(one: Selecting, message: Message, data: dict[str, Any], line: int | None) -> str:
-    """Return the answer for people: the verdict, the way to it, the tree of the selector."""
+    """Return an explanation for people: the verdict, its steps, the tree of the selector."""
     verdict = "gets" if data["matched"] else "does not get"
     which = "the message" if line is None else f"line {line:,}"
     head = f"{one.id} {verdict} {which}, at revision {data['revision']}"

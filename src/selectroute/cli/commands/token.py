@@ -1,4 +1,4 @@
-"""``selectroute token create | list | revoke``: who may use a service."""
+"""``selectroute token create | list | revoke``: tokens for the callers of a service."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from selectroute.selector.explain.sentences import printable
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Bearer tokens for a service, made in its database, or over HTTP by an admin. Once there is one, "
-    "everybody needs one.",
+    help="Bearer tokens for a service, created in its database, or over HTTP by an admin. Once there is "
+    "one, every caller needs a token.",
 )
 
 
@@ -25,14 +25,14 @@ def create(
     role: Annotated[
         Role,
         typer.Option(
-            help="reader asks, writer also changes, puts and gets, admin also makes tokens and queues."
+            help="reader: read; writer: also change, put and get; admin: also manage tokens and queues."
         ),
     ],
     topic: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILTER",
-            help="Only subscriptions whose topic filters are within this one; once for each.",
+            help="Only subscriptions whose topic filters are within this one; repeatable.",
             show_default="all subscriptions",
         ),
     ] = None,
@@ -40,7 +40,7 @@ def create(
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Only these queues as destinations and to put and get, such as CARS.*; once for each.",
+            help="Only these queues as destinations and to put and get, such as CARS.*; repeatable.",
             show_default="all, with --topic none",
         ),
     ] = None,
@@ -48,15 +48,15 @@ def create(
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Only these Kafka topics as destinations, such as cars.*; once for each.",
+            help="Only these Kafka topics as destinations, such as cars.*; repeatable.",
             show_default="all, with --topic none",
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What it is for.", show_default="its id")] = None,
+    name: Annotated[str | None, typer.Option(help="Its purpose.", show_default="its id")] = None,
     registry: RegistryOption = None,
     output: OutputOption = Output.table,
 ) -> None:
-    """Make a token and print its secret, which is shown this once and stored nowhere.
+    """Create a token and print its secret, which is shown only once and not stored.
 
     export SELECTROUTE_TOKEN=$(selectroute token create --role admin --registry sqlite:///subscriptions.db)
 
@@ -64,11 +64,11 @@ def create(
 
     selectroute token create --role writer --topic 'cars/#' --queue 'CARS.*' --kafka 'cars.*'
 
-    In a PATTERN, * is any number of characters and ? is one; all others are themselves, and the whole name is
-    compared. With --topic and without --queue and --kafka, subscriptions made with the token have no
-    destination, and it can use no queue. With --queue or --kafka alone, it still sees all subscriptions.
+    A PATTERN must match the whole name: * is any number of characters, ? is one. With --topic but without
+    --queue and --kafka, the token permits no destinations and no queues. With --queue or --kafka alone, it
+    still permits all subscriptions.
 
-    A job (selectroute stream run) needs a writer's token without any of the three.
+    A job (selectroute stream run) needs a writer's token without these three options.
     """
     with connected(registry, create=True) as opened:
         is_first = not opened.had_tokens()
@@ -85,7 +85,7 @@ def create(
 
 
 def _first(role: Role) -> str:
-    """Return what the first token of a registry changes."""
+    """Return the notice about the first token of a registry."""
     now = (
         "this is the registry's first token: from now on every caller of a service needs one "
         "(SELECTROUTE_TOKEN)"
@@ -93,7 +93,7 @@ def _first(role: Role) -> str:
     if role is Role.admin:
         return now
     return (
-        f"{now}. It cannot make other tokens: make an admin's here, with the database, "
+        f"{now}. It cannot create other tokens: create an admin's in the database with "
         "`selectroute token create --role admin`"
     )
 
@@ -132,8 +132,8 @@ def revoke(
     id: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as `token list` shows it.")],
     registry: RegistryOption = None,
 ) -> None:
-    """Revoke a token, at once. A registry still requires tokens after the last one is revoked: make
-    another one here, with the database.
+    """Revoke a token at once. A registry still requires tokens after the last one is revoked: create another
+    one in its database.
 
     selectroute token revoke 01k7tq2x8m4ha6s0v3wznb5c9d
     """

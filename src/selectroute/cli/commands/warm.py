@@ -1,4 +1,4 @@
-"""``selectroute warm``: the matching kernel compiled ahead."""
+"""``selectroute warm``: compiles the matching kernel ahead of time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from selectroute.cli.output import Output, OutputOption
 
 
 def warm(output: OutputOption = Output.table) -> None:
-    """Compile the matching kernel ahead, for this user and machine: about half a minute once.
+    """Compile the matching kernel ahead of time, for this user and machine: about half a minute once.
 
-    Without it the first match does so, in silence but for one line. For an image of a container, run it while
-    the image is built, as the user who will match. The code is kept below NUMBA_CACHE_DIR, or else
-    XDG_CACHE_HOME, or else ~/.cache; it is compiled anew for another version of selectroute or kind of
-    processor.
+    Otherwise the first match compiles, with one line of output. For a container image, run this during the
+    build, as the user of the service. The code is stored in NUMBA_CACHE_DIR, XDG_CACHE_HOME or ~/.cache, in
+    this order; another version of selectroute or kind of processor needs a new compilation.
 
     RUN NUMBA_CACHE_DIR=/opt/kernel selectroute warm
     """
@@ -38,7 +37,7 @@ def warm(output: OutputOption = Output.table) -> None:
 
 
 def _warm_spark() -> None:
-    """Compile what routing in partitions and sending to Kafka need besides, a second or two."""
+    """Compile the functions for routing in partitions and sending to Kafka, in a second or two."""
     import pyarrow as pa
 
     from selectroute.spark.destinations.kafka_records import key_hashes

@@ -129,8 +129,7 @@ class QueueDeliveries:
             return {name: length for name, length in connection.execute(_LENGTHS)}
 
     def progress(self, job: str, batch: int) -> Progress | None:
-        """Return the progress of a batch of a job; None if the batch is finished, because a later one has
-        begun.
+        """Return the progress of a batch of a job; None if it is finished, because a later one has begun.
 
         Batches of the stream count up from 0, backfills down from -1; each begins after the previous one.
         """

@@ -145,8 +145,7 @@ def _taken(connection: Connection, block: list[Staged]) -> ImportLineError:
         elif (
             name in names or connection.execute(select(exists().where(subscription.c.name == name))).scalar()
         ):
-            taken = NameTakenError(f"the name {name!r} is taken by another subscription")
-            wrong.append(LineProblem(number, taken))
+            wrong.append(LineProblem(number, NameTakenError(f"the name {name!r} is taken")))
         if len(wrong) == MAX_REPORTED:
             break
         ids.add(id)

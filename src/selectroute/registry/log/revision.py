@@ -268,7 +268,7 @@ class Revision:
     def _check_name(self, one: Subscription) -> None:
         other = self.connection.execute(_OF_NAME, {"given_name": one.name, "given_id": one.id}).scalar()
         if other is not None or one.name in self._names:
-            raise NameTakenError(f"the name {one.name!r} is taken by another subscription")
+            raise NameTakenError(f"the name {one.name!r} is taken")
 
     def _label(self, old: Subscription, one: Subscription | None) -> None:
         after = {} if one is None else one.labels

@@ -49,9 +49,8 @@ async def changes(
 
     While there is a `next_cursor`, there are more: repeat the request with this cursor, or follow the header
     Link. One revision may need several responses; `complete` is the newest complete one. Without a cursor,
-    everything up to `revision` was returned: continue with it as `after`. A caller who may not see all
-    subscriptions can get fewer changes than `limit`, even none, although there are more, and each without its
-    `digest`.
+    everything up to `revision` was returned: continue with it as `after`. A caller who may not see all of
+    them can get fewer changes than `limit`, even none, although there are more, each without its `digest`.
     """
     wait = min(wait, service.limits.wait_seconds)
     asked = _PageRequest(after, min(limit, service.limits.page), cursor, tuple(dict.fromkeys(op)))
@@ -147,7 +146,7 @@ def _visible_changes(service: Service, by: Caller, asked: _PageRequest) -> _Foun
 
 
 def _seen(service: Service, by: Caller, change: Change) -> dict[str, Any] | None:
-    """Return a change as the caller may see it: a subscription that leaves the caller's topics is removed."""
+    """Return a change as the caller may see it: a subscription that leaves its topics is removed."""
     now = change.subscription
     if now is not None and by.sees(now.topic):
         return _without_digest(change)

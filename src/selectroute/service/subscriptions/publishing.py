@@ -23,9 +23,7 @@ AGAIN_SECONDS: Final = 2.0
 """Delay until the thread restarts after a failure."""
 
 STOP_SECONDS: Final = 3.0
-"""Longest time that stopping waits for a running publication: a first one of a million subscriptions takes
-longer.
-"""
+"""Longest time that stopping waits for a publication: the first one of a million takes longer."""
 
 REMEMBERED: Final = 10_000
 """Unpublished revisions whose commit times are kept; with more, the lag is underestimated."""
@@ -45,9 +43,7 @@ class State:
 
 
 class Publishing:
-    """Publisher of the registry's changes in a separate thread until `stop`; by default to the registry's own
-    folder.
-    """
+    """Publisher of a registry's changes in a thread until `stop`; by default to the registry's folder."""
 
     def __init__(self, registry: Registry, folder: Path | None = None) -> None:
         self._registry = registry
