@@ -147,7 +147,7 @@ def test_an_error_prints_as_those_of_ibm_mq_and_has_a_sentence_for_people():
         sr.MemoryQueue().put(msg_id=b"short")
     assert raised.value.detail == "an id must be 24 bytes, not 5"
     for copied in (copy.copy(raised.value), pickle.loads(pickle.dumps(raised.value))):  # noqa: S301
-        assert (copied.comp, copied.reason, copied.detail) == (2, 2206, "an id is 24 bytes, not 5")
+        assert (copied.comp, copied.reason, copied.detail) == (2, 2206, "an id must be 24 bytes, not 5")
 
 
 def test_every_reason_has_a_name():
@@ -166,5 +166,5 @@ def test_every_reason_has_a_name():
     ],
 )
 def test_settings_that_cannot_be_are_refused(make, settings):
-    with pytest.raises(ValueError, match="must be"):
+    with pytest.raises(ValueError, match=r"must be|there is no dialect"):
         make(**settings)

@@ -113,7 +113,8 @@ def test_a_job_from_its_first_start_until_it_is_routed_again(spark, world):
         published.catch_up()
         said = run_once(world, url)
         assert "backfill -1  revision 3" in said
-        assert "backfill -1 is incomplete: of batch 1, removed or changed since it was routed: 1.jsonl" in said
+        gone = "of batch 1, removed or changed since it was routed: 1.jsonl"
+        assert f"backfill -1 is incomplete: {gone}" in said
         assert {place[:4] for place in delivered(world)} == {
             (0, "0.jsonl", 0, "red"),
             (-1, "2.jsonl", 0, "red"),

@@ -144,7 +144,7 @@ def test_a_queue_that_is_there_already_is_told_of(run, tmp_path):
         "Q exists already, with these settings\n",
     )
     with Registry.open(url) as registry, served(registry) as service:
-        assert run("queue", "create", "Q", "--queues", service)[2].startswith("Q is there already")
+        assert run("queue", "create", "Q", "--queues", service)[2].startswith("Q exists already")
         assert run("queue", "create", "R", "--queues", service)[2] == ""
 
 
