@@ -1,4 +1,4 @@
-"""Arrays of a snapshot: what is built from subscriptions, kept in files, and read by the kernel.
+"""Arrays of a snapshot, built from subscriptions, stored in files, and read by the kernel.
 
-``tables`` draws them. Nothing here changes once it is made.
+``tables`` draws their layout. All of them are immutable.
 """

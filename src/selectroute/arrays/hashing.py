@@ -1,4 +1,4 @@
-"""Hashes that are written when a snapshot is built and computed again by the kernel."""
+"""Hashes stored in a snapshot when it is built; the kernel computes the same hashes of messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from selectroute.arrays.tables import Array
 
 CODE_MULTIPLIER = 0x9E3779B1
-"""Spreads the codes of a posting over its slots."""
+"""Multiplier that spreads the codes of a posting over its slots."""
 
 # The string hash: 64-bit words, multiplied and folded; the kernel computes the same over the bytes of a
 # column.
@@ -18,11 +18,10 @@ HASH_TAG_SHIFT = 40  # above every length
 
 
 def hash_strings(data: Array, offsets: Array, tags: Array) -> Array:
-    """uint64 hashes of the strings ``data[offsets[i] : offsets[i + 1]]``; a few array operations per distinct
-    length. The tag tells byte strings from strings.
+    """Return the uint64 hashes of the strings ``data[offsets[i] : offsets[i + 1]]``; a few array operations
+    for each word of the longest. The tag distinguishes byte strings from strings.
 
-    Each word of eight bytes (little-endian, the last one padded with zeros) is xored in, multiplied and
-    folded.
+    Each word of eight bytes (little-endian, the last one padded with zeros) is xored in, multiplied, folded.
     """
     lengths = np.diff(offsets)
     multiplier, shift = np.uint64(HASH_MULTIPLIER), np.uint64(HASH_SHIFT)

@@ -1,8 +1,8 @@
 """Ids of a snapshot's subscriptions: ordinal → id, and back.
 
-There is a part for each segment, and none of them is ever copied into another array: a snapshot that differs
-from another in a small delta shares all other parts with it, in memory or mapped from files. Going back takes
-a sorted array of hashes, made when a part is first asked and kept as long as its segment is.
+Each segment has a part, which is never copied into another array: two snapshots that differ in a small delta
+share all other parts, in memory or mapped from files. The lookup of an id needs a sorted array of hashes,
+made at the first lookup in a part and kept as long as its segment.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from selectroute.arrays.tables import Array
 from selectroute.selector.arguments import check_argument
 
 _BLOCK = 1 << 16
-"""Ids hashed at once: bounds the memory that this takes."""
+"""Ids hashed at once, which bounds the memory."""
 
 
 class Ids:
-    """Id of each ordinal: ``ids[ordinal].as_py()``, or ``ids.take(ordinals)``.
+    """Ids of all ordinals: ``ids[ordinal].as_py()``, or ``ids.take(ordinals)``.
 
-    Also the ids of ordinals whose subscription was removed since, see `Snapshot.dead`.
+    Ordinals of removed subscriptions still have their ids, see `Snapshot.dead`.
     """
 
     def __init__(self, parts: Iterable[Part]) -> None:
@@ -53,7 +53,7 @@ class Ids:
         return whole if type is None else whole.cast(type)
 
     def to_arrow(self) -> pa.Array:
-        """Return all ids as one array: the one that is there, or of several segments a copy."""
+        """Return all ids as one array: a copy if there are several segments."""
         if len(self._parts) == 1:
             return self._parts[0].strings
         return pa.concat_arrays([pa.array([], pa.string()), *(part.strings for part in self._parts)])
@@ -67,13 +67,13 @@ class Ids:
         if len(self._parts) == 1:
             return self._parts[0].strings.take(pa.array(ordinals))
         wanted = np.asarray(ordinals)
-        # Each segment's own together, then back into the order in which they were asked for.
+        # Group the ordinals by segment, then restore the order of the argument.
         owner = np.searchsorted(self._firsts, wanted, side="right") - 1
         order = np.argsort(owner, kind="stable")
-        places = wanted[order]
+        grouped = wanted[order]
         bounds = np.searchsorted(owner[order], np.arange(len(self._parts) + 1))
         taken = [
-            part.strings.take(pa.array(places[start:end] - first))
+            part.strings.take(pa.array(grouped[start:end] - first))
             for part, first, start, end in zip(
                 self._parts, self._firsts[:-1], bounds[:-1], bounds[1:], strict=True
             )
@@ -84,20 +84,20 @@ class Ids:
         return pa.concat_arrays([pa.array([], pa.string()), *taken]).take(pa.array(back))
 
     def find(self, ids: Iterable[str]) -> Array:
-        """Return the newest ordinal of each id, -1 for one that is not there; int64[ids].
+        """Return the newest ordinal of each id, -1 for an unknown id; int64[ids].
 
-        O(log of all ids) each, after O(all ids) when a segment is first asked.
+        O(log of all ids) each, after O(all ids) at the first lookup in a segment.
         """
         ids = list(ids)
         for id in ids:
             check_argument(id, str, "an id", "a str such as 'heavy'")
-        # An id that is not ASCII is none, and pyarrow would refuse half a surrogate pair.
+        # Ids are ASCII, and pyarrow would reject half of a surrogate pair.
         wanted = pa.array([id if id.isascii() else "" for id in ids], pa.string())
         found = np.full(len(wanted), -1, np.int64)
         hashes = _hashes(wanted)
         for part, first in zip(self._parts, self._firsts[:-1], strict=True):
-            places = part.find(wanted, hashes)
-            found = np.where(places >= 0, first + places, found)
+            rows = part.find(wanted, hashes)
+            found = np.where(rows >= 0, first + rows, found)
         return found
 
 
@@ -109,18 +109,18 @@ class Part:
 
     @cached_property
     def _sorted(self) -> tuple[Array, Array]:
-        """Hashes in order, and whose each is."""
+        """Sorted hashes, and the row of each."""
         hashes = _hashes(self.strings)
         order = np.argsort(hashes).astype(np.int32)
         return hashes[order], order
 
     def find(self, wanted: pa.Array, hashes: Array) -> Array:
-        """Return the place of each wanted id, -1 if it is not there; int64[wanted]."""
+        """Return the row of each wanted id, -1 for an unknown id; int64[wanted]."""
         known, order = self._sorted
         result = np.full(len(wanted), -1, np.int64)
         place = np.searchsorted(known, hashes)
         waiting = np.arange(len(wanted))
-        while len(waiting):  # once, and again for those whose hash another id has, too
+        while len(waiting):  # once, and again for ids with a hash collision
             within = place[waiting] < len(known)
             waiting = waiting[within]
             waiting = waiting[known[place[waiting]] == hashes[waiting]]
@@ -137,7 +137,7 @@ _parts: WeakKeyDictionary[Segment, Part] = WeakKeyDictionary()
 
 
 def part_of(segment: Segment, strings: pa.Array) -> Part:
-    """Return the part of a segment's ids, which keeps its hashes for every snapshot that has the segment."""
+    """Return the part of a segment's ids, shared with its hashes by every snapshot that has the segment."""
     part = _parts.get(segment)
     if part is None or memory_of(part.strings) != memory_of(strings):
         part = _parts[segment] = Part(strings)
@@ -145,13 +145,13 @@ def part_of(segment: Segment, strings: pa.Array) -> Part:
 
 
 def memory_of(array: pa.Array) -> tuple[int, int, int | None]:
-    """Return where an array lies: what is the same for two of them is the same array."""
+    """Return offset, length and address of an array: equal for two arrays only if they are the same."""
     buffer = array.buffers()[1]
     return array.offset, len(array), None if buffer is None else buffer.address
 
 
 def _hashes(strings: pa.Array) -> Array:
-    """uint64 hashes of strings."""
+    """Return the uint64 hashes of strings."""
     blocks = [np.zeros(0, np.uint64)]
     for start in range(0, len(strings), _BLOCK):
         # Concatenating copies a slice, and its offsets then begin at 0.

@@ -1,4 +1,4 @@
-"""A part of a snapshot: what one call of the kernel matches against."""
+"""Segment of a snapshot: the subscriptions that one call of the kernel matches."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
 from selectroute.topics.levels import TOPIC
 
 CROWDED = 16
-"""So many residuals of a leaf that ask LIKE of one attribute make it worth while to know equal strings."""
+"""Residuals of a leaf with LIKE on one attribute from which it pays to find equal strings of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """Property or derived field that the snapshot reads, and what it needs of it.
+    """Property or derived field that the snapshot reads, and how.
 
     ``codes``: its values are looked up among the constants; ``values``: ranges and programs read them;
-    ``byte_strings``: all who read it have byte strings in their dialect, so that a column of bytes is one.
+    ``byte_strings``: the dialects of all its readers have byte strings, so a binary column is a property.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Attribute:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Columns from which it comes: the topic string, or the names of a field that has several."""
+        """Columns that it is read from: the topic string, or the names of a field that has several."""
         if self.name.startswith(TOPIC):
             return (TOPIC,)
         if not self.name.startswith(PREFIX):
@@ -43,13 +43,13 @@ class Attribute:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Some subscriptions, flat: arrays that executors map into memory, nothing to unpickle.
+    """Flat arrays of some subscriptions, which executors map into memory without unpickling.
 
-    ``rows`` is the number of subscriptions; an entry's ordinal counts from the segment's own first.
+    ``rows`` is the number of subscriptions; an entry's ordinal counts from the first of the segment.
     ``depth`` is the deepest stack that a program needs, ``scanned`` counts the clauses on the scan list by
-    their reason. ``checks_names``: some selectors take no message whose property names break a rule.
-    ``removed`` are the tombstones that came with a delta: ordinals of the snapshot, int32, ascending, all
-    below those of the segment itself. Matching this segment alone has nothing to do with them.
+    their reason. ``checks_names``: some selectors match no message whose property names break a rule.
+    ``removed`` are the tombstones of a delta: ordinals of the snapshot, int32, ascending, all below those of
+    the segment itself. They do not affect matching this segment alone.
     """
 
     tables: Tables
@@ -62,8 +62,8 @@ class Segment:
 
     @cached_property
     def like_patterns(self) -> tuple[Array, Array]:
-        """Patterns of LIKE, numbered for each attribute: int32[steps], of what is no LIKE -1; and how
-        many an attribute has, int64[attributes]. O(steps), once.
+        """Patterns of LIKE, numbered for each attribute: int32[steps], -1 for steps other than LIKE; and the
+        number of patterns of each attribute, int64[attributes]. O(steps), once.
         """
         operations, attributes, patterns = self.tables.step.T
         steps = np.flatnonzero((operations == LIKE) | (operations == NOT_LIKE))
@@ -75,7 +75,7 @@ class Segment:
 
     @cached_property
     def crowded_patterns(self) -> list[int]:
-        """Attributes of which some leaf has `CROWDED` residuals with LIKE. O(entries x log), once."""
+        """Attributes with at least `CROWDED` residuals with LIKE in some leaf. O(entries x log), once."""
         tables = self.tables
         numbers, _ = self.like_patterns
         steps = np.flatnonzero(numbers >= 0)
@@ -97,9 +97,8 @@ class Segment:
 
     @cached_property
     def scan_terms(self) -> tuple[Array, int]:
-        """Return which terms of the scan list's residuals are equal: int32[terms], a number for each that
-        stands there several times, else -1; and how many numbers there are. Without residuals there,
-        int32[0].
+        """Numbers of equal terms in the residuals of the scan list: int32[terms], a number for each term that
+        occurs several times, else -1; and the count of numbers. Without such residuals, int32[0].
         """
         tables = self.tables
         residuals: Array = np.unique(tables.entry_residual[: tables.entry_first[tables.group_first[1]]])
@@ -118,8 +117,8 @@ class Segment:
 
     @cached_property
     def single_terms(self) -> tuple[Array, Array, Array]:
-        """Each program as a residual of one term, of the program's own number, for `judge`: int32[programs +
-        1] that counts from 0, and uint8[programs] of ones and of zeros.
+        """Residuals for `judge`, one for each program and with its number: int32[programs + 1], counting from
+        0, and uint8[programs] of ones and of zeros.
         """
         programs = len(self.tables.step_first) - 1
         return (

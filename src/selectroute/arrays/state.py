@@ -1,4 +1,4 @@
-"""State of a snapshot, and what follows from it: holes, attributes, ids, columns that are read."""
+"""State of a snapshot, and data derived from it: holes, attributes, ids, columns that are read."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from selectroute.topics.levels import TOPIC
 
 @dataclass(frozen=True, eq=False)
 class SnapshotState:
-    """Subscriptions of one revision: segments of arrays, and the table of who they are.
+    """Subscriptions of one revision: segments of arrays, and the table of subscriptions.
 
     ``subscriptions`` has the columns id, destination, topic, selector, dialect, seltype, one row for each
-    ordinal. Ordinals run through the segments, one after the other: the base, then the deltas. `Snapshot` is
-    this with what can be done with it.
+    ordinal. Ordinals run through the segments in order: the base, then the deltas. `Snapshot` adds the
+    operations.
 
-    ``len()`` counts the subscriptions. Ordinals may be more: one that was removed or replaced since leaves a
-    hole, because the ordinals behind it stay as they are. It matches nothing, and `dead` says which they are.
+    ``len()`` counts the subscriptions. There may be more ordinals: a removed or replaced subscription leaves
+    a hole, because the ordinals after it do not change. A hole matches nothing; `dead` marks the holes.
     """
 
     segments: tuple[Segment, ...]
@@ -53,8 +53,8 @@ class SnapshotState:
         return f"Snapshot(revision={self.revision}, {subscriptions}, {size})"
 
     def find(self, ids: Iterable[str]) -> Array:
-        """Return the ordinal of each subscription, -1 for one that is not there, or not any more; int64[ids].
-        Costs what `Ids.find` does.
+        """Return the ordinal of each subscription, -1 for an unknown or removed one; int64[ids].
+        Cost as of `Ids.find`.
         """
         check_iterable(ids, "ids", "the ids of subscriptions: ['heavy']")
         found = self.ids.find(ids)
@@ -64,12 +64,12 @@ class SnapshotState:
 
     @cached_property
     def firsts(self) -> Array:
-        """First ordinal of each segment, and at the end the number of ordinals; int64[segments + 1]."""
+        """First ordinal of each segment, then the number of ordinals; int64[segments + 1]."""
         return np.cumsum([0, *(segment.rows for segment in self.segments)], dtype=np.int64)
 
     @cached_property
     def dead(self) -> Array | None:
-        """Mask of the ordinals that are of no subscription any more, bool[ordinals]; None if every one is."""
+        """Mask of the ordinals of removed subscriptions, bool[ordinals]; None without any."""
         removed = [segment.removed for segment in self.segments if len(segment.removed)]
         if not removed:
             return None
@@ -79,14 +79,14 @@ class SnapshotState:
 
     @cached_property
     def deaths(self) -> tuple[int, ...]:
-        """Count of ordinals in each segment that are of no subscription any more."""
+        """Number of ordinals of removed subscriptions in each segment."""
         removed = np.sort(np.concatenate([np.zeros(0, np.int32), *(s.removed for s in self.segments)]))
         return tuple(np.diff(np.searchsorted(removed, self.firsts)).tolist())
 
     @cached_property
     def dead_entries(self) -> tuple[Array | None, ...]:
-        """Of each segment which entries are dead ordinals', None if none is: uint64[words], bit ``entry &
-        63`` of word ``entry >> 6``. O(entries), at a nanosecond or two each.
+        """Mask of the entries of dead ordinals for each segment, None without any: uint64[words], bit ``entry
+        & 63`` of word ``entry >> 6``. O(entries), at a nanosecond or two each.
         """
         found: list[Array | None] = []
         for segment, first, deaths in zip(self.segments, self.firsts[:-1], self.deaths, strict=True):
@@ -117,7 +117,7 @@ class SnapshotState:
 
     @property
     def checks_names(self) -> bool:
-        """True if some selectors take no message whose property names break a rule."""
+        """True if some selectors match no message whose property names break a rule."""
         return any(segment.checks_names for segment in self.segments)
 
     @property
@@ -127,9 +127,9 @@ class SnapshotState:
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """Columns that selectors and topic filters read, sorted: what `match` looks for in a batch.
+        """Columns that selectors and topic filters read, sorted; `match` looks for them in a batch.
 
-        ``@topic`` is the topic. Of a field that has several names all are here, and one of them will do.
+        ``@topic`` is the topic. All names of a field are listed; one of them is enough.
         """
         names = {name for attribute in self.attributes for name in attribute.sources}
         if self.checks_names:
@@ -152,7 +152,7 @@ class SnapshotState:
         elif not names:
             return 0
         else:
-            # What stands outside of literals, between characters that no identifier has.
+            # The name outside of string literals, between characters that are not part of identifiers.
             bare = pc.replace_substring_regex(pc.fill_null(rows["selector"], ""), "'[^']*'", "''")
             other = r"[^\p{L}\p{N}\p{M}\p{Sc}\p{Pc}\p{Cf}.]"
             name = "|".join(re.escape(one) for one in sorted(names))
@@ -183,7 +183,7 @@ class SnapshotState:
 
     @cached_property
     def ids(self) -> Ids:
-        """Id of each ordinal, strings. ``ids[ordinal].as_py()``, or ``ids.take(ordinals)``."""
+        """Ids of all ordinals, strings: ``ids[ordinal].as_py()``, or ``ids.take(ordinals)``."""
         column = self.subscriptions["id"]
         return Ids(
             part_of(segment, _piece(column, first, segment.rows))
@@ -192,12 +192,12 @@ class SnapshotState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays that matching reads; the ids are not among them."""
+        """Bytes of all arrays that matching reads, without the ids."""
         return sum(segment.nbytes for segment in self.segments)
 
 
 def _piece(column: pa.ChunkedArray, first: int, rows: int) -> pa.Array:
-    """Some rows of a column as one array: the memory itself where it lies in one chunk, not a copy."""
+    """Return some rows of a column as one array, without a copy if they are in one chunk."""
     chunks = [chunk for chunk in column.slice(first, rows).chunks if len(chunk)]
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays([pa.array([], column.type), *chunks])
 

@@ -1,4 +1,4 @@
-"""Arrays of a snapshot, and the numbers that its writers and the kernel agree on.
+"""Arrays of a snapshot, and the numbers shared by its writers and the kernel.
 
 A message finds its matches like this (one leaf is drawn; ``a:b`` is the slice from a to b)::
 
@@ -12,22 +12,22 @@ A message finds its matches like this (one leaf is drawn; ``a:b`` is the slice f
     ordinal   12      7       40      9       12       → copied out
 
 A pair of attributes is filed under its *anchor*, the attribute that has more of the pair's keys: each code of
-it has a posting for each pair in which it occurs. So a message costs what its values have in common with the
-clauses, however many pairs of attributes are in use. A clause with one attribute has its leaf at the code.
+the anchor has a posting for each pair in which it occurs. So the cost of a message depends on the values that
+it shares with clauses, not on the pairs in use. A clause with one attribute has its leaf at the code.
 
 Leaf 0 is the scan list: it has no key and every message visits it.
 
-The last leaves are *divided*, see ``index.build.hot_keys``: a message that has found one looks up its
-postings, too. These lead to leaves beneath it, which may be divided again.
+The last leaves are *divided*, see ``index.build.hot_keys``: a message that finds one also looks up its
+postings, which lead to leaves beneath it; these may be divided again.
 
-Ranges with two ends are sorted by the lower one; those that hold are found among a prefix by the maxima of
-the higher one over 16 entries, over 16 of these, and so on::
+Intervals are sorted by their lower end; those that hold are found within a prefix by the maxima of the upper
+ends over 16 entries, over 16 of these maxima, and so on::
 
     high     7 9 3 … │ 2 2 1 … │ …     16 entries each, of one group; see `HIGH`
-    maxima   9         2         …     the level above follows behind, until one has 16 or fewer
+    maxima   9         2         …     each level is followed by the one above, until one has 16 or fewer
 
 A *code* numbers the keys of one attribute (see ``clauses.access``): ``ABSENT`` is a value that no clause has,
-the next three are the same for all attributes, the others are given out as constants are met.
+the next three are the same for all attributes, the others are assigned in the order of the constants.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ DOUBLE: Final = 7
 STRING: Final = 8
 BYTES: Final = 9
 MISMATCH: Final = 10  # on the stack of a program only: arithmetic on a non-number
-VOID: Final = 11  # on the stack of a program only: what makes the whole selector false
-UNSUPPORTED: Final = 12  # of a type that no property has: there, but unlike everything; its string is empty
+VOID: Final = 11  # on the stack of a program only: makes the whole selector false
+UNSUPPORTED: Final = 12  # of a type that no property has: not NULL, unlike every value; its string is empty
 
 # -- codes
 ABSENT: Final = -1
@@ -62,13 +62,13 @@ FIRST_CODE: Final = 3
 
 # -- flags of a group
 SORTED: Final = 1  # the entries are sorted by bound, and the group's range decides how many of them hold
-WANTED: Final = 2  # the range is wanted TRUE; else FALSE
+WANTED: Final = 2  # the range must be TRUE; else FALSE
 RESIDUAL: Final = 4  # each entry has a residual to judge
 REPEATED: Final = 8  # the subscription has other clauses, too: emit it once a message
 OPERATOR_SHIFT: Final = 4  # two bits: < <= > >=
 BOUND_SHIFT: Final = 6  # two bits: the bounds are longs, doubles, floats
-STRICT: Final = 256  # unlike types make the whole selector false: no range holds then, wanted TRUE or FALSE
-VALID_NAMES: Final = 512  # only for messages whose property names break no rule
+STRICT: Final = 256  # unlike types make the whole selector false: then no range holds, WANTED or not
+VALID_NAMES: Final = 512  # skip messages whose property names break a rule
 INTERVAL: Final = 1024  # a second range of the same attribute bounds it above, see `high`
 EXCLUSIVE: Final = 2048  # the upper end is not part of the interval
 UNIFORM: Final = 4096  # all entries have the same residual, which is judged once
@@ -78,9 +78,9 @@ BOUND_LONG: Final = 0
 BOUND_DOUBLE: Final = 1
 BOUND_FLOAT: Final = 2
 HIGH: Final = 16
-"""So many upper ends of intervals have one maximum in the level above."""
+"""Upper ends of intervals that share one maximum in the level above."""
 
-# -- the second attribute of a tuple that has none
+# -- the second attribute of a tuple without one
 ALONE: Final = -1
 PREFIXES: Final = -2  # the leaves are of the first one's prefixes, see ``prefixes``
 BENEATH: Final = -3  # the leaves are reached from those of another tuple, which are divided by the first one
@@ -101,46 +101,46 @@ LESS: Final = 10
 LESS_EQUAL: Final = 11
 GREATER: Final = 12
 GREATER_EQUAL: Final = 13
-AS_TRUTH: Final = 14  # a bare identifier as a condition: what is not boolean or NULL counts as FALSE
+AS_TRUTH: Final = 14  # a bare identifier as a condition: a value that is not boolean or NULL counts as FALSE
 NOT: Final = 15
 AND: Final = 16
 OR: Final = 17
 IS_NULL: Final = 18  # push whether `attribute` is NULL
 IS_KEY: Final = 19  # `attribute` = the constant with code `argument`
 IS_NOT_KEY: Final = (
-    20  # <>, of no number: the constant's code in the low 32 bits of `argument`, its tag above
+    20  # <>, not of numbers: the constant's code in the low 32 bits of `argument`, its tag above
 )
 IN: Final = 21  # `attribute` IN the set `argument`
 NOT_IN: Final = 22
 LIKE: Final = 23  # `attribute` LIKE the pattern `argument`
 NOT_LIKE: Final = 24
 LEVELS: Final = 25  # the topic string `attribute` has the levels of the pattern `argument`
-BETWEEN: Final = 26  # of three operands: FALSE where one is NULL, VOID where the others are no numbers
+BETWEEN: Final = 26  # of three operands: FALSE if one is NULL, VOID if the others are not numbers
 NOT_BETWEEN: Final = 27  # the opposite
 CHECK_TYPE: Final = 28  # make the truth on top VOID unless the tag of `attribute` is in the bits `argument`
 HAS_TYPE: Final = 29  # push whether the tag of `attribute` is in the bits `argument`
-IS_SOUND: Final = 30  # push whether the truth on top is not VOID, in its place
+IS_SOUND: Final = 30  # replace the truth on top by whether it is not VOID
 
-# -- how arithmetic, comparisons and AS_TRUTH are done in the dialect, in their step's `attribute`
+# -- the dialect's rules for arithmetic, comparisons and AS_TRUTH, in the `attribute` of the step
 VOIDS: Final = 1  # unlike types, and arithmetic on NULL, are VOID
 POSITIVE_ZERO: Final = 2  # negative zero is zero in arithmetic
-SAME_TYPE: Final = 4  # numbers compare with those of their own type only
+SAME_TYPE: Final = 4  # only numbers of one type compare
 
-# -- symbols of a LIKE pattern (else a code point), and of a levels pattern (else a string of `level_bytes`)
+# -- symbols of a LIKE pattern (others: code points), and of a levels pattern (others: `level_bytes` strings)
 ANY_ONE: Final = -1
 ANY_MANY: Final = -2
 
 
 EMPTY_SLOT: Final = 2**64 - 1
-"""A slot of `string_slot` without a string; no string has this number."""
+"""Empty slot of `string_slot`; no string has this number."""
 
 
 class Tables(NamedTuple):
-    """All arrays of one segment. ``x_first[i] : x_first[i + 1]`` is the slice of ``x`` that belongs to i."""
+    """Arrays of one segment. ``x_first[i] : x_first[i + 1]`` is the slice of ``x`` that belongs to i."""
 
-    # the access keys: tuples of one attribute, or of two, and their leaves. The codes of an attribute
-    # that is alone or an anchor, from `code_low` on, have a leaf (-1: none) and postings. A posting has an
-    # open-addressing table of a power of two slots, at most half full, for the codes of its attribute.
+    # access keys: tuples of one attribute or two, and their leaves. The codes of an attribute that is alone
+    # or an anchor, from `code_low` on, have a leaf (-1: none) and postings. A posting has an open-addressing
+    # table of a power of two slots, at most half full, for the codes of its attribute.
     tuple_attributes: Array  # int32[tuples, 2]
     tuple_above: (
         Array  # int32[tuples], the tuple whose leaves lead here if the second one is BENEATH, else -1
@@ -158,7 +158,7 @@ class Tables(NamedTuple):
 
     # prefixes of strings, for each attribute ascending by their bytes, see ``prefixes``
     prefix_first: Array  # int64[attributes + 1]
-    prefix_parent: Array  # int32[prefixes], the longest other one with which it begins, or -1
+    prefix_parent: Array  # int32[prefixes], the longest other prefix of this prefix, or -1
     prefix_leaf: Array  # int32[prefixes]
     prefix_key: Array  # int64[prefixes], the first eight bytes as a number, ascending for each attribute
     prefix_byte_first: Array  # int64[prefixes + 1], into prefix_bytes
@@ -251,16 +251,16 @@ DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "large_float": np.dtype(np.float64),
     "large_float_code": np.dtype(np.int32),
 }
-"""The element type of each array."""
+"""Element type of each array."""
 
 SHAPES: Final = {"tuple_attributes": (-1, 2), "step": (-1, 3)}
-"""The shapes of the arrays that have more than one dimension."""
+"""Shapes of the arrays that have more than one dimension."""
 
 
 def as_array(name: str, values: object) -> Array:
-    """`values` as the array `name` of `Tables`: its type and shape, contiguous and read-only.
+    """Return `values` as the array `name` of `Tables`: its type and shape, contiguous and read-only.
 
-    A mapped file is read-only, too; the same kind of array everywhere means one compiled kernel.
+    Mapped files are read-only, too; one kind of array everywhere means one compiled kernel.
     """
     array = np.ascontiguousarray(np.asarray(values).astype(DTYPES[name], copy=False))
     array = array.reshape(SHAPES.get(name, (-1,)))

@@ -1,18 +1,18 @@
-"""Equalities of a clause, as keys under which it can be filed.
+"""Equalities of a clause, as keys under which the index can file it.
 
 A *key* stands for a class of values. For one attribute, a message has exactly one key (``message_key``) and a
 literal that is an equality has one or several (``literal_keys``); the literal can hold only if the message's
 key is among them. So a clause filed under several keys of one attribute is found at most once.
 
 Numeric equality is not transitive over Java's types, because the operands are promoted: the float 16777216
-equals both longs 16777216 and 16777217. The keys are therefore coarser than the values, chosen so that no
-pair that is equal after promotion is told apart:
+equals both longs 16777216 and 16777217. The keys are therefore coarser than the values: two numbers that are
+equal after promotion share a key.
 
-- a number is the double nearest to it;
-- a *float* property of magnitude 2^24 or more, where floats no longer hold every integer, has a key of a
-  second kind, under which a constant is filed beside its first.
+- The key of a number is the nearest double.
+- A *float* property of magnitude 2^24 or more, where floats no longer hold every integer, has a key of a
+  second kind; a constant of that size is filed under both kinds.
 
-Above 2^53 several longs share a double: there the literal is judged again (``Keys.exact`` is false).
+Above 2^53 several longs share a double: such a literal is judged again (``Keys.exact`` is false).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def message_key(value: Value | Unsupported | None) -> Key | None:
 
 
 def literal_keys(literal: Literal) -> Keys | None:
-    """Return the keys of a literal that is an equality, ``None`` of any other. O(its constants)."""
+    """Return the keys of a literal that is an equality, ``None`` for any other. O(its constants)."""
     predicate = literal.predicate
     if isinstance(predicate, Missing):
         return Keys(predicate.name, frozenset((NULL,)), True) if literal.wanted else None
@@ -80,7 +80,7 @@ def literal_keys(literal: Literal) -> Keys | None:
         keys = _constant_keys(predicate.name, predicate.constant)
         if keys is None or predicate.dialect.promotes or predicate.kind != NUMBER:
             return keys
-        return keys._replace(exact=False)  # a key tells no type, and here the type must be equal, too
+        return keys._replace(exact=False)  # a key has no type, but here types must be equal
     if isinstance(predicate, OneOf) and literal.wanted and not predicate.negated:
         return Keys(predicate.name, frozenset(predicate.values), True)
     return None
@@ -106,11 +106,11 @@ def _constant_keys(name: str, constant: Value) -> Keys | None:
 
 @dataclass(slots=True)
 class Equalities:
-    """Keys that a clause can be filed under.
+    """Keys under which a clause can be filed.
 
-    ``keys`` by attribute; several equalities of one attribute are intersected. ``covered`` are the literals
-    that need not be judged again when the clause is found by their attribute. ``satisfiable`` is false when
-    an intersection is empty: then no message satisfies the clause.
+    ``keys`` by attribute; several equalities of one attribute are intersected. ``covered`` holds the literals
+    that need not be judged again when the clause is found by their attribute. ``satisfiable`` is false if an
+    intersection is empty: no message satisfies the clause.
     """
 
     keys: dict[str, frozenset[Key]]
@@ -119,7 +119,7 @@ class Equalities:
 
 
 def equalities(clause: Clause) -> Equalities:
-    """Read the equalities off a clause. O(size of the clause)."""
+    """Return the equalities of a clause. O(size of the clause)."""
     keys: dict[str, frozenset[Key]] = {}
     covered: dict[str, tuple[Literal, ...]] = {}
     for literal in clause.literals:
@@ -133,8 +133,8 @@ def equalities(clause: Clause) -> Equalities:
 
 
 def prefixed(literals: Iterable[Literal]) -> tuple[str, ...]:
-    """Return the attributes of which a literal is a LIKE with a prefix: a snapshot files a clause without a
-    key by one of them.
+    """Return the attributes of literals that are a LIKE with a prefix. A snapshot files a clause without keys
+    by one of these prefixes.
     """
     names = (
         literal.predicate.name
@@ -154,7 +154,7 @@ TOO_MANY_KEYS = "its equalities have too many values"
 
 
 def scan_reason(clause: Clause) -> str:
-    """Why a clause without any equality is on the scan list, for ``explain`` and the statistics."""
+    """Return why a clause is on the scan list, for ``explain`` and the statistics."""
     if not clause.literals:
         return "it matches every message"
     if equalities(clause).keys:

@@ -1,7 +1,7 @@
-"""Analysis of a selector before any message comes: how it is indexed, and what is probably a mistake.
+"""Static analysis of a selector: how it is indexed, and probable mistakes.
 
-A selector that can never be true is valid and matches nothing (seed 002 has a reason code for it), so all of
-this is advice. A warning is only given where it is certain: see `outcomes`.
+A selector that can never be true is valid and matches nothing (seed 002 has a reason code for it), so all
+warnings are advice. A warning is only given if it is certain: see `outcomes`.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ SUBTRACTS_PROPERTIES: Final = "subtracts-properties"
 DATE_ARITHMETIC: Final = "date-arithmetic"
 
 _DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?|\d{4}/\d\d?/\d\d?|\d\d?-\d\d?-\d{4}|\d\d?/\d\d?/\d{4}")
-"""Arithmetic that is written as a date is: without a space, a year of four digits first or last."""
+"""Arithmetic written like a date: no spaces, and a year of four digits first or last."""
 
 SHOWN: Final = 1_000
-"""How many characters of a canonical text people are shown; data has it whole."""
+"""Characters of a canonical text in ``str()``; `to_dict` has the full text."""
 
 MAX_WARNINGS: Final = 32
-"""The most warnings about parts of one selector: what is generated repeats its mistakes."""
+"""Maximum number of warnings about parts of one selector: generated selectors repeat mistakes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectorWarning:
-    """Probable mistake: its kind, a sentence, where it is, the MQ reason code if any."""
+    """Probable mistake: its kind, a sentence, its span, and the MQ reason code if any."""
 
     kind: str
     sentence: str
@@ -68,37 +68,35 @@ class SelectorWarning:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Way in which clauses of the selector are found in a snapshot: under the values of these attributes or
-    under their prefixes, or by a scan.
-    """
+    """Access path of clauses in a snapshot: the values or prefixes of these attributes, or a scan."""
 
     attributes: tuple[str, ...]
     reason: str | None
-    """Why they are judged for every message; None if they are not."""
+    """Reason why the clauses are judged for every message; None if they are not."""
 
     clauses: int
-    """How many clauses are found so."""
+    """Number of clauses with this access path."""
 
     by_prefix: bool = False
-    """Under what the attribute's value begins with, not under the value: LIKE is all that they have."""
+    """True if the clauses are found by a prefix of the value, for LIKE, not by the value."""
 
     def __str__(self) -> str:
         way = ", ".join(self.attributes) if self.reason is None else f"every message: {self.reason}"
         if self.by_prefix:
-            way = f"what {way} begins with"
+            way = f"prefixes of {way}"
         return way if self.clauses == 1 else f"{way} ({self.clauses:,} clauses)"
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Facts about a valid selector. ``str()`` renders it for people, `to_dict` gives it as data."""
+    """Facts about a valid selector. ``str()`` renders a text, `to_dict` gives plain data."""
 
     text: str
     dialect: str
     canonical: str
     identifiers: tuple[str, ...]
     access: tuple[Access, ...]
-    """How its clauses are found; empty if no message can satisfy one."""
+    """Access paths of the clauses; empty if no message can satisfy one."""
 
     warnings: tuple[SelectorWarning, ...]
 
@@ -106,7 +104,7 @@ class Analysis:
         return "\n".join(self._lines())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data; offset and length count code points, line and column start at 1."""
+        """Return plain data; offset and length count code points, line and column start at 1."""
         return {
             "dialect": self.dialect,
             "canonical": self.canonical,
@@ -148,18 +146,18 @@ class Analysis:
 
 
 def check(text: str, dialect: str = "jms") -> Analysis:
-    """Return what is known of a selector before any message comes: how it is indexed, and warnings.
+    """Return the static analysis of a selector: how it is indexed, and warnings.
 
     >>> [warning.kind for warning in check("JMSPriority > 9 OR color = 'red'").warnings]
     ['impossible-comparison']
 
-    Raises InvalidSelectorError for a text that is not a selector, UnknownDialectError.
+    Raises InvalidSelectorError for an invalid text, UnknownDialectError for an unknown dialect.
     """
     return analyse(Selector(text, dialect))
 
 
 def analyse(selector: Selector) -> Analysis:
-    """Return what is known of a selector. O(n), and a bounded search for what is never or always true."""
+    """Return the analysis of a selector. O(n), plus a bounded search for always-false and always-true."""
     dialect = dialect_named(selector.dialect)
     clauses = clauses_of(selector.expression, dialect)
     known = {} if selector.expression is None else outcomes_by_name(selector.expression, dialect)
@@ -182,8 +180,8 @@ def analyse(selector: Selector) -> Analysis:
 def analyse_registered(
     text: str, dialect: str, seltype: str | None, limits: Limits = DEFAULT_LIMITS
 ) -> Analysis | None:
-    """Return what is known of a subscription's selector; None if it is empty, EXTENDED or beyond the limits,
-    which may be others than those it was registered under.
+    """Return the analysis of a subscription's selector; None if it is empty, EXTENDED or beyond the limits,
+    which may have changed since it was registered.
     """
     if not text or (seltype or "").upper() == EXTENDED:
         return None
@@ -255,38 +253,38 @@ def _impossible(known: Mapping[str, Outcomes], dialect: Dialect) -> Iterator[Sel
 
 
 def _unquoted(expr: Expr, text: str) -> Iterator[SelectorWarning]:
-    """Texts, names and dates that were written without quotes, and are properties and arithmetic so."""
+    """Yield strings and dates written without quotes, which are read as properties and arithmetic."""
     for node in postorder(expr):
         match node:
             case Comparison(op="=" | "<>" as op, left=Identifier(name=left), right=Identifier(name=right)):
                 quoted = f"{printable(left, 40)} {op} '{printable(right, 40)}'"
-                sentence = f"this compares two properties; for a text write {quoted}"
+                sentence = f"this compares two properties; for a string write {quoted}"
                 yield SelectorWarning(COMPARES_PROPERTIES, sentence, node.span)
             case Comparison(op="=" | "<>", left=Arithmetic() as minus, right=Literal(value=value)):
-                if getattr(value, "value", value) != 0:  # whether two properties differ is plausible
+                if getattr(value, "value", value) != 0:  # to test whether two properties differ is plausible
                     yield from _hyphenated(minus, text)
             case Arithmetic(op="-" | "/"):
                 written = text[slice(*node.span)].strip("()")
                 if _DATE.fullmatch(written):
-                    sentence = f"{written} is arithmetic on three numbers; for a text write '{written}'"
+                    sentence = f"{written} is arithmetic on three numbers; for a string write '{written}'"
                     yield SelectorWarning(DATE_ARITHMETIC, sentence, node.span)
 
 
 def _hyphenated(node: Arithmetic, text: str) -> Iterator[SelectorWarning]:
-    """Yield a difference of two properties that is written like one name, as in ``order-id = 5``."""
+    """Yield a difference of two properties written like one name, as in ``order-id = 5``."""
     if node.op == "-" and isinstance(node.left, Identifier) and isinstance(node.right, Identifier):
         written = f"{node.left.name}-{node.right.name}"
         if text[slice(*node.span)].strip("()") == written:
             left, right = printable(node.left.name, 40), printable(node.right.name, 40)
             sentence = (
-                f"`{left}-{right}` is `{left}` minus `{right}`, because no name has a hyphen; "
-                f"for one property write {left}_{right}, and with spaces for the difference"
+                f"`{left}-{right}` is `{left}` minus `{right}`, because names have no hyphens; "
+                f"for one property write {left}_{right}, for the difference {left} - {right}"
             )
             yield SelectorWarning(SUBTRACTS_PROPERTIES, sentence, node.span)
 
 
 def _contradictions(expr: Expr, known: Mapping[str, Outcomes]) -> Iterator[SelectorWarning]:
-    """Equalities of one name, joined by AND, that no value satisfies together."""
+    """Yield equalities of one name, joined by AND, that no value satisfies together."""
     places = {
         id(leaf.node): (outcomes, number)
         for outcomes in known.values()

@@ -1,11 +1,11 @@
-"""Expression to clauses: a bounded OR of ANDs with the polarity on the leaves.
+"""Normal form of an expression: a bounded OR of ANDs with the polarity on the leaves.
 
 Three passes, each linear and without recursion. `_Reducer` turns the expression into a tree of a few
 connectives over predicates. ``_measure`` estimates how many clauses and literals each node expands to, and
-makes *opaque* what would exceed the bound: it stays whole, as one ``Condition``. ``_expand`` builds the
-clauses that are left.
+makes a node *opaque* that would exceed the bound: it stays whole, as one ``Condition``. ``_expand`` builds
+the clauses.
 
-What a node contributes when it is wanted TRUE (·T) or FALSE (·F), in Kleene's logic:
+Contribution of a node that must be TRUE (·T) or FALSE (·F), in Kleene's logic:
 
 ======================  ==============================  ==============================
 node                    ·T                              ·F
@@ -18,11 +18,10 @@ node                    ·T                              ·F
 
 ``EITHER`` is a comparison of conditions: ``(a > 1) = b`` is "if a > 1 then b = TRUE, else b = FALSE", and
 UNKNOWN when ``a > 1`` is. BETWEEN is ALL and NOT BETWEEN is ANY of its two comparisons (seed 004, "is
-equivalent to"); where a dialect makes NULL decide it, of "is not NULL" and "is NULL" besides.
+equivalent to"); in a dialect where NULL decides the result, also of "is not NULL" or "is NULL".
 
-Where unlike types make the whole selector false, VOID satisfies neither polarity of a literal. A clause that
-holds has therefore seen none in its own literals, and gets a `NotVoid` literal for the operations that are
-not among them.
+Where unlike types make the whole selector false, VOID satisfies neither polarity of a literal. In a clause
+that holds, no literal is VOID; a `NotVoid` literal is added for the other operations of the selector.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ from selectroute.selector.syntax.ast import Expr
 from selectroute.selector.values.truth import VOID, Truth
 
 MAX_CLAUSES = 1_024
-"""With more clauses than this, a part of the selector stays whole. One OR of 1,000 branches still fits."""
+"""Maximum number of clauses; beyond it, parts of the selector stay whole. An OR of 1,000 branches fits."""
 
 MAX_LITERALS = 8_192
-"""The bound on the literals of all the clauses of one selector together."""
+"""Maximum number of literals of all clauses of one selector together."""
 
 MAX_EXPANDED = 256
-"""The bound on the same literals where multiplying out makes them more than twice as many as are written. A
-text of 340 characters can have 7,680, and each is a step of every index that is built (10 microseconds, 600
-bytes); a selector that was written to be found by its equalities comes nowhere near this.
+"""Maximum number of literals if the expansion more than doubles those of the text. A text of 340 characters
+can expand to 7,680, each a step of every index build (10 microseconds, 600 bytes); selectors written to be
+found by equalities come nowhere near this bound.
 """
 
 TOO_LARGE = f"its normal form exceeds {MAX_CLAUSES} clauses or {MAX_EXPANDED} literals"
@@ -108,10 +107,10 @@ class _Node:
 
 
 def clauses_of(expr: Expr | None, dialect: Dialect) -> tuple[Clause, ...]:
-    """Return the clauses of a selector: it is TRUE on a message exactly when one of them holds.
+    """Return the clauses of a selector, which is TRUE on a message exactly when one of the clauses holds.
 
-    ``None`` (no selector) has the one clause without literals. A selector that is never true may have none at
-    all. O(size of the selector + size of the result), and the result is bounded.
+    ``None`` (no selector) has one clause without literals. A selector that is never true may have no clause.
+    O(size of the selector + size of the result), and the result is bounded.
     """
     if expr is None:
         return (Clause(()),)
@@ -146,31 +145,29 @@ def _conjunctions(expr: Expr, dialect: Dialect) -> list[_Conjunction]:
 
 
 class _Reducer:
-    """Makes the nodes of a selector, in postorder.
+    """Builder of the nodes of a selector, in postorder.
 
-    A class and no functions inside a function: those refer to each other, and the collector of cycles would
-    stop all threads of a service for them after each import.
+    A class, because nested functions would refer to each other: after each import the garbage collector would
+    stop all threads of a service to collect these cycles.
     """
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._order: list[_Node] = []
-        self._made: dict[int, _Node] = {}
+        self._nodes: dict[int, _Node] = {}
         self._is_void = False
 
     def nodes(self, expr: Expr) -> list[_Node] | None:
         """Return the nodes, the root last; ``None`` if a constant makes the whole selector false."""
         for node in ast.postorder(expr):
-            made = self._node(node)
-            if made is not None:
-                self._made[id(node)] = made
+            found = self._node(node)
+            if found is not None:
+                self._nodes[id(node)] = found
         self._condition(expr)  # adds the root where it is a bare identifier or TRUE / FALSE
         return None if self._is_void else self._order
 
     def _node(self, node: Expr) -> _Node | None:
-        """Return the node of a condition; ``None`` of arithmetic and operands, which belong to
-        comparisons.
-        """
+        """Return the node of a condition; ``None`` for arithmetic and operands, parts of comparisons."""
         match node:
             case ast.And():
                 return self._add(_Node(_Kind.ALL, node, [self._condition(child) for child in node.operands]))
@@ -191,13 +188,11 @@ class _Reducer:
                 return None
 
     def _condition(self, node: Expr) -> _Node:
-        """Return the node of an operand of AND, OR or NOT, where a bare identifier or TRUE / FALSE may
-        stand.
-        """
+        """Return the node of an operand of AND, OR or NOT, possibly a bare identifier or TRUE / FALSE."""
         if isinstance(node, ast.Literal):
             return self._add(_Node(_Kind.FIXED, node, fixed=Truth.of(node.value is True)))
         found = simple_predicate(node, self._dialect) if isinstance(node, ast.Identifier) else None
-        return self._simple(node, *found) if found is not None else self._made[id(node)]
+        return self._simple(node, *found) if found is not None else self._nodes[id(node)]
 
     def _comparison(self, node: ast.Comparison) -> _Node:
         found = simple_predicate(node, self._dialect)
@@ -226,7 +221,7 @@ class _Reducer:
             left, right = right, left
         equal = node.op == "="
         if isinstance(right, _CONDITIONAL):
-            same = self._made[id(right)]
+            same = self._nodes[id(right)]
             other = self._add(_Node(_Kind.NOT, ast.Not(right, span=node.span), (same,)))
             yes, no = (same, other) if equal else (other, same)
         else:
@@ -236,7 +231,7 @@ class _Reducer:
                 )
                 for value in (True, False)
             )
-        return self._add(_Node(_Kind.EITHER, node, (self._made[id(left)], yes, no)))
+        return self._add(_Node(_Kind.EITHER, node, (self._nodes[id(left)], yes, no)))
 
     def _whole(self, node: ast.Comparison | ast.Between) -> _Node:
         """Return a condition on several properties, on arithmetic, or on constants alone."""
@@ -260,9 +255,7 @@ class _Reducer:
         return node
 
     def _merge_equalities(self, children: list[_Node]) -> list[_Node]:
-        """``c = 'a' OR c = 'b'`` is ``c IN ('a', 'b')`` (seed 004): one literal with two keys instead of two
-        clauses.
-        """
+        """Merge ``c = 'a' OR c = 'b'`` to ``c IN ('a', 'b')`` (seed 004): one literal with two keys."""
         groups: dict[str, list[_Node]] = {}
         for child in children:
             name = _string_equality(child)
@@ -282,9 +275,7 @@ class _Reducer:
 
 
 def _conjunction(expr: Expr, dialect: Dialect) -> list[Literal] | None:
-    """Return the literals of a plain AND of predicates, their negations and BETWEEN; ``None`` of anything
-    else.
-    """
+    """Return the literals of a plain AND of predicates, their negations and BETWEEN; else ``None``."""
     literals: list[Literal] = []
     for node in expr.operands if isinstance(expr, ast.And) else (expr,):
         negated = isinstance(node, ast.Not)
@@ -319,13 +310,11 @@ def _strings(node: _Node) -> tuple[str, ...]:
             raise AssertionError(node)
 
 
-# ---- 2. how large each node would be
+# ---- 2. the size of each node
 
 
 def _measure(node: _Node, most: int) -> None:
-    """Set the sizes of a node whose children are measured, and make opaque what exceeds the bound: `most` is
-    how many literals there may be.
-    """
+    """Set the sizes of a node whose children are measured; make it opaque beyond `most` literals."""
     for wanted in _POLARITIES:
         if node.kind is _Kind.LEAF:
             node.clauses[wanted] = node.literals[wanted] = 1
@@ -342,7 +331,7 @@ def _measure(node: _Node, most: int) -> None:
 
 
 def _product(factors: list[tuple[_Node, bool]], most: int) -> tuple[int, int]:
-    """Return the size of a conjunction. Where it would not fit, its large factors are made opaque first."""
+    """Return the size of a conjunction. If it would not fit, its large factors are made opaque first."""
     clauses, literals = _size(factors)
     if not _fits(clauses, literals, most):
         for child, wanted in sorted(factors, key=lambda factor: factor[0].clauses[factor[1]], reverse=True):

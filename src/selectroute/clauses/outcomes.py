@@ -1,10 +1,10 @@
-"""Outcomes that a selector can have over all messages, where that can be told for certain.
+"""Possible outcomes of a selector over all messages, as far as they are certain.
 
 The conditions of a selector are cut into *leaves*, each on one name or opaque. The values of a name are
-`samples`: one or more of each class that its leaves tell apart. A leaf that is opaque (arithmetic, two names)
-may have any outcome, the same wherever it is repeated. So every message is covered by one combination of
-outcomes, and the selector is judged on each combination by the reference evaluator. There are more
-combinations than messages: what holds on all of them is certain, and nothing else is claimed.
+`samples`: one or more of each class that the leaves distinguish. An opaque leaf (arithmetic, two names) may
+have any outcome, the same wherever it is repeated. So every message is covered by one combination of
+outcomes, and the reference evaluator judges the selector on each combination. Some combinations are
+impossible: only a result that holds on all of them is certain, and nothing else is claimed.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from selectroute.selector.syntax.ast import Expr
 from selectroute.selector.values.truth import VOID, Truth
 
 MAX_COMBINATIONS: Final = 4_096
-"""With more combinations of outcomes than this, nothing is claimed of the whole selector."""
+"""Maximum number of combinations of outcomes; beyond it, nothing is claimed about the whole selector."""
 
 MAX_STEPS: Final = 200_000
-"""The bound on the judgements of leaves, and on those of connectives."""
+"""Maximum number of judgements of leaves, and of connectives."""
 
 MAX_NUMBERS: Final = 64
-"""The bound on the numbers that are looked at: each costs a millisecond."""
+"""Maximum number of numeric constants examined: each costs a millisecond."""
 
 _NO_BOOLEAN: Final = ""
-"""Stands for every value of a bare name that is no boolean: all are alike where a boolean stands."""
+"""Sample of a bare name's values that are not boolean: as a condition, all have the same outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A condition on one name: its node, the name, and the predicates that it consists of."""
+    """Condition on one name: its node, the name, and its predicates."""
 
     node: Expr
     name: str
@@ -57,12 +57,12 @@ class Outcomes:
     rows: tuple[tuple[Result, ...], ...]
 
     def true_rows(self, leaf: int) -> frozenset[int]:
-        """Return the samples, by their numbers, that make a leaf TRUE."""
+        """Return the indices of the samples that make a leaf TRUE."""
         return frozenset(number for number, row in enumerate(self.rows) if _is_true(row[leaf]))
 
 
 def leaf_of(node: Expr, dialect: Dialect) -> Leaf | None:
-    """Return a condition on one name as a leaf; None of any other."""
+    """Return a condition on one name as a leaf; None for any other."""
     parts: Sequence[Expr] = (node,)
     if isinstance(node, ast.Between):
         if not isinstance(node.operand, ast.Identifier):
@@ -84,7 +84,7 @@ def outcomes_by_name(expr: Expr, dialect: Dialect) -> dict[str, Outcomes]:
         if leaf is not None:
             leaves.setdefault(leaf.name, []).append(leaf)
     found = {}
-    numbers, steps = MAX_NUMBERS, MAX_STEPS  # what may still be spent
+    numbers, steps = MAX_NUMBERS, MAX_STEPS  # the remaining budget
     for name, group in leaves.items():
         predicates = [one for leaf in group for one in leaf.predicates]
         numbers -= mentioned_numbers(predicates)
@@ -101,8 +101,8 @@ def outcomes_by_name(expr: Expr, dialect: Dialect) -> dict[str, Outcomes]:
 
 
 def truths(expr: Expr, known: Mapping[str, Outcomes], dialect: Dialect) -> frozenset[Truth] | None:
-    """Return every truth that the selector may have on some message (and perhaps others that it never has);
-    None if there are too many combinations.
+    """Return every truth that the selector can have on some message, and perhaps others; None if there are
+    too many combinations.
     """
     nodes = _skeleton(expr)
     variables: dict[object, tuple[list[int], list[tuple[Result, ...]]]] = {}
@@ -130,7 +130,7 @@ def truths(expr: Expr, known: Mapping[str, Outcomes], dialect: Dialect) -> froze
     for chosen in product(*(rows for _, rows in variables.values())):
         given = dict(fixed)
         for (where, _), row in zip(variables.values(), chosen, strict=True):
-            # The same opaque leaf, wherever it stands, has one outcome.
+            # All occurrences of an opaque leaf have the same outcome.
             given.update(zip(where, row if len(row) == len(where) else row * len(where), strict=True))
         seen.add(_judged(nodes, given, dialect))
         if len(seen) == len(Truth):
@@ -139,19 +139,17 @@ def truths(expr: Expr, known: Mapping[str, Outcomes], dialect: Dialect) -> froze
 
 
 def satisfiable(clauses: Iterable[Clause], known: Mapping[str, Outcomes], dialect: Dialect) -> list[Clause]:
-    """Return the clauses but those whose literals on one name contradict each other: no message satisfies
-    these.
-    """
+    """Return the clauses without those that no message satisfies: literals on one name contradict."""
     samples_of = {dialect.field_of(name): one.samples for name, one in known.items()}
-    held: dict[tuple[Simple, bool], int] = {}
+    masks: dict[tuple[Simple, bool], int] = {}
 
     def mask(predicate: Simple, wanted: bool) -> int:
         """Return the samples on which a literal holds, as bits."""
-        bits = held.get((predicate, wanted))
+        bits = masks.get((predicate, wanted))
         if bits is None:
             truths = (sample.truth(predicate) for sample in samples_of[predicate.name])
             bits = sum(1 << place for place, truth in enumerate(truths) if truth is Truth.of(wanted))
-            held[predicate, wanted] = bits
+            masks[predicate, wanted] = bits
         return bits
 
     possible = []
@@ -167,7 +165,7 @@ def satisfiable(clauses: Iterable[Clause], known: Mapping[str, Outcomes], dialec
 
 
 def _skeleton(expr: Expr) -> list[tuple[Expr, tuple[int, ...]]]:
-    """Return the connectives and leaves after what they connect, each with the places of its operands."""
+    """Return the connectives and leaves in postorder, each with the indices of its operands."""
     order: list[Expr] = []
     waiting = [expr]
     while waiting:
@@ -175,7 +173,7 @@ def _skeleton(expr: Expr) -> list[tuple[Expr, tuple[int, ...]]]:
         order.append(node)
         if _connects(node):
             waiting += ast.children(node)
-    order.reverse()  # every node now stands after its operands, and these in the order of the text
+    order.reverse()  # every node now follows its operands, which are in the order of the text
     nodes: list[tuple[Expr, tuple[int, ...]]] = []
     open_: list[int] = []
     for node in order:
@@ -219,7 +217,7 @@ def _outcome(leaf: Leaf, sample: Sample, dialect: Dialect) -> Result:
 
 
 def _free(node: Expr, dialect: Dialect) -> list[tuple[Result, ...]]:
-    """Return every outcome that a leaf may have of which nothing is known."""
+    """Return every outcome that an opaque leaf may have."""
     if isinstance(node, ast.Identifier):
         return [(True,), (False,), (None,), (_NO_BOOLEAN,)]
     free: tuple[Result, ...] = (*Truth, VOID) if dialect.unlike_types is VOID else tuple(Truth)

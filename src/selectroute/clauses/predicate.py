@@ -1,4 +1,4 @@
-"""Predicates about one message, and literals: a predicate with the truth value wanted of it."""
+"""Predicates on one message, and literals: a predicate with the truth value that it must have."""
 
 from __future__ import annotations
 
@@ -16,17 +16,13 @@ from selectroute.selector.values.truth import VOID, Truth, Void
 from selectroute.selector.values.values import Unsupported, Value, compare
 
 Lookup = Callable[[str], Value | Unsupported | None]
-"""Gives the value of an attribute on a message, ``None`` for NULL, UNSUPPORTED for one of a type that no
-property has.
-
-An attribute is an identifier, or the derived field that an identifier stands for in its dialect.
+"""Function from an attribute to its value on a message: ``None`` for NULL, UNSUPPORTED for a value of a type
+that no property has. An attribute is an identifier, or the derived field that it reads in its dialect.
 """
 
 
 def kind_of(value: Value | Unsupported) -> str:
-    """Return the kind of types among which the value's can be compared; that of UNSUPPORTED is no
-    literal's.
-    """
+    """Return the kind of the value's type: only values of one kind compare. No literal has UNSUPPORTED's."""
     return _KINDS.get(type(value), NUMBER)
 
 
@@ -50,11 +46,11 @@ class Test:
 
     @property
     def kind(self) -> str:
-        """Kind of types with which it can be judged."""
+        """Kind of types that compare with the constant."""
         return kind_of(self.constant)
 
     def truth(self, lookup: Lookup) -> Truth | Void:
-        """Its truth on the message behind `lookup`."""
+        """Return the truth on the message that `lookup` reads."""
         unlike, promotes = self.dialect.unlike_types, self.dialect.promotes
         return compare(self.op, lookup(self.name), self.constant, unlike, promotes=promotes)
 
@@ -102,7 +98,7 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """``name IS NULL``. IS NOT NULL is this one, wanted FALSE: the test is two-valued."""
+    """``name IS NULL``, two-valued. IS NOT NULL is a literal that wants it FALSE."""
 
     name: str
 
@@ -113,8 +109,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Any other condition, judged as a whole: arithmetic, two identifiers, or a part too large to be
-    expanded.
+    """Other condition, judged as a whole: arithmetic, two identifiers, or a part too large to expand.
 
     ``reason`` says why it is not one of the predicates above.
     """
@@ -125,7 +120,7 @@ class Condition:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Once: the expression may be large, and stands in many clauses that are told apart by their hashes.
+        # Computed once: the expression may be large and in many clauses, which are hashed.
         object.__setattr__(self, "_hash", hash(self.expr))
 
     def __hash__(self) -> int:
@@ -138,11 +133,11 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class NotVoid:
-    """No operation of the selector makes it false as a whole: "the selector is always false" (seed 000).
+    """Predicate that no operation makes the whole selector false: "the selector is always false" (seed 000).
 
-    A clause speaks only of some operations of its selector. This predicate stands for all of them: each
-    attribute of `types` is NULL or of one of the kinds there, and none of the `conditions`, which are judged
-    as a whole, amounts to VOID. It is two-valued.
+    A clause has only some operations of its selector. This predicate covers all of them: each attribute of
+    `types` is NULL or of one of the kinds given there, and none of the `conditions`, judged as a whole, is
+    VOID. Two-valued.
     """
 
     types: tuple[tuple[str, frozenset[str]], ...]
@@ -151,7 +146,7 @@ class NotVoid:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.types, self.conditions)))  # once, as of `Condition`
+        object.__setattr__(self, "_hash", hash((self.types, self.conditions)))  # once, as in `Condition`
 
     def __hash__(self) -> int:
         return self._hash
@@ -167,7 +162,7 @@ class NotVoid:
 
 @dataclass(frozen=True, slots=True)
 class TopicLevels:
-    """Topic string has these levels: ``+`` is any one level, ``#`` any number of them, also none.
+    """Topic string matches these levels: ``+`` is any one level, ``#`` any number of levels, also none.
 
     Only filters with two or more ``#`` need this predicate; all others are equalities of single levels.
     """
@@ -190,7 +185,7 @@ Predicate = Test | OneOf | Matches | Missing | Condition | NotVoid | TopicLevels
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A predicate and the truth value wanted of it. UNKNOWN and VOID satisfy neither polarity."""
+    """Predicate with the truth value that it must have. UNKNOWN and VOID satisfy neither polarity."""
 
     predicate: Predicate
     wanted: bool
@@ -202,9 +197,9 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A conjunction of literals; a selector is TRUE when one of its clauses holds. No literal: always.
+    """Conjunction of literals, TRUE without any; a selector is TRUE when one of its clauses holds.
 
-    `valid_names`: besides, the message must not break the rules on property names.
+    `valid_names`: the message must also not break the rules on property names.
     """
 
     literals: tuple[Literal, ...]

@@ -1,13 +1,13 @@
-"""Values of a property that tell conditions on it apart: a few that stand for all.
+"""Samples of a property's values: a few that represent all values to the conditions on the property.
 
 Conditions on one name (comparisons with literals, IN, LIKE, IS NULL, the bare name) cut the values that it
 can have into classes on which each condition has one outcome. `samples` gives at least one value of every
 class:
 
 - NULL, TRUE, FALSE; each string and byte string that is mentioned, and one that is not; NaN;
-- of each numeric type the smallest value and, for each number mentioned, the first that is not below it and
-  the first that is above it, as the evaluator itself compares them. Between two neighbours of these, every
-  comparison stays the same;
+- of each numeric type the smallest value and, for each number mentioned, the first value that is not below
+  the number and the first above it, as the evaluator compares. Between two neighbours of these values, every
+  comparison has the same result;
 - for a LIKE, whose strings cannot be listed, both outcomes on the string that is not mentioned.
 """
 
@@ -39,10 +39,10 @@ from selectroute.selector.values.values import (
 )
 
 MAX_NUMBERS: Final = 64
-"""With more numbers mentioned for one name, nothing is claimed of it: each costs 12 binary searches."""
+"""Maximum numbers mentioned for one name; beyond it, nothing is claimed. Each costs 12 binary searches."""
 
 MAX_PATTERNS: Final = 5
-"""With more patterns for one name, nothing is claimed of it."""
+"""Maximum patterns for one name; beyond it, nothing is claimed."""
 
 Simple = Test | OneOf | Matches | Missing
 
@@ -51,8 +51,8 @@ _Pattern = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A value that stands for its class; ``likes`` are the outcomes of patterns on a string that stands for
-    all that are not mentioned.
+    """Value that represents its class; ``likes`` are the outcomes of patterns on the string that represents
+    all strings not mentioned.
     """
 
     value: Value | None
@@ -62,18 +62,18 @@ class Sample:
         """Return the truth of a predicate on this sample."""
         if self.likes is not None and isinstance(predicate, Matches):
             return Truth.of(self.likes[predicate.pattern, predicate.escape] is not predicate.negated)
-        lookup: Lookup = lambda _: self.value  # noqa: E731  # shorter than what it stands for
+        lookup: Lookup = lambda _: self.value  # noqa: E731  # shorter than a def
         return predicate.truth(lookup)
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Values that a name can have besides NULL: those listed, or all of some types."""
+    """Values that a name can have except NULL: those listed, or all of some types."""
 
     types: frozenset[type]
     values: tuple[Value, ...] | None = None
     described: str | None = None
-    """For people, of a header: what it always is."""
+    """Text for users about the values of a header."""
 
 
 _ANY: Final = Domain(frozenset(TYPE_NAMES))
@@ -93,9 +93,7 @@ def domain(name: str, dialect: Dialect) -> Domain:
 
 
 def _of_header(name: str, converted: bool) -> Domain:
-    """Return the values of a header; `converted` from other names of the field, it may have any of its
-    type.
-    """
+    """Return the values of a header; if `converted` from other names of the field, all of its type."""
     kind = HEADER_TYPES[name]
     only = frozenset({kind})
     if name == "JMSDeliveryMode":
@@ -111,8 +109,8 @@ def _listed(values: Sequence[Value]) -> str:
 
 
 def samples(predicates: Sequence[Simple], where: Domain) -> tuple[Sample, ...] | None:
-    """At least one value, NULL included, of every class that the predicates on one name make; None if there
-    are too many.
+    """Return at least one value of every class that the predicates on one name distinguish, NULL included;
+    None if there are too many.
     """
     null = Sample(None)
     if where.values is not None:
@@ -176,12 +174,12 @@ def _strings(predicates: Iterable[Simple], patterns: Sequence[_Pattern]) -> Iter
 
 
 def _of_type(kind: type, numbers: Sequence[Number], promotes: bool) -> Iterator[Value]:
-    """Yield the first values of every run in which all comparisons with the numbers have one truth."""
+    """Yield the first value of every run of values in which comparisons with the numbers do not change."""
     make, first, last = _ORDERED[kind]
     starts = {first}
     for number in numbers:
         if compare("=", make(first), number, VOID, promotes=promotes) is VOID:  # type: ignore[arg-type]
-            continue  # a number of this type compares with none of that
+            continue  # these two types do not compare
         for op in (">=", ">"):
             start = _first(make, op, number, first, last)
             if start is not None:
@@ -194,10 +192,10 @@ def _of_type(kind: type, numbers: Sequence[Number], promotes: bool) -> Iterator[
 
 
 def _first(make: Callable[[int], Value], op: str, number: Number, first: int, last: int) -> int | None:
-    """Return the place of the first value that is at or above, or above, the number: a binary search."""
+    """Return the rank of the first value at or above (``>=``), or above, the number: a binary search."""
 
-    def reached(place: int) -> bool:
-        return compare(op, make(place), number, VOID) is Truth.TRUE  # type: ignore[arg-type]
+    def reached(rank: int) -> bool:
+        return compare(op, make(rank), number, VOID) is Truth.TRUE  # type: ignore[arg-type]
 
     if not reached(last):
         return None
@@ -211,18 +209,18 @@ def _first(make: Callable[[int], Value], op: str, number: Number, first: int, la
     return low
 
 
-def _float32(place: int) -> Float:
-    return Float(_signed(place, "<f", "<i"))
+def _float32(rank: int) -> Float:
+    return Float(_signed(rank, "<f", "<i"))
 
 
-def _float64(place: int) -> Double:
-    return Double(_signed(place, "<d", "<q"))
+def _float64(rank: int) -> Double:
+    return Double(_signed(rank, "<d", "<q"))
 
 
-def _signed(place: int, floating: str, integer: str) -> float:
-    """Return the float at a place in the order of all: their bits, read as an integer, are in that order."""
-    magnitude: float = struct.unpack(floating, struct.pack(integer, abs(place)))[0]
-    return -magnitude if place < 0 else magnitude
+def _signed(rank: int, floating: str, integer: str) -> float:
+    """Return the float of this rank among all: the bits, read as an integer, have the order of the floats."""
+    magnitude: float = struct.unpack(floating, struct.pack(integer, abs(rank)))[0]
+    return -magnitude if rank < 0 else magnitude
 
 
 _INFINITY32, _INFINITY64 = 0x7F800000, 0x7FF0000000000000
@@ -232,4 +230,4 @@ _ORDERED: Final[Mapping[type, tuple[Callable[[int], Value], int, int]]] = {
     Float: (_float32, -_INFINITY32, _INFINITY32),
     Double: (_float64, -_INFINITY64, _INFINITY64),
 }
-"""Of each type: the value at a place in its order, the first place and the last."""
+"""For each type: the function from a rank to its value, the first rank and the last."""

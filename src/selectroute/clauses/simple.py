@@ -13,8 +13,8 @@ _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def simple_predicate(node: Expr, dialect: Dialect) -> tuple[Simple, bool] | None:
-    """Return a condition on one property as a predicate and the truth of it that the condition stands for, if
-    it is one.
+    """Return the predicate of a condition on one property, and whether the condition holds when the predicate
+    is TRUE or FALSE; None for any other condition.
     """
     field_of = dialect.field_of
     match node:
@@ -44,7 +44,7 @@ def of_one_property(node: ast.Between) -> bool:
 
 
 def comparisons_of(node: ast.Between) -> tuple[ast.Comparison, ast.Comparison]:
-    """Return the two comparisons that [NOT] BETWEEN is equivalent to (seed 004)."""
+    """Return the two comparisons to which [NOT] BETWEEN is equivalent (seed 004)."""
     ops: tuple[ast.ComparisonOp, ast.ComparisonOp] = ("<", ">") if node.negated else (">=", "<=")
     lower, upper = ops
     return (

@@ -12,7 +12,7 @@ from selectroute.selector.syntax.ast import Expr
 
 
 def type_guard(expr: Expr, dialect: Dialect) -> NotVoid:
-    """Return what must hold for no operation of the selector to be VOID. O(its size)."""
+    """Return the predicate that no operation of the selector is VOID. O(size of the selector)."""
     types: dict[str, frozenset[str]] = {}
     conditions: dict[Expr, None] = {}
     waiting = [expr]
@@ -32,9 +32,7 @@ def type_guard(expr: Expr, dialect: Dialect) -> NotVoid:
 
 
 def _parts(node: Expr) -> Sequence[Expr]:
-    """Return a condition as the simpler ones of which each is VOID exactly when the condition is: mostly
-    itself.
-    """
+    """Return the parts of a condition, one of which is VOID exactly when the condition is: mostly itself."""
     if isinstance(node, ast.Literal):
         return ()
     if isinstance(node, ast.Between) and of_one_property(node):
@@ -43,7 +41,7 @@ def _parts(node: Expr) -> Sequence[Expr]:
 
 
 def implied(guard: NotVoid, literals: Sequence[Literal]) -> bool:
-    """Return whether literals that hold show by themselves that no operation is VOID."""
+    """Return whether the literals, if they hold, imply the guard."""
     judged = {id(literal.predicate.expr) for literal in literals if isinstance(literal.predicate, Condition)}
     kinds = {}
     for predicate in (literal.predicate for literal in literals):

@@ -1,5 +1,5 @@
-"""Files that survive a crash, locks between processes, and folders that are private to a user.
+"""Files that survive a crash, locks between processes, and directories private to a user.
 
-``disk`` writes and names them, ``sealed_json`` is JSON that says itself whether it is what was written,
-``lock`` and ``private_folder`` are what their names say. Below everything else.
+``disk`` writes and renames files, ``sealed_json`` is JSON with its own checksum, ``lock`` locks files,
+``private_folder`` finds the user's cache directories. Imports none of the other rooms but ``selector``.
 """

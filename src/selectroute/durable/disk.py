@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all, also after a loss of power.
+"""Atomic writes of files, which survive a crash and a loss of power.
 
-Everything that must be found again after a crash is written by these functions and no others, so that a test
-can fail each of them in turn. They call each other, and are called, by their names in this module.
+Everything that must survive a crash is written by these functions and no others, so that a test can fail each
+of them in turn. Call them as attributes of this module, as they call each other.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from selectroute.selector.errors import SelectRouteError
 
 
 class DamagedFileError(SelectRouteError, ValueError):
-    """A file is not what was written; the message names it."""
+    """Damaged file: its content has changed since it was written. The message names the file."""
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Put ``content`` at ``path`` in one step, sealed: a reader sees the old file or the new one, whole."""
+    """Replace the file at ``path`` atomically by sealed JSON. Raises OSError."""
     replace_text(path, sealed(content))
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Put a text at ``path`` in one step: readers see the old file or the new one, whole. Raises OSError."""
+    """Replace the file at ``path`` atomically: readers see the old text or the new one. Raises OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
@@ -42,18 +42,18 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the object in this file, or None where there is no file.
+    """Return the JSON object in this file, or None if the file does not exist.
 
-    A file of an earlier release, or of Spark, has no seal and is taken as it is.
+    A file of an earlier release, or of Spark, has no seal and is not checked.
 
     Raises:
-        DamagedFileError: the file is there, and is no JSON object or another one than its seal says.
+        DamagedFileError: the file is not a JSON object, or does not match its seal.
     """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
-    damaged = DamagedFileError(f"{path} is damaged: it is not what was written; put it back from a copy")
+    damaged = DamagedFileError(f"{path} is damaged: its content has changed; restore it from a copy")
     try:
         return unsealed(data)
     except ValueError:
@@ -69,19 +69,18 @@ def append_line(path: Path, line: str) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Move a file or folder within one file system in one step; flush the target's folder when all are
-    there."""
+    """Move a file or directory atomically within one file system; call `sync_folder` after the last move."""
     os.rename(source, target)
 
 
 def rename(source: Path, target: Path) -> None:
-    """Move a file or folder within one file system in one step; the target's folder is flushed."""
+    """Move a file or directory atomically within one file system, and flush the target's directory."""
     move(source, target)
     sync_folder(target.parent)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents; each new one survives a crash."""
+    """Make a directory and its parents; each new one survives a crash."""
     missing = [path, *path.parents]
     missing = missing[: next(i for i, folder in enumerate(missing) if folder.is_dir())]
     path.mkdir(parents=True, exist_ok=True)
@@ -90,7 +89,7 @@ def make_folder(path: Path) -> None:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a new file; what is in it survives a crash. Raises OSError."""
+    """Write a new file; its content survives a crash. Raises OSError."""
     with path.open("xb") as file:
         file.write(data)
         file.flush()
@@ -98,9 +97,9 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def link_new(path: Path, data: bytes) -> None:
-    """Write a file that appears whole, under a name that nobody has. Raises FileExistsError, OSError.
+    """Write a new file that appears atomically. Raises FileExistsError, OSError.
 
-    Unlike a rename, a link fails where the name exists: what is there is never written over.
+    Unlike a rename, a link fails if the name exists: an existing file is never overwritten.
     """
     temporary = path.with_name(f".{path.stem}-{uuid.uuid4().hex[:8]}.tmp")
     write_new(temporary, data)
@@ -112,7 +111,7 @@ def link_new(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a folder's entries durable: a rename or a new file is one only when its folder is on disk."""
+    """Flush a directory: only then does a rename or a new file in it survive a crash."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -121,8 +120,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def name_if_absent(new: Path, path: Path) -> None:
-    """Give a file that is complete the name `path`; when this returns, both survive a crash. If there is a
-    file of that name already, it stays: somebody else was faster, and theirs is as good. Raises OSError.
+    """Link a complete file to `path`; file and name then survive a crash. An existing file at `path` is kept:
+    another process wrote an equivalent one first. Raises OSError.
     """
     with new.open("rb") as file:
         os.fsync(file.fileno())
@@ -134,7 +133,7 @@ def name_if_absent(new: Path, path: Path) -> None:
 def open_regular(path: Path) -> int:
     """Open a regular file for reading and return its descriptor. Raises OSError.
 
-    Opened without waiting: a FIFO in the file's place would let a reader hang for ever.
+    Non-blocking: opening a FIFO would hang for ever.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -144,7 +143,7 @@ def open_regular(path: Path) -> int:
 
 
 def write_file(path: Path, write: Callable[[BinaryIO], object]) -> str:
-    """Write a new file by a function that is given it open, and return its SHA-256. Raises OSError."""
+    """Create a file, pass it to `write`, and return its SHA-256. Raises OSError."""
     with path.open("xb") as file:
         write(file)
         file.flush()
@@ -155,9 +154,9 @@ def write_file(path: Path, write: Callable[[BinaryIO], object]) -> str:
 
 
 class DigestingFile(io.RawIOBase):
-    """A file being written that knows its size and SHA-256 without being read again.
+    """File for writing that computes its size and SHA-256 on the way.
 
-    Has what pyarrow asks of a Python file that it writes to. `close` flushes it to the disk.
+    Has the methods that pyarrow needs of a Python file. `close` flushes to the disk.
     """
 
     def __init__(self, path: Path) -> None:
@@ -166,7 +165,7 @@ class DigestingFile(io.RawIOBase):
         self.size = 0
 
     def write(self, data: Any) -> int:
-        """Write bytes, or anything that has a buffer of them."""
+        """Write bytes, or any object with a buffer."""
         view = memoryview(data)
         self._digest.update(view)
         self._file.write(view)
@@ -174,11 +173,11 @@ class DigestingFile(io.RawIOBase):
         return view.nbytes
 
     def flush(self) -> None:
-        """Hand what was written to the system."""
+        """Flush Python's buffer to the operating system."""
         self._file.flush()
 
     def tell(self) -> int:
-        """Return how many bytes were written."""
+        """Return the number of bytes written."""
         return self.size
 
     @property
@@ -198,13 +197,13 @@ class DigestingFile(io.RawIOBase):
         return self._digest.hexdigest()
 
     def readable(self) -> bool:
-        """Say that it can't be read."""
+        """Return False: the file cannot be read."""
         return False
 
     def writable(self) -> bool:
-        """Say that it can be written."""
+        """Return True: the file can be written."""
         return True
 
     def seekable(self) -> bool:
-        """Say that it only goes forward."""
+        """Return False: the file is only written forward."""
         return False

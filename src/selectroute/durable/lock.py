@@ -1,4 +1,4 @@
-"""Locks between processes. A process that dies gives its locks back."""
+"""Locks between processes. The locks of a process that dies are released."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from types import TracebackType
 
 
 class FileLock:
-    """A lock on a file, held from when this is made until `close`.
+    """Lock on a file, held from construction until `close`.
 
     Args:
         path: the file.
-        shared: others may hold it too if they share it.
-        wait: wait until it can be had.
-        create: make the file if there is none, with these permission bits.
+        shared: a shared lock instead of an exclusive one.
+        wait: wait until the lock is free.
+        create: permission bits for a file that does not exist; None does not create it.
 
     Raises:
-        BlockingIOError: another process holds it, and this one does not wait.
+        BlockingIOError: another process holds the lock, without `wait`.
         OSError: the file cannot be opened or locked.
     """
 
@@ -40,11 +40,11 @@ class FileLock:
     def fileno(self) -> int:
         """Return the descriptor of the open file."""
         if self._file is None:
-            raise ValueError("the lock was given back")
+            raise ValueError("the lock was released")
         return self._file
 
     def close(self) -> None:
-        """Give the lock back. Does nothing the second time."""
+        """Release the lock. Idempotent."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -59,7 +59,7 @@ class FileLock:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether another process holds the lock; in whose way this is for an instant only."""
+    """Return whether another process holds the lock, by taking a shared lock for an instant."""
     try:
         FileLock(path, shared=True, wait=False, create=None).close()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Folders whose files are executed: compiled code, scripts."""
+"""Private directories for files that are executed: compiled code, scripts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CLOSED = 0o077
-"""Nobody else may read, write or enter."""
+"""Permission bits of other users: read, write or enter."""
 
 NOT_WRITABLE = 0o022
-"""Nobody else may write."""
+"""Permission bits of other users: write."""
 
 
 def private_folders(forbidden: int) -> Iterator[Path]:
-    """Yield folders of this user, a cache that outlives the process first, then a temporary one.
+    """Yield directories of this user: caches that outlive the process first, then a temporary one.
 
-    A folder that another user made, or that has a `forbidden` permission bit, is passed over: its files are
-    executed.
+    A directory of another user, or with a `forbidden` permission bit, is skipped: its files are executed.
     """
     for root in (os.environ.get("XDG_CACHE_HOME"), os.path.expanduser("~/.cache"), tempfile.gettempdir()):
         if not root:

@@ -1,5 +1,5 @@
-"""JSON objects that are sealed: with their own SHA-256 they say themselves whether they are what was written.
-A bit that turned in a pin or a lease would otherwise be another revision.
+"""JSON objects sealed with their own SHA-256, which shows whether they have changed since they were written.
+Without a seal, a flipped bit in a pin or a lease would name another revision.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ _SEAL = "seal"
 
 
 def sealed(content: Mapping[str, Any]) -> str:
-    """Return the text of an object, with its seal before everything else."""
+    """Return the text of an object, with its seal first."""
     return json.dumps({_SEAL: _digest(content), **content}, indent=1) + "\n"
 
 
 def unsealed(data: bytes) -> dict[str, Any]:
-    """Return the object that `sealed` made a text of. One of an earlier release, or of Spark, has no seal and
-    is taken as it is. Raises ValueError for what is no object, or another one than its seal says.
+    """Return the object of a sealed text. A text of an earlier release, or of Spark, has no seal and is not
+    checked. Raises ValueError for text that is not a JSON object, or does not match its seal.
     """
     try:
         content = json.loads(data)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(content, dict):
-        raise ValueError("it is no object")
+        raise ValueError("not a JSON object")
     first = next(iter(content.items()), ("", None))
     if content.pop(_SEAL, None) is not None:
         if data != sealed(content).encode():
-            raise ValueError("it is not what its seal says")
+            raise ValueError("the seal does not match the content")
     elif isinstance(first[1], str) and len(first[1]) == len(_digest({})):
-        # Nothing but a seal is so long and comes first: its name is what turned.
-        raise ValueError("its seal has another name")
+        # Only a seal is first and of this length: a bit of its name has flipped.
+        raise ValueError("the name of the seal has changed")
     return content
 
 

@@ -1,9 +1,9 @@
-"""Large arrays that are used again as soon as nobody has them any more.
+"""Pool of large arrays, reused as soon as they are unreferenced.
 
-Memory that comes fresh from the system is cleared page by page, and under a hypervisor often fetched from the
-host page by page, too. For the 850 matches a message of Z at a million that took as long as finding and
-copying them (0.2 µs a message, and up to 4 µs on a host that gives pages slowly). A process that matches
-batch after batch has one batch's matches, or still those of the one before.
+The system clears new memory page by page, and under a hypervisor often fetches it from the host page by page.
+With 850 matches a message (workload Z at a million) that took as long as finding and copying the matches (0.2
+µs a message, and up to 4 µs on a host with slow pages). A process that matches batch after batch holds the
+matches of one batch, or of two.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import numpy as np
 from selectroute.arrays import tables as t
 
 LEAST: Final = 1 << 20
-"""Bytes from which on an array is kept: the C library itself uses smaller ones again."""
+"""Smallest array in the pool, in bytes: the C library itself reuses smaller ones."""
 
 MOST: Final = 384 << 20
-"""Bytes of the largest array that is kept."""
+"""Largest array in the pool, in bytes."""
 
 KEPT: Final = 2
-"""Arrays that are kept, in a process: while the next batch is matched the matches of the last are there."""
+"""Arrays in the pool of a process: the previous matches are still in use while the next batch is matched."""
 
 
 class _Pool:
-    """Arrays that are kept, int32.
+    """Pool of int32 arrays.
 
-    invariant: an array that is given out is a view of one of them, and every view of that view holds on to
-    the array itself, as NumPy and Arrow have it. So there is none as long as only the list refers to it.
+    invariant: `take` returns a view of a pooled array, and every view of that view holds a reference to the
+    array itself, in NumPy and Arrow. So an array is free if only the list refers to it.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class _Pool:
             # Referred to by the list and the argument.
             free = [n for n in range(KEPT) if sys.getrefcount(self._arrays[n]) <= 2]
             for number in free:
-                # Of a much larger one a small result would keep all of it from the system.
+                # Not a much larger one: a small result would keep all of its memory.
                 if size <= self._arrays[number].nbytes <= 4 * size:
                     return self._arrays[number][:count]
             number = free[0] if free else 0
@@ -57,9 +57,9 @@ _pool = _Pool()
 
 
 def take_array(count: int) -> t.Array:
-    """Return an array for so many ordinals, int32[count], with whatever was in it; nobody else has it.
+    """Return an unshared array for ordinals, int32[count], uninitialized.
 
-    It comes from NumPy, and so in huge pages where the system has them: in small ones, which the system
-    clears one by one, a million matches took seven times as long.
+    NumPy allocates it, in huge pages if the system has them: in small pages, which the system clears one by
+    one, a million matches took seven times as long.
     """
     return _pool.take(count)

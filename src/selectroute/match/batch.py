@@ -1,4 +1,4 @@
-"""Columns of a batch by the names that selectors use, and which messages break the rules on names."""
+"""Columns of a batch by the names that selectors use, and the messages that break the rules on names."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from selectroute.selector.message import HEADER_TYPES
 from selectroute.selector.names import INVALID_NAMES, breaches
 
 Path = tuple[int, ...]
-"""Where a column is: its position among the columns, then among the fields of the struct there, and so on."""
+"""Path of a column: its index among the columns, then among the fields of that struct, and so on."""
 
 
 def leaves(schema: pa.Schema) -> Iterator[tuple[str, Path]]:
-    """Yield every column that can be a property, by its name: field ``b`` of a struct ``a`` is ``a.b``.
+    """Yield name and path of every column that can be a property: field ``b`` of a struct ``a`` is ``a.b``.
 
-    A struct of type `MIXED` is one property. The columns of the frame (``@…``) are none.
+    A struct of type `MIXED` is one property. The columns of the frame (``@…``) are not properties.
     """
     return ((name, path) for name, path, type_ in _columns(schema) if not _is_group(name, type_))
 
@@ -46,12 +46,12 @@ def _is_group(name: str, type_: pa.DataType) -> bool:
 
 
 def properties(names: Iterator[str] | list[str]) -> list[str]:
-    """Return the names that are property names: not those of the frame, nor of header fields."""
+    """Return the property names among these: not the columns of the frame, nor header fields."""
     return [name for name in names if not name.startswith("@") and name not in HEADER_TYPES]
 
 
 class Batch:
-    """A batch of messages, a column found by the name of its property. O(columns) to make."""
+    """Batch of messages whose columns are found by the names of properties. O(columns) to make."""
 
     def __init__(self, messages: pa.RecordBatch) -> None:
         self.rows: int = messages.num_rows
@@ -70,9 +70,9 @@ class Batch:
         return self._paths.keys() | self._groups.keys() if self._groups else self._paths.keys()
 
     def column(self, name: str) -> pa.Array | None:
-        """Return the column of this name, None if there is none; several are a `ColumnTypeError`.
+        """Return the column of this name, None if there is none. Raises `ColumnTypeError` for several.
 
-        A group of properties is no property: it comes as the struct that it is, whose type no property has.
+        A group of properties is returned as its struct, a type that no property has.
         """
         paths = self._paths.get(name) or ([self._groups[name]] if name in self._groups else None)
         if paths is None:
@@ -87,13 +87,13 @@ class Batch:
     def invalid_names(self) -> t.Array:
         """Return for each message whether its property names break a rule of seed 003, bool[rows].
 
-        From the column `INVALID_NAMES` where there is one, otherwise from the names of the columns that are
-        not NULL in its row.
+        From the column `INVALID_NAMES` if there is one, otherwise from the names of the columns that are not
+        NULL in the row.
         """
         flags = self.column(INVALID_NAMES)
         if flags is not None:
             if not pa.types.is_boolean(flags.type):
-                raise ColumnTypeError(INVALID_NAMES, flags.type, "it is a boolean")
+                raise ColumnTypeError(INVALID_NAMES, flags.type, "it must be boolean")
             return np.asarray(pc.fill_null(flags, False).to_numpy(zero_copy_only=False))
         broken = np.zeros(self.rows, np.bool_)
         present: dict[str, t.Array] = {}

@@ -1,6 +1,6 @@
-"""Arrow columns to lanes: for every row a type tag and 64 bits, and of strings where their bytes are.
+"""Lanes of Arrow columns: for every row a type tag and 64 bits; for strings the position of their bytes.
 
-The Arrow type of a column is the property's type, null is NULL:
+The Arrow type of a column gives the type of the property, null is NULL:
 
 ==========================  ==========================================================
 int8, int16, int32, int64   byte, short, int, long
@@ -9,18 +9,18 @@ float32, float64, bool      float, double, boolean
 string, large_string,       string
 string_view
 binary, large_binary,       byte string, for selectors of a dialect that has them
-fixed_size_binary,          (in other dialects unlike everything but bytes)
+fixed_size_binary,          (in other dialects unlike every literal)
 binary_view
 dictionary                  the type of its values
 null                        NULL
-`MIXED`                     a type for each row: for properties whose type varies
+`MIXED`                     the type of each row, for properties of varying type
 ==========================  ==========================================================
 
 A column of any other type (a timestamp, a date, a decimal, uint64, a list, a map, a group of properties, …)
-harms nobody but who reads it: its values are there, and of an unlike type to everything (`UNSUPPORTED`). So
-are those of a header field whose name fixes another type, and of a row that is no value of its column's type.
-`check_column` says so beforehand. JMSMessageID and JMSCorrelationID may also come as the 24 bytes of MsgId
-and CorrelId, and become ``ID:`` and 48 hex digits; a CorrelId of zeros (MQCI_NONE) is NULL.
+affects only the selectors that read it: its values are not NULL, and unlike every type (`UNSUPPORTED`). So
+are values of a header field in another type than its name's, and invalid values of a row. `check_column`
+raises for such columns in advance. JMSMessageID and JMSCorrelationID may also be the 24 bytes of MsgId and
+CorrelId, and become ``ID:`` and 48 hex digits; a CorrelId of zeros (MQCI_NONE) is NULL.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _HEADER_TAGS = {
     "JMSReplyTo": t.STRING,
     "JMSRedelivered": t.BOOLEAN,
 }
-_HEADER_TYPES = {t.STRING: "string", t.INT: "int", t.LONG: "long", t.BOOLEAN: "boolean"}
+_HEADER_TYPES = {t.STRING: "a string", t.INT: "an int", t.LONG: "a long", t.BOOLEAN: "a boolean"}
 _NARROW = {t.BYTE: 8, t.SHORT: 16, t.INT: 32}
 _IDS = ("JMSMessageID", "JMSCorrelationID")
 _ID_BYTES = 24
@@ -74,7 +74,7 @@ _NO_ID_TEXT = np.frombuffer(f"ID:{'0' * 2 * _ID_BYTES}".encode(), np.uint8)
 
 
 class ColumnTypeError(SelectRouteError):
-    """A column whose Arrow type no property can have, where that is refused, or a name of several columns."""
+    """Column whose Arrow type no property can have, where that is an error, or name of several columns."""
 
     def __init__(self, column: str, type_: object, expected: str | None = None) -> None:
         self.column = column
@@ -91,8 +91,8 @@ class Lane:
     """Unpacked column: ``tags`` int8[n] and ``bits`` int64[n]; strings are ``data[bits : bits +
     sizes]``, int32[n].
 
-    Of a column with few distinct values these are the distinct ones, and row i of the column is ``rows[i]``
-    of them.
+    For a column with few distinct values the entries are the distinct values, and ``rows[i]`` is the entry of
+    row i.
     """
 
     tags: t.Array
@@ -102,7 +102,7 @@ class Lane:
     rows: t.Array | None = None
 
     def spread(self, values: t.Array) -> t.Array:
-        """Values that belong to the lane's entries as one for each row of the column."""
+        """Return values of the lane's entries as one for each row of the column."""
         return values if self.rows is None else values[self.rows]
 
 
@@ -111,9 +111,9 @@ _NO_BYTES.flags.writeable = False  # as Arrow's buffers are: one type of array, 
 
 
 def check_column(name: str, type_: pa.DataType, byte_strings: bool = False) -> None:
-    """Raise `ColumnTypeError` if a column of this name has a type that makes its values unlike everything.
+    """Raise `ColumnTypeError` for a column of this name with a type whose values are unlike every type.
 
-    ``byte_strings``: all who read it have byte strings in their dialect.
+    ``byte_strings``: the dialects of all its readers have byte strings.
     """
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
@@ -128,11 +128,11 @@ def check_column(name: str, type_: pa.DataType, byte_strings: bool = False) -> N
     if wanted is None or tag == wanted or (wanted in (t.INT, t.LONG) and tag in _INTEGERS):
         return
     kind = "the topic" if name.startswith("@") else "the header field"
-    raise ColumnTypeError(name, type_, f"{kind} is a {_HEADER_TYPES[wanted]}")
+    raise ColumnTypeError(name, type_, f"{kind} must be {_HEADER_TYPES[wanted]}")
 
 
 def _wanted(name: str) -> int | None:
-    """Return the type that a name fixes."""
+    """Return the tag of the topic or a header field; None for other names."""
     return t.STRING if name.startswith("@") else _HEADER_TAGS.get(name)
 
 
@@ -151,10 +151,10 @@ def _is_view(type_: pa.DataType) -> bool:
 
 def lane(name: str, array: pa.Array) -> Lane:
     """Unpack a column. O(rows)."""
-    made = _lane(name, array)
+    result = _lane(name, array)
     if name in CORRELATION_IDS:
-        _without_none(made)
-    return made
+        _without_none(result)
+    return result
 
 
 def _lane(name: str, array: pa.Array) -> Lane:
@@ -185,13 +185,13 @@ def _lane(name: str, array: pa.Array) -> Lane:
     if tag in (t.FLOAT, t.DOUBLE):
         return Lane(tags, values.astype(np.float64).view(np.int64), no_sizes, _NO_BYTES)
     whole = values.astype(np.int64)
-    if tag == t.INT and values.itemsize > 4:  # of a header field whose name fixes the type
+    if tag == t.INT and values.itemsize > 4:  # a header field of a fixed type
         tags[(tags != t.NULL) & _outside(whole, 32)] = t.UNSUPPORTED
     return Lane(tags, whole, no_sizes, _NO_BYTES)
 
 
 def unsupported_lane(array: pa.Array) -> Lane:
-    """Return the lane of a column whose type no property has: its values are there, and unlike everything."""
+    """Return the lane of a column whose type no property has: its values are `UNSUPPORTED`, or NULL."""
     present: t.Array = array.is_valid().to_numpy(zero_copy_only=False)
     return Lane(
         np.array([t.NULL, t.UNSUPPORTED], np.int8),
@@ -224,7 +224,7 @@ def null_lane(rows: int) -> Lane:
 class TopicLevels:
     """Topic strings of a batch, each distinct one split into its levels once.
 
-    Raises `ColumnTypeError` for a string that is no UTF-8. A column that holds no strings matches no filter.
+    Raises `ColumnTypeError` for a string that is not UTF-8. A column of another type matches no filter.
     """
 
     def __init__(self, topic: pa.Array) -> None:
@@ -257,13 +257,13 @@ class TopicLevels:
 def _tags(array: pa.Array, tag: int) -> t.Array:
     if not array.null_count:
         return np.full(len(array), tag, np.int8)
-    # NULL is 0, and a product is ten times as fast as a choice.
+    # NULL is 0, and a product is ten times as fast as np.where.
     present: t.Array = pc.is_valid(array).to_numpy(zero_copy_only=False).view(np.int8)
     return present * np.int8(tag)
 
 
 def _fixed_width(array: pa.Array, width: type) -> t.Array:
-    """Return the values buffer as it lies; under a null it may hold anything."""
+    """Return the values buffer without a copy; values under a null are undefined."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), width)
@@ -288,7 +288,7 @@ def _strings(array: pa.Array) -> tuple[t.Array, t.Array, t.Array]:
 
 
 def _dictionary_lane(name: str, array: pa.DictionaryArray) -> Lane:
-    """Return the distinct values with a NULL after them, for the rows that are null."""
+    """Return the lane of the distinct values, with a NULL after them for the rows that are null."""
     with_null = pa.concat_arrays([array.dictionary, pa.nulls(1, array.dictionary.type)])
     distinct = lane(name, with_null)
     rows = pc.fill_null(array.indices.cast(pa.int64()), len(array.dictionary)).to_numpy(zero_copy_only=False)
@@ -311,7 +311,7 @@ def _mixed_lane(name: str, array: pa.StructArray) -> Lane:
     wanted = _HEADER_TAGS.get(name)
     if wanted is not None:
         if wanted in (t.INT, t.LONG):
-            # As in a column of integers, the name fixes the type.
+            # The name of a header fixes the type, as in a column of integers.
             tags[np.isin(tags, _INTEGERS)] = wanted
             _check_bits(tags, bits)
         tags[(tags != t.NULL) & (tags != wanted)] = t.UNSUPPORTED
@@ -323,7 +323,7 @@ def _mixed_lane(name: str, array: pa.StructArray) -> Lane:
 def _decoded(
     tags: t.Array, starts: t.Array, sizes: t.Array, data: t.Array
 ) -> tuple[t.Array, t.Array, t.Array]:
-    """Return the strings with byte strings behind them, made of their hexadecimal digits."""
+    """Return the strings, and after them the byte strings decoded from their hexadecimal digits."""
     rows = np.flatnonzero(tags == t.BYTES)
     starts, sizes = starts.copy(), sizes.copy()
     octets: list[bytes] = []
@@ -342,7 +342,7 @@ def _decoded(
 
 
 def _check_bits(tags: t.Array, bits: t.Array) -> None:
-    """Mark the rows whose bits are no value of their type."""
+    """Mark rows whose bits are not a valid value of their type as `UNSUPPORTED`."""
     for tag, width in _NARROW.items():
         tags[(tags == tag) & _outside(bits, width)] = t.UNSUPPORTED
     floats = np.flatnonzero(tags == t.FLOAT)
@@ -353,24 +353,24 @@ def _check_bits(tags: t.Array, bits: t.Array) -> None:
 
 
 def _outside(values: t.Array, width: int) -> t.Array:
-    """Return whether integers do not fit in so many bits."""
+    """Return whether integers do not fit in `width` bits."""
     outside: t.Array = (values < -(1 << width - 1)) | (values >= 1 << width - 1)
     return outside
 
 
 def _id_lane(name: str, array: pa.Array) -> Lane:
-    """Return the lane of ids that come as bytes: 24 of them are a string, anything else is no id."""
+    """Return the lane of ids that are bytes: 24 bytes become a string, any other length `UNSUPPORTED`."""
     sizes = pc.fill_null(pc.binary_length(array), _ID_BYTES).to_numpy(zero_copy_only=False)
     other = sizes != _ID_BYTES
     known = pc.if_else(pa.array(other), pa.scalar(None, array.type), array) if other.any() else array
-    made = lane(name, _hex_ids(known.cast(pa.binary(_ID_BYTES))))
-    made.tags[other] = t.UNSUPPORTED
-    made.sizes[other] = 0
-    return made
+    result = lane(name, _hex_ids(known.cast(pa.binary(_ID_BYTES))))
+    result.tags[other] = t.UNSUPPORTED
+    result.sizes[other] = 0
+    return result
 
 
 def _without_none(ids: Lane) -> None:
-    """Make the correlation ids NULL that are 24 zero bytes, or their text."""
+    """Set correlation ids of 24 zero bytes, or their text, to NULL."""
     for tag, none in ((t.STRING, _NO_ID_TEXT), (t.BYTES, np.zeros(_ID_BYTES, np.uint8))):
         candidates = np.flatnonzero((ids.tags == tag) & (ids.sizes == len(none)))
         octets = ids.data[ids.bits[candidates, None] + np.arange(len(none))]
@@ -378,7 +378,7 @@ def _without_none(ids: Lane) -> None:
 
 
 def _hex_ids(array: pa.Array) -> pa.Array:
-    """24 bytes → ``ID:`` and 48 hex digits, in capitals as IBM MQ writes them."""
+    """Return 24 bytes as ``ID:`` and 48 hex digits, in capitals as IBM MQ writes them."""
     digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
     raw = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * _ID_BYTES :][: len(array) * _ID_BYTES]
     text = np.empty((len(array), 3 + 2 * _ID_BYTES), np.uint8)

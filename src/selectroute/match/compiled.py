@@ -1,8 +1,8 @@
-"""Compiler of the kernel, with its cache in a folder that only this user can write.
+"""Compiler of the kernel, with its cache in a directory that only this user can write.
 
-numba's cache holds machine code that is run as it is found. So it must lie where nobody else can put a file:
-a folder of mode 0700 of our own, below the user's cache folder or, without one, below the system's temporary
-folder. Where that cannot be had, nothing is cached and each process compiles anew.
+numba executes the machine code in its cache unchecked. So no other user may write there: the cache is in an
+own directory of mode 0700, in the user's cache directory or else in the system's temporary directory. Without
+either, nothing is cached and each process compiles.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from selectroute.durable.private_folder import CLOSED, private_folders
 
 _LOGGER = logging.getLogger("selectroute")
 _KERNEL: Final = "selectroute.match."
-"""Of these modules are the functions that take long to compile."""
+"""Prefix of the modules whose functions take long to compile."""
 
 ROOMS: Final = ("arrays", "clauses", "match")
-"""Folders whose constants and functions are compiled into the kernel: each change of them is a version."""
+"""Packages whose constants and functions are compiled into the kernel: any change is a new version."""
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def _private_folder() -> Path | None:
-    """Return a folder that exists, is this user's and is closed to others; ``None`` if there is none."""
+    """Return an existing directory of this user, closed to others; ``None`` if there is none."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return Path(chosen)  # the user's own choice and responsibility
@@ -40,9 +40,7 @@ def _private_folder() -> Path | None:
 
 
 def _cache() -> str | None:
-    """Return the cache of this version of the code: numba looks at the changes of a function's own file
-    only.
-    """
+    """Return the cache of this version of the code: numba notices changes only in a function's own file."""
     folder = _private_folder()
     if folder is None:
         return None
@@ -57,19 +55,16 @@ if _CACHE is not None:
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile a function of the kernel: no Python objects, floats as IEEE 754 has them, the GIL released."""
-    made: _Function = numba.njit(cache=_CACHE is not None, nogil=True, error_model="numpy")(function)
-    return made
+    """Compile a function of the kernel: no Python objects, IEEE 754 floats, the GIL released."""
+    dispatcher: _Function = numba.njit(cache=_CACHE is not None, nogil=True, error_model="numpy")(function)
+    return dispatcher
 
 
 def inlined(function: _Function) -> _Function:
-    """Compile a function into its caller: a call with all tables as arguments costs more than what most of
-    them do.
-    """
-    made: _Function = numba.njit(cache=_CACHE is not None, nogil=True, error_model="numpy", forceinline=True)(
-        function
-    )
-    return made
+    """Compile a function into its caller: a call with all tables as arguments costs more than most bodies."""
+    options = {"nogil": True, "error_model": "numpy", "forceinline": True}
+    dispatcher: _Function = numba.njit(cache=_CACHE is not None, **options)(function)
+    return dispatcher
 
 
 _UNLOCKED: Final = nullcontext()
@@ -105,14 +100,13 @@ def _first_call() -> Iterator[None]:
 
 
 class _Compilations(event.Listener):  # type: ignore[misc]  # numba has no types
-    """Counts the functions that this process compiles instead of loading them, and says so at the first one.
-
-    Otherwise whoever matches for the first time on a machine would wait for half a minute without a word.
+    """Counter of the functions that this process compiles instead of loading; it logs the first one, because
+    the first match on a machine waits for half a minute.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self._has_told = False
+        self._has_warned = False
 
     def on_start(self, event: Any) -> None:
         """See the base class."""
@@ -120,8 +114,8 @@ class _Compilations(event.Listener):  # type: ignore[misc]  # numba has no types
         if not module.startswith("selectroute."):
             return
         self.count += 1
-        if not self._has_told and module.startswith(_KERNEL):
-            self._has_told = True
+        if not self._has_warned and module.startswith(_KERNEL):
+            self._has_warned = True
             _LOGGER.warning("%s", _sentence())
 
     def on_end(self, event: Any) -> None:
@@ -131,8 +125,8 @@ class _Compilations(event.Listener):  # type: ignore[misc]  # numba has no types
 def _sentence() -> str:
     if _CACHE is None:
         return (
-            "compiling the matching kernel, about half a minute in every process: there is no folder of this "
-            "user alone to keep it in; name one in NUMBA_CACHE_DIR"
+            "compiling the matching kernel, about half a minute in every process: there is no private "
+            "directory for its cache; set NUMBA_CACHE_DIR to one"
         )
     return (
         "compiling the matching kernel, once on this machine: about half a minute "
@@ -145,10 +139,10 @@ event.register("numba:compile", _compilations)
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the compiled code of this version; None if it can be kept nowhere."""
+    """Return the cache directory of this version's compiled code; None if there is none."""
     return None if _CACHE is None else Path(_CACHE)
 
 
 def compilations() -> int:
-    """Return how many functions this process has compiled: those that were in no cache."""
+    """Return the number of functions that this process has compiled because they were not cached."""
     return _compilations.count

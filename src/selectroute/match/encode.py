@@ -1,4 +1,4 @@
-"""Values to codes: each row's value is looked up among the constants of its attribute."""
+"""Encoding of values: lookup of each row's value among the constants of the attribute."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _GREATEST = np.int64(2**63 - 1)
 
 @compiled
 def hash_strings(tags, starts, sizes, data, hashes):
-    """Write the hash of each string of a lane, as ``dictionary.hash_strings`` has it, into `hashes`.
+    """Write the hash of each string of a lane into `hashes`, the same as ``arrays.hashing.hash_strings``.
 
-    By itself, once for all dictionaries in which the lane is looked up: here nothing waits for memory.
+    A separate pass, once for all dictionaries in which the lane is looked up, without cache misses.
     """
     address = address_of(data)
     for i in range(len(tags)):
@@ -32,13 +32,13 @@ def hash_strings(tags, starts, sizes, data, hashes):
 
 
 TRIAL = 8192
-"""After so many rows it shows whether a column has strings that come again."""
+"""Rows after which a column without repeated strings is given up."""
 
 
 @compiled
 def number_strings(tags, starts, sizes, hashes, data, numbers):
-    """Number the distinct strings of a lane from 0, and write each row's number into `numbers`; of what is no
-    string it is 0. Returns how many there are, or -1 if hardly any comes twice.
+    """Number the distinct strings of a lane from 0, and write each row's number into `numbers`, 0 for other
+    values. Returns how many there are, or -1 if hardly any string is repeated.
     """
     slots_of = 4
     while slots_of < 2 * len(tags):
@@ -125,7 +125,9 @@ def encode(attribute, tags, bits, sizes, hashes, data, tables, codes):
 
 @compiled
 def find_prefixes(tags, starts, sizes, data, keys, parents, firsts, prefixes, begin, end, found):
-    """Write the longest prefix of each string of a lane, one of ``begin`` to ``end`` or -1, to `found`."""
+    """Write the number of the longest prefix of each string of a lane, from ``begin`` to ``end``, or -1, to
+    `found`.
+    """
     address, known, address_of_keys = address_of(data), address_of(prefixes), address_of(keys)
     for i in range(len(tags)):
         found[i] = -1
@@ -136,8 +138,7 @@ def find_prefixes(tags, starts, sizes, data, keys, parents, firsts, prefixes, be
         for k in range(8):
             key = key << np.uint64(8) | np.uint64(byte_at(address, start + k) if k < size else 0)
         signed = np.int64(key ^ np.uint64(1 << 63))
-        # The last prefix that is not greater than the value: among those of the same first eight bytes, the
-        # rest of the bytes decides.
+        # The last prefix not greater than the value: for equal first eight bytes, the other bytes decide.
         low = first_not_below(signed, begin, end, address_of_keys, len(keys))
         high = (
             first_not_below(signed + 1, low, end, address_of_keys, len(keys)) if signed < _GREATEST else end
@@ -183,7 +184,7 @@ def _begins(text, start, size, prefixes, first, last):
 
 @inlined
 def _number_code(value, keys, codes):
-    """Return the code of the key equal to `value`; NaN and what is not there have none."""
+    """Return the code of the key equal to `value`; ABSENT for NaN and other values."""
     low, high = 0, len(keys)
     while low < high:
         middle = (low + high) >> 1
@@ -196,9 +197,7 @@ def _number_code(value, keys, codes):
 
 @inlined
 def _hash(data, bytes_, start, size, tag):
-    """Return the hash of ``dictionary.hash_strings``, word by word, of a string in the ``bytes_`` at an
-    address.
-    """
+    """Return the ``arrays.hashing.hash_strings`` of a string in the ``bytes_`` bytes at an address."""
     state = (_SEED ^ (np.uint64(size) | np.uint64(tag) << _TAG_SHIFT)) * _MULTIPLIER
     state ^= state >> _SHIFT
     position = np.int64(start)
@@ -215,7 +214,7 @@ def _hash(data, bytes_, start, size, tag):
 
 @inlined
 def _same(left, left_bytes, at, right, right_bytes, first, size):
-    """Return whether two strings of one size are equal, that at ``at`` and that at ``first``."""
+    """Return whether two strings of equal size are equal, one at ``at`` and the other at ``first``."""
     for _ in range(size >> 3):
         if word_at(left, at) != word_at(right, first):
             return False
@@ -227,9 +226,7 @@ def _same(left, left_bytes, at, right, right_bytes, first, size):
 
 @inlined
 def _tail(data, bytes_, at, rest):
-    """Return the last one to seven bytes of a string, padded with zeros to a word. Reads within the bytes
-    only.
-    """
+    """Return the last one to seven bytes of a string, padded with zeros to a word, reading no other bytes."""
     if at + 8 <= bytes_:
         return _cut(word_at(data, at), rest)
     if bytes_ >= 8:  # the word that ends with the bytes, moved down

@@ -1,7 +1,7 @@
 """EXTENDED subscriptions in a batch: the kernel finds them by their topic filters, a provider judges them.
 
-The pairs of message and EXTENDED subscription are few or nobody would leave them to a provider: they are
-judged one by one. What nobody can judge becomes `Refused`, and every other match stays as it is.
+Pairs of message and EXTENDED subscription are few, and judged one by one. Those that the provider cannot
+judge become `Refused`; all other matches are not affected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from selectroute.selector.message import Message, MessageError
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Deliveries of EXTENDED subscriptions that nobody could judge, MQRC_SELECTION_NOT_AVAILABLE (2551).
+    """Refused deliveries: EXTENDED subscriptions without a verdict, MQRC_SELECTION_NOT_AVAILABLE (2551).
 
     ``rows`` int64[n], ascending, are the messages and ``ordinals`` int32[n] the subscriptions.
     """
@@ -39,7 +39,7 @@ NOTHING_REFUSED = Refused(np.zeros(0, np.int64), np.zeros(0, np.int32))
 def judge_extended(
     snapshot: SnapshotState, batch: Batch, offsets: t.Array, ordinals: t.Array
 ) -> tuple[t.Array, t.Array, Refused]:
-    """Return the offsets and ordinals of what matches, and what was refused. O(matches)."""
+    """Return the offsets and ordinals of the matches, and the refused deliveries. O(matches)."""
     extended = snapshot.extended
     if extended is None:
         return offsets, ordinals, NOTHING_REFUSED
@@ -65,10 +65,10 @@ def judge_extended(
 
 
 def _read(messages: Rows, row: int, names: tuple[str, ...] | None) -> Message | None:
-    """Return the message with what these names read; None without names, or where it is no message."""
+    """Return the message with the values of these names; None without names, or if it is not valid."""
     if names is None:
         return None
     try:
         return messages.message(row, names)
-    except (ColumnTypeError, MessageError):  # a column that selectors of ours do not read may have any type
+    except (ColumnTypeError, MessageError):  # columns read by the provider alone may have any type
         return None

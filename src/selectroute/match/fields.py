@@ -1,7 +1,7 @@
-"""Derived fields as lanes: what a message has under one name, or else what it converts to from another.
+"""Lanes of derived fields: the value of a message under one name, or else converted from another name.
 
-The meaning is that of ``selector.fields``, and so are the conversions, one call for each distinct value. Only
-ids, which differ from message to message, are converted as arrays.
+Meaning and conversions are those of ``selector.fields``, one call for each distinct value. Only ids, which
+differ from message to message, are converted as arrays.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _value(tag: int, bits: int, octets: bytes) -> Value | Unsupported | None:
     if tag == t.STRING:
         try:
             return octets.decode()
-        except UnicodeDecodeError:  # a column may hold what is no string; it converts to nothing
+        except UnicodeDecodeError:  # a column may hold invalid strings, which convert to NULL
             return None
     if tag == t.BYTES:
         return octets
@@ -105,19 +105,17 @@ def _value(tag: int, bits: int, octets: bytes) -> Value | Unsupported | None:
 
 
 def _converted(source: Source, columns: Sequence[Lane | None], rows: int) -> Lane:
-    """Return the lane of what other names convert to. The first of them is there, the others may be
-    missing.
-    """
+    """Return the lane of a field converted from other names. Only the columns after the first may be None."""
     first = columns[0]
     assert first is not None
     if source.convert in (id_from_text, id_from_any_text, correlation_id_from_text):
-        made = _ids(first, any_text=source.convert is not id_from_text)
+        ids = _ids(first, any_text=source.convert is not id_from_text)
         if source.convert is correlation_id_from_text:
-            made.tags[~made.data.reshape(-1, ID_BYTES).any(axis=1)] = t.NULL
-        return made
+            ids.tags[~ids.data.reshape(-1, ID_BYTES).any(axis=1)] = t.NULL
+        return ids
     if len(columns) == 1:
-        made = lane("", mixed_array([source.convert(value) for value in values(first)]))
-        return Lane(made.tags, made.bits, made.sizes, made.data, first.rows)
+        plain = lane("", mixed_array([source.convert(value) for value in values(first)]))
+        return Lane(plain.tags, plain.bits, plain.sizes, plain.data, first.rows)
     arguments = [[None] * rows if one is None else values_of_rows(one) for one in columns]
     return lane("", mixed_array([source.convert(*row) for row in zip(*arguments, strict=True)]))
 
@@ -129,7 +127,7 @@ def values_of_rows(one: Lane) -> list[Value | Unsupported | None]:
 
 
 def _ids(texts: Lane, any_text: bool) -> Lane:
-    """Strings to 24 bytes, see ``id_from_text`` and ``id_from_any_text``."""
+    """Return strings as 24 bytes, see ``id_from_text`` and ``id_from_any_text``."""
     entries = len(texts.tags)
     octets = np.zeros((entries, ID_BYTES), np.uint8)
     strings = texts.tags == t.STRING
@@ -155,7 +153,7 @@ def _ids(texts: Lane, any_text: bool) -> Lane:
 
 
 def _first_present(lanes: Sequence[Lane]) -> Lane:
-    """For each row the value of the first lane in which it is not NULL."""
+    """Return for each row the value of the first lane in which it is not NULL."""
     if len(lanes) == 1:
         return lanes[0]
     tags, bits, sizes = (one.copy() for one in _spread(lanes[0], 0))

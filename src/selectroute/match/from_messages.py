@@ -1,4 +1,4 @@
-"""Messages that come one by one as columns: of a type that holds a value of any property type in each row."""
+"""Columns of single messages, of a type whose rows hold values of any property type."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from selectroute.selector.values.values import Byte, Double, Float, Int, Number,
 from selectroute.topics.levels import TOPIC, level_value
 
 BODY = "@body"
-"""The column of the frame that holds a message's body, a string or bytes."""
+"""Column of the frame with the body of a message, a string or bytes."""
 
 MIXED = pa.struct([("tag", pa.int8()), ("bits", pa.int64()), ("text", pa.string())])
-"""A property whose type varies by message.
+"""Type of a property whose type varies by message.
 
 ``tag`` is 0 NULL, 1 boolean, 2 byte, 3 short, 4 int, 5 long, 6 float, 7 double, 8 string, 9 byte string,
-12 a value of a type that no property has; ``bits`` is 0 or 1, an integer, or of a float and a double the
-IEEE 754 bits of the double; ``text`` is the string, of a byte string its hexadecimal digits. Of a boolean,
-all bits but 0 are TRUE. A row that is no value of its tag, or has another tag, is as one with tag 12.
+12 a value of a type that no property has; ``bits`` is 0 (FALSE) or not (TRUE), an integer, or the IEEE 754
+bits of a double, for a float too; ``text`` is the string, or the hexadecimal digits of a byte string. A row
+that is not a valid value of its tag, or has another tag, counts as tag 12.
 """
 
 
 def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.RecordBatch:
-    """Messages as columns: for each name (an identifier or a column of the frame) one of type `MIXED`, of
-    strings for the topic, of booleans for `INVALID_NAMES`. O(messages x names).
+    """Return messages as columns: for each name (an identifier or a column of the frame) one of type `MIXED`,
+    strings for the topic, booleans for `INVALID_NAMES`. O(messages x names).
 
-    This is the slow way in, for messages that come one by one and not as columns.
+    The slow way, for single messages.
     """
     columns = []
     for name in names:
@@ -53,7 +53,7 @@ def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.Recor
 
 
 def mixed_array(values: Sequence[Value | Unsupported | None]) -> pa.Array:
-    """Values of any types as one `MIXED` column."""
+    """Return values of any types as one `MIXED` column."""
     rows = [_mixed_row(value) for value in values]
     return pa.StructArray.from_arrays(
         [
@@ -101,8 +101,8 @@ _TAGS_OF: Final = {
 
 
 def with_unlike(values: pa.Array, rows: Sequence[int]) -> pa.StructArray:
-    """Return a column of a property as one of type `MIXED`, in which these rows have values of a type that no
-    property has. Ids may be 24 bytes, and become their text. O(rows of the column).
+    """Return a column of a property as `MIXED`, with a value of a type that no property has in these rows.
+    Ids of 24 bytes become text. O(rows of the column).
     """
     if pa.types.is_fixed_size_binary(values.type):
         values = pa.array([id_to_text(value) for value in values.to_pylist()], pa.string())
@@ -126,7 +126,7 @@ def with_unlike(values: pa.Array, rows: Sequence[int]) -> pa.StructArray:
 
 
 def is_mixed(type_: pa.DataType) -> bool:
-    """Return whether a type is `MIXED`, with or without the promise that nothing in it is null."""
+    """Return whether a type is `MIXED`, with nullable fields or not."""
     return pa.types.is_struct(type_) and [(field.name, field.type) for field in type_] == [
         (field.name, field.type) for field in MIXED
     ]

@@ -1,4 +1,4 @@
-"""Match kernel: codes in, runs of matching entries out, then their ordinals into one allocation.
+"""Match kernel: from codes to runs of matching entries, then to their ordinals in one allocation.
 
 A block of rows goes through five stages, each a loop over plain arrays::
 
@@ -8,7 +8,7 @@ A block of rows goes through five stages, each a loop over plain arrays::
     judge   residuals of a span  → held: which of its entries hold
     join    spans and held       → runs of entries, each subscription once a row
 
-In a stage nothing depends on the row before, so that a processor has the cache misses of many rows at a time.
+Rows are independent within a stage, so a processor overlaps the cache misses of many rows.
 """
 
 from __future__ import annotations
@@ -27,24 +27,23 @@ from selectroute.match.scan_list import by_column, by_row, scan, words_of
 _MULTIPLIER = np.uint64(CODE_MULTIPLIER)
 
 PROBES, FOUND, JUDGED = 0, 1, 2
-"""The counters: keys looked up, leaves found, residuals judged."""
+"""Counters: keys looked up, leaves found, residuals judged."""
 
 BLOCK = 1024
-"""Rows that go through the stages together: what they visit stays in the cache, and they share what the calls
-cost.
+"""Rows that go through the stages together: their data stays in the cache, and they share the cost of calls.
 """
 
 HELD = 1 << 20
-"""Entries with residuals that are judged row by row together, except that a row is not divided."""
+"""Entries with residuals that are judged in one call, rounded up to whole rows."""
 
 
 @compiled
 def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, counters):
-    """First pass: the runs of matching entries.
+    """Return the runs of matching entries: the first pass.
 
-    Returns ``runs`` int64[r, 2], slices of the entries in the order of the rows, and ``offsets`` int64[rows +
-    1]: where the matches of each row begin. ``terms`` and ``shared_terms`` are `Segment.scan_terms`,
-    ``single`` is `single_terms`.
+    ``runs`` is int64[r, 2], slices of the entries in the order of the rows; ``offsets`` int64[rows + 1] has
+    the start of each row's matches. ``terms`` and ``shared_terms`` are `Segment.scan_terms`, ``single`` is
+    `single_terms`.
     """
     runs = np.empty((max(1024, rows), 2), np.int64)
     used = 0
@@ -54,10 +53,10 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, cou
     firsts = np.empty(BLOCK + 1, np.int64)
     spans = np.empty((4 * BLOCK, 4), np.int64)
     held = np.empty(1024, np.bool_)
-    accepted_first, nobody = np.zeros(BLOCK + 1, np.int64), np.zeros(BLOCK + 1, np.int64)
+    accepted_first, zeros = np.zeros(BLOCK + 1, np.int64), np.zeros(BLOCK + 1, np.int64)
     accepted, order = np.empty((16, 4), np.int64), np.empty(0, np.int32)
-    apart = by_column(rows, tables, columns, terms, leaves, nobody, accepted, spans)
-    scanned = apart.any()
+    columnwise = by_column(rows, tables, columns, terms, leaves, zeros, accepted, spans)
+    scanned = columnwise.any()
     words = words_of(shared_terms) if scanned else 16
     known = np.empty((shared_terms if scanned else 0, words), np.uint64)
     shared = (known, np.empty_like(known), np.full(len(known), -1, np.int64))
@@ -77,8 +76,8 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, cou
                 leaves = np.empty(visits.shape[1], np.int32)
         if scanned:
             accepted, total, spans, judged = scan(
-                block, stop, tables, columns, terms, stack, single[0], single[1], single[2], shared, apart,
-                leaves, nobody, spans, accepted,
+                block, stop, tables, columns, terms, stack, single[0], single[1], single[2], shared,
+                columnwise, leaves, zeros, spans, accepted,
             )  # fmt: skip
             order = by_row(accepted, total, block, accepted_first, order)
             counters[JUDGED] += judged
@@ -88,9 +87,9 @@ def collect(rows, tables, columns, terms, shared_terms, single, stack, seen, cou
                 row, stop, block, leaves, firsts, columns.tags, columns.bits, columns.reals,
                 columns.invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
                 tables.entry_first, tables.entry_bound, tables.group_high, tables.high, 0,
-                tables.group_first[1], apart, accepted, order, accepted_first, HELD, spans,
+                tables.group_first[1], columnwise, accepted, order, accepted_first, HELD, spans,
             )  # fmt: skip
-            if next_row == row:  # not even one
+            if next_row == row:  # not even one row
                 spans = np.empty((2 * len(spans), 4), np.int64)
                 continue
             if judged > len(held):
@@ -119,10 +118,8 @@ def find(
     posting_filter, slot_first, slots, first_divided, divided, prefixed, prefix_parent, prefix_leaf, visits,
     leaves, firsts, counters,
 ):  # fmt: skip
-    """Return the leaves of the rows from `block` to `stop`; ``firsts[r - block]`` is where those of row r
-    begin.
-
-    Returns how many; -1 if there is no room for them.
+    """Write the leaves of the rows from `block` to `stop` into `leaves`, those of row r from ``firsts[r -
+    block]`` on. Returns their number; -1 if they do not fit.
     """
     room = len(leaves)
     found = probes = 0
@@ -164,7 +161,7 @@ def find(
                 found += 1
                 prefix = prefix_parent[prefix]
     if divided:
-        # What is found beneath a divided leaf stands behind it, and has its own turn.
+        # Leaves found beneath a divided leaf are appended, and visited later.
         visit = 0
         while visit < found:
             row, leaf = visits[0, visit] + block, visits[1, visit]
@@ -185,7 +182,7 @@ def find(
                     found += 1
     counters[PROBES] += probes
     counters[FOUND] += found
-    # In the order of the rows, by counting.
+    # Counting sort by row.
     firsts[:] = 0
     for visit in range(found):
         firsts[visits[0, visit]] += 1
@@ -215,9 +212,7 @@ def slot_of(code, posting, slot_first, slots):
 
 @compiled
 def join(row, stop, spans, spanned, held, entry_ordinal, seen, runs, used, offsets):
-    """Return the runs of the rows from `row` to `stop`, behind those ``used`` before. Returns how many there
-    are.
-    """
+    """Append the runs of the rows from `row` to `stop` to the ``used`` ones; return their new number."""
     span = judged = 0
     total = offsets[row]
     while row < stop:
@@ -256,7 +251,7 @@ def join(row, stop, spans, spanned, held, entry_ordinal, seen, runs, used, offse
 
 
 def emit(runs: t.Array, offsets: t.Array, entry_ordinal: t.Array) -> t.Array:
-    """Second pass: the ordinals of all runs, in order, int32[offsets[-1]]."""
+    """Return the ordinals of all runs, in order, int32[offsets[-1]]: the second pass."""
     ordinals = take_array(int(offsets[-1]))
     _copy_runs(runs, entry_ordinal, ordinals)
     return ordinals

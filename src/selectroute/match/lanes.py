@@ -1,4 +1,4 @@
-"""A batch as the kernel sees it: its columns unpacked once for all segments, and encoded for each of them."""
+"""Input of the kernel: columns of a batch, unpacked once for all segments and encoded for each of them."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from selectroute.topics.levels import TOPIC, derivation
 
 
 class Columns(NamedTuple):
-    """Batch as the kernel sees it, one row of each array for each attribute of the segment."""
+    """Arrays of a batch for the kernel, one row of each for each attribute of the segment."""
 
     tags: t.Array  # int8[attributes, rows]
     codes: t.Array  # int32[attributes, rows], of attributes with ``codes``
-    bits: t.Array  # int64[attributes, rows], of attributes with ``values``; of a string, its place in `text`
+    bits: t.Array  # int64[attributes, rows], of attributes with ``values``; for a string its offset in `text`
     reals: t.Array  # float64, the same bits
     sizes: t.Array  # int32[attributes, rows], of strings with ``values``
     text: t.Array  # uint8, the bytes of all strings with ``values``
     entry_reals: t.Array  # float64, the bits of ``entry_bound``
     invalid_names: t.Array  # bool[rows], messages whose property names break a rule
-    prefixed: t.Array  # int32[n, rows], for each attribute with prefixes the longest of a value, or -1
-    anchors: t.Array  # int64[n], the attributes whose codes lead to leaves, where the batch has any
+    prefixed: t.Array  # int32[n, rows], the longest prefix of a value for each attribute with prefixes, or -1
+    anchors: t.Array  # int64[n], attributes of the batch whose codes lead to leaves
     strings: t.Array  # these and the next are `Verdicts`
     patterns: t.Array
     pattern: t.Array
@@ -52,9 +52,9 @@ class AttributeLanes:
         self._topics: TopicLevels | None = None
 
     def of(self, name: str) -> Lane | None:
-        """Return an attribute's lane, or None where no message has it. O(rows).
+        """Return the lane of an attribute, or None if no message has the attribute. O(rows).
 
-        Raises `ColumnTypeError` for two columns of a name.
+        Raises `ColumnTypeError` for two columns of one name.
         """
         derived = derivation(name)
         if derived is None and name.startswith(PREFIX) and name != TOPIC:
@@ -65,25 +65,25 @@ class AttributeLanes:
         if derived is not None:
             self._topics = self._topics or TopicLevels(column)
             return self._topics.lane(derived)
-        if column.null_count == self._batch.rows:  # as good as none
+        if column.null_count == self._batch.rows:
             return None
         return lane(name, column)
 
 
 class Lanes:
-    """Columns that a snapshot reads, unpacked once for all segments, and the text that their strings
-    share. Those that are NULL throughout, of many kinds of messages most, are left out.
+    """Columns that a snapshot reads, unpacked once for all segments, and their common text. Columns of NULLs
+    are left out; with many kinds of messages these are most.
     """
 
     def __init__(self, snapshot: SnapshotState, batch: Batch) -> None:
         self.rows = batch.rows
         self.lanes: dict[str, Lane] = {}
         self.hashes: dict[str, t.Array] = {}
-        """Of each lane with codes the hashes of its strings."""
+        """Hashes of the strings of each lane with codes."""
         self.placed: dict[str, t.Array] = {}
-        """Of each lane with values its bits, where a string's place is one in `text`."""
+        """Bits of each lane with values, with offsets of strings in `text`."""
         self.strings: dict[str, Strings | None] = {}
-        """Of lanes that LIKE reads the distinct strings."""
+        """Distinct strings of the lanes that LIKE reads."""
         lanes = AttributeLanes(batch)
         texts: list[t.Array] = []
         length = 0
@@ -108,10 +108,10 @@ class Lanes:
         self.text = np.concatenate(texts) if length else np.zeros(0, np.uint8)
 
     def columns(self, segment: Segment, invalid_names: t.Array) -> Columns:
-        """Return what a segment reads, encoded by its constants."""
+        """Return the columns that a segment reads, encoded by its constants."""
         rows, count = self.rows, len(segment.attributes)
         tables = segment.tables
-        # All zeros is NULL, in tags and in codes. What no column fills is never touched, and costs no memory.
+        # Zero is NULL, in tags and codes. Pages that no column fills are never touched, and cost no memory.
         tags = np.zeros((count, rows), np.int8)
         codes = np.zeros((count, rows), np.int32)
         bits = np.zeros((count, rows), np.int64)
@@ -165,7 +165,7 @@ class Lanes:
         )
 
     def _verdicts(self, segment: Segment) -> Verdicts:
-        """Room for what LIKE says of the strings that come again."""
+        """Return the memory for verdicts of LIKE on repeated strings."""
         if self.rows < FEWEST_ROWS:
             return no_verdicts(segment)
         found = {

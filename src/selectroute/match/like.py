@@ -1,14 +1,14 @@
-"""LIKE on UTF-8, and the levels of a topic: what a string has to a pattern of symbols.
+"""LIKE on UTF-8, and the levels of a topic: matching a string with a pattern of symbols.
 
-A symbol of LIKE is a code point, one of LEVELS the number of a level; both have `ANY_ONE` and `ANY_MANY`.
-What stands before the first `ANY_MANY` and after the last has its place at an end of the text, and is
-compared first. What stands between two, a segment, is taken where it is found first: any later place would
-leave less text to what follows, and no more.
+A symbol of LIKE is a code point, a symbol of LEVELS the number of a level; both have `ANY_ONE` and
+`ANY_MANY`. The symbols before the first `ANY_MANY` and after the last are at the ends of the text, and
+compared first. A segment between two is matched at its first occurrence: a later one would only leave less
+text to the next segments.
 
-`like` looks for its first byte, eight bytes at a time, and compares the rest there, which is fastest for the
-usual patterns. A segment that nearly matches everywhere (``%aaaaaaab%`` among many ``a``) would make it read
-the text once for each of its characters; so it counts what it read in vain, and leaves what is left of such a
-text to `like_in_bits`.
+`like` searches the first byte of a segment, eight bytes at a time, and compares the rest there, which is
+fastest for the usual patterns. A segment that nearly matches everywhere (``%aaaaaaab%`` among many ``a``)
+would cost a pass over the text for each of its characters; so `like` counts bytes compared in vain, and
+beyond a bound leaves the rest of the text to `like_in_bits`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from selectroute.match.compiled import compiled
 from selectroute.match.memory import address_of
 from selectroute.match.utf8 import after, before, byte_of, code_point, first_of, size_of
 
-# How many bytes the greedy search may read in vain before the search in bits takes over: for each byte and
-# symbol, as many as cost what the bits would; and as many more as cost what the other's arrays do.
+# Bytes that the greedy search may read in vain before the bit-parallel search takes over: per byte and symbol
+# the cost of that search, and at least the cost of its arrays.
 _VAIN_PER_BYTE, _VAIN_AT_LEAST = 8, 1 << 16
 
 
@@ -37,9 +37,7 @@ def like(text, start, end, symbols, first, last):
 
 @compiled
 def _greedily(text, start, end, symbols, first, last):
-    """Return the verdict, 0 or 1; or -1 and what is left, bytes and symbols, where too much was read in
-    vain.
-    """
+    """Return the verdict, 0 or 1; or -1 if too much was read in vain, and the rest of bytes and symbols."""
     address = address_of(text)
     low, high = np.int64(start), np.int64(end)
     first, last = np.int64(first), np.int64(last)
@@ -59,7 +57,7 @@ def _greedily(text, start, end, symbols, first, last):
     patience = _VAIN_AT_LEAST + _VAIN_PER_BYTE * (high - low + last - first)
     while True:  # symbols[first] is ANY_MANY, and so is the last one
         want, at = first + 1, low
-        # An ANY_ONE that a segment begins with may as well stand before it.
+        # Match the leading ANY_ONEs of a segment at once.
         while want < last and symbols[want] == t.ANY_ONE:
             at = after(address, at, high, t.ANY_ONE)
             if at < 0:
@@ -76,15 +74,15 @@ def _greedily(text, start, end, symbols, first, last):
                     return 0, low, high, first, last
                 want, at = begin, place
                 while symbols[want] != t.ANY_MANY:
-                    behind = after(address, at, high, symbols[want])
-                    if behind < 0:
+                    next_at = after(address, at, high, symbols[want])
+                    if next_at < 0:
                         break
-                    at = behind
+                    at = next_at
                     want += 1
                 if symbols[want] == t.ANY_MANY:
                     break
                 if at == high:
-                    return 0, low, high, first, last  # a later place has even less behind it
+                    return 0, low, high, first, last  # a later place has even less text after it
                 patience -= at - place
                 if patience < 0:
                     return -1, low, high, first, last
@@ -94,9 +92,9 @@ def _greedily(text, start, end, symbols, first, last):
 
 @compiled
 def like_in_bits(text, start, end, symbols, first, last):
-    """As `like`, by `_end_of_first`. It takes memory for all bytes, all symbols and the highest code point.
+    """Return the verdict of `like`, by `_end_of_first`. Memory: bytes, symbols and the highest code point.
 
-    Text and pattern become numbers of code points: those of the pattern count from 1, every other one is 0.
+    Code points become numbers: those of the pattern count from 1, all others are 0.
     """
     highest = np.int32(0)
     for want in range(first, last):
@@ -114,13 +112,13 @@ def like_in_bits(text, start, end, symbols, first, last):
     characters = np.empty(end - start, np.int32)
     address, high, at = address_of(text), 0, np.int64(start)
     while at < end:
-        behind = after(address, at, end, t.ANY_ONE)
-        point = code_point(address, at, behind)
+        next_at = after(address, at, end, t.ANY_ONE)
+        point = code_point(address, at, next_at)
         characters[high] = number_of[point] if 0 <= point <= highest else 0
         high += 1
-        at = behind
+        at = next_at
 
-    # What stands before the first ANY_MANY and after the last has its place at an end of the text.
+    # The symbols before the first ANY_MANY and after the last are at the ends of the text.
     low, head, tail = 0, 0, len(pattern)
     while head < tail and pattern[head] != t.ANY_MANY:
         if low == high or (pattern[head] != t.ANY_ONE and pattern[head] != characters[low]):
@@ -148,17 +146,16 @@ def like_in_bits(text, start, end, symbols, first, last):
 
 @compiled
 def _end_of_first(characters, low, high, segment, masks):
-    """Return the end of the first place of the segment between `low` and `high`, -1 if there is none, by
-    Shift-And.
+    """Return the end of the first match of the segment between `low` and `high`, -1 without one (Shift-And).
 
-    Bit k of `matched` says that the segment up to its symbol k matches the characters up to `at`. With each
-    character all bits move up by one, and those stay where the segment has this character or ANY_ONE::
+    Bit k of `matched`: the segment up to symbol k matches the characters up to `at`. With each character all
+    bits move up by one, and only those remain where the segment has this character or ANY_ONE::
 
         masks[number] ──▶ entry ──▶ following[entry] ──▶ … ──▶ 0    number: of a character
-                          word[entry], bits[entry]                  bits: where it stands in that word
+                          word[entry], bits[entry]                  bits: its positions in that word
 
-    So a mask is the list of its words that are not zero, ascending, and all masks together have no more words
-    than the segment has symbols. invariant: `masks` is zero between two segments, `matched` from `used` on.
+    So a mask is the ascending list of its non-zero words, and all masks together have at most as many words
+    as the segment has symbols. invariant: `masks` is zero between two segments, `matched` from `used` on.
     """
     size = len(segment)
     if size > high - low:
@@ -211,7 +208,9 @@ def _end_of_first(characters, low, high, segment, masks):
 
 @compiled
 def has_levels(text, start, end, symbols, first, last, level_first, level_bytes):
-    """Levels of a topic against those of a filter, greedy as in LIKE. Past the last, `at` is end + 1."""
+    """Return whether the levels of a topic match those of a filter: greedy as LIKE. The topic's levels are
+    used up when `at` is end + 1.
+    """
     at, want = start, first
     retry_at, retry_want = start, np.int64(-1)
     while at <= end:

@@ -1,4 +1,4 @@
-"""Matching a batch: the columns a snapshot reads become lanes and codes, and the kernel does the rest."""
+"""Matching of a batch: columns become lanes and codes, and the kernel does the rest."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from selectroute.match.compiled import compiling_alone
 from selectroute.match.extended import NOTHING_REFUSED, Refused, judge_extended
 from selectroute.match.kernel import collect, emit
 from selectroute.match.lanes import Columns, Lanes
-from selectroute.match.missing import Missing, check_choice, missing_columns, tell
+from selectroute.match.missing import Missing, check_choice, missing_columns, report_missing
 from selectroute.match.multi_segment import empty_matches, merge_segments
 from selectroute.selector.arguments import check_argument
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Cost of matching a batch: keys looked up, of these found, and residuals judged."""
+    """Cost of matching a batch: keys looked up, keys found, and residuals judged."""
 
     probes: int
     found: int
@@ -34,12 +34,11 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Matches of a batch: row i has ``ordinals[offsets[i] : offsets[i + 1]]``, in no promised order, each
-    once.
+    """Matches of a batch: row i has ``ordinals[offsets[i] : offsets[i + 1]]``, distinct and in any order.
 
     ``offsets`` is int64[rows + 1], ``ordinals`` int32[total]. ``len()`` is the number of rows. ``refused``
-    are deliveries that nobody could judge; they are not among the matches. Ordinals hold within one revision
-    only; `ids` gives what stays.
+    are deliveries without a verdict, which are not among the matches. Ordinals are valid within one revision
+    only; `ids` are permanent.
     """
 
     offsets: t.Array
@@ -47,7 +46,7 @@ class Matches:
     counters: Counters
     refused: Refused = NOTHING_REFUSED
     subscriptions: Ids | None = field(default=None, repr=False)
-    """The id of each ordinal: those of the snapshot."""
+    """Ids of the snapshot's ordinals."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -69,26 +68,23 @@ class Matches:
         )
 
     def ids(self) -> pa.Array:
-        """Return the ids of the subscriptions of each row: an Arrow array of lists of strings, one list a
-        row.
+        """Return the ids of the subscriptions of each row: an Arrow array, one list of strings a row.
 
-        ``matches.ids().to_pylist()`` are lists of Python's. O(matches), without a Python object for any.
+        ``matches.ids().to_pylist()`` gives Python lists. O(matches), without Python objects.
         """
         assert self.subscriptions is not None
         return id_lists(self.subscriptions, self.offsets, self.ordinals)
 
 
 MOST_OFFSET = 2**31 - 1
-"""What an Arrow array with offsets of 32 bits can hold, of elements or of bytes."""
+"""Maximum elements or bytes of an Arrow array with offsets of 32 bits."""
 
 _LONGEST_ID = 128
 
 
 def id_lists(ids: Any, offsets: t.Array, ordinals: t.Array) -> pa.Array:
-    """Return the ids of matches as ``list<string>``, one list a message.
-
-    Where that cannot hold so many it is ``large_list<large_string>``. ``ids`` is the id of each ordinal, with
-    a method ``take``.
+    """Return the ids of matches as ``list<string>``, one list a message; ``large_list<large_string>`` for too
+    many. ``ids`` has a method ``take`` that gives the ids of ordinals.
     """
     if len(ordinals) * _LONGEST_ID <= MOST_OFFSET:
         return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), ids.take(pa.array(ordinals)))
@@ -103,7 +99,7 @@ def id_lists(ids: Any, offsets: t.Array, ordinals: t.Array) -> pa.Array:
 def match(
     snapshot: SnapshotState, messages: pa.RecordBatch | pa.Table, missing: Missing = "ignore"
 ) -> Matches:
-    """See `Snapshot.match`."""
+    """Match a batch: see `Snapshot.match`."""
     if isinstance(messages, pa.Table):
         # Usually one batch; several where a string column exceeds the 2 GiB of 32-bit offsets.
         batches = messages.combine_chunks().to_batches() or [_no_rows(messages.schema)]
@@ -112,7 +108,7 @@ def match(
         check_argument(messages, pa.RecordBatch, "messages", _MESSAGES)
     batch = Batch(messages)
     if missing != "ignore":
-        _tell_missing(snapshot, batch, missing)
+        _report_missing(snapshot, batch, missing)
     invalid = batch.invalid_names() if snapshot.checks_names else np.zeros(batch.rows, np.bool_)
     with compiling_alone():
         lanes = Lanes(snapshot, batch)
@@ -128,36 +124,36 @@ _MESSAGES = (
     "pa.Table.from_pandas(df); a single message is for Index.match"
 )
 _COMPLETE = "_complete_columns"
-"""In a snapshot's attributes: the names of columns that were found to be all that it reads, or `_TOLD`."""
+"""Attribute of a snapshot: the names of columns that are known to be complete, or `_REPORTED`."""
 
-_TOLD = object()
-"""Some were missing, and that was said."""
+_REPORTED = object()
+"""Missing columns were reported."""
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in schema], schema=schema)
 
 
-def _tell_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> None:
-    """Say which columns the batch lacks, once for a snapshot. Equal columns are looked at once."""
+def _report_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> None:
+    """Report the columns that the batch lacks, once for a snapshot. The same columns are checked once."""
     known = snapshot.__dict__.get(_COMPLETE)
-    if missing == "warn" and known is _TOLD:
+    if missing == "warn" and known is _REPORTED:
         return
     names = batch.names
     if names == known:
         return
     check_choice(missing)
     found = missing_columns(snapshot.reads, names)
-    tell(found, names, "the batch", missing)
-    snapshot.__dict__[_COMPLETE] = _TOLD if found else frozenset(names)
+    report_missing(found, names, "the batch", missing)
+    snapshot.__dict__[_COMPLETE] = _REPORTED if found else frozenset(names)
 
 
 def _runs(segment: Segment, columns: Columns) -> tuple[t.Array, t.Array, t.Array]:
     """Return the runs of matching entries, the rows' offsets, and the counters."""
     depth = max(segment.depth, 2)
     bits = np.zeros(depth, np.int64)
-    # Zeroed pages cost nothing until they are touched, so this is free where no subscription has several
-    # clauses, and no program has several entries.
+    # Zeroed pages cost nothing until they are touched: free if no subscription has several clauses and no
+    # program several entries.
     seen = np.zeros(segment.rows, np.int64)
     memo = np.zeros(len(segment.tables.step_first), np.int64)
     stack = (np.zeros(depth, np.int8), bits, bits.view(np.float64), np.zeros(depth, np.int32), memo)
@@ -172,7 +168,7 @@ def _runs(segment: Segment, columns: Columns) -> tuple[t.Array, t.Array, t.Array
 def _emitted(
     snapshot: SnapshotState, found: list[tuple[t.Array, t.Array, t.Array]]
 ) -> tuple[t.Array, t.Array]:
-    """Return the matches of each row in all segments, ordinals running through these; dead ones left out."""
+    """Return the matches of each row in all segments, as ordinals of the snapshot, without dead ones."""
     if len(found) == 1:  # tombstones come with later segments
         runs, offsets, _ = found[0]
         return offsets, emit(runs, offsets, snapshot.segments[0].tables.entry_ordinal)
@@ -185,7 +181,7 @@ def _emitted(
 
 
 def _joined(parts: list[Matches]) -> Matches:
-    """Return the matches of several batches, one after the other."""
+    """Return the concatenated matches of several batches."""
     if len(parts) == 1:
         return parts[0]
     before = np.cumsum([0] + [len(part.ordinals) for part in parts])

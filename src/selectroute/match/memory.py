@@ -1,8 +1,8 @@
 """Reads and copies of memory that are one instruction, or one call of the C library.
 
-Where an array is passed to a function, numba counts a reference, atomically, which costs more than a search
-in it. An address is a number and costs nothing; it is valid as long as its array, which the caller keeps.
-Nothing here checks bounds.
+When an array is passed to a function, numba counts a reference, atomically, which costs more than a search in
+the array. An address is a number and free; it is valid as long as the caller keeps the array. Bounds are not
+checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _data(context: Any, builder: Any, type_: Any, array: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def address_of(_context: Any, array: Any) -> Any:
-    """Return where the elements of a contiguous array begin."""
+    """Return the address of the first element of a contiguous array."""
 
     def lower(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.ptrtoint(_data(context, builder, signature.args[0], arguments[0]), _LONG)
@@ -32,7 +32,7 @@ def address_of(_context: Any, array: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def long_at(_context: Any, _address: Any, _index: Any) -> Any:
-    """Element ``index`` of the int64 array at an address."""
+    """Return element ``index`` of the int64 array at an address."""
 
     def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         pointer = builder.inttoptr(arguments[0], _LONG.as_pointer())
@@ -43,7 +43,7 @@ def long_at(_context: Any, _address: Any, _index: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def real_at(_context: Any, _address: Any, _index: Any) -> Any:
-    """Element ``index`` of the float64 array at an address."""
+    """Return element ``index`` of the float64 array at an address."""
 
     def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         pointer = builder.inttoptr(arguments[0], ir.DoubleType().as_pointer())
@@ -64,7 +64,7 @@ def bits_of_real(_context: Any, _real: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def word_at(_context: Any, _address: Any, _byte: Any) -> Any:
-    """Return the eight bytes from ``byte`` on as a number, uint64, the first byte the lowest."""
+    """Return the eight bytes from ``byte`` on as a little-endian uint64."""
 
     def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         pointer = builder.inttoptr(builder.add(arguments[0], arguments[1]), _LONG.as_pointer())
@@ -85,7 +85,7 @@ def byte_at(_context: Any, _address: Any, _byte: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def trailing_zeros(_context: Any, _word: Any) -> Any:
-    """Return how many zeros stand below the lowest bit of a word that is not zero, as int64."""
+    """Return the number of trailing zero bits of a non-zero word, as int64."""
 
     def lower(_: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -95,10 +95,10 @@ def trailing_zeros(_context: Any, _word: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def copy(_context: Any, target: Any, _at: Any, source: Any, _start: Any, _count: Any) -> Any:
-    """``target[at : at + count] = source[start : start + count]``, arrays of one type, as one memcpy.
+    """Copy ``target[at : at + count] = source[start : start + count]``, arrays of one type, by one memcpy.
 
-    A slice assignment asks first whether the arrays overlap, and a loop is no memcpy; both are slower on
-    short runs and on long ones.
+    A slice assignment first checks whether the arrays overlap, and a loop is not a memcpy; both are slower,
+    for short and long runs.
     """
     signature = types.void(target, types.int64, source, types.int64, types.int64)
 

@@ -1,7 +1,7 @@
-"""Columns that selectors read and a batch or a frame does not have: without a word these match nothing.
+"""Missing columns: selectors read them and a batch or a frame does not have them.
 
-A property that no message has is NULL, which is right; but a column that was renamed, or is written in other
-letters, looks just the same. So it is said, once.
+A property that no message has is NULL, which is correct; but a column that was renamed, or has a name in
+another case, looks the same and silently matches nothing. So missing columns are reported once.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from selectroute.selector.fields import DERIVED
 from selectroute.selector.names import INVALID_NAMES
 
 Missing: TypeAlias = Literal["warn", "error", "ignore"]
-"""What becomes of columns that selectors read and the messages do not have."""
+"""Action for missing columns: log a warning, raise an error, or nothing."""
 
 _LOGGER = logging.getLogger("selectroute")
 _SHOWN: Final = 20
-"""Names that a sentence lists."""
+"""Names listed in a sentence."""
 
 _SENTENCES: Final = 1_000
 _logged: dict[str, None] = {}
-"""Sentences that this process has logged, the newest last."""
+"""Sentences logged by this process, the newest last."""
 
 
 class MissingColumnError(SelectRouteError):
-    """Selectors read columns that the messages do not have; ``columns`` are their names."""
+    """Missing columns that selectors read; ``columns`` are their names."""
 
     def __init__(self, columns: Collection[str], present: Iterable[str], where: str) -> None:
         self.columns = tuple(columns)
@@ -36,15 +36,15 @@ class MissingColumnError(SelectRouteError):
 
 
 def check_choice(missing: object) -> None:
-    """Raise ValueError for what is no choice of `Missing`."""
+    """Raise ValueError for a value that is not one of `Missing`."""
     if not isinstance(missing, str) or missing not in get_args(Missing):
         raise ValueError(f"missing is {missing!r}: give 'warn', 'error' or 'ignore'")
 
 
 def missing_columns(reads: Iterable[str], present: Collection[str]) -> list[str]:
-    """Return those of the names that selectors read for which there is no column, sorted.
+    """Return the names that selectors read without a column, sorted.
 
-    A field with several names has a column if one of them has. O(names).
+    A field with several names needs a column for only one of them. O(names).
     """
     found: dict[frozenset[str], str] = {}
     for name in sorted(reads):
@@ -56,17 +56,17 @@ def missing_columns(reads: Iterable[str], present: Collection[str]) -> list[str]
     return sorted(found.values())
 
 
-def tell(columns: Collection[str], present: Iterable[str], where: str, missing: Missing) -> None:
-    """Say which columns are missing, if any: log each sentence once in this process, or raise it.
+def report_missing(columns: Collection[str], present: Iterable[str], where: str, missing: Missing) -> None:
+    """Log missing columns, each sentence once in this process, or raise an error.
 
     Args:
-        columns: what `missing_columns` found.
-        present: the names of the columns that are there.
-        where: what has them, with its article: ``the frame``.
-        missing: what to do.
+        columns: the result of `missing_columns`.
+        present: the names of the existing columns.
+        where: the owner of the columns, with its article: ``the frame``.
+        missing: the action.
 
     Raises:
-        MissingColumnError: there are some, and ``missing`` is ``error``.
+        MissingColumnError: columns are missing, and ``missing`` is ``error``.
     """
     if not columns or missing == "ignore":
         return

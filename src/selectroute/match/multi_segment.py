@@ -1,4 +1,4 @@
-"""Several segments: their matches side by side, without what was removed since."""
+"""Merging of the matches of several segments, without removed subscriptions."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ _DE_BRUIJN = 0x03F79D71B4CB0A89
 _MULTIPLIER, _TOP = np.uint64(_DE_BRUIJN), np.uint64(58)
 _PLACES = np.zeros(64, np.uint64)
 _PLACES[[(_DE_BRUIJN << place) % 2**64 >> 58 for place in range(64)]] = range(64)
-"""The place of a word's only bit, by the top bits of its product with a number that has all patterns."""
+"""Position of a word's only bit, by the top bits of the product with a de Bruijn number."""
 
 
 def empty_matches(rows: int) -> Found:
-    """No matches in so many rows."""
+    """Return no matches for each of `rows` rows."""
     return np.zeros(rows + 1, np.int64), np.zeros(0, np.int32)
 
 
 def merge_segments(
-    runs: t.Array, offsets: t.Array, entry_ordinal: t.Array, first: int, dead: t.Array | None, beside: Found
+    runs: t.Array, offsets: t.Array, entry_ordinal: t.Array, first: int, dead: t.Array | None, others: Found
 ) -> Found:
-    """Return what `kernel.emit` gives for one segment, without dead entries, and in each row what is beside
-    it.
+    """Return the matches of one segment, as `kernel.emit` but without dead entries, and after them the others
+    of each row.
 
     ``first`` is the segment's first ordinal. ``dead`` is uint64[words], bit ``entry & 63`` of word ``entry >>
-    6``, see `Snapshot.dead_entries`. ``beside`` are the matches in the segments behind this one; they are
-    copied, which is why the largest segment comes last: those of the base are written once.
+    6``, see `Snapshot.dead_entries`. ``others`` are the matches in later segments; they are copied, so the
+    largest segment, the base, is merged last: its matches are written once.
     """
     if not len(runs):
-        return beside
-    ordinals = take_array(int(offsets[-1]) + len(beside[1]))
+        return others
+    ordinals = take_array(int(offsets[-1]) + len(others[1]))
     joined = np.zeros_like(offsets)
     words = _NONE_DEAD if dead is None else dead
-    used = _copy_rows(runs, offsets, entry_ordinal, first, words, *beside, joined, ordinals)
+    used = _copy_rows(runs, offsets, entry_ordinal, first, words, *others, joined, ordinals)
     return joined, ordinals[:used]
 
 
@@ -47,12 +47,12 @@ _NONE_DEAD = np.zeros(0, np.uint64)
 
 @compiled
 def _copy_rows(runs, offsets, source, first, dead, side_offsets, side, joined, target):
-    """Returns how many ordinals there are.
+    """Copy the live ordinals of all rows; return their number.
 
-    Of 64 entries none is dead, and they are part of a longer copy; or one, that ends this copy and begins
-    another; or each is looked at.
+    For each 64 entries: if none is dead, they are part of a longer copy; if one is, it splits the copy; else
+    each entry is tested.
     """
-    # Unsigned indexes: at a signed one numba asks each time whether it counts from the end.
+    # Unsigned indexes: for a signed one numba tests each time whether it counts from the end.
     one, six, none = np.uint64(1), np.uint64(6), np.uint64(0)
     shift = np.int32(first)
     at = none
@@ -63,7 +63,7 @@ def _copy_rows(runs, offsets, source, first, dead, side_offsets, side, joined, t
             start, end = np.uint64(runs[number, 0]), np.uint64(runs[number, 1])
             number += 1
             left -= np.int64(end - start)
-            begin = start  # of those that are still to be copied
+            begin = start  # of the entries still to be copied
             if len(dead) == 0:
                 start = end
             while start < end:
@@ -80,7 +80,7 @@ def _copy_rows(runs, offsets, source, first, dead, side_offsets, side, joined, t
                 else:
                     at = _copy(source, begin, start, shift, target, at)
                     for entry in range(start, stop):
-                        # Written always, and kept if it lives: a branch would be guessed wrong too often.
+                        # Always written, and kept if live: a branch would be mispredicted too often.
                         target[at] = source[entry] + shift
                         at += one - (word >> (entry & np.uint64(63)) & one)
                     begin = stop

@@ -1,4 +1,4 @@
-"""Entries of a sorted group that a value satisfies: one search, and a walk over maxima for intervals."""
+"""Ranges of a sorted group that a value satisfies: one search, and a walk over maxima for intervals."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ def range_of(flags, start, end, tag, value, real, bounds, total):
     operator = (flags >> t.OPERATOR_SHIFT) & 3
     kind = (flags >> t.BOUND_SHIFT) & 3
     suffix = operator < 2  # value < bound: the larger bounds hold
-    # Bounds below `middle` are less than the value, or not greater than it where the equal ones belong to
-    # them.
+    # Bounds before `middle` are less than the value, or equal to it `with_equal`.
     with_equal = operator == 0 or operator == 3
     if tag < t.FLOAT and kind == t.BOUND_LONG:
         if with_equal and value == _GREATEST:
@@ -54,11 +53,11 @@ def range_of(flags, start, end, tag, value, real, bounds, total):
 
 @compiled
 def first_not_below(value, low, high, bounds, total):
-    """Return the first from `low` on of ascending longs that is not less than the value; there are ``total``
-    at the address ``bounds``.
+    """Return the index of the first long, from `low` on, that is not less than the value; ``total`` ascending
+    longs are at the address ``bounds``.
 
-    Which way a search goes cannot be predicted, and a wrong guess costs more than ten comparisons. So each
-    step compares with eight bounds and counts, and the last one with all that are left, always the same
+    The branches of a binary search are unpredictable, and a misprediction costs more than ten comparisons. So
+    each step counts smaller ones of eight bounds, and the last step of all that are left, always the same
     number of comparisons (measured: four times as fast as halving, at 100 bounds and at 10).
     """
     size = high - low
@@ -81,7 +80,7 @@ def first_not_below(value, low, high, bounds, total):
 
 @compiled
 def _search_real(value, low, high, with_equal, bounds):
-    """As `first_not_below`, or the first bound that is greater than the value."""
+    """Return the index of the first real bound that is not less than the value (`with_equal`: greater)."""
     size = high - low
     while size > _FEW:
         step = size // _WAYS
@@ -100,7 +99,7 @@ def _search_real(value, low, high, with_equal, bounds):
 
 @compiled
 def _search_promoted(value, low, high, with_equal, bounds, to_float):
-    """Long bounds against a double or float: promotion is monotonic, so the bounds stay in order."""
+    """Return the same for long bounds and a double or float: promotion is monotonic and keeps their order."""
     while low < high:
         middle = (low + high) >> 1
         whole = long_at(bounds, middle)
@@ -114,10 +113,10 @@ def _search_promoted(value, low, high, with_equal, bounds, to_float):
 
 @compiled
 def threshold(flags, tag, value, real):
-    """Of an interval group: which upper ends are enough, `ALL`, `NONE` or those `FROM` the second result on.
+    """Return which upper ends of an interval group suffice: `ALL`, `NONE`, or `FROM` the second result on.
 
-    An end is as it stands in ``high``: a long, or a double's bits in the order of the values. Where the lower
-    end decides alone, and in the same way, it is `ALL`.
+    Ends are in the form of ``high``: a long, or a double's bits in the order of the values. `ALL` also where
+    the lower end alone decides, with the same result.
     """
     if tag < t.BYTE or tag > t.DOUBLE:
         return ALL, np.int64(0)
@@ -144,7 +143,7 @@ def threshold(flags, tag, value, real):
 
 @compiled
 def _least_long(value, to_float, exclusive):
-    """Return the least long that promotion makes no less than the value (`exclusive`: greater)."""
+    """Return the least long that, promoted, is not less than the value (`exclusive`: greater)."""
     low, high = _LEAST, _GREATEST
     while low < high:
         middle = (low & high) + ((low ^ high) >> 1)
@@ -163,15 +162,15 @@ def _reaches(whole, value, to_float, exclusive):
 
 @compiled
 def exceeding(high, first, entries, start, limit, least):
-    """Return the next run of entries from `start` to `limit` of whose upper ends none is below `least`.
+    """Return the next run of entries, from `start` to `limit`, whose upper ends are all at least `least`.
 
-    ``high`` is the address of that array, which has from ``first`` on the upper ends of all ``entries`` and
+    ``high`` is the address of the array that has, from ``first`` on, the upper ends of all ``entries`` and
     then their maxima; see `Tables`. Numbers count from the first entry. O(log entries + length of the run).
     """
     level, size, at = first, entries, start
     depth = 0
     while True:
-        # Look through what is left of these 16; where there is nothing, go on after them a level higher.
+        # Search the rest of these 16; if nothing is found, go on after them one level higher.
         stop = min((at // t.HIGH + 1) * t.HIGH, size)
         while at < stop and long_at(high, level + at) < least:
             at += 1

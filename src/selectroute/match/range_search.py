@@ -1,4 +1,4 @@
-"""Entries of a row's leaves whose ranges hold for it: a search in each group, no look at each entry."""
+"""Entries of a row's leaves whose ranges hold: a search in each group instead of a test of each entry."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from selectroute.match.range_kernel import FROM, NONE, exceeding, range_of, thre
 @compiled
 def narrow(
     row, stop, block, leaves, firsts, tags, bits, reals, invalid_names, group_first, group_flags,
-    group_attribute, entry_first, entry_bound, group_high, high, scan_first, scan_stop, apart, accepted,
+    group_attribute, entry_first, entry_bound, group_high, high, scan_first, scan_stop, columnwise, accepted,
     order, accepted_first, most, spans,
 ):  # fmt: skip
-    """Return the spans of the rows from `row` on: row, first entry, end, flags of the group.
+    """Write the `spans` of the rows from `row` on: row, first entry, end, flags of the group.
 
-    They are of the row's leaves, of the scan list's groups from `scan_first` to `scan_stop` but for those
-    that are `apart`, and those `accepted` before, in their `order` from ``accepted_first[row - block]``
-    on. Returns the row that is next, where the room for spans is used up, or there are `most` residuals,
-    or it is `stop`; how many spans; and how many residuals there are to judge.
+    The spans are of the row's leaves, of the scan list's groups from `scan_first` to `scan_stop` without the
+    `columnwise` ones, and the `accepted` spans, in their `order` from ``accepted_first[row - block]`` on.
+    Returns the next row (`stop`, or earlier if `spans` is full or has `most` residuals), the number of spans,
+    and the number of residuals to judge.
     """
     bounds, highs = address_of(entry_bound), address_of(high)
     room, total = len(spans), len(entry_bound)
-    scan = 1 if scan_first < scan_stop else 0  # leaf 0 comes first, if it has something
+    scan = 1 if scan_first < scan_stop else 0  # leaf 0 comes first, unless it is empty
     spanned = judged = 0
     while row < stop and judged < most:
         spanned_before, judged_before = spanned, judged
@@ -49,7 +49,7 @@ def narrow(
                 flags = np.int64(group_flags[group])
                 if flags & t.VALID_NAMES and invalid_names[row]:
                     continue
-                if leaf == 0 and apart[group]:
+                if leaf == 0 and columnwise[group]:
                     continue
                 start, end = entry_first[group], entry_first[group + 1]
                 if flags & t.SORTED:

@@ -1,10 +1,10 @@
-"""Runs the programs of ``index.program`` on one row: a stack of (tag, 64 bits), and of a string its size.
+"""Stack machine for the programs of residuals, one row at a time: (tag, 64 bits), and sizes of strings.
 
-Follows the reference evaluator to the letter; the truth values are FALSE 0, TRUE 1, UNKNOWN 2 and VOID 3.
+It follows the reference evaluator exactly; the truth values are FALSE 0, TRUE 1, UNKNOWN 2 and VOID 3.
 
-`judge` is one long function on purpose, and takes every array by itself: where an array is passed on or read
-out of a tuple, numba counts a reference, and that costs more than most steps. What it calls takes numbers,
-but for LIKE and topic levels.
+`judge` is one long function on purpose, with every array as an argument: when an array is passed on or read
+from a tuple, numba counts a reference, which costs more than most steps. Its callees take numbers, except
+LIKE and topic levels.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def judge(
     items, level_first, level_bytes, lane_tags, lane_codes, lane_bits, lane_sizes, text, strings,
     patterns, pattern, cells, tags, bits, reals, sizes, memo, held,
 ):  # fmt: skip
-    """Judge the residuals of all entries in spans (row, first, end, flags) that have them: ``held`` says of
-    one after the other whether it holds, of a uniform span once.
+    """Judge the residuals of all entries in spans (row, first, end, flags) that have them, and write to
+    ``held`` one after the other whether it holds, once for a uniform span.
 
     A residual holds if every term has its wanted truth; UNKNOWN satisfies neither. ``tags`` to ``sizes`` are
-    the stack. Neighbours with one residual are judged once, and so is a program that several entries have:
-    ``memo`` int64[programs] says in which row it was run last, and what came of it; ``strings`` to ``cells``
-    are `Verdicts`. Returns how many residuals were judged.
+    the stack. Neighbours with one residual are judged once, and so are programs shared by several entries:
+    ``memo`` int64[programs] has the row of the last run and its result; ``strings`` to ``cells`` are
+    `Verdicts`. Returns the number of residuals judged.
     """
     judged = entries = 0
     span, row, entry, end = -1, np.int64(0), np.int64(-1), np.int64(0)
@@ -106,7 +106,7 @@ def judge(
                     elif operation == t.IS_SOUND:
                         tags[top], bits[top] = t.BOOLEAN, tags[top] != t.VOID
                     else:
-                        # What is left gives a truth.
+                        # All other operations give a truth.
                         if operation <= t.GREATER_EQUAL:
                             top -= 1
                             if tags[top] == tags[top + 1] and (tags[top] == t.STRING or tags[top] == t.BYTES):
@@ -157,7 +157,7 @@ def judge(
                                     TRUE if tag == argument >> 32 and code != argument & 0xFFFFFFFF else FALSE
                                 )
                             elif tag != t.STRING:
-                                truth = FALSE  # IN, LIKE and LEVELS of what is no string, and their negations
+                                truth = FALSE  # IN, LIKE, LEVELS and their negations, of a non-string
                             elif operation <= t.NOT_IN:
                                 low, high = item_first[argument], item_first[argument + 1]
                                 last = high
@@ -212,13 +212,13 @@ def _is_number(tag):
 
 @compiled
 def _promoted(left, right):
-    """Java's binary numeric promotion: the tags are ordered so that the wider one decides."""
+    """Return the tag of Java's binary numeric promotion: the greater tag, as tags are ordered by width."""
     return max(left, right, t.INT)
 
 
 @compiled
 def promoted_real(tag, bits, real, kind):
-    """Return a number as the double, or the float held in a double, that it is promoted to."""
+    """Return a number promoted to a double, or to a float held in a double."""
     if tag == t.FLOAT or tag == t.DOUBLE:
         return real
     if kind == t.FLOAT:
@@ -228,9 +228,7 @@ def promoted_real(tag, bits, real, kind):
 
 @compiled
 def _arithmetic(operation, mode, left, a, left_real, right, b, right_real):
-    """Return the tag of the result, and the result: as a whole number, or as a real one if the tag is FLOAT
-    or DOUBLE.
-    """
+    """Return the tag of the result, and the result: an integer, or a real if the tag is FLOAT or DOUBLE."""
     if mode & t.VOIDS and not (_is_number(left) and _is_number(right)):
         return t.VOID, 0, 0.0
     if mode & t.POSITIVE_ZERO:
@@ -250,7 +248,7 @@ def _arithmetic(operation, mode, left, a, left_real, right, b, right_real):
             result = x * y
         else:
             result = x / y
-        # Two floats' result as a double and then rounded to float is the float operation's: 53 >= 2 * 24 + 2.
+        # Computed as double, then rounded, a float operation is exact: 53 >= 2 * 24 + 2.
         return kind, 0, np.float64(np.float32(result)) if kind == t.FLOAT else result
     if operation == t.ADD:
         whole = a + b
@@ -271,7 +269,7 @@ def _arithmetic(operation, mode, left, a, left_real, right, b, right_real):
 
 @compiled
 def _sign(operation, mode, tag, whole, real):
-    """As `_arithmetic`, of one operand."""
+    """Return the result of a sign, as `_arithmetic`."""
     if mode & t.VOIDS and not _is_number(tag):
         return t.VOID, 0, 0.0
     if mode & t.POSITIVE_ZERO:
@@ -311,13 +309,13 @@ def _compare(operation, mode, left, a, left_real, right, b, right_real):
 
 @compiled
 def _between(operation, tag, a, real, low_tag, low, low_real, high_tag, high, high_real):
-    """[NOT] BETWEEN where NULL decides it and unlike types make the whole selector false."""
+    """Return the truth of [NOT] BETWEEN where NULL decides it and unlike types give VOID."""
     negated = operation == t.NOT_BETWEEN
     if tag == t.VOID or low_tag == t.VOID or high_tag == t.VOID:
         return VOID
     if tag == t.NULL or low_tag == t.NULL or high_tag == t.NULL:
         return TRUE if negated else FALSE
-    # Of NaN neither the comparisons nor their opposites hold.
+    # For NaN neither the comparisons nor their opposites hold.
     first, last = (t.LESS, t.GREATER) if negated else (t.GREATER_EQUAL, t.LESS_EQUAL)
     left = _compare(first, t.VOIDS, tag, a, real, low_tag, low, low_real)
     right = _compare(last, t.VOIDS, tag, a, real, high_tag, high, high_real)
@@ -328,7 +326,7 @@ def _between(operation, tag, a, real, low_tag, low, low_real, high_tag, high, hi
 
 @compiled
 def _ordered(operation, less, equal, greater):
-    """Of NaN none of the three holds, and <> does."""
+    """Return the truth of a comparison of numbers. For NaN none of the three flags holds, and <> is TRUE."""
     if operation == t.EQUAL:
         holds = equal
     elif operation == t.UNEQUAL:

@@ -1,8 +1,7 @@
-"""Scan list, column by column: what every message visits is judged for a block of rows at a time.
+"""Scan list, column by column: its entries, visited by every message, are judged for a block of rows.
 
-An entry is a row of bits, one for each message of the block: those in its range, and those on which each of
-its terms holds. What many entries ask is looked up, and an entry costs an AND of sixteen words for a thousand
-messages::
+An entry has bits for each message of the block: whether it is in range, and whether each of its terms holds.
+Terms shared by many entries are looked up; an entry costs an AND of sixteen words for a thousand messages::
 
     entries sorted by bound  │ rows in range        │ weight > 5 (shared)  │ s LIKE '%a' (only where asked)
     90                       │ 1111 0100 …          │ 1010 0110 …          │ ?0?? ?1?? …  → row 5
@@ -21,10 +20,10 @@ from selectroute.match.scan_terms import judge_column
 from selectroute.match.verdicts import FEWEST_ROWS
 
 WORDS = 16
-"""Words of a block's rows, at most."""
+"""Maximum words for the bits of a block's rows."""
 
 SHARED_WORDS = 1 << 19
-"""Words for terms that several entries have: 4 MiB for what is known of them, and as much for what holds."""
+"""Words for terms shared by several entries: 4 MiB for known bits, and as much for the bits that hold."""
 
 _ALL = np.uint64(0xFFFFFFFF_FFFFFFFF)
 _ONE = np.uint64(1)
@@ -32,68 +31,66 @@ _ONE = np.uint64(1)
 
 @compiled
 def words_of(shared):
-    """Return how many words a block of rows has where so many terms are shared: fewer, the more these are."""
+    """Return the words of a block's rows for this number of shared terms: the more terms, the fewer words."""
     return max(1, min(WORDS, SHARED_WORDS // max(1, shared)))
 
 
 SAMPLE, DENSE = 64, 8
-"""A sorted group is judged column by column where on a sample of rows one of `DENSE` entries is in the range,
-or more: an entry costs a column as much as some thirty rows.
+"""A sorted group is judged column by column if on a sample of rows at least one of `DENSE` entries is in
+range: a column of an entry costs as much as some thirty rows.
 """
 
 
 @compiled
-def by_column(rows, tables, columns, terms, leaves, nobody, accepted, spans):
-    """Return which groups of the scan list are judged column by column in a batch, bool[groups of the scan
-    list].
-    """
-    apart = np.zeros(tables.group_first[1], np.bool_)
-    none = np.zeros_like(apart)
+def by_column(rows, tables, columns, terms, leaves, zeros, accepted, spans):
+    """Return which groups of the scan list are judged column by column, bool[groups of the scan list]."""
+    columnwise = np.zeros(tables.group_first[1], np.bool_)
+    none = np.zeros_like(columnwise)
     if len(terms) == 0 or rows < FEWEST_ROWS:
-        return apart
-    for group in range(len(apart)):
+        return columnwise
+    for group in range(len(columnwise)):
         flags = np.int64(tables.group_flags[group])
         if not flags & t.RESIDUAL:
             continue
         if not flags & t.SORTED:
-            apart[group] = True
+            columnwise[group] = True
         elif not flags & t.UNIFORM and rows >= 4 * SAMPLE:
             next_row, _, judged = narrow(
-                0, SAMPLE, 0, leaves, nobody, columns.tags, columns.bits, columns.reals,
+                0, SAMPLE, 0, leaves, zeros, columns.tags, columns.bits, columns.reals,
                 columns.invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
                 tables.entry_first, tables.entry_bound, tables.group_high, tables.high, group, group + 1,
-                none, accepted, leaves, nobody, np.int64(1) << 62, spans,
+                none, accepted, leaves, zeros, np.int64(1) << 62, spans,
             )  # fmt: skip
             entries = tables.entry_first[group + 1] - tables.entry_first[group]
-            apart[group] = judged * DENSE >= next_row * entries > 0
-    return apart
+            columnwise[group] = judged * DENSE >= next_row * entries > 0
+    return columnwise
 
 
 @compiled
 def scan(
-    block, stop, tables, columns, terms, stack, number, always, never, shared, apart, leaves, nobody, spans,
-    accepted,
+    block, stop, tables, columns, terms, stack, number, always, never, shared, columnwise, leaves, zeros,
+    spans, accepted,
 ):  # fmt: skip
-    """Judge the residuals of those groups of the scan list on the rows from `block` to `stop` that are
-    `apart`, see `by_column`.
+    """Judge the residuals of the `columnwise` groups of the scan list (see `by_column`) on the rows from
+    `block` to `stop`.
 
     ``terms`` is that of `Segment.scan_terms`, ``number`` to ``never`` those of `single_terms`. ``shared`` is
     (known, held, block) of the shared terms, uint64[terms, words] and int64[terms]. Returns the spans that
-    hold, as those of `narrow` and without `RESIDUAL`, how many they are, the spans' array, and how many
-    residuals there were to judge.
+    hold, in the form of `narrow` but without `RESIDUAL`, their number, the array of spans, and the number of
+    residuals judged.
     """
-    known, held, made = shared
+    known, held, block_of = shared
     words = known.shape[1]
     term_first, term_program, term_wanted = tables.term_first, tables.term_program, tables.term_wanted
     entry_residual = tables.entry_residual
     found = judged = 0
-    none = np.zeros_like(apart)
+    none = np.zeros_like(columnwise)
     scratch = np.zeros(words << 6, np.bool_)
     single = np.empty((max(stop - block, 1), 4), np.int64)
     active, rows_of = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
     own_known, own_held = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
     for group in range(tables.group_first[1]):
-        if not apart[group]:
+        if not columnwise[group]:
             continue
         flags = np.int64(tables.group_flags[group])
         start, end = tables.entry_first[group], tables.entry_first[group + 1]
@@ -101,10 +98,10 @@ def scan(
         next_row, spanned = block, 0
         while is_sorted and next_row < stop:
             next_row, spanned, to_judge = narrow(
-                block, stop, block, leaves, nobody, columns.tags, columns.bits, columns.reals,
+                block, stop, block, leaves, zeros, columns.tags, columns.bits, columns.reals,
                 columns.invalid_names, tables.group_first, tables.group_flags, tables.group_attribute,
                 tables.entry_first, tables.entry_bound, tables.group_high, tables.high, group, group + 1,
-                none, accepted, leaves, nobody, np.int64(1) << 62, spans,
+                none, accepted, leaves, zeros, np.int64(1) << 62, spans,
             )  # fmt: skip
             if next_row < stop:
                 spans = np.empty((2 * len(spans), 4), np.int64)
@@ -131,8 +128,8 @@ def scan(
             for term in range(term_first[residual], term_first[residual + 1]):
                 place = terms[term]
                 if place >= 0:
-                    if made[place] != block:
-                        made[place] = block
+                    if block_of[place] != block:
+                        block_of[place] = block
                         known[place, :] = 0
                         held[place, :] = 0
                     left = np.uint64(0)
@@ -161,14 +158,14 @@ def scan(
                     break
             if left == 0:
                 continue
-            behind = end if uniform else entry + 1
+            after = end if uniform else entry + 1
             for word in range(words):
                 left = rows_of[word]
                 while left:
                     if found == len(accepted):
                         accepted = _larger(accepted)
                     accepted[found, 0] = block + (word << 6) + trailing_zeros(left)
-                    accepted[found, 1], accepted[found, 2] = entry, behind
+                    accepted[found, 1], accepted[found, 2] = entry, after
                     accepted[found, 3] = flags & t.REPEATED
                     left &= left - _ONE
                     found += 1
@@ -179,7 +176,7 @@ def scan(
 
 @compiled
 def _turns(spans, spanned, block, start, end):
-    """Return where the spans of a sorted group begin and end: the rows of the block, by entry."""
+    """Return the rows whose spans of a sorted group begin or end at each entry: offsets by entry, rows."""
     first = np.zeros(end - start + 2, np.int64)
     for span in range(spanned):
         first[spans[span, 1] - start] += 1
@@ -200,7 +197,7 @@ def _turns(spans, spanned, block, start, end):
 @compiled
 def _larger(array):
     larger = np.empty((2 * len(array), 4), np.int64)
-    # One by one: for an assignment of two dimensions numba also compiles its sentence about their sizes.
+    # One by one: for a two-dimensional assignment numba also compiles the error text about sizes.
     for row in range(len(array)):
         for column in range(4):
             larger[row, column] = array[row, column]
@@ -209,8 +206,8 @@ def _larger(array):
 
 @compiled
 def by_row(accepted, found, block, first, order):
-    """Return the numbers of the accepted spans in the order of the rows: those of row r from ``first[r -
-    block]`` on. Both are filled; returns `order`, or a longer one.
+    """Write the numbers of the accepted spans, sorted by row, to `order`, those of row r from ``first[r -
+    block]`` on. Returns `order`, or a longer array.
     """
     if found > len(order):
         order = np.empty(2 * found, np.int32)

@@ -1,7 +1,7 @@
-"""A term of many residuals on all rows of a block at once: one bit a row, in words of 64.
+"""Terms of residuals on all rows of a block at once: one bit a row, in words of 64.
 
-A comparison of a column of one type with a constant is a loop that the processor does many rows at a time;
-what is not as simple is run by `judge`, row by row.
+A comparison of a column of one type with a constant is a vectorized loop; any other term is run by `judge`,
+row by row.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from selectroute.match.memory import address_of, trailing_zeros, word_at
 from selectroute.match.run_residual import judge, promoted_real
 
 FEW_ITEMS = 16
-"""A set of at most so many codes is compared with one after the other."""
+"""Maximum codes of a set that are compared one after the other."""
 
 FEW_ROWS = 32
-"""Of a program that no other entry has, so many rows are judged one by one rather than all of the block."""
+"""Maximum rows that a program of a single entry judges one by one instead of the whole block."""
 
 _LOW_BITS, _GATHER = np.uint64(0x0101010101010101), np.uint64(0x0102040810204080)
 
@@ -28,8 +28,8 @@ def judge_column(
     lane_tags, lane_codes, lane_bits, lane_reals, lane_sizes, text, strings, patterns, pattern, cells, tags,
     bits, reals, sizes, memo, number, always, never, spans, scratch, asked, known, held,
 ):  # fmt: skip
-    """Say of the rows whose bits are in `asked` on which of them a program has the wanted truth: their bits
-    in `held`, and in `known` that it is said. Bit 0 is row `block`; more than was asked may be said.
+    """Write for the rows in `asked` whether a program has the wanted truth: a bit in `held`, and in `known`
+    that it is valid. Bit 0 is row `block`; other rows may be written, too.
 
     ``tags`` to ``memo`` are as in `judge`, ``number`` to ``never`` as in `Segment.single_terms`; ``spans``
     and ``scratch`` bool[rows, of whole words] are overwritten.
@@ -98,7 +98,7 @@ def judge_column(
 
 @compiled
 def pack(flags, words):
-    """Bytes of 0 and 1, 64 for each word, as its bits."""
+    """Pack bytes of 0 and 1 into bits, 64 to a word."""
     address = address_of(flags)
     for number in range(len(words)):
         word = np.uint64(0)
@@ -111,7 +111,7 @@ def pack(flags, words):
 
 @inlined
 def _by_code(operation, argument, tags, codes, item_first, items, unwanted, held):
-    """Return the operations that look at types and codes only. False if it is none that is done here."""
+    """Run an operation that only reads types and codes; return False if it must be left to `judge`."""
     rows = len(tags)
     if operation == t.IS_NULL:
         for k in range(rows):
@@ -142,9 +142,7 @@ def _by_code(operation, argument, tags, codes, item_first, items, unwanted, held
 
 @inlined
 def _by_value(operation, mode, tags, bits, reals, kind, whole, real, unwanted, held):
-    """Return a comparison of a column that is of one type of number, or NULL, with a number. False if it is
-    not.
-    """
+    """Compare a column of one numeric type, or NULL, with a number; return False for any other column."""
     rows = len(tags)
     tag = np.int8(t.NULL)
     for k in range(rows):
@@ -175,7 +173,7 @@ def _by_value(operation, mode, tags, bits, reals, kind, whole, real, unwanted, h
 
 @inlined
 def _compare(operation, values, bound, unwanted, held):
-    """Return whether the comparison of each value with the bound has the wanted truth."""
+    """Write whether the comparison of each value with the bound has the wanted truth."""
     rows = len(values)
     if operation == t.EQUAL:
         for k in range(rows):

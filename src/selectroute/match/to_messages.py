@@ -1,4 +1,4 @@
-"""Single messages out of a batch of columns, for whoever needs a whole message and not its matches alone."""
+"""Single messages of a batch, for callers that need complete messages."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from selectroute.topics.levels import TOPIC
 
 
 class Rows:
-    """Messages of a batch, one by one; each column is read once, when it is first needed."""
+    """Messages of a batch, one by one; each column is read once, at its first use."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self._columns: dict[str, list[Value | Unsupported | None] | None] = {}
 
     def message(self, row: int, names: Iterable[str]) -> Message:
-        """Return the message of a row with what these columns have; one that is not there is NULL.
+        """Return the message of a row with the values of these columns; a missing one is NULL.
 
-        Raises `ColumnTypeError` for a column that no property can have, MessageError for what is no message.
+        Raises `ColumnTypeError` for a column of a type that no property has, MessageError for invalid values.
         """
         found = {name: column[row] for name in names if (column := self._column(name)) is not None}
         topic, body = found.pop(TOPIC, None), found.pop(BODY, None)
         headers = {name: value for name, value in found.items() if name in HEADER_TYPES}
         properties = {name: value for name, value in found.items() if name not in HEADER_TYPES}
-        return Message(headers, properties, topic, body)  # type: ignore[arg-type]  # it looks itself
+        return Message(headers, properties, topic, body)  # type: ignore[arg-type]  # checked there
 
     def _column(self, name: str) -> list[Value | Unsupported | None] | None:
         if name not in self._columns:
@@ -44,5 +44,5 @@ class Rows:
             plain: list[Value | Unsupported | None] = array.to_pylist()
             return plain
         name = name.removeprefix("@")
-        check_column(name, array.type, byte_strings=True)  # who takes a whole message takes no part of it
+        check_column(name, array.type, byte_strings=True)  # no messages with parts left out
         return values_of_rows(lane(name, array))

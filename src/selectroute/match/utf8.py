@@ -1,7 +1,7 @@
 """Characters of UTF-8, one by one, from either end of a text.
 
-A column may hold what is no UTF-8. So that it is split alike from either end, a character is a byte and all
-continuation bytes behind it; one that encodes no code point is `ANY_ONE` only. No byte beyond the end is
+A column may hold invalid UTF-8. To split it the same way from both ends, a character is a byte and all
+continuation bytes after it; one that is not a code point only matches `ANY_ONE`. No byte beyond the end is
 read. Texts are given by their address, see ``memory``.
 """
 
@@ -18,7 +18,7 @@ _EACH, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 
 @inlined
 def first_of(text, at, end, byte):
-    """Return where a byte stands first from `at` on, or -1."""
+    """Return the first position of a byte from `at` on, or -1."""
     all_bytes = np.uint64(byte) * _EACH
     while at + 8 <= end:
         unlike = word_at(text, at) ^ all_bytes
@@ -59,7 +59,7 @@ def after(text, at, end, symbol):
 
 @inlined
 def before(text, start, at, symbol):
-    """Return the begin of the character that ends at `at`, or -1 if there is none or it is not the symbol."""
+    """Return the start of the character that ends at `at`, or -1 if there is none or it is not the symbol."""
     if at == start:
         return np.int64(-1)
     if symbol == t.ANY_ONE:
@@ -84,7 +84,7 @@ def _is_continuation(byte):
 
 @inlined
 def size_of(point):
-    """Bytes of a code point in UTF-8."""
+    """Return the number of bytes of a code point in UTF-8."""
     if point < 0x800:
         return 1 if point < 0x80 else 2
     return 3 if point < 0x10000 else 4
@@ -92,7 +92,7 @@ def size_of(point):
 
 @inlined
 def byte_of(point, size, k):
-    """Byte `k` of a code point in UTF-8, of `size` bytes."""
+    """Return byte `k` of a code point of `size` bytes in UTF-8."""
     if size == 1:
         return point
     if k == 0:
@@ -102,7 +102,7 @@ def byte_of(point, size, k):
 
 @inlined
 def code_point(text, at, after):
-    """Return the code point of a character, or -1 if its bytes encode none."""
+    """Return the code point of a character, or -1 for invalid UTF-8."""
     size, lead = after - at, np.int32(byte_at(text, at))
     if size == 1:
         return lead if lead < 0x80 else np.int32(-1)

@@ -1,4 +1,4 @@
-"""Verdicts of LIKE on each distinct string of a batch, each asked for once."""
+"""Verdicts of LIKE on the distinct strings of a batch, each computed once."""
 
 from __future__ import annotations
 
@@ -12,34 +12,36 @@ from selectroute.match.columns import Lane
 from selectroute.match.encode import number_strings
 
 FEWEST_ROWS = 16
-"""Batches of fewer rows are judged row by row."""
+"""Minimum rows of a batch; smaller batches are judged row by row."""
 
 MOST_CELLS = 1 << 28
-"""Patterns times strings of a segment that are remembered, at most: 64 MiB, of which those cost memory that
-are asked. Further patterns are judged each time.
+"""Maximum of patterns times strings of a segment that are remembered: 64 MiB, of which only used pages cost
+memory. Further patterns are judged each time.
 """
 
 
 class Verdicts(NamedTuple):
-    """Verdicts of a segment's patterns on a batch's strings, in cells of two bits: 0 not asked, 2 no, 3
-    yes. The cell of a pattern and a string is ``first + pattern * strings + string``, by their numbers.
+    """Verdicts of a segment's patterns on a batch's strings, in cells of two bits: 0 unknown, 2 no, 3 yes.
+    The cell of a pattern and a string is ``first + pattern * strings + string``, by their numbers.
     """
 
-    strings: t.Array  # int32[attributes, rows], which of the distinct strings of its column a row has
-    patterns: t.Array  # int64[attributes, 3]: first, strings, and how many patterns have cells
-    pattern: t.Array  # int32[steps], of LIKE the number of its pattern, see `Segment.like_patterns`
+    strings: (
+        t.Array
+    )  # int32[attributes, rows], the number of a row's string among the distinct ones of its column
+    patterns: t.Array  # int64[attributes, 3]: first, strings, and the number of patterns with cells
+    pattern: t.Array  # int32[steps], the number of a LIKE's pattern, see `Segment.like_patterns`
     cells: t.Array  # uint8, four cells each
 
 
 class Strings(NamedTuple):
-    """Distinct strings of a column: which a row has, int32[rows], and how many there are."""
+    """Distinct strings of a column: the number of each row's string, int32[rows], and their count."""
 
     numbers: t.Array
     distinct: int
 
 
 def distinct_strings(lane: Lane, hashes: t.Array) -> Strings | None:
-    """Number the strings of a column; None if hardly any comes twice. ``hashes`` are those of `encode`."""
+    """Number the strings of a column; None if hardly any is repeated. ``hashes`` are those of `encode`."""
     if lane.rows is not None:
         numbers, count = lane.rows.astype(np.int32), len(lane.tags)
     else:
@@ -49,7 +51,7 @@ def distinct_strings(lane: Lane, hashes: t.Array) -> Strings | None:
 
 
 def no_verdicts(segment: Segment) -> Verdicts:
-    """Nothing is remembered."""
+    """Return verdicts without cells."""
     patterns = np.zeros((len(segment.attributes), 3), np.int64)
     return Verdicts(_NO_STRINGS, patterns, _NO_PATTERN, _NO_CELLS)
 
@@ -59,9 +61,7 @@ _NO_CELLS = np.zeros(0, np.uint8)
 
 
 def verdicts_of(segment: Segment, columns: dict[int, Strings], rows: int) -> Verdicts:
-    """Cells for the patterns of the attributes whose strings are given. Zeroed pages that nobody touches cost
-    nothing.
-    """
+    """Return cells for the patterns of these attributes' strings. Zeroed pages are free until used."""
     pattern, counts = segment.like_patterns
     patterns = np.zeros((len(segment.attributes), 3), np.int64)
     strings = np.zeros((len(segment.attributes), rows), np.int32)

@@ -1,18 +1,18 @@
 """Topic strings and wildcard filters, compiled to the same predicates as selectors.
 
-A topic string is levels separated by ``/``. In a filter ``+`` is any one level and ``#`` any number of
-levels, also none; either stands for whole levels, ``#`` in any place. A filter becomes literals over *level
-properties* that are derived from the topic string, so that ``flights/JFK/+`` is indexed like ``origin =
-'JFK'`` and shares access keys with the selector beside it:
+A topic string consists of levels separated by ``/``. In a filter ``+`` is any one level and ``#``, at any
+position, any number of levels, also none. A filter becomes literals over *level properties* that are derived
+from the topic string, so that ``flights/JFK/+`` is indexed like ``origin = 'JFK'`` and shares access keys
+with the subscription's selector:
 
 ==================  ==================================================
 ``@topic``          the topic string itself; NULL without one
-``@topic[i]``       its level i, from the front; NULL beyond its end
-``@topic[-i]``      its level i from the end, the last one being 1
-``@topic.levels``   how many levels it has, a long
+``@topic[i]``       level i, from the front; NULL beyond the end
+``@topic[-i]``      level i from the end, the last one being 1
+``@topic.levels``   the number of levels, a long
 ==================  ==================================================
 
-A message without a topic matches no filter, not even ``#``; a subscription without a filter takes every
+A message without a topic matches no filter, not even ``#``; a subscription without a filter matches every
 topic.
 """
 

@@ -1,16 +1,15 @@
-"""Containment of topic filters: does one take every topic that another takes?
+"""Containment of topic filters: whether one matches every topic that another matches.
 
-Texts of levels are endless, so there is always a *fresh* one that neither filter names: nothing but a
-wildcard takes it. A topic of the inner filter whose wildcards are filled with fresh levels is therefore the
-hardest to take, and only the lengths of its gaps (what a ``#`` stands for) are left to vary.
+There is always a *fresh* level that neither filter names, which only a wildcard matches. A topic of the inner
+filter whose wildcards are filled with fresh levels is therefore the hardest to match, and only the lengths of
+its gaps (the levels matched by a ``#``) vary.
 
-The outer filter is a front, segments, and a back, with a gap before and behind each segment; a segment
-begins and ends with a literal level, because ``+`` beside ``#`` only says how long the gap is at least.
-Where the inner filter has a ``#``, no segment can reach over it: if that gap is made long, fresh levels
-come where a literal is wanted. So each segment lies within one piece of the inner filter, and the leftmost
-place that leaves the gap before it long enough, counted with the inner gaps empty, is the best one. If
-there is no such place, some lengths make a topic that the outer filter does not take: empty where the
-levels before do not suffice yet for the wanted gap, long from there on.
+The outer filter is a front, segments, and a back, with a gap before and after each segment; a segment begins
+and ends with a literal level, because a ``+`` next to ``#`` only sets the minimum length of the gap. No
+segment can reach across a ``#`` of the inner filter: if that gap is long, it has fresh levels where the
+segment has a literal. So each segment lies within one piece of the inner filter, and its best position is the
+leftmost that leaves the gap before it long enough, counted with the inner gaps empty. Without such a
+position, the outer filter misses the topic whose gaps are empty up to the minimum length, and long after it.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from itertools import groupby
 from selectroute.clauses.predicate import match_levels
 
 FRESH = "/"
-"""A level that no filter names: levels are what stands between slashes."""
+"""Level that no filter names: a level has no slash."""
 
 Levels = tuple[str, ...]
 
 
 def covers(outer: Levels, inner: Levels) -> bool:
-    """Return whether the levels of a filter take every topic that the inner ones take.
+    """Return whether the outer levels match every topic that the inner levels match.
     O(len(outer) × len(inner)).
     """
     if inner == ("#",):
-        inner = ("#", "+")  # every topic has a level, if only an empty one
+        inner = ("#", "+")  # every topic has a level, possibly empty
     fresh = tuple(FRESH if level == "+" else level for level in inner)
     if "#" not in fresh:
         return match_levels(list(fresh), outer)
@@ -46,16 +45,16 @@ def covers(outer: Levels, inner: Levels) -> bool:
         return False
     at = len(front)
     for gap, segment in zip(gaps, segments, strict=False):
-        place = _place(segment, fresh, _behind(fresh, at, gap, end), end)
-        if place is None:
+        start = _position(segment, fresh, _after_gap(fresh, at, gap, end), end)
+        if start is None:
             return False
-        at = place + len(segment)
+        at = start + len(segment)
     return sum(level != "#" for level in fresh[at:end]) >= gaps[-1]
 
 
 def _parts(levels: Levels) -> tuple[Levels, list[int], list[Levels], Levels]:
-    """Return a filter's front, the least lengths of its gaps, the segments between them, and its back."""
-    runs: list[list[str]] = [[]]  # literal levels with what is between them, and gaps, by turns
+    """Return a filter's front, the minimum lengths of its gaps, the segments between them, and its back."""
+    runs: list[list[str]] = [[]]  # segments and gaps, alternating
     for wildcard, group in groupby(levels, key=lambda level: level in ("+", "#")):
         part = list(group)
         if wildcard and "#" in part:
@@ -68,21 +67,21 @@ def _parts(levels: Levels) -> tuple[Levels, list[int], list[Levels], Levels]:
 
 
 def _takes(wanted: Levels, levels: Sequence[str]) -> bool:
-    """Return whether levels without a gap are those wanted, one by one."""
+    """Return whether levels without a gap match the wanted levels, one by one."""
     return all(want in ("+", level) and level != "#" for want, level in zip(wanted, levels, strict=True))
 
 
-def _behind(levels: Levels, at: int, gap: int, end: int) -> int:
-    """Return the first position with so many levels behind `at`, gaps being empty."""
+def _after_gap(levels: Levels, at: int, gap: int, end: int) -> int:
+    """Return the first position with at least `gap` levels after `at`, counting inner gaps as empty."""
     while gap and at < end:
         gap -= levels[at] != "#"
         at += 1
     return at if not gap else end
 
 
-def _place(segment: Levels, levels: Levels, start: int, end: int) -> int | None:
+def _position(segment: Levels, levels: Levels, start: int, end: int) -> int | None:
     """Return the leftmost position from `start` on at which a segment lies within one piece."""
-    for place in range(start, end - len(segment) + 1):
-        if _takes(segment, levels[place : place + len(segment)]):
-            return place
+    for position in range(start, end - len(segment) + 1):
+        if _takes(segment, levels[position : position + len(segment)]):
+            return position
     return None

@@ -1,4 +1,4 @@
-"""Topic filters: text with wildcards to literals over level properties."""
+"""Topic filters: texts with wildcards, compiled to literals over level properties."""
 
 from __future__ import annotations
 
@@ -13,47 +13,46 @@ from selectroute.topics.cover import covers
 from selectroute.topics.levels import LEVELS, TOPIC, level_name
 
 MAX_LENGTH = 10_240
-"""Code points in a topic filter, the limit of selectors."""
+"""Maximum code points in a topic filter, the same as for selectors."""
 
 MAX_LEVELS = 128
-"""Levels of a topic filter."""
+"""Maximum levels of a topic filter."""
 
 INDEXED_LEVELS = 8
-"""As many levels from the front, and from the back, are equalities; each is an attribute of the index.
-
-A filter that has more of them is judged as a whole besides.
+"""Levels from the front, and from the back, that become equalities; each is an attribute of the index. A
+filter with more levels is also judged as a whole.
 """
 
 
 class InvalidTopicFilterError(SelectRouteError):
-    """A topic filter that is none; the message names the level and says what is expected there."""
+    """Invalid topic filter; the message names the level and what is expected there."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """A checked topic filter. Levels are ``+``, ``#`` or literal text, also empty (``a//b`` has an empty
-    level).
-    """
+    """Valid topic filter. Levels are ``+``, ``#`` or literal text, also empty (as the second of ``a//b``)."""
 
     text: str
     levels: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> TopicFilter:
-        """Check a filter. Raises `InvalidTopicFilterError`. O(len(text)).
+        """Check and return a filter. Raises `InvalidTopicFilterError`. O(len(text)).
 
         >>> TopicFilter.parse("flights/+/LAX").matches("flights/JFK/LAX")
         True
         """
         if not text:
-            raise InvalidTopicFilterError("a topic filter is not empty; leave it out to take every topic")
+            raise InvalidTopicFilterError(
+                "a topic filter must not be empty; leave it out to match every topic"
+            )
         if len(text) > MAX_LENGTH:
             raise InvalidTopicFilterError(
                 f"the topic filter has {len(text):,} characters, at most {MAX_LENGTH:,}"
             )
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
             raise InvalidTopicFilterError(
-                "a topic filter has half of a surrogate pair, which is no character"
+                "a topic filter has half of a surrogate pair, which is not a character"
             )
         levels = tuple(text.split("/"))
         if len(levels) > MAX_LEVELS:
@@ -63,9 +62,9 @@ class TopicFilter:
         for number, level in enumerate(levels, start=1):
             if len(level) > 1 and ("+" in level or "#" in level):
                 raise InvalidTopicFilterError(
-                    f"level {number} of the topic filter {text!r} is {level!r}: + and # are whole levels"
+                    f"level {number} of the topic filter {text!r} is {level!r}: + and # must be whole levels"
                 )
-        # `#/#` is `#`: one wildcard already takes any number of levels.
+        # `#/#` is `#`: one wildcard already matches any number of levels.
         return cls(
             text, tuple(lv for i, lv in enumerate(levels) if lv != "#" or i == 0 or levels[i - 1] != "#")
         )
@@ -75,8 +74,8 @@ class TopicFilter:
         return topic is not None and match_levels(topic.split("/"), self.levels)
 
     def covers(self, other: TopicFilter) -> bool:
-        """Return whether this filter takes every topic that the other one takes. Exact.
-        O(levels of the one × levels of the other).
+        """Return whether this filter matches every topic that the other one matches. Exact.
+        O(levels of this filter × levels of the other).
 
         >>> TopicFilter.parse("cars/#").covers(TopicFilter.parse("cars/+/de"))
         True
@@ -106,7 +105,7 @@ def _literals(levels: tuple[str, ...]) -> tuple[Literal, ...]:
     if not front and not back:
         return (Literal(Missing(TOPIC), False),)
     if not back and front[-1] != "+":
-        return literals  # the last level is there, so the topic is long enough
+        return literals  # the last level of the front exists, so the topic is long enough
     return (*literals, Literal(Test(LEVELS, ">=", Long(len(front) + len(back)), JMS), True))
 
 

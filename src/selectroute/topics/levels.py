@@ -35,9 +35,7 @@ class Derivation:
 
 @lru_cache(maxsize=1_024)
 def derivation(name: str) -> Derivation | None:
-    """Return how the property of this name is derived; ``None`` if it is not (``@topic`` itself, an
-    identifier).
-    """
+    """Return the derivation of a property; ``None`` if it is not derived (``@topic``, an identifier)."""
     if name == LEVELS:
         return Derivation(None)
     found = _LEVEL.fullmatch(name)

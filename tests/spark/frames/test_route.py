@@ -285,7 +285,7 @@ def test_columns_that_no_selector_reads_may_have_any_type(spark):
 def test_a_header_of_another_type_is_unlike_everything(spark):
     snapshot = index_of({"s": "JMSPriority = 1", "not": "NOT (JMSPriority = 1)", "all": ""}).freeze()
     df = spark.range(1).select(F.lit("1").alias("JMSPriority"), F.lit(b"a").alias("@topic"))
-    with pytest.warns(UserWarning, match="JMSPriority.*the header field is a int"):
+    with pytest.warns(UserWarning, match="JMSPriority.*the header field must be an int"):
         (row,) = route(df, snapshot).collect()
     assert named(snapshot, row.subscriptions) == {"not", "all"}
     with pytest.raises(sr.ColumnTypeError, match="JMSPriority"):

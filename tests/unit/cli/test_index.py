@@ -80,7 +80,7 @@ def test_an_invalid_selector_is_underlined_and_its_line_named(run, tmp_path):
         ('{"id": "a", "selector": 5}', '"selector" is a string, not 5'),
         ('{"id": "a", "from": true}', '"from" is a revision'),
         ('{"id": "a b"}', "is no subscription id"),
-        ('{"id": "a", "topic": "x+"}', "+ and # are whole levels"),
+        ('{"id": "a", "topic": "x+"}', "+ and # must be whole levels"),
         ('{"id": "a", "dialect": "jsm"}', "did you mean 'jms'?"),
         ('{"id": "a"}\n{"id": "a"}', "<stdin>:2: subscription 'a' exists already"),
     ],

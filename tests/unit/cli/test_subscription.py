@@ -281,7 +281,7 @@ def test_what_is_replaced_and_not_there_is_named_also_through_a_service(run, tmp
 
 
 def test_what_is_registered_is_checked_as_by_selector_check(sub):
-    sentence = "this compares two properties; for a text write color = 'red'"
+    sentence = "this compares two properties; for a string write color = 'red'"
     code, out, err = sub("add", "JMSType = 'car' AND color = red", "--id", "one", "-o", "json")
     assert (code, err) == (0, f"warning: compares-properties: {sentence}\n")
     assert json.loads(out)["id"] == "one"

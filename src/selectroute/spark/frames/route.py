@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from selectroute.index.snapshot import Snapshot
-from selectroute.match.missing import Missing, check_choice, missing_columns, tell
+from selectroute.match.missing import Missing, check_choice, missing_columns, report_missing
 from selectroute.selector.arguments import check_argument, wrong_kind
 from selectroute.selector.extended import GROUP, provider
 from selectroute.selector.suggestion import did_you_mean
@@ -431,7 +431,7 @@ def _tell_missing(
     columns, groups = columns_of(df.schema)
     present = {*columns, *groups}
     bound = set(binding.columns) if binding is not None else set()
-    tell(missing_columns(snapshot.reads, present | bound), present, "the frame", missing)
+    report_missing(missing_columns(snapshot.reads, present | bound), present, "the frame", missing)
 
 
 def _read(
