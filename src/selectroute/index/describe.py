@@ -14,9 +14,9 @@ from selectroute.selector.fields import identifier_of
 
 @dataclass(frozen=True, slots=True)
 class AccessTuple:
-    """Tuple of attributes that clauses are filed under; the scan list has none. Sums over the segments: a
-    tuple that several have is looked up in each. One of three attributes or more divides hot keys of the
-    tuple without the last, and is looked up beneath these.
+    """Tuple of attributes under which clauses are filed; the scan list has none. Sums over the segments: a
+    tuple is looked up in each segment that has it. A tuple of three attributes or more divides hot keys of
+    the tuple without the last, and is looked up beneath them.
     """
 
     attributes: tuple[str, ...]
@@ -28,7 +28,7 @@ class AccessTuple:
 
 @dataclass(frozen=True, slots=True)
 class SegmentStatistics:
-    """Base, or a delta: its ordinals, and how many of them are of no subscription any more."""
+    """Base or delta: its ordinals, and how many of them are dead."""
 
     rows: int
     dead: int
@@ -38,7 +38,7 @@ class SegmentStatistics:
 @dataclass(frozen=True, slots=True)
 class SnapshotStatistics:
     """Sizes of a snapshot, and the clauses on the scan list by their reason. Entries, keys, programs and
-    clauses are those of dead ordinals, too, until the next merge.
+    clauses include those of dead ordinals until the next merge.
     """
 
     revision: int | None
@@ -54,7 +54,7 @@ class SnapshotStatistics:
 
 
 def statistics(snapshot: SnapshotState) -> SnapshotStatistics:
-    """Count what a snapshot holds. O(its leaves)."""
+    """Return the statistics of a snapshot. O(leaves)."""
     tuples: dict[tuple[str, ...], AccessTuple] = {}
     for segment in snapshot.segments:
         for one in _tuples(segment):

@@ -9,40 +9,40 @@ from selectroute.selector.errors import SelectRouteError
 
 
 class DuplicateSubscriptionError(SelectRouteError):
-    """A subscription of this id is registered already."""
+    """Id of a subscription that is registered already."""
 
     def __init__(self, subscription: str) -> None:
         super().__init__(f"subscription {subscription!r} exists already; use replace to change it")
 
 
 class UnknownSubscriptionError(SelectRouteError):
-    """No subscription of this id is registered."""
+    """Id without a registered subscription."""
 
     def __init__(self, subscription: str) -> None:
         super().__init__(f"there is no subscription {subscription!r}")
 
 
 class InvalidIdError(SelectRouteError):
-    """An id that is not 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``."""
+    """Id that is not 1 to 128 of the characters ``A-Z a-z 0-9 . _ -``."""
 
     def __init__(self, subscription: str) -> None:
         shown = subscription if len(subscription) <= 40 else f"{subscription[:40]}…"
-        super().__init__(f"{shown!r} is no subscription id: 1 to 128 of A-Z a-z 0-9 . _ - are")
+        super().__init__(f"{shown!r} is not a valid subscription id: use 1 to 128 of A-Z a-z 0-9 . _ -")
 
 
 class DestinationError(SelectRouteError):
-    """A destination to which nothing can be delivered."""
+    """Invalid destination."""
 
 
 MAX_REPORTED: Final = 20
-"""Errors of one input that are described; the others are counted."""
+"""Maximum errors of one input that are described; the others are only counted."""
 
 
 class BuildError(SelectRouteError):
-    """Subscriptions that cannot be built. ``row``, from 0, is the first of them, ``cause`` its error.
+    """Invalid subscriptions in a bulk build. ``row``, from 0, is the first of them, ``cause`` its error.
 
-    ``causes`` has the errors of the first `MAX_REPORTED` of them by their rows, in ascending order; ``count``
-    is how many there are in all. ``id`` is the id of the first, None if it has none.
+    ``causes`` has the errors of the first `MAX_REPORTED` by row, ascending; ``count`` is the number of all.
+    ``id`` is the id of the first, None if it has none.
     """
 
     def __init__(
@@ -58,29 +58,29 @@ class BuildError(SelectRouteError):
         self.causes = causes or {row: cause}
         self.count = count
         self.id = id
-        # An error that is about the id shows it itself.
+        # An error about the id shows the id itself.
         named = id is not None and not isinstance(cause, InvalidIdError | DuplicateSubscriptionError)
         super().__init__(f"subscription {f'{id!r} (row {row:,})' if named else f'in row {row:,}'}: {cause}")
 
 
 class SnapshotError(SelectRouteError):
-    """A snapshot that is missing, damaged, of another format, or in the way. The message says what to do."""
+    """Snapshot that is missing, damaged, of another format, or in the way. The message says what to do."""
 
 
 class SnapshotNotFoundError(SnapshotError):
-    """There is no such snapshot."""
+    """Missing snapshot."""
 
 
 class RevisionExistsError(SnapshotError):
-    """Revision is published already, and a published one is never changed."""
+    """Revision that is published already: published revisions never change."""
 
 
 class RegistrationError(SelectRouteError):
-    """A line of subscriptions that cannot be read; the message names the line."""
+    """Invalid line of subscriptions; the message names the line."""
 
 
 class LineProblem(NamedTuple):
-    """A line, from 1, that is no subscription: its error, and the subscription's id if that much is known."""
+    """Invalid line, from 1: its error, and the id of the subscription if it is known."""
 
     line: int
     cause: SelectRouteError
@@ -88,7 +88,7 @@ class LineProblem(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Error; one about a selector also names the subscription."""
+        """Text of the error; one about a selector also names the subscription."""
         return (
             str(self.cause)
             if self.subscription is None
@@ -97,7 +97,7 @@ class LineProblem(NamedTuple):
 
 
 class InvalidLinesError(RegistrationError):
-    """Lines that are no subscriptions: the first `MAX_REPORTED` of them in ``problems``, ``count`` in all."""
+    """Invalid lines: the first `MAX_REPORTED` in ``problems``, ``count`` in all."""
 
     def __init__(self, problems: Sequence[LineProblem], count: int) -> None:
         self.problems = tuple(problems)
@@ -106,7 +106,7 @@ class InvalidLinesError(RegistrationError):
 
 
 class InvariantError(SnapshotError):
-    """An invariant that does not hold: damage that a checksum did not show, or an error of this package."""
+    """Broken invariant: damage that a checksum did not show, or a bug of this package."""
 
 
 def require(holds: object, sentence: str) -> None:

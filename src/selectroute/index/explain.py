@@ -1,4 +1,4 @@
-"""Why a subscription matched a message or did not, seen from the index."""
+"""Explanation of why a subscription matched a message or not, from the index."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from selectroute.selector.values.truth import Truth, Void
 
 @dataclass(frozen=True, slots=True)
 class AccessStep:
-    """Clause with its access: the attributes and keys it is filed under, and what the message has there.
+    """Clause with its access path: its attributes and keys, and the keys of the message.
 
-    ``probe`` are the message's keys (``None`` for NaN, which no clause has), ``candidates`` the clauses in
-    the bucket that they lead to if this clause is in it, otherwise 0. ``reason`` says why a clause is on the
-    scan list. ``residual`` are the literals that the keys do not decide, with their truth on the message.
-    ``refused``: the message breaks a rule on property names, and the clause takes no such message.
+    ``probe`` are the message's keys (``None`` for NaN, which no clause has), ``candidates`` the number of
+    clauses in the bucket of these keys if this clause is in it, otherwise 0. ``reason`` says why a clause is
+    on the scan list. ``residual`` are the literals that the keys do not decide, with their truth on the
+    message. ``refused``: the clause requires valid property names, which the message does not have.
     """
 
     attributes: tuple[str, ...]
@@ -66,7 +66,7 @@ class AccessStep:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Verdict on one subscription and message, with its causes. ``str()`` renders it for people."""
+    """Verdict on one subscription and message, with its causes. ``str()`` renders a text."""
 
     subscription: str
     matched: bool
@@ -76,7 +76,7 @@ class Explanation:
     selector: SelectorExplanation
     seltype: str
     provider: bool | None
-    """The extended selection provider's verdict on an EXTENDED selector; None if nobody could judge it."""
+    """The extended selection provider's verdict on an EXTENDED selector; None if it gave none."""
 
     def __str__(self) -> str:
         lines = [f"{self.subscription}: {'matched' if self.matched else 'not matched'}"]
@@ -84,7 +84,7 @@ class Explanation:
             lines.append(
                 f"  topic filter {self.topic}: {'matches' if self.topic_matches else 'does not match'}"
             )
-        lines += [f"  {step}" for step in self.steps] or ["  it has no clause that any message satisfies"]
+        lines += [f"  {step}" for step in self.steps] or ["  no message satisfies any of its clauses"]
         if self.seltype == EXTENDED:
             lines.append(f"  {_PROVIDER[self.provider]}")
         else:

@@ -1,4 +1,4 @@
-"""Mutable index: subscriptions come and go, single messages are matched at once."""
+"""Mutable index: subscriptions are added and removed, single messages are matched."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from selectroute.topics.levels import TOPIC, level_value
 
 @dataclass(slots=True)
 class Counters:
-    """Cost of matching one message, and the EXTENDED subscriptions that nobody could judge (2551)."""
+    """Cost of matching one message, and the EXTENDED subscriptions without a verdict (2551)."""
 
     probes: int = 0
     candidates: int = 0
@@ -42,9 +42,9 @@ class Index:
     """Subscriptions by the equalities that their selectors share.
 
     A clause of a selector is filed under the tuple of its equality constants, e.g. (JMSType, color) = ('car',
-    'blue'). A message looks up one bucket for each tuple of attributes in use and judges only what it finds
-    there, besides the scan list of clauses without an equality. Not safe for concurrent change. `limits` are
-    those of selectors that are given as texts.
+    'blue'). A message looks up one bucket for each tuple of attributes in use and judges only the clauses
+    there, and the scan list of clauses without an equality. Not thread-safe. `limits` apply to selectors
+    given as text.
 
     >>> index = Index()
     >>> index.add("sub-1", "JMSType = 'car' AND weight > 2500", topic="cars/+")
@@ -56,9 +56,9 @@ class Index:
         check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
         self._limits = limits
         self.last_match = Counters()
-        """What the latest `match` cost."""
+        """Cost of the latest `match`."""
         self.statistics = Statistics()
-        """How crowded the keys of each attribute are."""
+        """Number of clauses of each key of each attribute."""
         self._plan = Plan(self.statistics)
         self._subscriptions: dict[str, Subscription] = {}
         self._filed: dict[str, tuple[FiledClause, ...]] = {}
@@ -75,7 +75,7 @@ class Index:
         return subscription in self._subscriptions
 
     def __iter__(self) -> Iterator[Subscription]:
-        """Return the subscriptions in the order in which they were added: that of a snapshot's ordinals."""
+        """Return the subscriptions in the order of their addition, which is that of a snapshot's ordinals."""
         return iter(self._subscriptions.values())
 
     def __getitem__(self, subscription: str) -> Subscription:
@@ -95,10 +95,10 @@ class Index:
         dialect: str = "jms",
         extended: bool = False,
     ) -> None:
-        """Register a subscription: with no selector it takes every message, with no topic every topic.
+        """Register a subscription: without a selector it matches every message, without a topic every topic.
 
-        A selector given as text is one of the `dialect`. `extended` says that its text is left to the
-        extended selection provider (see ``index.extended``), in a dialect that has extended selection.
+        A selector given as text is in the `dialect`. With `extended` the text is left to the extended
+        selection provider (see ``selector.extended``), in a dialect that has extended selection.
 
         Raises `DuplicateSubscriptionError`, `InvalidSelectorError`, `InvalidTopicFilterError` or, for an id
         that is not 1 to 128 of ``A-Z a-z 0-9 . _ -``, `InvalidIdError`; then nothing is changed. O(size of
@@ -112,7 +112,7 @@ class Index:
     def add_many(self, subscriptions: Iterable[tuple[str, Selector | str | None, str | None]]) -> None:
         """Register (id, selector, topic) triples as `add` does, about a quarter faster than one by one.
 
-        Raises as `add` does, at the first that is refused; those before it stay registered.
+        Raises the error of `add` for the first invalid one; those before it stay registered.
         """
         check_iterable(subscriptions, "subscriptions", "(id, selector, topic) tuples")
         with paused_collector():
@@ -136,10 +136,9 @@ class Index:
         dialect: str = "jms",
         extended: bool = False,
     ) -> None:
-        """Change a subscription's selector, and its topic filter if one is given. It keeps its place in the
-        order.
+        """Change a subscription's selector, and its topic filter if one is given, but not its order.
 
-        Raises as `add` does, and `UnknownSubscriptionError`; then nothing is changed. O(size of both
+        Raises the errors of `add`, and `UnknownSubscriptionError`; then nothing is changed. O(size of both
         selectors).
         """
         old = self[subscription]
@@ -149,21 +148,21 @@ class Index:
         self._file(new)
 
     def remove(self, subscription: str) -> None:
-        """Forget a subscription. Raises `UnknownSubscriptionError`. O(size of its selector)."""
+        """Remove a subscription. Raises `UnknownSubscriptionError`. O(size of the selector)."""
         self[subscription]  # raises
         self._unfile(subscription)
         del self._subscriptions[subscription]
         del self._filed[subscription]
 
     def match(self, message: Message) -> list[str]:
-        """Return the subscriptions that the message satisfies, each once, in no promised order.
+        """Return the subscriptions that the message satisfies, each once, in any order.
 
         O(tuples of attributes in use + candidates); ``last_match`` has the counts.
         """
         check_argument(message, Message, "message", ONE_MESSAGE)
         lookup = _lookup(message)
         matched: dict[str, None] = {}
-        guards: dict[int, bool] = {}  # the clauses of a selector have one guard in common
+        guards: dict[int, bool] = {}  # the clauses of a selector share one guard
         counters = Counters()
         for attributes, buckets in self._buckets.items():
             counters.probes += 1
@@ -183,7 +182,7 @@ class Index:
         return list(matched)
 
     def _judge_extended(self, message: Message, matched: dict[str, None]) -> tuple[str, ...]:
-        """Take out what the provider does not match, or cannot judge: the latter are returned."""
+        """Remove subscriptions that the provider does not match or cannot judge; return the latter."""
         refused = []
         for name in self._extended & matched.keys():
             verdict = provider_matches(self._subscriptions[name].selector, message)
@@ -194,8 +193,7 @@ class Index:
         return tuple(sorted(refused))
 
     def explain(self, subscription: str, message: Message) -> Explanation:
-        """Why a subscription did or did not match: its access paths, the candidates there, the truth of each
-        part.
+        """Return why a subscription matches or not: access paths, candidates, the truth of each part.
 
         Raises `UnknownSubscriptionError`. O(size of the selector).
         """

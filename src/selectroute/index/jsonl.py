@@ -1,12 +1,12 @@
-"""``subscriptions.jsonl``: subscriptions as lines of JSON, read into a table.
+"""Reader of ``subscriptions.jsonl``: subscriptions as lines of JSON, read into a table.
 
-One object a line: ``id``; ``selector`` (none, null or "" takes every message); ``topic``, a filter (none or
-null takes every topic); ``dialect`` (default ``jms``); ``seltype``, EXTENDED for a selector that is left to a
-provider, otherwise what the selector makes it (STANDARD or NONE); ``from`` and ``to``, the revisions
-``[from, to)`` for which the row is valid (``to`` null or absent: until further notice); ``destination``,
-where deliveries go besides (``{"kind": "queue", "name": "ORDERS"}``); ``status``, ``active`` or ``paused``: a
-subscription that is paused is left out. What else a registry exports of a subscription (``name``, ``labels``,
-``revision``, times) is left alone. Any other field is refused, and blank lines are skipped.
+One object a line: ``id``; ``selector`` (absent, null or "" matches every message); ``topic``, a filter
+(absent or null matches every topic); ``dialect`` (default ``jms``); ``seltype``, EXTENDED for a selector that
+is left to a provider, otherwise STANDARD, or NONE without a selector; ``from`` and ``to``, the revisions
+``[from, to)`` for which the row is valid (``to`` null or absent: no end); ``destination``, an additional one
+of deliveries (``{"kind": "queue", "name": "ORDERS"}``); ``status``, ``active`` or ``paused``: a paused
+subscription is left out. Other fields that a registry exports (``name``, ``labels``, ``revision``, times) are
+ignored. Any other field is rejected, and blank lines are skipped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from selectroute.selector.suggestion import unknown_field
 from selectroute.selector.syntax.source import SURROGATE
 
 _BLOCK: Final = 1 << 16
-"""Lines that are read at a time."""
+"""Lines read at a time."""
 
 ACTIVE: Final = "active"
 PAUSED: Final = "paused"
@@ -54,7 +54,7 @@ _GIVEN: Final = _SCHEMA.set(
     _SCHEMA.get_field_index("destination"),
     pa.field("destination", pa.struct([("kind", pa.string()), ("name", pa.string())])),
 )
-"""The columns as the lines have them."""
+"""Columns as in the lines."""
 
 _EXPORTED: Final = ("name", "labels", "revision", "created", "modified", "effective_from")
 """Fields of a registry's subscriptions that a snapshot does not have."""
@@ -69,10 +69,10 @@ _EXPORT: Final = pa.schema(
         ("modified", pa.string()),
     ]
 )
-"""The columns of an export without labels, which Arrow can check by itself."""
+"""Columns of an export without labels, which Arrow can check by itself."""
 
 FIELDS: Final = (*_SCHEMA.names, *_EXPORTED)
-"""The fields that a line may have."""
+"""Fields that a line may have."""
 
 _DESTINATION: Final = ("kind", "name")
 
@@ -93,12 +93,12 @@ def read_subscriptions(
     *,
     ignore_unknown: bool = False,
 ) -> Subscriptions:
-    """Read subscriptions; with a revision, those that were valid then, otherwise those that still are.
+    """Return the subscriptions that are valid at a revision, or without one, those that are still valid.
 
-    Raises `InvalidLinesError` naming the lines that are not valid JSON or have a wrong field; with
-    ``ignore_unknown``, for lines that no user wrote, a field that is not known is left alone. ``progress`` is
-    called with the lines read so far. O(lines); Arrow reads them, and a block with a line that it refuses is
-    read again line by line, to say which.
+    Raises `InvalidLinesError` naming the lines that are not valid JSON or have a wrong field;
+    ``ignore_unknown``, for lines not written by users, ignores unknown fields. ``progress`` is called with
+    the number of lines read so far. O(lines); Arrow reads them, and a block with an invalid line is read
+    again line by line, to find it.
     """
     reading = _Reading(revision, ignore_unknown)
     for done in reading.read(lines):
@@ -115,10 +115,9 @@ def build_from_lines(
     *,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Snapshot:
-    """Return a snapshot of the subscriptions that `read_subscriptions` reads, whose selectors are within
-    `limits`.
+    """Return a snapshot of the subscriptions of `read_subscriptions`, with selectors within `limits`.
 
-    Raises `InvalidLinesError` naming the lines that are no subscriptions, or cannot be built.
+    Raises `InvalidLinesError` naming the invalid lines.
     """
     reading = _Reading(revision, ignore_unknown=False)
     for done in reading.read(lines):
@@ -138,7 +137,7 @@ def build_from_lines(
 
 
 class _Reading:
-    """Lines on their way into a table, and the first of those that cannot be read."""
+    """State of reading: the tables read so far, and the first invalid lines."""
 
     def __init__(self, revision: int | None, ignore_unknown: bool) -> None:
         self.problems: list[LineProblem] = []
@@ -149,7 +148,7 @@ class _Reading:
         self._numbers: list[t.Array] = [np.zeros(0, np.int64)]
 
     def read(self, lines: Iterable[str]) -> Iterator[int]:
-        """Read all lines, and give after each block how many are read."""
+        """Read all lines; yield after each block the number of lines read so far."""
         first = 1
         rest = iter(lines)
         while block := list(islice(rest, _BLOCK)):
@@ -166,7 +165,7 @@ class _Reading:
             yield first - 1
 
     def subscriptions(self) -> Subscriptions:
-        """Return what was read."""
+        """Return the subscriptions read."""
         table = pa.concat_tables(self._tables).drop_columns(["from", "to", "status"])
         return Subscriptions(table, np.concatenate(self._numbers))
 
@@ -186,9 +185,9 @@ class _Reading:
 
 
 def _read_block(lines: list[str], ignore_unknown: bool) -> pa.Table | None:
-    """Return the rows of some lines that all are subscriptions; None to read them one by one."""
+    """Return the rows of lines that are all valid; None if they must be read one by one."""
     text = "".join(lines) if lines[-1].endswith("\n") else "".join(lines) + "\n"
-    if _HALF_A_PAIR.search(text):  # Arrow would take a lone half of a surrogate pair for a character
+    if _HALF_A_PAIR.search(text):  # Arrow would accept half of a surrogate pair
         return None
     data = text.encode()
     table = None if ignore_unknown else _parsed(data, _EXPORT, "error")
@@ -212,7 +211,7 @@ def _read_block(lines: list[str], ignore_unknown: bool) -> pa.Table | None:
 
 
 def _parsed(data: bytes, schema: pa.Schema, unknown: str) -> pa.Table | None:
-    """Lines as Arrow reads them; None if it refuses one."""
+    """Return lines read by Arrow; None if one is invalid."""
     options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown)
     size = pa.json.ReadOptions(block_size=len(data) + 1)
     try:
@@ -230,7 +229,7 @@ def _has_known_fields(line: str) -> bool:
 
 
 def _unknown_field(row: dict[str, Any]) -> str | None:
-    """Return the sentence for the first field that a subscription or its destination does not have."""
+    """Return the error text for the first unknown field of a subscription or its destination."""
     for name in row:
         if name not in FIELDS:
             return unknown_field("a subscription", name, FIELDS)
@@ -242,9 +241,7 @@ def _unknown_field(row: dict[str, Any]) -> str | None:
 
 
 def _destinations(given: pa.StructArray) -> pa.Array | None:
-    """Return the texts of destinations; None if there is one that cannot be, which then is found line by
-    line.
-    """
+    """Return the texts of destinations; None if one is invalid, which is then found line by line."""
     if given.null_count == len(given):
         return pa.nulls(len(given), pa.string())
     kind, name = given.flatten()
@@ -258,7 +255,7 @@ def _destinations(given: pa.StructArray) -> pa.Array | None:
 
 
 def not_json(error: ValueError | RecursionError) -> str:
-    """Return what is wrong with a line that cannot be read as JSON."""
+    """Return the error text for a line that is not valid JSON."""
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON: {error.msg} at column {error.colno}"
     return f"not valid JSON: {error}"
@@ -275,24 +272,26 @@ def _row(line: str, ignore_unknown: bool) -> dict[str, Any]:
     if unknown is not None:
         raise RegistrationError(unknown)
     if not isinstance(row, dict) or not isinstance(row.get("id"), str):
-        raise RegistrationError('a subscription is an object with at least an "id", a string')
+        raise RegistrationError('a subscription must be an object with at least an "id", a string')
     for name in _STRINGS:
         if not isinstance(row.get(name), str | None):
-            raise RegistrationError(f'"{name}" is a string, not {json.dumps(row[name])[:40]}')
+            raise RegistrationError(f'"{name}" must be a string, not {json.dumps(row[name])[:40]}')
         if SURROGATE.search(row.get(name) or ""):
-            raise RegistrationError(f'"{name}" has half of a surrogate pair, which is no character')
+            raise RegistrationError(f'"{name}" has half of a surrogate pair, which is not a character')
     seltype = row.get("seltype")
     if seltype is not None and seltype != EXTENDED and seltype != (STANDARD if row.get("selector") else NONE):
         known = f"{NONE} without a selector, {STANDARD} with one, or {EXTENDED}"
-        raise RegistrationError(f'"seltype" is {known}, not {json.dumps(seltype)[:40]}')
+        raise RegistrationError(f'"seltype" must be {known}, not {json.dumps(seltype)[:40]}')
     if row.get("status") not in (None, ACTIVE, PAUSED):
-        raise RegistrationError(f'"status" is {ACTIVE} or {PAUSED}, not {json.dumps(row["status"])[:40]}')
+        raise RegistrationError(
+            f'"status" must be {ACTIVE} or {PAUSED}, not {json.dumps(row["status"])[:40]}'
+        )
     row["destination"] = _destination_of(row.get("destination"))
     for name in ("from", "to"):
         number = row.get(name)
         whole = isinstance(number, int) and not isinstance(number, bool)
         if number is not None and not (whole and number.bit_length() < 64):
-            raise RegistrationError(f'"{name}" is a revision, an integer of 64 bits')
+            raise RegistrationError(f'"{name}" must be a revision, an integer of 64 bits')
     return row
 
 
@@ -311,7 +310,7 @@ def _destination_of(given: Any) -> str | None:
             if text is not None and is_destination(text):
                 return text
     raise RegistrationError(
-        '"destination" is {"kind": "none"}, or of the kind queue or kafka with the name of one, not '
+        '"destination" must be {"kind": "none"}, or have the kind queue or kafka and a valid name, not '
         f"{json.dumps(given)[:60]}"
     )
 

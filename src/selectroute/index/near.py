@@ -1,14 +1,14 @@
-"""Subscriptions that one condition keeps from a message: those that nearly get it, and that condition.
+"""Near misses: subscriptions that miss a message by one condition of the selector, and that condition.
 
-A subscription is *near* a message if its topic filter matches, its selector is not TRUE, and one condition
-of the selector, had it another truth, would make it TRUE. A condition is a comparison, BETWEEN, IN, LIKE,
-IS NULL or a boolean name as it stands in the text; AND, OR and NOT are none. Conditions are taken one by one,
-also where several read the same property. So of ``color = 'red' AND weight > 5`` one of the two holds, and in
-``color = 'red' OR weight > 5`` neither does and either one would do. No subscription whose selector is
-EXTENDED is near, and none whose dialect takes no message with the property names of this one.
+A subscription is *near* a message if its topic filter matches, its selector is not TRUE, and another truth of
+a single condition would make it TRUE. A condition is a comparison, BETWEEN, IN, LIKE, IS NULL or a boolean
+name in the text, but not AND, OR or NOT. Conditions are considered one by one, even if several read the same
+property. So for ``color = 'red' AND weight > 5`` one of the two conditions must hold, and for ``color = 'red'
+OR weight > 5`` none does, and either would suffice. EXTENDED subscriptions are never near, nor those whose
+dialect rejects the property names of the message.
 
-Most subscriptions are ruled out column-wise, by the shapes of their texts: in a selector that is an AND, two
-operands that cannot hold are one too many. The others are judged by the reference evaluator.
+Most subscriptions are excluded column-wise, by the shapes of their texts: a selector that is an AND with two
+operands that cannot hold is not near. The others are judged by the reference evaluator.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from selectroute.selector.values.values import Double, Float, Long, Unsupported,
 from selectroute.topics.filter import TopicFilter
 
 MOST_JUDGED: Final = 10_000
-"""So many are judged by the reference evaluator, a second or two."""
+"""Maximum subscriptions judged by the reference evaluator: a second or two."""
 
 _MOST_SHAPES: Final = 5_000
-"""So many shapes are looked into; selectors of others are ruled out by their topic only."""
+"""Maximum shapes examined; selectors of other shapes are excluded by their topic only."""
 
 _LEVELS: Final = 16
-"""So many levels of a topic rule out filters; the reference judges all of them."""
+"""Maximum levels of a topic that exclude filters; the reference judges all levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A subscription and the conditions of which each alone keeps it from the message."""
+    """Subscription near a message, and the conditions that each alone prevent the match."""
 
     id: str
     topic: str | None
@@ -61,13 +61,13 @@ class Near:
     conditions: tuple[Explanation, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data; of a condition its text, its truth and each value that it saw."""
+        """Return plain data; for each condition its text, its truth and each value seen."""
         conditions = [_condition_data(one) for one in self.conditions]
         return {"id": self.id, "topic": self.topic, "selector": self.selector, "conditions": conditions}
 
 
 class Nearby(NamedTuple):
-    """Subscriptions near a message; ``complete`` if there are no others."""
+    """Subscriptions near a message; ``complete`` if these are all."""
 
     found: list[Near]
     complete: bool
@@ -80,9 +80,9 @@ def near(
     matched: t.Array,
     sees: Callable[[str | None], bool] = lambda topic: True,
 ) -> Nearby:
-    """Return at most `limit` subscriptions that are near a message, see above; first those of which more
-    other conditions hold. ``matched`` are the ordinals that get it; ``sees`` says of a topic filter whether
-    its subscription may be named.
+    """Return at most `limit` subscriptions near a message, see above; first those with more conditions that
+    hold. ``matched`` are the ordinals of the matches; ``sees`` returns whether the caller may see the
+    subscriptions of a topic filter.
 
     O(bytes of the selectors whose topic filter matches), column-wise, and at most `MOST_JUDGED` selectors
     parsed and judged.
@@ -106,7 +106,7 @@ def near(
 
 
 def deciding(selector: Selector, message: Message) -> tuple[Explanation, ...]:
-    """Return the conditions of which each alone, had it another truth, would make the selector TRUE. O(n)."""
+    """Return the conditions that each alone, with another truth, would make the selector TRUE. O(n)."""
     dialect = dialect_named(selector.dialect)
     if dialect.name_rules and message.value(INVALID_NAMES) is True:
         return ()
@@ -115,22 +115,22 @@ def deciding(selector: Selector, message: Message) -> tuple[Explanation, ...]:
         return ()
     unsound = [one for one in _leaves(root) if one.result is VOID or one.truth is VOID]
     if len(unsound) > 1:
-        return ()  # one of them makes the whole selector false, whatever the other is
+        return ()  # each of them makes the whole selector false
     found: list[Explanation] = []
     waiting = [(root, Truth.TRUE)]
     while waiting:
-        part, wanted = waiting.pop()  # invariant: the part does not have that truth
+        part, wanted = waiting.pop()  # invariant: the truth of the part is not the wanted one
         match part.expression:
             case ast.Not():
                 waiting.append((part.children[0], Truth.of(wanted is Truth.FALSE)))
             case ast.And() | ast.Or() as node:
                 others = [child for child in part.children if child.truth is not wanted]
                 within = [child for child in others if child.truth is VOID]
-                if isinstance(node, ast.And) is (wanted is Truth.TRUE):  # all of them must have it
+                if isinstance(node, ast.And) is (wanted is Truth.TRUE):  # all children must have it
                     waiting += [(child, wanted) for child in others] if len(others) == 1 else []
-                elif not within:  # one of them must, and none has
+                elif not within:  # one child must have it, and none has
                     waiting += [(child, wanted) for child in reversed(others)]
-                elif len(others) < len(part.children):  # one has, and counts once nothing is VOID
+                elif len(others) < len(part.children):  # one child has it, which counts if nothing is VOID
                     found += unsound
                 else:
                     waiting.append((within[0], wanted))
@@ -161,18 +161,18 @@ def _condition_data(part: Explanation) -> dict[str, Any]:
     return {**data, "saw": list(saw)}
 
 
-# ---- which subscriptions are not ruled out
+# ---- subscriptions that are not excluded
 
 
 def _candidates(snapshot: SnapshotState, message: Message, matched: t.Array) -> t.Array:
-    """Return the ordinals that may be near, int64; first those of which more operands of the AND may hold."""
+    """Return the ordinals that may be near, int64; first those with more operands that may hold."""
     table = snapshot.subscriptions.select(["selector", "dialect", "topic", "seltype"])
     left = np.ones(table.num_rows, np.bool_)
     left[matched] = False
     if snapshot.dead is not None:
         left &= ~snapshot.dead
     plans: dict[tuple[str, str], _Plan | None] = {}
-    ordinals, held = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    ordinals, holding = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     first = 0
     for batch in table.to_batches():
         wanted = np.flatnonzero(left[first : first + len(batch)] & _may_reach(batch, message.topic))
@@ -186,33 +186,31 @@ def _candidates(snapshot: SnapshotState, message: Message, matched: t.Array) -> 
             judged = _judged(plans[key], texts, rows, message)
             keep = judged.failing <= 1
             ordinals.append(first + wanted[rows[keep]])
-            held.append(judged.holding[keep])
+            holding.append(judged.holding[keep])
         first += len(batch)
     all_ordinals = np.concatenate(ordinals)
-    return all_ordinals[np.lexsort((all_ordinals, -np.concatenate(held)))]
+    return all_ordinals[np.lexsort((all_ordinals, -np.concatenate(holding)))]
 
 
 def _may_reach(batch: pa.RecordBatch, topic: str | None) -> t.Array:
-    """Return whether a selector is there to be judged, and its topic filter not surely another topic's."""
+    """Return which rows have a selector to judge, and a topic filter that may match."""
     extended = pc.equal(pc.fill_null(batch["seltype"], ""), EXTENDED)
-    there = pc.and_not(pc.greater(pc.binary_length(pc.fill_null(batch["selector"], "")), 0), extended)
+    selects = pc.and_not(pc.greater(pc.binary_length(pc.fill_null(batch["selector"], "")), 0), extended)
     every = pc.is_null(batch["topic"])
     if topic is not None:
         fits = pc.match_substring_regex(batch["topic"], _filters_of(topic))
         every = pc.or_(every, pc.fill_null(fits, False))
-    return np.asarray(pc.and_(there, every).to_numpy(zero_copy_only=False))
+    return np.asarray(pc.and_(selects, every).to_numpy(zero_copy_only=False))
 
 
 def _filters_of(topic: str) -> str:
-    """Return a regular expression of all filters that match a topic, and of some others: anything follows a
-    #.
-    """
+    """Return a regular expression of all filters that match a topic, and of others: anything may follow #."""
     levels = topic.split("/")
     pattern = "(?:/#.*)?" if len(levels) <= _LEVELS else ".*"
     for number, level in reversed(list(enumerate(levels[:_LEVELS]))):
         own = f"(?:\\+|{_quoted(level)})"
-        behind = f"(?:{own}{pattern}|#.*)"
-        pattern = f"(?:/{behind})?" if number else behind
+        rest = f"(?:{own}{pattern}|#.*)"
+        pattern = f"(?:/{rest})?" if number else rest
     return f"(?s)\\A(?:{pattern})\\z"
 
 
@@ -254,13 +252,13 @@ def _judged(plan: _Plan | None, texts: pa.Array, rows: t.Array, message: Message
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """An operand of the AND in the sample of a shape, and the slots of the literals in it."""
+    """Operand of the AND in the sample of a shape, and the slots of its literals."""
 
     expression: ast.Expr
     slots: Mapping[object, int]
 
     def may_hold(self, columns: Sequence[Any], message: Message, dialect: Dialect) -> Any:
-        """Return whether it may be TRUE, for all rows or for each. Where it is said not to, it is not."""
+        """Return whether the operand may be TRUE, one boolean or one for each row; a False is certain."""
         if not self.slots:
             return condition(self.expression, message.value, dialect) is Truth.TRUE
         match self.expression:
@@ -293,7 +291,7 @@ class _Operand:
             return _equal(column, value) if op == "=" else True
         if value is None or isinstance(value, str | bytes | bool | Unsupported):
             return False
-        # What is equal, or less, after promotion to any type is so, or equal, as the narrowest of them, too.
+        # Values that are equal, or less, after promotion to any type, are so, or equal, as float32, too.
         with np.errstate(over="ignore"):
             sign = -1 if constant.value < 0 else 1  # type: ignore[union-attr]
             ours, theirs = np.float32(value.value), (sign * column).astype(np.float32)
@@ -313,7 +311,7 @@ def _equal(column: pa.Array, value: str) -> t.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A shape of selectors, and the operands of the AND that it is; one operand if it is none."""
+    """Shape of selectors, and the operands of its AND; one operand if it is not an AND."""
 
     shape: Shape
     dialect: Dialect
@@ -321,9 +319,7 @@ class _Plan:
 
     @classmethod
     def of(cls, marked: str, dialect_name: str) -> _Plan | None:
-        """Return the plan of a shape with marks; None where its sample does not show what its selectors
-        are.
-        """
+        """Return the plan of a shape with marks; None if its sample does not represent its selectors."""
         shape = Shape.of_marked(marked)
         if len(shape.kinds) > MAX_SLOTS:
             return None
@@ -335,7 +331,7 @@ class _Plan:
             return None
         slots = {_key(one): number for number, one in enumerate(samples)}
         if root is None or sum(_key(one) in slots for one in _constants(root)) != len(samples):
-            return None  # a literal that was not taken out happens to be a sample
+            return None  # a literal left in the shape equals a sample
         operands = (
             _Operand(one, {key: slots[key] for key in map(_key, _constants(one)) if key in slots})
             for one in _operands(root)
@@ -367,9 +363,7 @@ def _constants(root: ast.Expr) -> Iterable[Value]:
 
 
 def _key(value: Value) -> object:
-    """Return what finds a sample again: in some dialects a number has another type, and a sign belongs to
-    it.
-    """
+    """Return the lookup key of a sample: of a number its magnitude, as dialects differ in types and signs."""
     if isinstance(value, Long | Double | Float) or hasattr(value, "value"):
         return abs(value.value)
     return value

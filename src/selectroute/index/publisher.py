@@ -1,10 +1,10 @@
-"""Writer of a snapshot folder: applies changes at once, and merges behind.
+"""Publisher of a snapshot folder: applies changes at once, and merges in the background.
 
 ::
 
     apply ──→ changed ──→ merge of small deltas ──→ publish ──→ revision n
-                │ due and large: a process of its own rewrites them as one          readers: any revision,
-                └────────→ merged part ──→ rolled in beside what came since ──→ n+m  always all of it
+                │ due and large: another process rewrites them as one              readers: any revision,
+                └────────→ merged part ──→ rolled in with later changes ──────→ n+m  always complete
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 
 AT_ONCE = 512
-"""Subscriptions that a change may rewrite besides its own before it is published: some 40 ms."""
+"""Maximum other subscriptions that a change rewrites before it is published: some 40 ms."""
 
 IN_THREAD = 8_192
-"""Subscriptions that are merged in this process; more than that would keep its other threads waiting."""
+"""Maximum subscriptions merged in this process; more would delay its other threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """A merge under way: the segments of `of` from `first` on become `part`."""
+    """Merge in progress: the segments of `of` from `first` on become `part`."""
 
     of: Snapshot
     first: int
     part: Future[Part]
     finished: threading.Event
-    """It is rolled in, too, where revisions are numbered here."""
+    """Set when the merge has ended, and with own revisions is rolled in."""
 
 
 class Publisher:
-    """Holds the newest revision of a snapshot folder and makes those that follow. Safe for use by threads.
+    """Publisher of the revisions of a snapshot folder; holds the newest one. Thread-safe.
 
     Args:
-        folder: a snapshot folder, or one that shall become one; an empty snapshot is then published first.
-            There is one publisher at a time: another one's revision is an error when it is noticed.
-        own_revisions: revisions are numbered here, and a merge is published when it is done. Otherwise each
-            change brings its revision, and a merge becomes part of the next change, or of `roll_in`.
-        limits: the largest selector that a change may bring as a text.
+        folder: a snapshot folder, or a new one, in which an empty snapshot is published first. Only one
+            publisher is allowed at a time: the revision of another one is an error when it is noticed.
+        own_revisions: the publisher numbers revisions, and publishes a merge when it is done. Otherwise each
+            change has a given revision, and a merge becomes part of the next change, or of `roll_in`.
+        limits: the largest selector that a change may have as text.
 
     Raises:
         SnapshotError: the folder cannot be read or written.
@@ -67,7 +67,7 @@ class Publisher:
         self, folder: str | Path, *, own_revisions: bool = True, limits: Limits = DEFAULT_LIMITS
     ) -> None:
         check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
-        check_path(folder, "folder", "the path of a snapshot folder, or of one that shall become one")
+        check_path(folder, "folder", "the path of a snapshot folder, which may be new")
         self.folder = Path(folder)
         self._own_revisions = own_revisions
         self._limits = limits
@@ -77,7 +77,7 @@ class Publisher:
         if not revisions(self.folder):
             published(Index().freeze(None if own_revisions else 0), self.folder)
         self._snapshot = Snapshot.open(self.folder)
-        # Whoever changes a subscription looks it up: better now than in the first change.
+        # Changes look up subscriptions: hash the ids now and not in the first change.
         self._snapshot.ids.find([""])
 
     @property
@@ -86,10 +86,10 @@ class Publisher:
         return self._snapshot
 
     def apply(self, changes: Iterable[Change], revision: int | None = None) -> int:
-        """Publish the next revision: this one with these changes, all of them or none. Returns it.
+        """Publish and return the next revision, with all of these changes or none.
 
-        O(size of the changed selectors), and a share of the merges to come; readers see it when this
-        returns. Raises what ``Snapshot.changed`` raises, and `SnapshotError`.
+        Amortized O(size of the changed selectors × log subscriptions); readers see the revision on return.
+        Raises the errors of ``Snapshot.changed``, and `SnapshotError`.
         """
         with self._lock:
             done = self._rolled_in()
@@ -104,27 +104,27 @@ class Publisher:
             return self._revision()
 
     def merge(self, first: int = 0, timeout: float | None = None) -> int:
-        """Merge now, and wait for it: all segments, or those from ``first`` on. Returns the newest revision.
+        """Merge all segments, or those from ``first`` on, and wait. Returns the newest revision.
 
-        Changes go on meanwhile. With revisions that are given, the merge is published by the next change or
-        by `roll_in`. Raises TimeoutError, or what went wrong.
+        Changes are still possible. Without own revisions, the merge is published by the next change or by
+        `roll_in`. Raises TimeoutError, or the error of the merge.
         """
         self.wait(timeout)
         with self._lock:
             self._failed = False
             if self._merge is None and (first or len(self._snapshot.segments) > 1):
                 self._start(first)
-            merge = self._merge  # this one, also if it has failed by the time that it is waited for
+            merge = self._merge  # wait for this one, even if it has failed by then
         self._await(merge, timeout)
         return self._revision()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until no merge is under way. Raises TimeoutError after so many seconds, or what went wrong."""
+        """Wait until no merge is in progress. Raises TimeoutError after `timeout` s, or the merge's error."""
         self._await(self._merge, timeout)
 
     def roll_in(self, revision: int | None = None) -> int | None:
-        """Publish a merge that is done, under this revision; None if there is none. Its subscriptions are
-        those of the newest revision.
+        """Publish a finished merge under this revision, with the subscriptions of the newest revision; return
+        None without a merge.
         """
         with self._lock:
             after = self._rolled_in()
@@ -134,7 +134,7 @@ class Publisher:
             return self._revision()
 
     def close(self) -> None:
-        """Wait for a merge that is under way. What is published stays as it is."""
+        """Wait for a merge in progress. Published revisions stay."""
         merge = self._merge
         if merge is not None:
             merge.finished.wait()
@@ -161,37 +161,37 @@ class Publisher:
         newest = latest_revision(self.folder)
         if newest != self._revision():
             raise SnapshotError(
-                f"somebody else published revision {newest} in {self.folder}, after {self._revision()}: "
-                "a folder has one publisher at a time; open another one to go on from there"
+                f"another publisher published revision {newest} in {self.folder}, after {self._revision()}: "
+                "use one publisher at a time, and open a new one to continue from there"
             )
         if self._own_revisions:
             if revision is not None:
-                raise ValueError("this publisher numbers its revisions itself (own_revisions)")
+                raise ValueError("this publisher numbers revisions itself (own_revisions): give no revision")
             return newest + 1
         if revision is None or revision <= newest:
             raise ValueError(f"a revision above {newest} is needed, not {revision}")
         return revision
 
     def _publish(self, snapshot: SnapshotState, revision: int | None, done: SnapshotState | None) -> None:
-        """Publish a revision; with ``done`` the merge under way is part of it."""
+        """Publish a revision; with ``done`` it includes the merge in progress."""
         state = published(replace(snapshot, revision=self._next(revision)), self.folder)
         self._snapshot = Snapshot.of(state)
         if done is not None:
             self._merge = None
 
     def _sealed(self, done: SnapshotState | None) -> int:
-        """Return the segments that a merge under way is about to replace, and those before them."""
+        """Return the number of segments that a merge in progress replaces or keeps."""
         return len(self._merge.of.segments) if self._merge is not None and done is None else 0
 
     def _rolled_in(self) -> SnapshotState | None:
-        """Return the newest revision's subscriptions with the merge that is done; None without one."""
+        """Return the newest revision with a finished merge; None without one."""
         merge = self._merge
         if merge is None or not merge.part.done():
             return None
         return rolled_in(merge.of, merge.first, merge.part.result(), self._snapshot)
 
     def _start(self, first: int) -> None:
-        """Begin to merge the newest revision's segments from ``first`` on, unless one is under way."""
+        """Start a merge of the newest revision's segments from ``first`` on, unless one is in progress."""
         if self._merge is not None or self._failed:
             return
         self._merge = _Merge(self._snapshot, first, Future(), threading.Event())
@@ -203,12 +203,12 @@ class Publisher:
                 part = merged_part(merge.of, merge.first)
             else:
                 part = self._merged_elsewhere(merge.of, merge.first)
-            Snapshot((part[0],), part[1]).ids.find([""])  # made here, not in the change that comes next
+            Snapshot((part[0],), part[1]).ids.find([""])  # hash the ids here, not in the next change
             merge.part.set_result(part)
             if self._own_revisions:
                 self.roll_in()
         except Exception as error:
-            # Without the merge everything is right, only slower; changes go on.
+            # Without the merge everything is still correct, only slower; changes continue.
             warnings.warn(f"a merge of {self.folder} failed: {error}", RuntimeWarning, stacklevel=1)
             if not merge.part.done():
                 with self._lock:
@@ -218,7 +218,7 @@ class Publisher:
             merge.finished.set()
 
     def _merged_elsewhere(self, snapshot: Snapshot, first: int) -> Part:
-        # -P: `-m` would put the working directory first on the path, and run a numpy.py that lies there.
+        # -P: `-m` would put the working directory first on the path, and import a numpy.py from there.
         command = [sys.executable, "-P", "-m", "selectroute.index.change.merge"]
         ended = subprocess.run(
             [*command, str(self.folder), str(snapshot.revision), str(first)], capture_output=True, check=False

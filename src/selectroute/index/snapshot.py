@@ -1,4 +1,4 @@
-"""Snapshots as users have them: built, opened, matched, changed."""
+"""Snapshots of the public interface: build, open, match, change."""
 
 from __future__ import annotations
 
@@ -22,32 +22,31 @@ if TYPE_CHECKING:
 
 
 class Snapshot(SnapshotState):
-    """All subscriptions of one revision, flat: arrays that executors map into memory, nothing to unpickle.
+    """Flat arrays of all subscriptions of one revision, which executors map into memory without unpickling.
 
     Made by ``Index.freeze()`` and ``build_snapshot``; ``publish`` writes it to a folder and ``Snapshot.open``
     maps it from there. ``subscriptions`` has the columns id, destination, topic, selector, dialect, seltype,
-    one row for each ordinal. Ordinals run through the segments, one after the other: the base, then the
-    deltas of `changed`, which share all segments before them.
+    one row for each ordinal. Ordinals run through the segments in order: the base, then the deltas of
+    `changed`, which share all earlier segments.
 
-    ``len()`` counts the subscriptions. Ordinals may be more: one that was removed or replaced since leaves a
-    hole, because the ordinals behind it stay as they are. It matches nothing, and `dead` says which they are.
+    ``len()`` counts the subscriptions. There may be more ordinals: a removed or replaced subscription leaves
+    a hole, because the ordinals after it do not change. A hole matches nothing; `dead` marks the holes.
     """
 
     @classmethod
     def of(cls, state: SnapshotState) -> Snapshot:
-        """Return the snapshot of a state, with what was computed of it already."""
+        """Return the snapshot of a state, with the cached properties of the state."""
         if isinstance(state, cls):
             return state
-        made = cls(state.segments, state.subscriptions, state.revision, state.digest, state.folder)
-        made.__dict__.update(state.__dict__)
-        return made
+        snapshot = cls(state.segments, state.subscriptions, state.revision, state.digest, state.folder)
+        snapshot.__dict__.update(state.__dict__)
+        return snapshot
 
     @classmethod
     def open(cls, folder: str | PathLike[str], revision: int | None = None) -> Snapshot:
         """Map a published snapshot: the newest one, or that of a revision.
 
-        Checks the format version and every SHA-256. Raises `SnapshotError`, which says what is missing or
-        damaged.
+        Checks the format version and every SHA-256. Raises `SnapshotError` if a file is missing or damaged.
         """
         check_argument(folder, (str, PathLike), "folder", "the path of a snapshot folder")
         check_argument(revision, (int, NoneType), "revision", "the number of a published revision, or None")
@@ -58,15 +57,15 @@ class Snapshot(SnapshotState):
     ) -> Matches:
         """Return the subscriptions of each message: ``offsets`` int64[rows + 1], ``ordinals`` int32[total].
 
-        A column named as an identifier is that identifier, its Arrow type the property's type, null is NULL;
-        an identifier without a column is NULL, other columns are not read. ``missing`` says what becomes of
-        names in `reads` that have no column: ``warn`` logs them, once for a snapshot, to the logger
-        ``selectroute``; ``error`` raises `MissingColumnError`; ``ignore`` is for messages most of whose
-        properties are not there.
+        A column with the name of an identifier has the values of that identifier; the Arrow type gives the
+        property's type, null is NULL. An identifier without a column is NULL, other columns are not read.
+        ``missing`` is the action for names in `reads` without a column: ``warn`` logs them, once for a
+        snapshot, to the logger ``selectroute``; ``error`` raises `MissingColumnError`; ``ignore`` is for
+        messages that lack most properties.
 
-        A column whose type no property has is of an unlike type to the subscriptions that read it, and
-        nothing to others. Raises `ColumnTypeError` for several columns of one name; TypeError for messages
-        that are no Arrow batch or table.
+        A column of a type that no property has is unlike every type, and only affects the subscriptions that
+        read it. Raises `ColumnTypeError` for several columns of one name; TypeError for messages that are not
+        an Arrow batch or table.
         """
         from selectroute.match.match import match  # loads numba, which opening and building never need
 
@@ -75,12 +74,12 @@ class Snapshot(SnapshotState):
     def changed(
         self, changes: Iterable[Change], revision: int | None = None, *, limits: Limits = DEFAULT_LIMITS
     ) -> Snapshot:
-        """Return a snapshot with these changes, in their order: `Add`, `Replace` and `Remove`, whose
-        selectors are within the limits, or a `Selector` within its own.
+        """Return a snapshot with these changes applied in order: `Add`, `Replace` and `Remove`. Selectors
+        given as text must be within the limits.
 
-        It shares all arrays of this one, and has a delta beside them: O(size of the changed selectors); the
-        first change of a segment also hashes its ids. Raises what ``Index.add``, ``replace`` and ``remove``
-        raise; this snapshot stays as it is in any case.
+        The result shares all arrays of this snapshot, which is not changed, and adds a delta: O(size of the
+        changed selectors); the first change of a segment also hashes its ids. Raises the errors of
+        ``Index.add``, ``replace`` and ``remove``.
         """
         return Snapshot.of(changed(self, changes, revision, limits))
 
@@ -92,18 +91,17 @@ def build_snapshot(
     *,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Snapshot:
-    """Return a snapshot of many subscriptions, in their order: what ``Index.add`` and ``freeze`` make, much
-    faster.
+    """Return a snapshot of many subscriptions, in order: as ``Index.add`` and ``freeze``, but much faster.
 
     ``subscriptions`` are (id, selector) or (id, selector, topic), where a selector is a text in the default
     dialect or a `Selector` in its own; or dicts, or a table, with ``id`` and any of ``selector``, ``topic``,
     ``dialect``, ``seltype`` (EXTENDED, or left to the selector) and ``destination``, all strings.
-    ``progress`` is called with the number of subscriptions read so far; ``limits`` are those of a selector's
-    text, and a `Selector` has met its own. O(size of the selectors + subscriptions × log subscriptions).
+    ``progress`` is called with the number of subscriptions read so far; ``limits`` apply to selectors given
+    as text. O(size of the selectors + subscriptions × log subscriptions).
 
-    Raises `BuildError` for the subscriptions that ``Index.add`` refuses, whose cause is that of the
-    first, or to whose destination nothing can be delivered; `RegistrationError` for a column or field that
-    subscriptions do not have; TypeError or ValueError for rows of any other form.
+    Raises `BuildError` for subscriptions that ``Index.add`` rejects, with the cause of the first, or with an
+    invalid destination; `RegistrationError` for an unknown column or field; TypeError or ValueError for rows
+    of any other form.
 
     >>> snapshot = build_snapshot([("s1", "JMSType = 'car'", None), ("s2", "weight > 2500", "cars/+")])
     >>> len(snapshot)

@@ -1,4 +1,4 @@
-"""Registered subscription: what was given, checked, and the clauses that it is filed by."""
+"""Registered subscriptions: the checked input, and the clauses for the index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
 from selectroute.topics.filter import TopicFilter
 
 ID: Final = "[A-Za-z0-9._-]{1,128}"
-"""What an id looks like, for the regular expressions of Python and of Arrow."""
+"""Regular expression of an id, for Python and Arrow."""
 
 _ID = re.compile(ID)
 
@@ -36,14 +36,12 @@ class Keep:
 
 
 KEEP: Final = Keep()
-"""The default of ``Index.replace``: the topic filter stays as it is."""
+"""Default of ``Index.replace``: keep the topic filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Registered subscription. ``selector`` is its text, empty for none; ``topic`` its filter, None for
-    all.
-    """
+    """Registered subscription. ``selector`` is a text, empty for none; ``topic`` a filter, None for all."""
 
     id: str
     selector: str
@@ -51,13 +49,11 @@ class Subscription:
     topic: str | None
     clauses: tuple[Clause, ...]
     seltype: str
-    """NONE, STANDARD or EXTENDED, as IBM MQ's DISPLAY SUB has it."""
+    """NONE, STANDARD or EXTENDED, as in IBM MQ's DISPLAY SUB."""
 
 
 def literal_count(clauses: Iterable[Clause]) -> int:
-    """Return how many literals clauses have together: what an index takes to build and to hold follows from
-    it.
-    """
+    """Return the number of literals of clauses, which determines the time and memory of an index."""
     return sum(len(clause.literals) for clause in clauses)
 
 
@@ -69,8 +65,8 @@ def prepare(
     is_extended: bool,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Subscription:
-    """Check a subscription, or raise what `Index.add` raises; `limits` are those of a text, while a
-    Selector has met its own. O(size of the selector).
+    """Return a checked subscription. Raises the errors of `Index.add`; `limits` apply to a selector given as
+    text. O(size of the selector).
     """
     check_argument(subscription, str, "subscription", "its id, such as 'heavy'")
     check_argument(
@@ -99,7 +95,7 @@ def prepare(
 
 
 def _clauses(text: str, rules: Dialect, limits: Limits) -> tuple[Clause, ...] | None:
-    """Return the clauses of a selector; None of one that is left to the extended selection provider."""
+    """Return the clauses of a selector; None for one that is left to the extended selection provider."""
     clauses = clauses_by_shape(text, rules.name) if limits.include(DEFAULT_LIMITS) else None
     if clauses is not None:
         return clauses

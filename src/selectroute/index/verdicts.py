@@ -1,6 +1,4 @@
-"""Verdicts on one message: which subscriptions of a snapshot get it by the delivery kernel, which nearly, and
-why.
-"""
+"""Verdicts on one message, by the delivery kernel: matches, near misses and reasons."""
 
 from __future__ import annotations
 
@@ -24,12 +22,12 @@ from selectroute.selector.selector_type import EXTENDED
 
 
 class DisagreementError(SelectRouteError):
-    """Kernel and the reference evaluator judge a message differently, which never happens."""
+    """Different verdicts of the kernel and the reference evaluator: a bug."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Ordinals that one message reaches, and those that nobody could judge; int32, sorted."""
+    """Ordinals that match one message, and those without a verdict; int32, sorted."""
 
     matched: np.ndarray[Any, np.dtype[np.int32]]
     refused: np.ndarray[Any, np.dtype[np.int32]]
@@ -49,15 +47,15 @@ def nearby(
     sees: Callable[[str | None], bool] = lambda _: True,
 ) -> dict[str, Any]:
     """Return the subscriptions that miss a message by one condition, and whether these are all; see
-    ``index.near``. Only those are taken whose topic filter `sees` takes.
+    ``index.near``. Only subscriptions whose topic filter passes `sees` are included.
     """
     found = near(snapshot, message, limit, verdict.matched, sees)
     return {"near": [one.to_dict() for one in found.found], "near_complete": found.complete}
 
 
 def explained(snapshot: Snapshot, ordinal: int, message: Message, verdict: Verdict) -> dict[str, Any]:
-    """Return why a subscription gets the message or does not: the kernel's verdict, the tree of the reference
-    evaluator, the access path. ``selector`` is a tree. Raises `DisagreementError`.
+    """Return why a subscription matches a message or not: the kernel's verdict, the access path, and as
+    ``selector`` the tree of the reference evaluator. Raises `DisagreementError`.
     """
     row = snapshot.subscriptions.slice(ordinal, 1).to_pylist()[0]
     topic = row["topic"]
@@ -75,7 +73,7 @@ def explained(snapshot: Snapshot, ordinal: int, message: Message, verdict: Verdi
 
 
 def index_of_one(id: str, selector: str, topic: str | None, dialect: str, seltype: str | None) -> Index:
-    """Return an index of one subscription that was accepted before, under whatever limits."""
+    """Return an index of one subscription that was accepted before, without limits."""
     index = Index()
     extended = seltype == EXTENDED
     given = selector if extended else Selector(selector, dialect, limits=UNLIMITED)

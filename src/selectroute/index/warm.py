@@ -1,4 +1,4 @@
-"""Compile the matching kernel ahead of the first match."""
+"""Compilation of the matching kernel ahead of the first match."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from selectroute.match.verdicts import FEWEST_ROWS
 class Warmed:
     """Report of `warm`.
 
-    ``folder`` is where the compiled code is kept, None if it can be kept nowhere; ``seconds`` is the time
-    that it took; ``compiled`` is the number of functions that were compiled, 0 if the cache had them all.
+    ``folder`` is the cache of the compiled code, None if there is none; ``seconds`` the time taken;
+    ``compiled`` the number of functions that were compiled, 0 if the cache had them all.
     """
 
     folder: Path | None
@@ -30,18 +30,18 @@ class Warmed:
 
     def __str__(self) -> str:
         where = (
-            "kept nowhere: there is no folder of this user alone, name one in NUMBA_CACHE_DIR"
+            "not kept: there is no private directory for the cache, set NUMBA_CACHE_DIR to one"
             if self.folder is None
             else f"kept in {self.folder}"
         )
-        done = f"compiled in {self.seconds:.0f} s" if self.compiled else "was warm already"
+        done = f"compiled in {self.seconds:.0f} s" if self.compiled else "was already compiled"
         return f"the matching kernel {done}, {where}"
 
 
 def warm() -> Warmed:
     """Compile the matching kernel ahead of the first match, for this user and machine.
 
-    Takes about half a minute once, then under a second. The code is kept below ``NUMBA_CACHE_DIR``, or
+    Takes about half a minute once, then under a second. The code is cached in ``NUMBA_CACHE_DIR``, or
     else ``XDG_CACHE_HOME``, or else ``~/.cache``. Of several processes one compiles, and the others wait.
     """
     start, before = time.perf_counter(), compilations()
@@ -57,8 +57,8 @@ def warm_up() -> None:
     for number in range(CROWDED):
         index.add(f"pattern-{number}", f"name LIKE '%{number}%e'")
     snapshot = index.freeze()
-    # With one segment and with several: what copies the ordinals is another function then. Strings are
-    # numbered where so many of them are compared with so many patterns.
+    # With one segment and with several, whose ordinals another function copies. Strings are only numbered
+    # for this many rows and patterns.
     rows = pa.record_batch({"name": ["value"] * FEWEST_ROWS, "number": [1] * FEWEST_ROWS})
     for one in (snapshot, snapshot.changed([Replace("any", "name = 'value'")])):
         match(one, rows)

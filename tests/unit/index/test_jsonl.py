@@ -89,7 +89,7 @@ def test_a_field_that_subscriptions_do_not_have_is_refused(others, line, sentenc
 def test_a_subscription_that_is_paused_is_left_out():
     lines = ['{"id": "a", "status": "paused"}\n', '{"id": "b", "status": "active"}\n']
     assert read_subscriptions(lines).table["id"].to_pylist() == ["b"]
-    with pytest.raises(RegistrationError, match='"status" is active or paused, not "of"'):
+    with pytest.raises(RegistrationError, match='"status" must be active or paused, not "of"'):
         read_subscriptions(['{"id": "a", "status": "of"}'])
 
 

@@ -155,7 +155,7 @@ def test_what_is_extended_is_not_parsed_but_checked(install):
     index = sr.Index()
     with pytest.raises(ExtendedSelectionError, match="jms cannot be EXTENDED"):
         index.add("s", "x", extended=True)
-    with pytest.raises(ExtendedSelectionError, match="not empty"):
+    with pytest.raises(ExtendedSelectionError, match="must not be empty"):
         index.add("s", "", dialect="ibm-mq", extended=True)
     for text in ("x" * 20_000, "\ud800"):
         with pytest.raises(sr.InvalidSelectorError):

@@ -10,7 +10,7 @@ import pytest
 import selectroute as sr
 from selectroute.match import match as match_module
 from selectroute.match import missing as module
-from selectroute.match.missing import MissingColumnError, missing_columns, tell
+from selectroute.match.missing import MissingColumnError, missing_columns, report_missing
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def test_one_name_of_a_field_with_several_will_do():
 
 def test_what_is_remembered_is_bounded(caplog):
     for number in range(3 * module._SENTENCES):
-        tell([f"n{number}"], [], "the batch", "warn")
+        report_missing([f"n{number}"], [], "the batch", "warn")
     assert len(module._logged) == module._SENTENCES
 
 

@@ -83,7 +83,7 @@ def test_one_process_compiles_and_says_why_and_the_others_and_the_next_load_it(t
     # What hashes keys compiles in a second, while subscriptions are indexed: not under the lock.
     assert waited <= 2 and "waiting for another process" in why_it_waited
     again, quiet = ended(start("import selectroute as sr; print(sr.warm())", tmp_path))
-    assert "was warm already" in again and not quiet
+    assert "was already compiled" in again and not quiet
     matched, _ = ended(start(_MATCH, tmp_path))
     assert matched.splitlines()[-1] == "compiled 0"
 
@@ -92,4 +92,4 @@ def test_where_nothing_can_be_kept_it_says_so(monkeypatch):
     monkeypatch.setattr(compiled, "_CACHE", None)
     assert "in every process" in compiled._sentence() and "NUMBA_CACHE_DIR" in compiled._sentence()
     assert compiled.cache_folder() is None
-    assert "kept nowhere" in str(sr.Warmed(None, 30.0, 60))
+    assert "not kept" in str(sr.Warmed(None, 30.0, 60))

@@ -1,1 +1,1 @@
-"""Subscriptions to the arrays of a segment."""
+"""Building of a segment's arrays from subscriptions."""

@@ -1,4 +1,4 @@
-"""Leaves by the codes under which they are filed: see `Tables` for the picture."""
+"""Access paths: the leaves by the codes under which they are filed. `Tables` draws them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ def access_paths(
     """Return the arrays ``tuple_…``, ``code_…``, ``posting_…``, ``slot…``, ``divided_tuple`` and
     ``prefix_leaf`` of `Tables`.
 
-    Leaves 1, 2, … lie sorted under these tuples and codes, and behind them those that are divided. O(leaves ×
-    log leaves).
+    Leaves 1, 2, … are sorted by these tuples and codes; the divided ones follow. O(leaves × log leaves).
     """
     of_tuple = np.array([(*one, t.ALONE)[:2] for one in (*tuples, *divided.beneath)], np.int64).reshape(-1, 2)
     of_leaf = tuple_ - 1
@@ -33,11 +32,11 @@ def access_paths(
     turned = swapped[number]
     anchor, other = anchors[number], others[number]
     code, other_code = np.where(turned, keys[::-1], keys)
-    beneath = other == t.BENEATH  # what a divided leaf leads to: its number stands for the code of an anchor
+    beneath = other == t.BENEATH  # under a divided leaf, whose number replaces the code of an anchor
 
     leaf = np.arange(1, len(number) + 1)
     of_prefix = other == t.PREFIXES
-    prefix_leaf = leaf[of_prefix]  # prefixes and their leaves are in one order, that of the attributes
+    prefix_leaf = leaf[of_prefix]  # prefixes and their leaves are in the order of attributes
     prefix_leaf = prefix_leaf[np.argsort(code[of_prefix])]
     number, anchor, other, code, other_code, leaf, beneath = (
         column[~of_prefix] for column in (number, anchor, other, code, other_code, leaf, beneath)
@@ -48,8 +47,8 @@ def access_paths(
     np.minimum.at(low, anchor[~beneath], code[~beneath])
     np.maximum.at(end, anchor[~beneath], code[~beneath] + 1)
     code_first = np.concatenate(([0], np.cumsum(np.maximum(end - low, 0))))
-    low = np.minimum(low, end)  # 0 where an attribute has none
-    # The places of divided leaves are behind those of all codes.
+    low = np.minimum(low, end)  # 0 if an attribute has no codes
+    # Divided leaves are after all codes.
     place = np.where(beneath, code_first[-1] + code, code_first[anchor] + code - low[anchor])
     other = np.where(beneath, anchor, other)
 
@@ -88,7 +87,7 @@ def access_paths(
 
 
 def _anchored_by_second(number: t.Array, keys: t.Array, of_tuple: t.Array) -> t.Array:
-    """For each tuple whether its second attribute has more keys: fewer messages have one of them each."""
+    """Return for each tuple whether its second attribute has more keys, so each key has fewer messages."""
     counts = np.zeros((2, len(of_tuple)), np.int64)
     for side in (0, 1):
         distinct = np.unique(number << 32 | keys[side]) >> 32
@@ -98,7 +97,7 @@ def _anchored_by_second(number: t.Array, keys: t.Array, of_tuple: t.Array) -> t.
 
 
 def _filters(codes: t.Array, first: t.Array) -> t.Array:
-    """Return the bits of the codes from each ``first`` on: most codes that have no slot are told by them."""
+    """Return the bits of the codes from each ``first`` on, a filter against most codes without a slot."""
     bits = np.uint64(1) << (codes & 63).astype(np.uint64)
     return np.bitwise_or.reduceat(bits, first) if len(first) else bits
 

@@ -1,8 +1,8 @@
-"""Many subscriptions at once to a snapshot, without an index between.
+"""Bulk building of a snapshot from many subscriptions, without an index.
 
-Subscriptions are taken apart by the shape of their selectors (see ``shapes``). A shape that many have is
-parsed once; its literals are columns, and so are the keys, bounds and ordinals of its entries. What is left,
-rare shapes and those where more than the shape decides, is read one by one, as ``Index.add`` would.
+Subscriptions are grouped by the shape of their selectors (see ``shapes``). A common shape is parsed once; its
+literals are columns, and so are the keys, bounds and ordinals of its entries. All others, with rare shapes or
+clauses that depend on more than the shape, are read one by one, as ``Index.add`` does.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from selectroute.topics.filter import MAX_LENGTH
 COLUMNS: Final = {
     name: pa.string() for name in ("id", "destination", "topic", "selector", "dialect", "seltype")
 }
-"""The columns of subscriptions, and of ``Snapshot.subscriptions``."""
+"""Columns of subscriptions, and of ``Snapshot.subscriptions``."""
 
 FEW: Final = 24
-"""Selectors of one shape that are faster read one by one (measured: a shape costs what 20 selectors do)."""
+"""Minimum selectors of one shape that are read as a group (measured: a shape costs as much as 20)."""
 
 _NO_TOPIC: Final = "\x05"
 
@@ -60,10 +60,10 @@ Row: TypeAlias = (
     | dict[str, Any]
     | list[Any]
 )
-"""A subscription, as `build_snapshot` takes many."""
+"""Subscription as `build_snapshot` takes it."""
 
 Parsed: TypeAlias = dict[tuple[str, str], Selector]
-"""Selectors by their text and dialect, which were parsed within limits of their own."""
+"""Parsed selectors by text and dialect, each within its own limits."""
 
 _FORMS: Final = (
     "tuples (id, selector) or (id, selector, topic), dicts, or a pyarrow.Table with a column 'id' "
@@ -78,7 +78,7 @@ def build(
     *,
     limits: Limits = DEFAULT_LIMITS,
 ) -> SnapshotState:
-    """Return the state of what `build_snapshot` makes, which says all of it."""
+    """Return the state of the snapshot of `build_snapshot`: see there."""
     check_argument(revision, (int, NoneType), "revision", "a number, or None for the next one")
     check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
     if isinstance(subscriptions, pa.RecordBatch):
@@ -105,15 +105,15 @@ def built(
     limits: Limits = DEFAULT_LIMITS,
     parsed: Parsed | None = None,
 ) -> SnapshotState:
-    """Return the same of a table, whatever its destinations and other columns: what is stored stays readable.
-    `parsed` are selectors among them that have met limits of their own.
+    """Return the state of a table without a check of destinations and columns: stored data stays readable.
+    `parsed` are selectors of the table that were parsed within their own limits.
     """
     with paused_collector():
         return _Build(_normal(rows), progress, limits, parsed).snapshot(revision)
 
 
 def _check_destinations(table: pa.Table) -> None:
-    """Raise `BuildError` for the first to which nothing can be delivered. O(rows)."""
+    """Raise `BuildError` for the first invalid destination. O(rows)."""
     texts = table["destination"].cast(pa.string())
     wrong: dict[str, DestinationError] = {}
     for text in pc.unique(texts).drop_null().to_pylist():
@@ -128,8 +128,8 @@ def _check_destinations(table: pa.Table) -> None:
 
 
 class Checked(NamedTuple):
-    """Result of a check: the types of their selectors, and how many literals the
-    clauses of each have together, int64[rows].
+    """Result of a check: the types of the selectors, and the number of literals in the clauses of each,
+    int64[rows].
     """
 
     seltypes: pa.Array
@@ -137,22 +137,20 @@ class Checked(NamedTuple):
 
 
 def check_subscriptions(subscriptions: pa.Table, limits: Limits = DEFAULT_LIMITS) -> Checked:
-    """Check what `build_snapshot` checks, and build nothing. Raises `BuildError` as that does."""
+    """Check subscriptions as `build_snapshot` does, without building. Raises `BuildError`."""
     with paused_collector():
         return _Build(_normal(subscriptions), lambda _: None, limits).checked()
 
 
 def rebuilt(rows: pa.Table, revision: int | None = None) -> SnapshotState:
-    """Return a snapshot of subscriptions that were accepted before, under whatever limits; row i has ordinal
-    i.
-    """
+    """Return a snapshot of subscriptions that were accepted before, without limits; row i has ordinal i."""
     return built(rows, revision, limits=UNLIMITED)
 
 
 def _table_of(given: Iterable[Row]) -> tuple[pa.Table, Parsed]:
-    """Rows as a table, and the selectors that are parsed already.
+    """Return rows as a table, and the selectors that are parsed already.
 
-    Raises TypeError or ValueError for the first that is no subscription.
+    Raises TypeError or ValueError for the first invalid row.
     """
     check_argument(given, Iterable, "subscriptions", _FORMS)
     if isinstance(given, str | bytes | Mapping) or hasattr(given, "iloc"):  # pandas would give its columns
@@ -167,7 +165,7 @@ def _table_of(given: Iterable[Row]) -> tuple[pa.Table, Parsed]:
             if not isinstance(row, tuple | list) or len(row) not in (2, 3):
                 raise (ValueError if isinstance(row, tuple | list) else TypeError)(
                     f"subscription {number:,} is {_shown(row)}: give (id, selector) or (id, selector, topic)"
-                    + ("; either all rows are dicts or none is" if isinstance(row, dict) else "")
+                    + ("; give all rows as dicts, or none" if isinstance(row, dict) else "")
                 )
     if lengths != {3}:
         rows = [(*row, None) if len(row) == 2 else row for row in rows]
@@ -204,12 +202,12 @@ def _table_of_columns(columns: dict[str, Sequence[Any]]) -> tuple[pa.Table, Pars
             number = next(row for row, one in enumerate(column) if not isinstance(one, str | None))
             raise TypeError(
                 f"subscription {number:,} ({_shown(columns['id'][number])}): its {name} is "
-                f"{described(column[number])}: give a text{'' if name == 'id' else ' or None'}"
+                f"{described(column[number])}: give a str{'' if name == 'id' else ' or None'}"
             )
     try:
         table = pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
     except UnicodeEncodeError:
-        raise ValueError("a subscription has half of a surrogate pair, which is no character") from None
+        raise ValueError("a subscription has half of a surrogate pair, which is not a character") from None
     return table, parsed
 
 
@@ -219,9 +217,9 @@ def _shown(row: object) -> str:
 
 
 def _normal(given: pa.Table) -> pa.Table:
-    """Return all columns in order, each in one piece; no selector is the empty one, no dialect the default.
+    """Return all columns in order, each as one chunk; a NULL selector becomes "", a NULL dialect the default.
 
-    Raises TypeError for a column that is no text.
+    Raises TypeError for a column that does not hold strings.
     """
     columns: dict[str, pa.Array] = {}
     for name, type_ in COLUMNS.items():
@@ -239,7 +237,7 @@ def _normal(given: pa.Table) -> pa.Table:
 
 
 class _Build:
-    """State of one build: reading fills ``_groups`` and ``_single``, and then everything is filed."""
+    """State of one build: reading fills ``_groups`` and ``_single``, which are then filed."""
 
     def __init__(
         self,
@@ -251,7 +249,7 @@ class _Build:
         self._table = subscriptions
         self._progress = progress
         self._limits = limits
-        # The length of a shape's sample is not that of any selector; each of these is looked at.
+        # A shape's sample has another length than its selectors, which are checked one by one.
         self._of_shapes = replace(limits, length=UNLIMITED.length)
         self._parsed = parsed or {}
         self._read = 0
@@ -263,7 +261,7 @@ class _Build:
         self._is_refused = np.zeros(len(subscriptions), np.bool_)
 
     def _check(self) -> None:
-        """Read everything. Raises `BuildError` for what cannot be."""
+        """Read everything. Raises `BuildError` for invalid subscriptions."""
         self._check_ids()
         self._read_all()
         if self._refused:
@@ -304,7 +302,7 @@ class _Build:
                 seen.add(one)
 
     def _refuse(self, row: int, cause: SelectRouteError) -> None:
-        """Keep the first error of a row, of not many more rows than are reported."""
+        """Keep the first error of a row, for somewhat more rows than are reported."""
         if self._is_refused[row]:
             return
         self._is_refused[row] = True
@@ -316,8 +314,7 @@ class _Build:
         table = self._table
         selectors, topics = table["selector"].chunk(0), table["topic"].chunk(0)
         extended = pc.fill_null(pc.equal(table["seltype"].chunk(0), EXTENDED), False)
-        # Which lengths are refused is for the reader of single subscriptions to say; very long selectors have
-        # no shape that many share.
+        # Very long selectors are read one by one, which checks the limits; their shapes are rare anyway.
         long = pc.or_(
             pc.greater(pc.utf8_length(selectors), min(self._limits.length, DEFAULT_LIMITS.length)),
             pc.greater(pc.fill_null(pc.utf8_length(topics), 0), MAX_LENGTH),
@@ -348,7 +345,7 @@ class _Build:
             self._single_row(row)
 
     def _group(self, marked: str, rows: t.Array) -> Group | None:
-        """Return the subscriptions of one shape as a group, if its template can be had."""
+        """Return the subscriptions of one shape as a group, None if the shape has no template."""
         dialect_name, on_topic, text = marked.split("\x06", 2)
         selector = Shape.of_marked(text)
         topic = None if on_topic == _NO_TOPIC else Shape.of_marked(on_topic)
@@ -370,7 +367,7 @@ class _Build:
         return Group(template, dialect_name, rows, slots)
 
     def _take(self, group: Group) -> t.Array:
-        """Keep a group; return the rows of it that must be read alone after all."""
+        """Keep a group; return its rows that must be read one by one."""
         alone = np.zeros(len(group.ordinals), np.bool_)
         for clause in group.template.clauses:
             for literal in clause.literals:
@@ -383,7 +380,7 @@ class _Build:
                     for slot in slots:
                         column = group.slots[slot.number]
                         if not isinstance(column, pa.Array):
-                            alone |= np.abs(column) >= LARGE_FLOAT  # several keys, or none that is exact
+                            alone |= np.abs(column) >= LARGE_FLOAT  # several keys, or no exact one
         rows: t.Array = group.ordinals[alone]
         if len(rows):
             group = group.only(np.flatnonzero(~alone))

@@ -1,4 +1,4 @@
-"""Groups of subscriptions to entries, column by column, beside those that were read one by one."""
+"""Filing of groups of subscriptions as entries, column by column, and of those that were read one by one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from selectroute.index.subscription import Subscription
 from selectroute.selector.dialect import dialect
 
 Keys: TypeAlias = Sequence[t.Array] | Sequence[int]
-"""The codes of an attribute's keys: a column for each, or one number where all have the same."""
+"""Codes of an attribute's keys: a column for each, or one number if all rows have the same."""
 
 
 class _FiledGroup(NamedTuple):
-    """A clause of a group, and what it can be filed under."""
+    """Clause of a group, with the equalities under which it can be filed."""
 
     group: Group
     clause: Clause
@@ -76,7 +76,7 @@ def _clauses(groups: Iterable[Group]) -> Iterator[_FiledGroup]:
 
 
 def _satisfiable(clauses: Iterable[Clause]) -> list[tuple[Clause, Equalities]]:
-    """Return the clauses that some message satisfies, with what they can be filed under."""
+    """Return the satisfiable clauses, with the equalities under which they can be filed."""
     found = [(clause, equalities(clause)) for clause in clauses]
     return [(clause, keys) for clause, keys in found if keys.satisfiable]
 
@@ -126,7 +126,7 @@ class _KeyColumns:
             start += len(column)
 
     def count(self, statistics: Statistics) -> None:
-        """Tell the statistics how many clauses have each key."""
+        """Add the number of clauses with each key to the statistics."""
         totals: dict[str, list[t.Array]] = {}
         for (name, _, _), indices in self._indices.items():
             totals.setdefault(name, []).append(indices)
@@ -137,9 +137,9 @@ class _KeyColumns:
             statistics.add_column(name, count, count * count)
 
     def encode(self, writer: Writer, placed: list[tuple[_FiledGroup, FiledEntry]]) -> list[list[Keys]]:
-        """For each clause, for each attribute of its path, the codes of its keys: columns, or one for all."""
+        """Return the codes of the keys for each clause and each attribute of its path."""
         used = {name for _, place in placed for name in place.path}
-        # Single keys come before columns, of each attribute.
+        # In each attribute, single keys get codes before columns.
         fixed = [
             [
                 [] if self._slots(one, name) else [writer.attributes.code(attribute, key) for key in keys]
@@ -169,7 +169,7 @@ class _KeyColumns:
         return result
 
     def _slots(self, one: _FiledGroup, name: str) -> tuple[Slot, ...]:
-        """Return the slots of the clause's equality of an attribute; none if all selectors share its keys."""
+        """Return the slots of a clause's equality of an attribute; none if all selectors share the keys."""
         for literal in one.clause.literals:
             keys = literal_keys(literal)
             if keys is not None and keys.attribute == name:
@@ -178,7 +178,7 @@ class _KeyColumns:
 
 
 def _residuals(writer: Writer, one: _FiledGroup, place: FiledEntry) -> t.Array | int:
-    """Return the residual of each subscription of a group; one number where they have the same."""
+    """Return the residual of each subscription of a group; one number if all have the same."""
     group, rest = one.group, place.rest
     template = group.template
     slots = list(dict.fromkeys(slot for literal in rest for slot in template.slots_of(literal)))
@@ -229,7 +229,7 @@ def _entries(
 
 
 def _bounds(group: Group, ranged: Literal | None) -> t.Array | int:
-    """Return the bounds of a range: a column, or one for all."""
+    """Return the bounds of a range: a column, or one number for all rows."""
     if ranged is None:
         return 0
     slots = group.template.slots_of(ranged)

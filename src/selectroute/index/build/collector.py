@@ -1,4 +1,4 @@
-"""Garbage collector, put aside while millions of objects are made that all stay."""
+"""Pause of the garbage collector while millions of permanent objects are made."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Within it, cyclic garbage is not looked for.
+    """Pause the collection of cyclic garbage.
 
-    A bulk load makes no garbage that refers to itself, and the collector would walk the whole index again and
-    again (measured: a third of the time at 100,000 subscriptions). Reference counting goes on as ever.
+    A bulk load makes no cyclic garbage, and the collector would traverse the whole index again and again
+    (measured: a third of the time at 100,000 subscriptions). Reference counting continues.
     """
     collecting = gc.isenabled()
     gc.disable()

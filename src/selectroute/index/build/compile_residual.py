@@ -1,7 +1,7 @@
-"""Predicates to programs: the flat form in which the kernel judges what the access keys do not decide.
+"""Compiler of predicates to programs, with which the kernel judges conditions that access keys do not decide.
 
-A program runs on a stack of (type tag, 64-bit payload) values and leaves one boolean or NULL, which is
-UNKNOWN. It follows the reference evaluator step by step; see ``tables`` for the operations.
+A program runs on a stack of (type tag, 64-bit payload) values and leaves one boolean, or NULL for UNKNOWN. It
+follows the reference evaluator step by step; see ``tables`` for the operations.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ _TYPE_BITS = {
 
 
 def bits_of(value: bool | Value) -> tuple[int, int]:
-    """Return the tag and payload of a boolean or a number: an integer itself, a float or double the bits of
-    the double.
-    """
+    """Return the tag and payload of a boolean or a number: an integer, or the bits of a double."""
     if isinstance(value, bool):
         return t.BOOLEAN, int(value)
     if isinstance(value, Float | Double):
@@ -83,7 +81,7 @@ def bits_of(value: bool | Value) -> tuple[int, int]:
 
 
 def _mode(dialect: Dialect) -> int:
-    """Return how the dialect computes and compares, as a step says it."""
+    """Return the mode bits of steps: the dialect's rules for arithmetic and comparison."""
     return (
         (t.VOIDS if dialect.unlike_types is VOID else 0)
         | (0 if dialect.negative_zero else t.POSITIVE_ZERO)
@@ -102,7 +100,7 @@ class Programs:
         self._level_strings: dict[str, int] = {}
         self._steps: list[list[Step]] = []
         self.lanes: set[int] = set()
-        """Attributes whose values programs read, not only their codes and types."""
+        """Attributes whose values are read by programs, not only codes and types."""
         self.depth = 1
         """The deepest stack that a program needs."""
 
@@ -157,7 +155,7 @@ class Programs:
         return steps
 
     def _check(self, name: str, kind: str, dialect: Dialect) -> list[Step]:
-        """Return the step after a truth that was found by a code: of another type, the code said nothing."""
+        """Return the type check after a lookup by code, which is only valid for values of this type."""
         if dialect.unlike_types is not VOID:
             return []
         return [(t.CHECK_TYPE, self._attributes.number(name), 1 << t.NULL | _TYPE_BITS[kind])]
@@ -179,7 +177,7 @@ class Programs:
         ]
 
     def _by_code(self, test: Test) -> Step | None:
-        """``=`` and ``<>`` with a constant that is no number, ``=`` with a number that has one exact key."""
+        """Return a lookup for ``=`` or ``<>`` with a non-number, or ``=`` with a number of one exact key."""
         constant = test.constant
         if test.op == "=":
             keys = literal_keys(Literal(test, True))
@@ -213,9 +211,7 @@ class Programs:
         return self._level_strings.setdefault(level, len(self._level_strings))
 
     def _condition(self, expr: ast.Expr, dialect: Dialect) -> list[Step]:
-        """Return a whole condition in postorder, as the reference evaluator walks it. O(its size), without
-        recursion.
-        """
+        """Return the steps of a condition in postorder, as in the reference evaluator. O(n), no recursion."""
         steps: list[Step] = []
         waiting: list[ast.Expr | Step] = [*reversed(list(_as_truth(expr, dialect)))]
         while waiting:
@@ -227,7 +223,7 @@ class Programs:
         return steps
 
     def _parts(self, node: ast.Expr, dialect: Dialect) -> Iterable[ast.Expr | Step]:
-        """Yield a node as steps and smaller nodes, in the order in which they run."""
+        """Yield a node as steps and smaller nodes, in the order of execution."""
         mode = _mode(dialect)
         match node:
             case ast.Literal(value=value):
@@ -277,8 +273,8 @@ class Programs:
         if found is not None:
             yield from self._predicate(found[0])
         elif isinstance(left, ast.Literal) and isinstance(right, ast.Literal):
-            # Two constants, perhaps strings, have the same truth on every message, and never UNKNOWN: unlike
-            # ones were refused.
+            # Two constants have the same truth on every message, and never UNKNOWN: unlike types were
+            # rejected.
             truth = compare(op, left.value, right.value, Truth.FALSE)
             yield t.CONSTANT, t.BOOLEAN, int(truth is Truth.TRUE)
         else:
@@ -322,7 +318,7 @@ def _symbol(operation: str | LikeOp) -> int:
 
 
 def stack_effect(operation: int) -> int:
-    """By how much an operation changes the height of the stack; one that takes operands leaves one value."""
+    """Return the change of the stack's height by an operation."""
     if operation in _PUSHES:
         return 1
     if operation in _REPLACES:
@@ -331,7 +327,7 @@ def stack_effect(operation: int) -> int:
 
 
 def _depth(steps: Iterable[Step]) -> int:
-    """Return the stack that a program needs."""
+    """Return the height of the stack that a program needs."""
     height = deepest = 0
     for operation, _, _ in steps:
         height += stack_effect(operation)

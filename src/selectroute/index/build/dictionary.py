@@ -30,10 +30,10 @@ _SMALL = 4096
 
 
 class Dictionary:
-    """Codes of one attribute's keys, given out in the order in which they are asked for.
+    """Codes of one attribute's keys, assigned in the order of the requests.
 
-    Strings that come as a column stay one, in ``columns``; their codes follow those of ``codes``. No single
-    key is asked for after them.
+    Strings added as a column remain a column, in ``columns``; their codes follow those of ``codes``. No
+    single key may be added after a column.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Dictionary:
         self.columns: list[pa.Array] = []
 
     def code(self, key: Key) -> int:
-        """Return the code of a key, a new one if it has none yet. O(1)."""
+        """Return the code of a key, a new one for a new key. O(1)."""
         assert not self.columns, "single keys come before columns"
         return self.codes.setdefault(key, len(self.codes))
 
@@ -62,21 +62,21 @@ class Dictionary:
 
 @dataclass(slots=True)
 class AttributeCodes:
-    """Attributes of a segment, numbered in the order in which they are asked for, with the codes of their
-    keys. What gives them out refers to nobody: the entries' writer and the programs share it.
+    """Attributes of a segment, numbered in the order of the requests, with the codes of their keys. Shared by
+    the writer of entries and the programs.
     """
 
     numbers: dict[str, int] = field(default_factory=dict)
     dictionaries: list[Dictionary] = field(default_factory=list)
     coded: set[int] = field(default_factory=set)
-    """Attributes some of whose keys have codes."""
+    """Attributes with keys that have codes."""
     plain: set[int] = field(default_factory=set)
     """Attributes that a dialect without byte strings reads."""
     byte_strings: bool = False
     """Whether the dialect of the subscription that is being added has byte strings."""
 
     def number(self, name: str) -> int:
-        """Return the number of an attribute, a new one if it has none yet."""
+        """Return the number of an attribute, a new one for a new attribute."""
         number = self.numbers.setdefault(name, len(self.numbers))
         if number == len(self.dictionaries):
             self.dictionaries.append(Dictionary())
@@ -85,12 +85,12 @@ class AttributeCodes:
         return number
 
     def code(self, attribute: int, key: Key) -> int:
-        """Return the code of a key, a new one if it has none yet."""
+        """Return the code of a key, a new one for a new key."""
         self.coded.add(attribute)
         return self.dictionaries[attribute].code(key)
 
     def column(self, attribute: int, keys: pa.Array) -> Array:
-        """Return the codes of distinct strings, int32; single keys of the attribute come before."""
+        """Return the codes of distinct strings, int32; add single keys of the attribute before."""
         self.coded.add(attribute)
         return self.dictionaries[attribute].add_column(keys)
 
@@ -112,7 +112,7 @@ def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
         floats: dict[float, int] = {}
         for key, code in dictionary.codes.items():
             if isinstance(key, str):
-                # A lone surrogate cannot occur in a column, which is UTF-8; it gets bytes that no column has.
+                # Columns are UTF-8, so the bytes of a lone surrogate match no value.
                 strings.append(key.encode("utf-8", "surrogatepass"))
                 string_codes.append(code)
                 string_tags.append(STRING)
@@ -182,9 +182,9 @@ def _concatenated(arrays: list[Array], dtype: type) -> Array:
 def string_slots(hashes: Array, start: int) -> Array:
     """Return the hash table of the strings ``start``, ``start`` + 1, … with these hashes, see `Tables`.
 
-    The half of the hash beside a string tells nearly every other string from it without a look at its bytes.
+    The half of the hash in a slot excludes nearly every other string without a comparison of bytes.
     """
-    spare = 4 if len(hashes) <= _SMALL else 2  # where memory is no matter, fewer second looks
+    spare = 4 if len(hashes) <= _SMALL else 2  # small tables: fewer collisions for little memory
     size = 1 << (spare * len(hashes) - 1).bit_length() if len(hashes) else 0
     table = open_addressing(hashes, 0, size, size)
     strings = np.arange(start, start + len(hashes), dtype=np.uint64)
@@ -193,12 +193,12 @@ def string_slots(hashes: Array, start: int) -> Array:
 
 
 def open_addressing(hashes: Array, first: Array | int, sizes: Array | int, total: int) -> Array:
-    """Tables of ``total`` slots together, linear probing: slot → position in `hashes` or -1.
+    """Return hash tables of ``total`` slots together, linear probing: slot → position in `hashes` or -1.
 
-    Hash i lies in the table that begins at ``first`` and has ``sizes`` slots, a power of two, of which at
-    most half are taken; arrays of the length of `hashes`, or one for all. Expected O(len(hashes)).
+    Hash i is in the table that begins at ``first`` and has ``sizes`` slots, a power of two, at most half of
+    them used; arrays of the length of `hashes`, or one number for all. Expected O(len(hashes)).
 
-    Invariant: from the slot ``hash & (size - 1)`` of a table on, no empty slot comes before the entry's own.
+    Invariant: from the slot ``hash & (size - 1)`` of a table on, no empty slot comes before the entry's slot.
     """
     table = np.full(total, -1, np.int64)
     waiting = np.arange(len(hashes))
@@ -208,7 +208,7 @@ def open_addressing(hashes: Array, first: Array | int, sizes: Array | int, total
     while len(waiting):
         place = base[waiting] + slot[waiting]
         free = table[place] < 0
-        table[place[free]] = waiting[free]  # of several for one slot, the last
+        table[place[free]] = waiting[free]  # the last of several for one slot
         waiting = waiting[table[place] != waiting]
         slot[waiting] = slot[waiting] + 1 & mask[waiting]
     return table

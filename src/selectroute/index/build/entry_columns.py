@@ -11,12 +11,12 @@ from selectroute.arrays import tables as t
 
 
 class Entries(NamedTuple):
-    """Entries of a segment, in no order: one for each combination of a clause's keys.
+    """Unordered entries of a segment: one for each combination of a clause's keys.
 
     ``tuple_`` int64[n] is 0 on the scan list, else 1 + the tuple of attributes; ``codes`` uint64[n] packs the
     keys, ``first << 32 | second``; ``shape`` int64[n] is the attribute of the range, above the flags of the
     group; ``bound`` int64[n], ``residual`` and ``ordinal`` int32[n] are as in `Tables`. ``high`` int64[n] is
-    the second bound of entries whose shape is `INTERVAL`, of the same kind; None where there are none.
+    the second bound, of the same kind, of entries whose shape is `INTERVAL`; None without such entries.
     """
 
     tuple_: t.Array
@@ -29,7 +29,7 @@ class Entries(NamedTuple):
 
 
 def joined(blocks: Sequence[Entries]) -> Entries:
-    """Entries in one: those without upper ends have zeros there, if others have some."""
+    """Return the concatenated blocks; entries without upper ends get zeros if others have upper ends."""
     if all(block.high is None for block in blocks):
         blocks = [block._replace(high=np.zeros(0, np.int64)) for block in blocks]
     else:
@@ -41,7 +41,7 @@ def joined(blocks: Sequence[Entries]) -> Entries:
 
 
 def changes(*columns: t.Array) -> t.Array:
-    """True where a row differs from the row before, and at the first."""
+    """Return a mask of the rows that differ from the row before, and of the first row."""
     result = np.zeros(len(columns[0]), np.bool_)
     result[:1] = True
     for column in columns:
@@ -50,11 +50,10 @@ def changes(*columns: t.Array) -> t.Array:
 
 
 def distinct(first: t.Array, second: t.Array) -> tuple[t.Array, t.Array]:
-    """Return the different pairs of two columns in their order, int64[pairs, 2], and of each row which one it
-    is.
+    """Return the distinct pairs of two columns, sorted, int64[pairs, 2], and the number of each row's pair.
 
-    ``numpy.unique(…, axis=0)`` gives the same. It compares rows as records, which takes ten times as long,
-    and lets no other thread run meanwhile: three seconds of a million rows (2 cores, numpy 2).
+    ``numpy.unique(…, axis=0)`` gives the same, but compares rows as records, which takes ten times as long
+    and holds the GIL: three seconds for a million rows (2 cores, numpy 2).
     """
     order = np.lexsort((second, first))
     new = changes(first[order], second[order])

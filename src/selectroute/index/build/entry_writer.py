@@ -1,4 +1,4 @@
-"""Clauses to the entries of a segment: the keys each is filed under, its range, and what is left to judge."""
+"""Writer of a segment's entries: the keys of each clause, its range, and the residual to judge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from selectroute.index.plan.sort_range import bound_of, chosen_range, name_of
 
 
 class FiledEntry(NamedTuple):
-    """Where a clause is filed: path, keys, the shape of its entries, its range, and what is left to judge."""
+    """Filing of a clause: path, keys, the shape of its entries, its range, and the residual literals."""
 
     tuple_: int
     path: Attributes
@@ -39,7 +39,7 @@ class FiledEntry(NamedTuple):
 
 @dataclass(slots=True)
 class Writer:
-    """Collects the entries of a segment, clause by clause, with the constants and programs that they need."""
+    """Collector of the entries of a segment, clause by clause, with their constants and programs."""
 
     plan: CostPlan
     attributes: AttributeCodes = field(default_factory=AttributeCodes)
@@ -62,9 +62,9 @@ class Writer:
         self.programs = Programs(self.attributes)
 
     def place(self, clause: Clause, found: Equalities, clauses: int) -> FiledEntry:
-        """Say where a clause is filed, and all that differ from it in their constants only.
+        """Return the filing of a clause, the same for all clauses that only differ in constants.
 
-        ``clauses`` is how many the subscription has.
+        ``clauses`` is the number of clauses of the subscription.
         """
         path = self.plan.path(found, clauses)
         self.checks_names = self.checks_names or clause.valid_names
@@ -89,12 +89,12 @@ class Writer:
     def count_scanned(
         self, clause: Clause, placed: FiledEntry, rest: Sequence[Literal], count: int = 1
     ) -> None:
-        """Count clauses that every message visits; `rest` is what they leave to judge."""
+        """Count clauses on the scan list; `rest` are their residual literals."""
         if placed.path == SCAN and not prefixed(rest):
             self.scanned[scan_reason(clause)] += count
 
     def add(self, ordinal: int, clause: Clause, found: Equalities, clauses: int) -> None:
-        """Add an entry for each combination of the clause's keys; a message finds at most one of them."""
+        """Add an entry for each combination of the clause's keys; a message finds at most one entry."""
         placed = self.place(clause, found, clauses)
         self.count_scanned(clause, placed, placed.rest)
         key_codes = [
@@ -115,11 +115,11 @@ class Writer:
             self.ordinal.append(ordinal)
 
     def add_entries(self, entries: Entries) -> None:
-        """Add entries that were made as columns."""
+        """Add a block of entries."""
         self.blocks.append(entries)
 
     def segment(self, rows: int) -> Segment:
-        """Lay the entries out: a segment of ``rows`` subscriptions."""
+        """Return the entries as a segment of ``rows`` subscriptions."""
         single = Entries(
             tuple_=np.array(self.tuple_, np.int64),
             codes=np.array(self.codes, np.uint64),

@@ -1,4 +1,4 @@
-"""Mutable index to a snapshot of one segment, its access keys planned from the final statistics."""
+"""Freezing of a mutable index to a snapshot of one segment, with access keys planned from all clauses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from selectroute.index.subscription import Subscription
 
 
 def freeze(subscriptions: Iterable[Subscription], revision: int | None = None) -> SnapshotState:
-    """Flatten an index. Ordinals follow its order. O(total size of the selectors)."""
+    """Return the snapshot of an index; ordinals are in its order. O(total size of the selectors)."""
     with paused_collector():
         return _freeze(list(subscriptions), revision)
 

@@ -1,15 +1,15 @@
-"""Hot keys, divided by further attributes: what `cost` planned from averages, mended by what lies there.
+"""Division of hot keys by further attributes: corrects the plan of `cost`, which knows only averages.
 
-A tuple has two attributes at most, and each of its keys has a leaf. Where many clauses have one key, a
-message that finds it judges them one after another, also those with a further equality that it lacks. Here
-such a leaf is *divided*: it gets postings of its own, as a code has, and clauses are moved behind these::
+A tuple has at most two attributes, and each of its keys has a leaf. If many clauses share a key, a message
+that finds the key judges all of them, also those with a further equality that the message lacks. Such a leaf
+is *divided*: it gets its own postings, as a code has, and clauses are moved to the leaves of these postings::
 
     JMSType, color = 'car', 'red' → leaf 7, divided → posting of region: 'r01' → leaf 8, 'r02' → leaf 9, …
                                                      → posting of customer: 'c17' → leaf 42, divided → …
 
-What is moved has its equality as a key, and no longer in its residual. What does not have it stays, and may
-be divided by another one. A message looks at these postings only if it found the leaf, so that tuples of two,
-which every message meets, stay few.
+A moved clause has the equality as a key, and no longer in its residual. Clauses without it stay, and may be
+divided by another one. Only messages that find the leaf look up its postings, so the tuples of two, which all
+messages look up, remain few.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from selectroute.index.plan.cost import COMMON, MOST_COPIES, WORTH
 
 
 class Divided(NamedTuple):
-    """Leaves that are divided, in the order of their numbers, and the tuples beneath them.
+    """Divided leaves, in the order of their numbers, and the tuples beneath them.
 
-    ``tuple_`` int64[n] and ``codes`` uint64[n] say where leaf i is filed, as `Entries` does. ``beneath`` are
-    (attribute, `BENEATH`) for each further tuple, ``above`` the number of the tuple that each is beneath.
-    Entries of a further tuple have the number of the divided leaf in the place of their first code; those in
-    divided leaf i itself have tuple `OWN` and code i.
+    ``tuple_`` int64[n] and ``codes`` uint64[n] are the keys of leaf i, as in `Entries`. ``beneath`` has
+    (attribute, `BENEATH`) for each further tuple, ``above`` the number of the tuple above it.
+    Entries of a further tuple have the number of the divided leaf as their first code; those in divided leaf
+    i itself have tuple `OWN` and code i.
     """
 
     tuple_: t.Array
@@ -48,14 +48,14 @@ class Divided(NamedTuple):
 
 
 OWN = np.iinfo(np.int64).max
-"""The tuple of entries that lie in a divided leaf itself: it sorts last."""
+"""Tuple of the entries in a divided leaf itself: sorts last."""
 
 NOTHING = Divided(np.zeros(0, np.int64), np.zeros(0, np.uint64), [], [])
 
 
 def divide(entries: Entries, tuples: Sequence[Sequence[int]], others: Others) -> tuple[Entries, Divided]:
-    """Move the clauses of hot keys behind postings where it pays; programs nobody needs then are dropped from
-    ``others``. O(entries with an equality to judge × log of them × depth).
+    """Divide the leaves of hot keys where it pays, and drop unused programs from ``others``. O(entries × log
+    entries × depth), for entries with an equality to judge.
     """
     found = EqualityPrograms.of(others)
     by_key = np.array([0, *(len(one) < 2 or one[1] >= 0 for one in tuples)], np.bool_)
@@ -72,7 +72,7 @@ def divide(entries: Entries, tuples: Sequence[Sequence[int]], others: Others) ->
 
 
 class _Choices(NamedTuple):
-    """All ways to move a row: (row, term) with an attribute and code of it, and the row's leaf."""
+    """Ways to move a row: (row, term), the attribute and a code of the term, and the leaf of the row."""
 
     row: t.Array
     term: t.Array
@@ -82,7 +82,7 @@ class _Choices(NamedTuple):
 
 
 class _Division:
-    """Rows of entries with something to divide them by, the leaves they lie in, and what is left of them."""
+    """Rows of entries that can be divided, with their leaves and residuals."""
 
     def __init__(
         self, entries: Entries, rows: t.Array, tuples: int, found: EqualityPrograms, others: Others
@@ -96,13 +96,13 @@ class _Division:
         self._leaf = self._leaves(entries.tuple_[rows], entries.codes[rows])
         self._residuals: dict[bytes, int] = {}
         self._active = np.ones(len(rows), np.bool_)
-        """The rows in leaves that changed in the round before."""
+        """Rows in leaves that changed in the previous round."""
         self._beneath: dict[tuple[int, int], int] = {}  # (tuple, attribute): the tuple beneath
         self.divided: dict[int, int] = {}
-        """Return the leaves that are divided, with their numbers among these."""
+        """Divided leaves, with their numbers."""
 
     def round(self) -> bool:
-        """Divide each leaf once by what saves most, if that is worth it; return whether any was divided."""
+        """Divide each leaf once by the attribute that saves most, if it pays; return whether any was."""
         choices = self._choices()
         best = self._best(choices)
         taken = best[choices.leaf] == choices.attribute
@@ -112,7 +112,7 @@ class _Division:
         return True
 
     def _leaves(self, tuple_: t.Array, codes: t.Array) -> t.Array:
-        """Return the numbers of new leaves for rows that are filed like this."""
+        """Return the numbers of new leaves for rows with these tuples and codes."""
         order = np.lexsort((codes, tuple_))
         new = changes(tuple_[order], codes[order])
         leaf = np.empty(len(order), np.int64)
@@ -136,7 +136,7 @@ class _Division:
         code = found.codes[slices(found.first[program], count)]
         rows, term = np.repeat(rows, count), np.repeat(term, count)
         attribute = np.repeat(found.attribute[program], count)
-        # Of two equalities of one attribute, the first is taken.
+        # The first of several equalities of one attribute.
         order = np.lexsort((term, attribute, rows))
         new = changes(rows[order], attribute[order])
         chosen = np.empty(len(order), np.int64)
@@ -145,11 +145,11 @@ class _Division:
         return _Choices(rows[keep], term[keep], self._leaf[rows[keep]], attribute[keep], code[keep])
 
     def _best(self, choices: _Choices) -> t.Array:
-        """Return the attribute by which each leaf is to be divided, or -1."""
+        """Return the attribute that divides each leaf best, or -1."""
         best = np.full(len(self._tuple), -1, np.int64)
         if not len(choices.row):
             return best
-        # Where many share a residual it is judged once.
+        # A residual shared by many entries is judged once.
         rows = np.flatnonzero(self._active)
         alike = _alike(self._leaf[rows], self._entries.shape[self._row[rows]], self._residual[rows])
         judged = np.ones(len(self._row))
@@ -162,12 +162,12 @@ class _Division:
         new_way = changes(leaf, attribute)
         ways, values = np.flatnonzero(new_way), np.flatnonzero(new_way | changes(code))
         way_of_value = np.searchsorted(ways, values, side="right") - 1
-        # A message that finds the leaf has a value as often as the clauses there have it. Undivided, it
-        # judges all of them; divided, those with its value.
+        # Assume that messages have a value as often as the clauses of the leaf. Undivided, a message judges
+        # all clauses; divided, those with its value.
         judged = np.add.reduceat(weight, values)
         clauses = np.diff(values, append=len(row))
         all_judged, all_clauses = np.add.reduceat(weight, ways), np.diff(ways, append=len(row))
-        # Clauses with several codes count once among all that are judged.
+        # A clause with several codes counts once among those judged undivided.
         copies = np.add.reduceat(weight * (1 - 1 / _alike(row, attribute)), ways)
         expected = np.bincount(way_of_value, judged * clauses, minlength=len(ways)) / all_clauses
         saved = all_judged - copies - expected
@@ -204,7 +204,7 @@ class _Division:
         self._active = changed[self._leaf]
 
     def result(self) -> tuple[Entries, Divided]:
-        """Return the entries where they lie now, and the divided leaves."""
+        """Return the entries under their new keys, and the divided leaves."""
         entries, leaves = self._entries, np.array(list(self.divided))
         stay = np.ones(len(entries.ordinal), np.bool_)
         stay[self._row[self._moved]] = False
@@ -235,7 +235,7 @@ class _Division:
 
 
 def _alike(*columns: t.Array) -> t.Array:
-    """Return how many rows are like each one."""
+    """Return for each row the number of equal rows."""
     order = np.lexsort(columns)
     run = np.cumsum(changes(*(column[order] for column in columns))) - 1
     alike = np.empty(len(order), np.int64)
@@ -244,7 +244,7 @@ def _alike(*columns: t.Array) -> t.Array:
 
 
 def _own(tuple_: t.Array, codes: t.Array, divided: Divided) -> t.Array:
-    """Return the divided leaf that each entry lies in itself, or -1."""
+    """Return the divided leaf of each entry that is in one itself, or -1."""
     own = np.full(len(tuple_), -1, np.int64)
     for number in np.unique(divided.tuple_).tolist():
         leaves = np.flatnonzero(divided.tuple_ == number)

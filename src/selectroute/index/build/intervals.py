@@ -1,4 +1,4 @@
-"""Ranges with two ends: the upper ends of intervals that are sorted by the lower ones, and their maxima."""
+"""Intervals, sorted by their lower ends: the array of upper ends and their maxima."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ _TURN = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 
 
 def ascending(bound: t.Array, shape: t.Array) -> t.Array:
-    """Keys that sort bounds by value: of a double's bits, those of negative numbers are turned over."""
+    """Return keys that sort bounds by value: the bits of doubles, inverted for negative ones."""
     floating = shape >> t.BOUND_SHIFT & 3 != t.BOUND_LONG
     return np.where(floating & (bound < 0), bound ^ _TURN, bound)
 
 
 def high_tables(shape: t.Array, entry_first: t.Array, high: t.Array) -> dict[str, t.Array]:
-    """Return the arrays ``group_high`` and ``high`` for groups of these shapes; ``high`` is of all
-    entries.
-    """
+    """Return the arrays ``group_high`` and ``high`` for groups of these shapes; ``high`` has all entries."""
     group_high = np.full(len(shape), -1, np.int64)
     parts: list[t.Array] = []
     length = 0
     for group in np.flatnonzero(shape & t.INTERVAL):
         level = high[entry_first[group] : entry_first[group + 1]]
         if shape[group] >> t.BOUND_SHIFT & 3 != t.BOUND_LONG:
-            # Both zeros are one value, and then the order of the values is that of the keys.
+            # Both zeros become one value, so keys have the order of the values.
             level = ascending((level.view(np.float64) + 0.0).view(np.int64), shape[group])
         group_high[group] = length
         for one in levels(level):
@@ -37,7 +35,7 @@ def high_tables(shape: t.Array, entry_first: t.Array, high: t.Array) -> dict[str
 
 
 def levels(level: t.Array) -> list[t.Array]:
-    """Upper ends, the maxima of 16 of them, and so on to a level of at most 16."""
+    """Return upper ends, the maxima of 16 each, and so on, up to a level of at most 16."""
     found = [level]
     while len(level) > t.HIGH:
         level = np.maximum.reduceat(level, np.arange(0, len(level), t.HIGH))
@@ -46,7 +44,7 @@ def levels(level: t.Array) -> list[t.Array]:
 
 
 def sizes_of_levels(entries: int) -> list[int]:
-    """Return how long each level is."""
+    """Return the length of each level."""
     found = [entries]
     while found[-1] > t.HIGH:
         found.append(-(-found[-1] // t.HIGH))
@@ -54,7 +52,7 @@ def sizes_of_levels(entries: int) -> list[int]:
 
 
 def level_slices(first: int, entries: int) -> list[slice]:
-    """Return where the levels of a group's upper ends lie in ``high``."""
+    """Return the slices of ``high`` with the levels of a group's upper ends."""
     ends = [first]
     for size in sizes_of_levels(entries):
         ends.append(ends[-1] + size)

@@ -1,6 +1,4 @@
-"""Entries to the arrays of a segment: sorted once, as columns, so that the entries of a leaf are contiguous,
-within it those of a group, and within that the bounds ascend.
-"""
+"""Layout of entries in the arrays of a segment: sorted once, as columns, by leaf, group and bound."""
 
 from __future__ import annotations
 
@@ -18,16 +16,16 @@ from selectroute.index.plan.prefix_keys import Prefixes, prefix_filing
 
 
 def lay_out(entries: Entries, tuples: Sequence[Sequence[int]], others: Mapping[str, t.Array]) -> t.Tables:
-    """Sort the entries into leaves and groups, and lay down all arrays. O(entries × log entries).
+    """Sort the entries into leaves and groups, and return all arrays. O(entries × log entries).
 
     ``tuples`` are the attributes of tuple 1, 2, …; ``others`` are the arrays of programs and constants.
-    Entries on the scan list that have a prefix are filed under that; hot keys are divided.
+    Entries on the scan list with a prefix are filed under the prefix; hot keys are divided.
     """
     attributes = len(others["number_first"]) - 1
     entries, tuples, others, prefixes = _by_prefix(entries, [*tuples], {**others}, attributes)
     entries, divided = divide(entries, tuples, others)
-    # A residual that many entries of a leaf have makes a group; else equal ones are neighbours where no bound
-    # orders the entries. Neighbours are judged once.
+    # A residual shared by many entries of a leaf is a group; otherwise equal ones are neighbours, unless
+    # bounds order the entries. Neighbours are judged once.
     common = _common_residuals(entries)
     order = np.lexsort(
         (entries.residual, ascending(entries.bound, entries.shape), common, entries.shape, entries.codes,
@@ -64,7 +62,7 @@ def lay_out(entries: Entries, tuples: Sequence[Sequence[int]], others: Mapping[s
 def _by_prefix(
     entries: Entries, tuples: list[Sequence[int]], others: dict[str, t.Array], attributes: int
 ) -> tuple[Entries, list[Sequence[int]], dict[str, t.Array], Prefixes]:
-    """Entries, tuples and programs after what the scan list has of prefixes is moved to tuples of its own."""
+    """Return entries, tuples and programs with the prefixes of the scan list moved to tuples of their own."""
     rows = np.flatnonzero((entries.tuple_ == 0) & (entries.residual >= 0))
     filing = prefix_filing(np.unique(entries.residual[rows]).tolist(), others)
     distinct: dict[int, set[bytes]] = {}
@@ -98,7 +96,7 @@ def _by_prefix(
 
 
 def _common_residuals(entries: Entries) -> t.Array:
-    """Return the residual of each entry that many of its leaf and shape have, else -1."""
+    """Return the residual of each entry if it is common in the leaf and shape, else -1."""
     common = np.full(len(entries.residual), -1, np.int32)
     rows = np.flatnonzero(entries.residual >= 0)
     columns = [entries.residual[rows], entries.shape[rows], entries.codes[rows], entries.tuple_[rows]]
@@ -118,7 +116,7 @@ def _uniform(residual: t.Array, group_starts: t.Array) -> t.Array:
 
 
 def _shared(residual: t.Array, others: Mapping[str, t.Array]) -> t.Array:
-    """1 for each term whose program several entries have: it is worth remembering within a message."""
+    """Return 1 for each term whose program is shared by entries: the kernel memoizes it per message."""
     programs, first = others["term_program"], others["term_first"]
     entries = np.bincount(residual[residual >= 0], minlength=len(first) - 1)
     users = np.bincount(programs, np.repeat(entries, np.diff(first)), minlength=0)

@@ -1,4 +1,4 @@
-"""Residuals as arrays: which of their terms are equalities, and what is left without one of them."""
+"""Residuals as arrays: the equalities among their terms, and the residuals without one of these."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from selectroute.index.build.entry_columns import distinct
 from selectroute.index.plan.cost import MOST_COPIES
 
 Others: TypeAlias = dict[str, t.Array]
-"""The arrays of programs and constants, see `Tables`."""
+"""Arrays of programs and constants, see `Tables`."""
 
 
 class EqualityPrograms(NamedTuple):
-    """Of each program the attribute that it finds equal to one of a few codes, or -1, and these codes."""
+    """Programs that are equalities: for each program its attribute, or -1, and the few codes it allows."""
 
     attribute: t.Array
     first: t.Array
@@ -24,12 +24,12 @@ class EqualityPrograms(NamedTuple):
 
     @classmethod
     def of(cls, others: Mapping[str, t.Array]) -> EqualityPrograms:
-        """Read them off the programs: lookups of one code, or of `MOST_COPIES` at most. O(steps)."""
+        """Return the programs that look up one code, or at most `MOST_COPIES`. O(steps)."""
         step_first, step = others["step_first"].astype(np.int64), others["step"].reshape(-1, 3)
         item_first, item = others["item_first"].astype(np.int64), others["item"]
         first, sizes = step_first[:-1], np.diff(step_first)
         operation, attribute, argument = step[first].T.copy()
-        # What follows a lookup can only be the check of a type, which a value that has the code passes.
+        # Only a type check can follow a lookup, and a value with the code passes it.
         plain = (sizes == 1) | (
             (sizes == 2) & (step[np.minimum(first + 1, len(step) - 1), 0] == t.CHECK_TYPE)
         )
@@ -49,25 +49,22 @@ class EqualityPrograms(NamedTuple):
 
 
 def slices(first: t.Array, count: t.Array) -> t.Array:
-    """Return the numbers of the slices that begin at ``first`` and have ``count`` elements, one after
-    another.
-    """
+    """Return the concatenated indices of the slices that begin at ``first`` and have ``count`` elements."""
     before = np.cumsum(count) - count
     return np.repeat(first - before, count) + np.arange(int(count.sum()))
 
 
 def terms_before(found: EqualityPrograms, others: Others) -> t.Array:
-    """Return how many equalities the residuals before each one have, int64[residuals + 1]."""
+    """Return the number of equalities in the residuals before each one, int64[residuals + 1]."""
     usable = (found.attribute[others["term_program"]] >= 0) & (others["term_wanted"] == 1)
     before: t.Array = np.concatenate(([0], np.cumsum(usable)))[others["term_first"]]
     return before
 
 
 def without(residual: t.Array, term: t.Array, known: dict[bytes, int], others: Others) -> t.Array:
-    """Return the residuals without one of their terms each, int64, or -1 where it was the only one.
+    """Return the residuals each without one of its terms, int64, or -1 without other terms.
 
-    New ones are added to ``others``; equal ones have one number, by ``known``, which is kept from call to
-    call.
+    New residuals are added to ``others``; equal ones have one number, by ``known``, which all calls share.
     """
     first, programs, wanted = (others[name] for name in ("term_first", "term_program", "term_wanted"))
     keys, number = distinct(residual, term)
@@ -88,9 +85,7 @@ def without(residual: t.Array, term: t.Array, known: dict[bytes, int], others: O
 
 
 def compacted(residual: t.Array, others: Others) -> t.Array:
-    """Return the residuals of entries after those that none has, and the programs of only these, are
-    dropped.
-    """
+    """Return the residuals of entries, renumbered after unused residuals and programs are dropped."""
     has = residual >= 0
     used, number = np.unique(residual[has], return_inverse=True)
     first = others["term_first"].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Changes to a snapshot: a small delta beside everything that is there, and tombstones for what is gone.
+"""Changes to a snapshot: a small delta segment, and tombstones for removed subscriptions.
 
 ::
 
@@ -7,10 +7,10 @@
                 │ base          │ delta, removed 17, 4711 │ delta, removed 1,000,003│
                 └───────────────┴─────────────────────────┴────────────────────────┘
 
-Nothing that exists is touched. What is replaced or removed keeps its ordinal, which is of no subscription any
-more: ordinals of the base would otherwise shift, and the base would have to be written again for each change.
+Existing segments are not touched. A replaced or removed subscription leaves a dead ordinal: otherwise the
+ordinals of the base would shift, and each change would rewrite the base.
 
-invariant: an ordinal is removed once at most, by a segment behind its own.
+invariant: an ordinal is removed at most once, by a later segment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from selectroute.selector.selector_type import EXTENDED
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """A new subscription, as `Index.add` has it."""
+    """New subscription, as in `Index.add`."""
 
     id: str
     selector: Selector | str | None = None
@@ -50,8 +50,8 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Another selector for a subscription, as `Index.replace` has it; without a topic it keeps the topic, and
-    without a destination that.
+    """New selector of a subscription, as in `Index.replace`; without a topic or destination, the subscription
+    keeps its own.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Remove:
 Change = Add | Replace | Remove
 
 _MANY = 256
-"""Changes from which on their selectors are read by their shapes."""
+"""Minimum number of changes whose selectors are read by their shapes."""
 
 
 def changed(
@@ -81,7 +81,7 @@ def changed(
     revision: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> SnapshotState:
-    """See `Snapshot.changed`."""
+    """Apply changes: see `Snapshot.changed`."""
     wanted = "changes in a list: [sr.Add(id, selector), sr.Replace(id, selector), sr.Remove(id)]"
     check_iterable(changes, "changes", wanted)
     changes = list(changes)
@@ -89,46 +89,48 @@ def changed(
         check_argument(change, (Add, Replace, Remove), "a change", wanted)
     check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
     ids = [change.id for change in changes]
-    places = _places(snapshot, ids)
+    ordinals = _ordinals(snapshot, ids)
     removed: list[int] = []
     if len(changes) >= _MANY and len(set(ids)) == len(ids) and not any(map(_is_parsed, changes)):
-        delta = _built(snapshot, changes, places, removed, limits)
+        delta = _built(snapshot, changes, ordinals, removed, limits)
     else:
-        delta = _indexed(snapshot, changes, places, removed, limits)
+        delta = _indexed(snapshot, changes, ordinals, removed, limits)
     [segment] = delta.segments
     return with_delta(snapshot, segment, delta.subscriptions, removed, revision)
 
 
 def _indexed(
-    snapshot: SnapshotState, changes: list[Change], places: dict[str, int], removed: list[int], limits: Limits
+    snapshot: SnapshotState,
+    changes: list[Change],
+    ordinals: dict[str, int],
+    removed: list[int],
+    limits: Limits,
 ) -> SnapshotState:
-    """Return the rows of a delta, one change after the other; what these take away is appended to
-    `removed`.
-    """
-    made: dict[str, Subscription] = {}
+    """Return a delta, made one change after the other; append the removed ordinals to `removed`."""
+    prepared: dict[str, Subscription] = {}
     destinations: dict[str, str | None] = {}
     with paused_collector():
         for change in changes:
-            before = places.pop(change.id, None)
+            before = ordinals.pop(change.id, None)
             if before is not None:
                 if isinstance(change, Add):
                     raise DuplicateSubscriptionError(change.id)
                 removed.append(before)
             if not isinstance(change, Remove):
                 destinations[change.id] = _destination(snapshot, change, before, destinations)
-            known = made.get(change.id)
+            known = prepared.get(change.id)
             if before is None and known is None and not isinstance(change, Add):
                 raise UnknownSubscriptionError(change.id)
             if isinstance(change, Remove):
-                made.pop(change.id, None)
+                prepared.pop(change.id, None)
                 continue
             if isinstance(change, Add) and known is not None:
                 raise DuplicateSubscriptionError(change.id)
             topic = _topic(snapshot, change, before, known)
-            made[change.id] = prepare(
+            prepared[change.id] = prepare(
                 change.id, change.selector, topic, change.dialect, change.extended, limits
             )
-        frozen = freeze(made.values())
+        frozen = freeze(prepared.values())
     rows = frozen.subscriptions
     texts = pa.array([destinations[id] for id in rows["id"].to_pylist()], pa.string())
     place = rows.schema.get_field_index("destination")
@@ -136,12 +138,16 @@ def _indexed(
 
 
 def _built(
-    snapshot: SnapshotState, changes: list[Change], places: dict[str, int], removed: list[int], limits: Limits
+    snapshot: SnapshotState,
+    changes: list[Change],
+    ordinals: dict[str, int],
+    removed: list[int],
+    limits: Limits,
 ) -> SnapshotState:
-    """As `_indexed`, for many changes of as many subscriptions."""
+    """Return the same as `_indexed`, for many changes of distinct subscriptions."""
     rows: list[tuple[str | None, ...]] = []
     for change in changes:
-        before = places.get(change.id)
+        before = ordinals.get(change.id)
         if before is not None:
             if isinstance(change, Add):
                 raise DuplicateSubscriptionError(change.id)
@@ -163,16 +169,14 @@ def _built(
 
 
 def _is_parsed(change: Change) -> bool:
-    """Return whether it brings its selector parsed, possibly within other limits than the usual ones."""
+    """Return whether the selector of a change is already parsed, possibly within other limits."""
     return not isinstance(change, Remove) and isinstance(change.selector, Selector)
 
 
 def _topic(
     snapshot: SnapshotState, change: Add | Replace, before: int | None, earlier: Subscription | None
 ) -> str | None:
-    """Return the topic filter after a change: of one that is kept, what an earlier change or the snapshot
-    says.
-    """
+    """Return the topic filter after a change; a kept one is that of an earlier change or of the snapshot."""
     if not isinstance(change.topic, Keep):
         return change.topic
     if earlier is not None:
@@ -184,9 +188,7 @@ def _topic(
 def _destination(
     snapshot: SnapshotState, change: Add | Replace, before: int | None, earlier: dict[str, str | None]
 ) -> str | None:
-    """Return the destination after a change: of one that is kept, what an earlier change or the snapshot
-    says.
-    """
+    """Return the destination after a change; a kept one is that of an earlier change or of the snapshot."""
     if not isinstance(change.destination, Keep):
         return change.destination
     if before is None:
@@ -202,9 +204,7 @@ def with_delta(
     removed: Array | list[int],
     revision: int | None = None,
 ) -> SnapshotState:
-    """Return a snapshot with one more segment, which takes out these ordinals; none if it would do
-    nothing.
-    """
+    """Return a snapshot with one more segment, which removes these ordinals; without it if it is empty."""
     tombstones = np.sort(np.array(removed, np.int32))
     if not segment.rows and not len(tombstones):
         return SnapshotState(snapshot.segments, snapshot.subscriptions, revision)
@@ -214,7 +214,7 @@ def with_delta(
     return SnapshotState((*snapshot.segments, segment), subscriptions, revision)
 
 
-def _places(snapshot: SnapshotState, ids: list[str]) -> dict[str, int]:
-    """Return the ordinals of those ids that have a subscription."""
+def _ordinals(snapshot: SnapshotState, ids: list[str]) -> dict[str, int]:
+    """Return the ordinals of the ids that exist."""
     found = snapshot.find(ids).tolist()
     return {id: ordinal for id, ordinal in zip(ids, found, strict=True) if ordinal >= 0}

@@ -1,13 +1,13 @@
-"""Merging segments: fewer places to look at for each message, and no tombstones.
+"""Merging of segments: fewer lookups for each message, and no tombstones.
 
-Deltas make changes cheap and matching dearer: each message is looked up in every segment, and each match is
-held against the tombstones. `merged` rewrites the newest segments as one, planned afresh; `merge_due` says
-how many of them it is worth it for.
+Deltas make changes cheap and matching more expensive: each message is looked up in every segment, and each
+match is checked against the tombstones. `merged` rewrites the newest segments as one, with a new plan;
+`merge_due` chooses how many of them.
 
 invariant: after a merge that was due, each segment has at least `RATIO` times as many rows and tombstones as
-all segments behind it together. So there are O(log n) of them, and a subscription is rewritten only into a
-segment at least half as large again as the one that it comes from: O(log n) times in its life, whatever the
-order of changes. Where that would be more than `MOST_SEGMENTS`, the last ones are rewritten earlier.
+all later segments together. So there are O(log n) segments, and a subscription is only rewritten into a
+segment at least half as large again as its old one: O(log n) times in its life, for any order of changes. If
+there would be more than `MOST_SEGMENTS`, the last ones are rewritten earlier.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from selectroute.index.folder.format import open_snapshot, write_segment
 RATIO = 2
 MOST_SEGMENTS = 8
 DEAD_SHARE = 4
-"""Not more than one ordinal in so many is dead after a merge that was due."""
+"""At most one ordinal in this number is dead after a merge that was due."""
 
 Part = tuple[Segment, pa.Table]
-"""A segment and its subscriptions."""
+"""Segment and its subscriptions."""
 
 
 def merge(snapshot: SnapshotState, revision: int | None = None) -> SnapshotState:
     """Return the same subscriptions in one segment without tombstones. O(total size of the selectors).
 
-    Their ordinals are others, their order is the same. Nobody who uses `snapshot` is disturbed.
+    Ordinals change, their order does not. `snapshot` itself is not changed.
     """
     return merged(snapshot, 0, merged_part(snapshot, 0), revision)
 
 
 def merge_due(snapshot: SnapshotState, sealed: int = 0) -> int | None:
-    """Return the first of the segments that it is time to rewrite as one, None if it is not. O(segments).
+    """Return the first of the segments that are due to be merged, None if none are. O(segments).
 
-    ``sealed``: so many segments are not to be touched, because somebody is merging them already.
+    ``sealed``: the number of segments to leave alone, because they are being merged already.
     """
     sizes = [segment.rows + len(segment.removed) for segment in snapshot.segments]
     if not sealed and sum(snapshot.deaths) * DEAD_SHARE > snapshot.firsts[-1]:
@@ -65,13 +65,13 @@ def merge_due(snapshot: SnapshotState, sealed: int = 0) -> int | None:
 
 
 def merge_size(snapshot: SnapshotState, first: int) -> int:
-    """Return how many subscriptions a merge from this segment on would rewrite."""
+    """Return the number of subscriptions that a merge from this segment on rewrites."""
     return int(snapshot.firsts[-1] - snapshot.firsts[first]) - sum(snapshot.deaths[first:])
 
 
 def merged_part(snapshot: SnapshotState, first: int) -> Part:
-    """Return the subscriptions of the segments from ``first`` on as one segment, with the tombstones that
-    these have for those before. O(size of their selectors).
+    """Return the segments from ``first`` on as one segment, with their tombstones for earlier segments.
+    O(size of their selectors).
     """
     start = snapshot.firsts[first]
     rows = snapshot.subscriptions.slice(start)
@@ -95,13 +95,13 @@ def merged(snapshot: SnapshotState, first: int, part: Part, revision: int | None
 
 
 def rolled_in(then: SnapshotState, first: int, part: Part, now: SnapshotState) -> SnapshotState:
-    """Return what `now` is, with the segments of `then` from ``first`` on replaced by their `merged_part`.
+    """Return `now` with the segments of `then` from ``first`` on replaced by their `merged_part`.
 
-    ``now`` came from ``then`` by changes alone, so it has the segments of ``then`` and some behind them.
-    These keep their arrays; only their tombstones are of other ordinals. O(their size).
+    ``now`` came from ``then`` by changes only, so it has the segments of ``then`` and some later ones. The
+    later ones keep their arrays; only the ordinals of their tombstones change. O(their size).
     """
     count = len(then.segments)
-    assert now.segments[:count] == then.segments, "what was merged is still there"
+    assert now.segments[:count] == then.segments, "the merged segments still exist"
     result = merged(then, first, part)
     start, end = int(then.firsts[first]), int(then.firsts[-1])
     shift = int(result.firsts[-1]) - end
@@ -109,7 +109,7 @@ def rolled_in(then: SnapshotState, first: int, part: Part, now: SnapshotState) -
     for number in range(count, len(now.segments)):
         segment = now.segments[number]
         removed = segment.removed.astype(np.int64)
-        # A row of the merged part lies as many places further down as dead ones were before it.
+        # A row of the merged part moves down by the number of dead rows before it.
         within = (removed >= start) & (removed < end)
         moved = np.where(within, removed - np.searchsorted(dead, removed), removed)
         moved = np.where(removed >= end, removed + shift, moved)
@@ -119,8 +119,8 @@ def rolled_in(then: SnapshotState, first: int, part: Part, now: SnapshotState) -
 
 
 def main(folder: str, revision: str, first: str) -> None:
-    """Merge in a process of its own: write the merged part to the folder and its entry to standard output."""
-    os.nice(10)  # it is for later; what matches messages now comes first
+    """Merge in a separate process: write the merged part to the folder and its entry to standard output."""
+    os.nice(10)  # matching has priority
     snapshot = open_snapshot(Path(folder), int(revision))
     segment, rows = merged_part(snapshot, int(first))
     kind = "delta" if int(first) else "base"

@@ -1,1 +1,1 @@
-"""Snapshots as files in a folder: format, manifests, the publisher, retention."""
+"""Snapshots as files in a folder: format, manifests, checks, retention."""

@@ -3,15 +3,15 @@
 ::
 
     folder/manifest-<revision>.json             the revision's segments: file, SHA-256, rows, kind, ids
-    folder/segments/<revision>-<x>-base.arrow   one row; each array of `Tables` is a list, mapped as it lies
-    folder/segments/<revision>-<x>-delta.arrow  the same, and the ordinals that it removes
+    folder/segments/<revision>-<x>-base.arrow   one row; each array of `Tables` is a list, mapped unchanged
+    folder/segments/<revision>-<x>-delta.arrow  the same, and the removed ordinals
     folder/ids/<revision>-<x>.arrow             row → id, destination, topic, selector, dialect, seltype
 
 A segment and its ids are written once, in the first revision that has them; later ones name the same files.
-What a manifest is and when it counts: `manifest`. What is needed no more: `collect`.
+`manifest` describes manifests, `retention` the removal of files.
 
-Opening checks digests, types and lengths, and the arrays by ``memory_safety``. Whoever can write to a folder
-still decides who gets which message: it should belong to the registry's own user.
+Opening checks digests, types and lengths, and the arrays by ``memory_safety``. A user who can write to a
+folder still decides which messages are delivered: the folder should belong to the registry's own user.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 Entry = dict[str, Any]
-"""A segment in a manifest: ``file``, ``sha256``, ``rows``, ``kind``, ``removed`` (how many), ``ids`` {file,
+"""Segment in a manifest: ``file``, ``sha256``, ``rows``, ``kind``, ``removed`` (a count), ``ids`` {file,
 sha256}."""
 
 _FILE = re.compile(r"(segments|ids)/[0-9A-Za-z-]+\.arrow")
@@ -78,27 +78,27 @@ _SEGMENT_SCHEMA = pa.schema(
 )
 _IDS_COLUMNS = ("id", "destination", "topic", "selector", "dialect", "seltype")
 _NEVER_NULL = {"id": None, "dialect": frozenset(DIALECTS), "seltype": frozenset({NONE, STANDARD, EXTENDED})}
-"""Columns of the ids that have a value in every row, and which values these may be."""
+"""Columns of the ids without NULL, and their allowed values."""
 
 MAX_SEGMENTS = 1_000
-"""Segments of one revision; a publisher merges them long before there are a hundred."""
+"""Maximum segments of one revision; a publisher merges them long before there are a hundred."""
 
 _entries: WeakKeyDictionary[Segment, dict[Path, Entry]] = WeakKeyDictionary()
-"""In which folders a segment lies already."""
+"""Folders that have the files of a segment already."""
 
 _opened: WeakValueDictionary[tuple[object, ...], Segment] = WeakValueDictionary()
-"""Segments that this process has opened, by their files: these were checked, and are mapped once."""
+"""Segments opened by this process, by their files: checked and mapped once."""
 
 _subscriptions: WeakKeyDictionary[Segment, pa.Table] = WeakKeyDictionary()
-"""The subscriptions of the segments in `_opened`."""
+"""Subscriptions of the segments in `_opened`."""
 
 
 def publish(snapshot: SnapshotState, folder: str | Path) -> int:
     """Write a snapshot as a revision of a folder, durably, and return the revision.
 
-    A snapshot without a revision becomes the one after the newest there. Segments that lie in the folder
-    already are not written again. Raises `SnapshotError` if the revision exists already: nothing published is
-    ever changed. A crash at any instant leaves the revision complete or absent.
+    A snapshot without a revision gets the one after the newest in the folder. Segments that are in the folder
+    already are not written again. Raises `SnapshotError` if the revision exists already: published revisions
+    never change. A crash at any instant leaves the revision complete or absent.
     """
     revision = published(snapshot, folder).revision
     assert revision is not None
@@ -106,13 +106,13 @@ def publish(snapshot: SnapshotState, folder: str | Path) -> int:
 
 
 def published(snapshot: SnapshotState, folder: str | Path) -> SnapshotState:
-    """As `publish`, but gives the snapshot with its revision, digest and folder."""
+    """Publish as `publish`, and return the snapshot with its revision, digest and folder."""
     check_argument(snapshot, SnapshotState, "snapshot", "a Snapshot: index.freeze(), sr.build_snapshot(…)")
     check_path(folder, "folder", "the path of a snapshot folder")
     folder = Path(folder)
     revision = snapshot.revision
     if revision is not None and (type(revision) is not int or not 0 <= revision <= MAX_REVISION):
-        raise SnapshotError(f"{revision!r} is no revision: an integer from 0 to {MAX_REVISION}")
+        raise SnapshotError(f"{revision!r} is not a revision: give an integer from 0 to {MAX_REVISION}")
     try:
         for part in ("segments", "ids"):
             (folder / part).mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def _publish(snapshot: SnapshotState, folder: Path, revision: int | None) -> Sna
         while True:
             newest = (revisions(folder) or [0])[-1]
             if revision is None and newest == MAX_REVISION:
-                raise SnapshotError(f"{folder} holds revision {newest}, and there is none after it")
+                raise SnapshotError(f"{folder} has the last revision, {newest}: publish to another folder")
             number = newest + 1 if revision is None else revision
             entries = [
                 _entry(snapshot, index, folder, number, written) for index in range(len(snapshot.segments))
@@ -140,7 +140,7 @@ def _publish(snapshot: SnapshotState, folder: Path, revision: int | None) -> Sna
                 return replace(snapshot, revision=number, digest=digest, folder=folder)
             except RevisionExistsError:
                 if revision is not None:
-                    raise  # otherwise somebody else took the next one: take the one after
+                    raise  # another process took this revision: try the next one
     except RevisionExistsError:
         for segment in written:
             entry = _entries[segment].pop(folder.resolve())
@@ -152,7 +152,7 @@ def _publish(snapshot: SnapshotState, folder: Path, revision: int | None) -> Sna
 def _entry(
     snapshot: SnapshotState, number: int, folder: Path, revision: int, written: list[Segment]
 ) -> Entry:
-    """Return the entry of a segment, which is written if the folder does not have it yet."""
+    """Return the entry of a segment; write the segment if the folder does not have it yet."""
     segment = snapshot.segments[number]
     known = _entries.setdefault(segment, {})
     entry = known.get(folder.resolve())
@@ -165,12 +165,11 @@ def _entry(
 
 
 def write_segment(segment: Segment, subscriptions: pa.Table, folder: Path, revision: int, kind: str) -> Entry:
-    """Write a segment and its subscriptions, durably. Until a manifest names them they are of no consequence.
+    """Write a segment and its subscriptions, durably. They have no effect until a manifest names them.
 
     Raises OSError.
     """
-    # The names are unique to this call: two publishers of one revision must not write into each other's
-    # files.
+    # Unique names: two publishers of one revision must not write to the same files.
     token = uuid.uuid4().hex[:8]
     file, ids = f"segments/{revision}-{token}-{kind}.arrow", f"ids/{revision}-{token}.arrow"
     return {
@@ -184,7 +183,7 @@ def write_segment(segment: Segment, subscriptions: pa.Table, folder: Path, revis
 
 
 def open_snapshot(folder: Path, revision: int | None = None) -> SnapshotState:
-    """See `Snapshot.open`."""
+    """Open a snapshot: see `Snapshot.open`."""
     if revision is not None:
         return _open(folder, revision)
     while True:
@@ -192,7 +191,7 @@ def open_snapshot(folder: Path, revision: int | None = None) -> SnapshotState:
         try:
             return _open(folder, newest)
         except SnapshotError:
-            # It may have been collected in this very moment, because there is a newer one.
+            # It may just have been collected, because there is a newer one.
             if latest_revision(folder) == newest:
                 raise
 
@@ -215,7 +214,7 @@ def _open(folder: Path, revision: int) -> SnapshotState:
         folder=folder,
     )
     for sentence in misplaced_tombstones(snapshot):
-        raise SnapshotError(f"{path} is not a sound snapshot: {sentence}; publish it again")
+        raise SnapshotError(f"{path} is invalid (broken invariant: {sentence}); publish it again")
     return snapshot
 
 
@@ -228,8 +227,8 @@ def _is_entry(entry: Any) -> bool:
 
 
 def read_segment(folder: Path, entry: Entry) -> tuple[Segment, pa.Table]:
-    """Return the segment and its subscriptions that an entry names, mapped and checked where this process has
-    not done so yet. Raises `SnapshotError`.
+    """Return the segment and the subscriptions of an entry, mapped and checked once in a process. Raises
+    `SnapshotError`.
     """
     files = ((entry["file"], entry["sha256"]), (entry["ids"]["file"], entry["ids"]["sha256"]))
     key = tuple((sha256, *_identity(folder, name)) for name, sha256 in files)
@@ -259,16 +258,16 @@ def read_segment(folder: Path, entry: Entry) -> tuple[Segment, pa.Table]:
 
 
 class _OtherFormatError(Exception):
-    """Columns of a segment file are not those of this format."""
+    """Segment file with other columns than this format."""
 
 
 def _unsound(path: Path, error: Exception) -> SnapshotError:
     sentence = " ".join(str(error).split()).removeprefix("invariant broken: ")
-    return SnapshotError(f"{path} is not a sound part of a snapshot: {sentence}; publish the snapshot again")
+    return SnapshotError(f"{path} is invalid (broken invariant: {sentence}); publish the snapshot again")
 
 
 def _segment(table: pa.Table, rows: int) -> Segment:
-    """Return the segment that an Arrow table holds, its arrays where they lie. Raises `InvariantError`."""
+    """Return the segment in an Arrow table, without copying the arrays. Raises `InvariantError`."""
     if table.column_names != _SEGMENT_SCHEMA.names:
         raise _OtherFormatError
     require(table.num_rows == 1, "a segment is one row")
@@ -286,7 +285,7 @@ def _segment(table: pa.Table, rows: int) -> Segment:
         require(len(values) % width == 0, f"{wanted.name} has rows of {width}")
         arrays[wanted.name] = values.to_numpy(zero_copy_only=True)
     removed = arrays.pop(_REMOVED)
-    require(removed.flags.aligned, "removed lies as its type wants")
+    require(removed.flags.aligned, "removed is aligned")
     header = _header(table.schema.metadata)
     return Segment(
         tables=Tables(**{name: as_array(name, array) for name, array in arrays.items()}),
@@ -297,7 +296,7 @@ def _segment(table: pa.Table, rows: int) -> Segment:
 
 
 def _header(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
-    """Return what a segment has besides arrays. Raises `InvariantError`."""
+    """Return the fields of a segment that are not arrays. Raises `InvariantError`."""
     try:
         header = json.loads((metadata or {})[b"selectroute"])
         attributes = tuple(Attribute(**attribute) for attribute in header["attributes"])
@@ -308,9 +307,9 @@ def _header(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
         type(one.name) is str and {type(one.codes), type(one.values), type(one.byte_strings)} == {bool}
         for one in attributes
     )
-    require(of_types, "an attribute has a name and three truths")
+    require(of_types, "an attribute has a name and three booleans")
     require(type(found["depth"]) is int and found["depth"] >= 0, "`depth` is a number")
-    require(type(found["checks_names"]) is bool, "`checks_names` is a truth")
+    require(type(found["checks_names"]) is bool, "`checks_names` is a boolean")
     scanned = found["scanned"]
     counts = isinstance(scanned, dict) and all(type(count) is int for count in scanned.values())
     require(counts, "`scanned` counts by reason")
@@ -318,7 +317,7 @@ def _header(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
 
 
 def _check_ids(subscriptions: pa.Table) -> None:
-    """Check the table of a segment's subscriptions. Raises `InvariantError` or ArrowInvalid. O(its bytes)."""
+    """Check the table of a segment's subscriptions. Raises `InvariantError` or ArrowInvalid. O(bytes)."""
     require(tuple(subscriptions.column_names) == _IDS_COLUMNS, f"its columns are {', '.join(_IDS_COLUMNS)}")
     for name, column in zip(_IDS_COLUMNS, subscriptions.columns, strict=True):
         require(column.type == pa.string(), f"{name} is a string, not a {column.type}")
@@ -356,14 +355,14 @@ def _write(path: Path, table: pa.Table) -> str:
 
 
 def _identity(folder: Path, name: str) -> tuple[object, ...]:
-    """Return which file this is: one that was written since to the same name is another."""
+    """Return the identity of a file, which changes if another file gets the same name."""
     if not _FILE.fullmatch(name):
-        raise SnapshotError(f"the manifest in {folder} names {name!r}, which lies outside the snapshot")
+        raise SnapshotError(f"the manifest in {folder} names {name!r}, which is outside the folder")
     path = folder / name
     try:
         status = path.stat()
     except OSError:
-        return (str(path),)  # reading it says what is wrong
+        return (str(path),)  # reading raises the error
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -384,7 +383,7 @@ def _read(folder: Path, name: str, sha256: str) -> pa.Table:
         )
     try:
         reader = pa.ipc.open_file(pa.BufferReader(data))
-        require(reader.num_record_batches <= 1, "it is one batch of rows")
+        require(reader.num_record_batches <= 1, "the file has at most one record batch")
         return reader.read_all()
     except (InvariantError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise _unsound(path, error) from None

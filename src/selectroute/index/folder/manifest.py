@@ -1,8 +1,8 @@
-"""Manifests of a snapshot folder: which files a revision is made of.
+"""Manifests of a snapshot folder: the files of each revision.
 
-A revision exists from the moment its manifest does; until then its files are of no consequence. A manifest is
-never written over. Its own SHA-256 stands in it, over the canonical JSON of everything else, so that no bit
-can change unnoticed. Its fields are those of `file_format`.
+A revision exists as soon as its manifest does; until then its files have no effect. A manifest is never
+overwritten. It contains the SHA-256 of the canonical JSON of its other fields, so that any changed bit is
+detected. `format` describes the fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from selectroute.durable.lock import FileLock
 from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
 
 FORMAT = 4
-"""The version of the format that is written and read."""
+"""Version of the format that is written and read."""
 
 MAX_MANIFEST_BYTES = 16 << 20
 MAX_REVISION = 2**63 - 1
@@ -30,12 +30,12 @@ _MANIFEST = re.compile(r"manifest-(0|[1-9][0-9]{0,18})\.json")
 
 
 def manifest_path(folder: Path, revision: int) -> Path:
-    """Return where the manifest of a revision lies."""
+    """Return the path of a revision's manifest."""
     return folder / f"manifest-{revision}.json"
 
 
 def revisions(folder: Path) -> list[int]:
-    """Return the revisions published in a folder, ascending; none if there is no such folder."""
+    """Return the revisions published in a folder, ascending; none if the folder does not exist."""
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -55,7 +55,7 @@ def latest_revision(folder: str | Path) -> int:
 
 
 def published_digest(folder: str | Path, revision: int) -> str:
-    """Return the digest of a published revision, its segments unread. Raises `SnapshotError`."""
+    """Return the digest of a published revision, without reading segments. Raises `SnapshotError`."""
     digest: str = read_manifest(Path(folder), revision)["sha256"]
     return digest
 
@@ -89,7 +89,7 @@ def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
 
 
 def write_manifest(folder: Path, revision: int, segments: list[dict[str, Any]]) -> str:
-    """Make a revision exist, durably, and return its digest. Raises `RevisionExistsError`, OSError."""
+    """Write a revision's manifest, durably, and return its digest. Raises `RevisionExistsError`, OSError."""
     manifest: dict[str, Any] = {"format": FORMAT, "revision": revision, "segments": segments}
     manifest["sha256"] = _self_digest(manifest)
     try:
@@ -104,12 +104,12 @@ def write_manifest(folder: Path, revision: int, segments: list[dict[str, Any]]) 
 
 @contextmanager
 def locked(folder: Path, exclusive: bool = False) -> Iterator[None]:
-    """Hold the folder's lock: shared by those who come to rely on files in it, alone by who removes some.
+    """Hold the folder's lock: shared to reference files in it, exclusive to remove files.
 
-    Who reads a manifest and then writes down that its files are needed (in a new manifest, or a lease) does
-    both under one lock, so that nobody removes the files between the two. Readers take none.
+    A writer that reads a manifest and then references its files (in a new manifest, or a lease) does both
+    under one lock, so that no file is removed in between. Readers take no lock.
 
-    Raises `SnapshotError` where the folder cannot be locked.
+    Raises `SnapshotError` if the folder cannot be locked.
     """
     path = folder / LOCK
     try:

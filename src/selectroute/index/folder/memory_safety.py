@@ -1,12 +1,12 @@
 """Invariants that keep the kernel inside its arrays, and its loops finite.
 
-The kernel reads and writes by address and checks nothing. A SHA-256 says that a file is the one that its
-writer meant, not that the writer meant well or had a sound program. So these invariants are checked whenever
-a segment is read from a file: a folder that somebody else can write may give wrong matches, but no wrong
-memory access and no endless loop.
+The kernel reads and writes by address without checks. A SHA-256 proves that a file is the one that was
+written, not that its writer was honest or free of bugs. So these invariants are checked whenever a segment is
+read from a file: a manipulated folder may give wrong matches, but no invalid memory access and no endless
+loop.
 
-Everything here is vectorised, O(size of the arrays). The invariants of meaning, such as the order of bounds,
-are in ``verify``, which calls this first.
+All checks are vectorized, O(size of the arrays). The invariants of meaning, such as the order of bounds, are
+in ``verify``, which calls this module first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ALONGSIDE = {
     "number_code": "number",
     "large_float_code": "large_float",
 }
-"""Arrays that have an element for each one of another."""
+"""Arrays with an element for each element of another array."""
 
 _SLICES = {
     "code_first": "code_leaf",
@@ -61,20 +61,20 @@ _SLICES = {
     "number_first": "number",
     "large_float_first": "large_float",
 }
-"""Arrays of first elements, and the array whose slices they begin."""
+"""Arrays of offsets, and the array that they slice."""
 
 
 def check_memory_safety(segment: Segment) -> None:
-    """Check all that the kernel takes for granted of a segment. Raises `InvariantError`.
+    """Check all assumptions of the kernel about a segment. Raises `InvariantError`.
 
-    O(size of its arrays), without a Python loop over any of them.
+    O(size of the arrays), without Python loops over them.
     """
     tables, attributes = segment.tables, len(segment.attributes)
     for name, array in zip(t.Tables._fields, tables, strict=True):
         require(array.dtype == t.DTYPES[name], f"{name} is {t.DTYPES[name]}")
         shape = t.SHAPES.get(name, (-1,))
         require(array.ndim == len(shape) and array.shape[1:] == shape[1:], f"{name} has its shape")
-        require(array.flags.c_contiguous and array.flags.aligned, f"{name} lies as its type wants")
+        require(array.flags.c_contiguous and array.flags.aligned, f"{name} is contiguous and aligned")
     for name, other in _ALONGSIDE.items():
         require(len(getattr(tables, name)) == len(getattr(tables, other)), f"{name} is as long as {other}")
     _check_slices(tables, attributes)
@@ -86,7 +86,7 @@ def check_memory_safety(segment: Segment) -> None:
 
 
 def _check_slices(tables: t.Tables, attributes: int) -> None:
-    """Each ``…_first`` begins at 0, never descends and ends with its array."""
+    """Check that each ``…_first`` begins at 0, never descends and ends with its array."""
     for name, target in _SLICES.items():
         firsts = getattr(tables, name)
         require(len(firsts) > 0 and firsts[0] == 0, f"{name} begins at 0")
@@ -111,9 +111,9 @@ def _check_slices(tables: t.Tables, attributes: int) -> None:
 
 
 def _check_entries(segment: Segment) -> None:
-    """Entries are of subscriptions, groups have entries, residuals and upper ends lie in their arrays."""
+    """Check entries, groups, residuals and upper ends."""
     tables = segment.tables
-    require(_within(tables.entry_ordinal, segment.rows), "an entry is a subscription's")
+    require(_within(tables.entry_ordinal, segment.rows), "an entry belongs to a subscription")
     flags = tables.group_flags.astype(np.int64)
     sizes = np.diff(tables.entry_first)
     require(np.all(sizes > 0), "a group has an entry")
@@ -138,14 +138,14 @@ def _check_entries(segment: Segment) -> None:
     while np.any(level > t.HIGH):
         level = np.where(level > t.HIGH, -(-level // t.HIGH), 0)
         end += level
-    require(np.all(end <= len(tables.high)), "the upper ends lie within their array")
+    require(np.all(end <= len(tables.high)), "the upper ends are within their array")
 
 
 def _check_programs(segment: Segment) -> None:
-    """A program that runs stays within the arrays and its stack, and leaves one value."""
+    """Check that a program stays within the arrays and its stack, and leaves one value."""
     tables, attributes = segment.tables, len(segment.attributes)
     require(_within(tables.term_program, len(tables.step_first) - 1), "a term runs a program")
-    require(np.all(tables.term_wanted <= 3), "what a term wants is known")
+    require(np.all(tables.term_wanted <= 3), "the wanted truth of a term is known")
     operation, attribute, argument = (np.ascontiguousarray(column) for column in tables.step.T)
     require(_within(operation, _OPERATIONS), "every operation of a step is known")
     reads = attribute[_are(operation, _BY_CODE, _BY_VALUE, (t.IS_NULL, t.CHECK_TYPE, t.HAS_TYPE))]
@@ -186,13 +186,13 @@ def _check_programs(segment: Segment) -> None:
 
 
 def _check_access_paths(tables: t.Tables, attributes: int) -> None:
-    """Every leaf has one place, so that no search goes in circles; each table has a slot that ends one."""
+    """Check that every leaf has one key, so that no search is circular, and each table a free slot."""
     leaves = len(tables.group_first) - 1
     require(leaves >= 1, "leaf 0 is the scan list")
     firsts = tables.tuple_leaf
     require(
         firsts[0] == 1 and firsts[-1] == leaves - len(tables.divided_tuple),
-        "behind the scan list are the tuples' leaves and divided ones",
+        "after the scan list are the tuples' leaves and divided ones",
     )
     require(np.all(firsts[1:] >= firsts[:-1]), "the leaves of a tuple are neighbours")
     require(np.all(tables.code_low >= 0), "the keys of an attribute are codes")
@@ -206,20 +206,20 @@ def _check_access_paths(tables: t.Tables, attributes: int) -> None:
     codes = tables.code_leaf[tables.code_leaf >= 0]
     found = np.zeros(leaves, np.int64)
     for filed in (codes, of_slots, tables.prefix_leaf):
-        require(_within(filed, leaves), "a place leads to a known leaf")
+        require(_within(filed, leaves), "a key leads to a known leaf")
         found += np.bincount(filed, minlength=leaves)
-    require(found[0] == 0 and np.all(found[1:] == 1), "every other leaf has one place")
+    require(found[0] == 0 and np.all(found[1:] == 1), "every other leaf has one key")
 
     _check_probing(tables.slot_first, ~used, "posting", empty=False)
     strings = tables.string_slot_first
     _check_probing(strings, tables.string_slot == t.EMPTY_SLOT, "string table", empty=True)
 
     parents, numbers = tables.prefix_parent, np.arange(len(tables.prefix_parent))
-    require(np.all((parents >= -1) & (parents < numbers)), "a prefix comes behind its parent")
+    require(np.all((parents >= -1) & (parents < numbers)), "a prefix comes after its parent")
 
 
 def _check_probing(firsts: t.Array, free: t.Array, what: str, empty: bool) -> None:
-    """Tables of a power of two slots, one of them free at least; with ``empty`` there are some of no slot."""
+    """Check that hash tables have a power of two slots, at least one free; no slots only if `empty`."""
     sizes = np.diff(firsts)
     require(empty or np.all(sizes > 0), f"a {what} has a slot")
     require(np.all(sizes & (sizes - 1) == 0), f"a {what} has a power of two slots")
@@ -235,13 +235,13 @@ def _check_dictionaries(tables: t.Tables) -> None:
 
 
 def _check_attributes(segment: Segment) -> None:
-    """Check that the columns that are read, and the messages nobody may take, are those the arrays use."""
+    """Check the attributes, and the check of names, against the arrays."""
     tables, count = segment.tables, len(segment.attributes)
     names = [attribute.name for attribute in segment.attributes]
-    require(len(set(names)) == count, "every attribute is there once")
+    require(len(set(names)) == count, "every attribute occurs once")
     require(all(map(_is_readable, names)), "a derived field is a known one")
     checked = bool(np.any(tables.group_flags & np.uint16(t.VALID_NAMES)))
-    require(segment.checks_names == checked, "names are checked if a group takes valid ones only")
+    require(segment.checks_names == checked, "names are checked if and only if a group needs it")
     operation, attribute, _ = tables.step.T
     by_prefix = tables.tuple_attributes[:, 1] == t.PREFIXES
     codes = (attribute[_are(operation, _BY_CODE)], tables.tuple_attributes[~by_prefix].reshape(-1))
@@ -255,23 +255,23 @@ def _check_attributes(segment: Segment) -> None:
         for part in parts:
             used[part[part >= 0]] = True
         has = np.array([getattr(one, read) for one in segment.attributes], np.bool_)
-        require(np.all(has[used]), f"the {read} of an attribute are there where they are used")
+        require(np.all(has[used]), f"an attribute has {read} if they are used")
 
 
 def _is_readable(name: str) -> bool:
-    """Return whether a batch of messages can say what the attribute of this name is."""
+    """Return whether an attribute of this name can be read from a batch of messages."""
     if name.startswith(TOPIC):
         return name == TOPIC or (len(name) < 32 and derivation(name) is not None)
     return not name.startswith(PREFIX) or name.removeprefix(PREFIX) in DERIVED
 
 
 def _within(numbers: t.Array, count: int) -> bool:
-    """Return whether these are numbers from 0 to below ``count``."""
+    """Return whether all numbers are at least 0 and below ``count``."""
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < count)
 
 
 def _are(operation: t.Array, *kinds: tuple[int, ...]) -> t.Array:
-    """Return which steps are of these operations; faster than ``np.isin`` by a table of all of them."""
+    """Return which steps have these operations, by a lookup table, which is faster than ``np.isin``."""
     table = np.zeros(_OPERATIONS, np.bool_)
     table[[one for kind in kinds for one in kind]] = True
     found: t.Array = table[operation]

@@ -1,8 +1,8 @@
-"""Removal of what a snapshot folder needs no more: old revisions, and files that no revision names.
+"""Retention in a snapshot folder: removal of old revisions, and of files that no revision names.
 
-A revision is kept if it is one of the newest, if a lease says that a query still needs it, or if it was the
-newest not long ago: who opened it then, without a lease, may not have told all its workers yet. A file is
-kept if a kept revision names it, or if it is young: somebody may be about to name it.
+A revision is kept if it is one of the newest, if a lease shows that a query still needs it, or if it was the
+newest recently: a reader without a lease may still pass it to its workers. A file is kept if a kept revision
+names it, or if it is new: a publisher may be about to name it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GRACE_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Files and revisions that were removed."""
+    """Removed files and revisions."""
 
     revisions: tuple[int, ...]
     files: int
@@ -31,29 +31,29 @@ class Collected:
 
 
 def collect(folder: str | Path, *, keep: int = 2, grace_seconds: float = GRACE_SECONDS) -> Collected:
-    """Remove what nobody needs from a snapshot folder, and return what that was.
+    """Remove unused revisions and files from a snapshot folder, and return a report.
 
     Args:
-        folder: a snapshot folder. Publishers and readers may go on using it meanwhile.
-        keep: how many of the newest revisions stay in any case, one at least.
-        grace_seconds: for how long a revision stays after a newer one came, and a file that none names.
+        folder: a snapshot folder. Publishers and readers may use it at the same time.
+        keep: the number of newest revisions that are always kept, at least one.
+        grace_seconds: how long a superseded revision is kept, and a file that no manifest names.
 
     Raises:
         SnapshotError: a kept manifest or a lease cannot be read; then nothing is removed. Or the folder
             cannot be written.
-        ValueError: ``keep`` is less than one, or ``grace_seconds`` less than nothing.
+        ValueError: ``keep`` is less than one, or ``grace_seconds`` is negative.
     """
     if keep < 1 or not grace_seconds >= 0:
-        raise ValueError("collect keeps one revision at least, and no grace is less than none")
+        raise ValueError("keep must be at least 1, and grace_seconds at least 0")
     folder = Path(folder)
     if not revisions(folder):
         return Collected((), 0, 0)
     try:
-        # Alone: who publishes or pins right now would rely on files that are about to go.
+        # Exclusive: a concurrent publish or pin could reference files that are about to be removed.
         with locked(folder, exclusive=True):
             return _collect(folder, keep, time.time() - grace_seconds)
     except OSError as error:
-        raise SnapshotError(f"{folder} cannot be cleared up: {error.strerror or error}") from error
+        raise SnapshotError(f"{folder} cannot be cleaned up: {error.strerror or error}") from error
 
 
 def _collect(folder: Path, keep: int, before: float) -> Collected:
@@ -64,7 +64,7 @@ def _collect(folder: Path, keep: int, before: float) -> Collected:
         if oldest_lease is not None and revision >= oldest_lease:
             break
         if manifest_path(folder, newer).stat().st_mtime > before:
-            break  # it was the newest until then
+            break  # it was the newest until recently
         gone.append(revision)
     named = {
         folder / file
@@ -72,7 +72,7 @@ def _collect(folder: Path, keep: int, before: float) -> Collected:
         for entry in read_manifest(folder, revision)["segments"]
         for file in (entry["file"], entry["ids"]["file"])
     }
-    # The manifests first, and for good: a crash leaves files without a revision, never a revision without.
+    # Manifests first, durably: a crash leaves files without a revision, never a revision without files.
     for revision in gone:
         manifest_path(folder, revision).unlink()
     disk.sync_folder(folder)
@@ -86,18 +86,18 @@ def _collect(folder: Path, keep: int, before: float) -> Collected:
 
 
 def leased(folder: Path) -> Iterator[int]:
-    """Yield the oldest revision that each query may still need. Raises `SnapshotError`."""
+    """Yield the oldest revision of each lease. Raises `SnapshotError`."""
     for path in sorted((folder / "leases").glob("*.json")):
         try:
             revision = unsealed(path.read_bytes())["revision"]
         except FileNotFoundError:
-            continue  # it has just been given back
+            continue  # it has just been released
         except (OSError, ValueError, KeyError) as error:
             raise SnapshotError(
-                f"the lease {path} cannot be read ({error}): remove it if its query is gone"
+                f"the lease {path} cannot be read ({error}): remove it if its query has ended"
             ) from error
         if type(revision) is not int:
-            raise SnapshotError(f"the lease {path} names no revision: remove it if its query is gone")
+            raise SnapshotError(f"the lease {path} has no revision: remove it if its query has ended")
         yield revision
 
 

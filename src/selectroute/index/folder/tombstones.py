@@ -1,4 +1,4 @@
-"""Invariants of tombstones: what a delta may take out of the segments before it."""
+"""Invariants of tombstones: the ordinals of earlier segments that a delta removes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from selectroute.arrays.state import SnapshotState
 
 
 def misplaced_tombstones(snapshot: SnapshotState) -> Iterator[str]:
-    """Yield a sentence for each invariant that keeps readers inside the array of dead ordinals and is broken.
+    """Yield a sentence for each broken invariant that keeps readers inside the array of dead ordinals.
 
     Checked when a snapshot is opened. O(tombstones).
     """
@@ -24,7 +24,7 @@ def misplaced_tombstones(snapshot: SnapshotState) -> Iterator[str]:
 
 
 def broken_tombstones(snapshot: SnapshotState) -> Iterator[str]:
-    """Yield a sentence for each invariant that does not hold. O(ordinals)."""
+    """Yield a sentence for each broken invariant. O(ordinals)."""
     misplaced = list(misplaced_tombstones(snapshot))
     yield from misplaced
     if misplaced:
@@ -39,4 +39,4 @@ def broken_tombstones(snapshot: SnapshotState) -> Iterator[str]:
     live = np.ones(snapshot.firsts[-1], np.bool_) if snapshot.dead is None else ~snapshot.dead
     ids = snapshot.ids.to_arrow().filter(pa.array(live))
     if len(ids.unique()) != len(ids):
-        yield "an id is one subscription's"
+        yield "an id belongs to one subscription"

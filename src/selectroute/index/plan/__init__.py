@@ -1,1 +1,1 @@
-"""Under which key a clause is found: access keys, their cost, hot keys, ranges."""
+"""Choice of the keys of clauses: access keys, their cost, prefixes, ranges."""

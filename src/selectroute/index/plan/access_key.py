@@ -1,9 +1,9 @@
-"""Choice of the attributes a clause is filed under: access keys on tuples of shared equalities.
+"""Choice of the attributes under which a clause is filed: access keys on tuples of shared equalities.
 
-One attribute alone is skewed: of clauses with ``JMSType = …`` and ``color = …``, all those with the commonest
-type would be candidates of most messages. Two attributes together divide them by both (measured: 11.6-fold at
-a million clauses). But every tuple of attributes in use is one probe for each message, so their number is
-bounded, not the clauses'.
+One attribute alone is skewed: of clauses with ``JMSType = …`` and ``color = …``, all those with the most
+common type would be candidates for most messages. Two attributes divide the clauses by both (measured:
+11.6-fold at a million clauses). But every tuple of attributes in use is one probe for each message, so the
+number of tuples is bounded.
 """
 
 from __future__ import annotations
@@ -15,27 +15,25 @@ from selectroute.clauses.access import Equalities, Key
 from selectroute.topics.levels import TOPIC
 
 Attributes = tuple[str, ...]
-"""The attributes of an access key, sorted: none (the scan list), one or two."""
+"""Attributes of an access key, sorted: none (the scan list), one or two."""
 
 FEW = 8.0
-"""An attribute whose keys have fewer clauses than this on average needs no second one."""
+"""Average clauses per key of an attribute below which it needs no second attribute."""
 
 MAX_KEYS = 256
-"""A clause is filed under at most this many pairs of keys (IN lists multiply)."""
+"""Maximum pairs of keys under which a clause is filed (IN lists multiply)."""
 
 MAX_ENTRIES = 16_384
-"""Keys times clauses of one subscription; an attribute with more keys than that is no place to file it."""
+"""Maximum keys times clauses of one subscription; attributes with more keys are not used."""
 
 MAX_PAIRS = 32
-"""Pairs of attributes in use at a time; clauses with other pairs go under a pair in use or a single
-attribute.
-"""
+"""Maximum pairs of attributes in use; clauses with other pairs use one of these or a single attribute."""
 
 SCAN: Attributes = ()
 
 
 class Statistics:
-    """Count of clauses that have each key of each attribute, kept up to date as clauses come and go."""
+    """Number of clauses with each key of each attribute, updated when clauses are added and removed."""
 
     def __init__(self) -> None:
         self.counts: dict[str, dict[Key, int]] = {}
@@ -43,7 +41,7 @@ class Statistics:
         self._squares: dict[str, int] = {}
 
     def add(self, equalities: Equalities, sign: int = 1) -> None:
-        """Count a clause in, or out again with ``sign=-1``. O(its keys)."""
+        """Add a clause to the counts, or with ``sign=-1`` remove it. O(keys of the clause)."""
         for name, keys in equalities.keys.items():
             counts = self.counts.setdefault(name, {})
             squares = 0
@@ -62,13 +60,11 @@ class Statistics:
                 del self.counts[name], self._squares[name], self._totals[name]
 
     def remove(self, equalities: Equalities) -> None:
-        """Count a clause out that was counted in before."""
+        """Remove a clause from the counts."""
         self.add(equalities, sign=-1)
 
     def add_column(self, name: str, clauses: int, squares: int) -> None:
-        """Count clauses with one key each in, of which ``squares`` is the sum of the squares of the counts of
-        each key.
-        """
+        """Add clauses with one key each; ``squares`` is the sum of the squares of the counts of each key."""
         self._totals[name] = self._totals.get(name, 0) + clauses
         self._squares[name] = self._squares.get(name, 0) + squares
 
@@ -78,27 +74,25 @@ class Statistics:
         return min(1.0, self._squares[name] / total**2) if total else 1.0
 
     def total(self, name: str) -> int:
-        """Return the number of keys of this attribute that clauses have."""
+        """Return the number of keys of this attribute in all clauses."""
         return self._totals.get(name, 0)
 
     def crowding(self, name: str) -> float:
-        """Return the number of clauses that share a clause's key of this attribute, on average over the
-        clauses.
-        """
+        """Return the average number of clauses that share a clause's key of this attribute."""
         total = self._totals.get(name, 0)
         return self._squares[name] / total if total else 0.0
 
 
 def preferred(equalities: Equalities, statistics: Statistics, most: int = MAX_ENTRIES) -> Attributes:
-    """Return the attributes that divide best: the one with the least crowded keys, and a second where that is
-    crowded too. ``most`` keys at most.
+    """Return the attributes that divide best, with at most ``most`` keys: the one with the fewest clauses per
+    key, and a second one if these are still many.
     """
     keys = {name: found for name, found in equalities.keys.items() if len(found) <= most}
     if not keys:
         return SCAN
     if len(keys) == 1:
         return tuple(keys)
-    # Between equals, what the message says itself: all topics may have the same levels.
+    # Of equals, properties before topic levels: all topics may have the same levels.
     ranked = sorted(
         keys, key=lambda name: (statistics.crowding(name) * len(keys[name]), name.startswith(TOPIC), name)
     )
@@ -111,9 +105,9 @@ def preferred(equalities: Equalities, statistics: Statistics, most: int = MAX_EN
 
 
 class Plan:
-    """Tuples of attributes in use by an index that changes: pairs up to `MAX_PAIRS`, any single ones.
+    """Tuples of attributes in use by a mutable index: at most `MAX_PAIRS` pairs, and any single ones.
 
-    What is known from the start is planned better by ``cost``.
+    For clauses known from the start, ``cost`` makes a better plan.
     """
 
     def __init__(self, statistics: Statistics) -> None:
@@ -121,14 +115,14 @@ class Plan:
         self.pairs: Counter[Attributes] = Counter()
 
     def path(self, equalities: Equalities, clauses: int) -> Attributes:
-        """Return the attributes to file a clause under: the preferred ones, or the best that are in use.
+        """Return the attributes under which to file a clause: the preferred ones, or the best in use.
 
-        ``clauses`` is how many the subscription has: together their keys are bounded.
+        ``clauses`` is the number of clauses of the subscription, whose keys together are bounded.
         """
         most = MAX_ENTRIES // clauses
-        wish = preferred(equalities, self.statistics, most)
-        if len(wish) < 2 or wish in self.pairs or len(self.pairs) < MAX_PAIRS:
-            return wish
+        best = preferred(equalities, self.statistics, most)
+        if len(best) < 2 or best in self.pairs or len(self.pairs) < MAX_PAIRS:
+            return best
         keys = equalities.keys
         crowding = self.statistics.crowding
         inside = [
@@ -139,4 +133,4 @@ class Plan:
         ]
         if inside:
             return min(inside, key=lambda pair: (crowding(pair[0]) * crowding(pair[1]), pair))
-        return (min(wish, key=lambda name: (crowding(name) * len(keys[name]), name)),)
+        return (min(best, key=lambda name: (crowding(name) * len(keys[name]), name)),)

@@ -1,20 +1,20 @@
-"""Tuples of attributes that a segment is filed under, chosen by what a message costs.
+"""Choice of the tuples of attributes of a segment, by the cost of a message.
 
-A message meets a tuple where its value of the anchor is that of some clause there (see ``tables``); that is a
-probe, and every clause that a probe finds must be judged: more tuples divide better, fewer are met. Clauses
-are *preferences*, many alike: the attributes that each requires to be equal. A preference filed under a tuple
-costs the clauses that a message finds there. How many these are is estimated from the constants: a message
-that carries an attribute has each key as often as the clauses have it, and it carries an attribute the rarer,
-the fewer clauses speak of it.
+A message meets a tuple if its value of the anchor occurs in some clause there (see ``tables``); that is a
+probe, and every clause found by a probe must be judged: more tuples divide better, but cost more probes. The
+attributes that a clause requires to be equal are its *preference*; many clauses share one. A preference filed
+under a tuple costs the clauses that a message finds there, estimated from the constants: a message that has
+an attribute has each key as often as the clauses do, and the fewer clauses read an attribute, the fewer
+messages have it.
 
-Choosing tuples is facility location: opening one costs its probes, a preference is served by the cheapest
-open one. The greedy method opens what saves most until nothing saves; then what the later ones made
-superfluous is closed again. Both look at few options for each preference, so the time is in proportion to the
-preferences.
+Choosing tuples is a facility location problem: opening a tuple costs its probes, and a preference is served
+by the cheapest open one. The greedy method opens the tuple that saves most until none saves; then tuples that
+later ones made superfluous are closed. Both consider few options for each preference, so the time is linear
+in the preferences.
 
-Estimates from all clauses are wrong where values are not spread alike: one pair of values may have more
-clauses than all others together, and regions of its own. What then lies under one key is counted, and such a
-key is divided further: see ``hot_keys``.
+Estimates from all clauses are wrong for uneven distributions: one pair of values may have more clauses than
+all others together. The clauses under each key are therefore counted, and a crowded key is divided further:
+see ``hot_keys``.
 """
 
 from __future__ import annotations
@@ -30,59 +30,57 @@ from selectroute.clauses.access import Equalities
 from selectroute.index.plan.access_key import MAX_ENTRIES, MAX_KEYS, SCAN, Attributes, Statistics
 
 PreferredKeys = tuple[tuple[str, int], ...]
-"""The attributes that a clause can be filed under, sorted, with the number of its keys."""
+"""Attributes under which a clause can be filed, sorted, each with the number of keys."""
 
 PROBE_NS: Final = 3.0
-"""For each attribute of a tuple that is met: reading its leaf, or the filter and perhaps the slots."""
+"""Cost per attribute of a tuple that is met: reading its leaf, or the filter and perhaps the slots."""
 
 SKIP_NS: Final = 0.02
-"""A tuple that is not met: no time, but its place in memory, which others then do not have in the cache."""
+"""Cost of a tuple that is not met: its share of the cache."""
 
 JUDGE_NS: Final = 20.0
-"""A clause that is found: a step of a binary search, or a residual to judge."""
+"""Cost of a clause that is found: a step of a binary search, or a residual to judge."""
 
 COMMON: Final = 8
-"""So many entries of a leaf with one residual are a group of their own: one search, one residual to judge."""
+"""Minimum entries of a leaf with one residual that become a group: one search, one residual to judge."""
 
 WORTH: Final = 8
-"""A leaf is divided where a message that finds it judges so many fewer residuals: that is worth a probe, and
-for the leaves it takes their memory.
-"""
+"""Minimum residuals that the division of a leaf saves a message: worth a probe and the memory of leaves."""
 
 MOST_COPIES: Final = 16
-"""A clause in divided leaves is filed so many times at most for each of its keys (IN lists multiply)."""
+"""Maximum copies of a clause in divided leaves for each of its keys (IN lists multiply)."""
 
 MAX_PREFERENCES: Final = 4_096
-"""As many different preferences are planned for; rarer ones are served by what these open."""
+"""Maximum preferences that are planned; rarer ones are served by the tuples of these."""
 
 _OPTIONS: Final = 4
-"""The attributes of a preference that divide best; tuples are made of these."""
+"""Maximum attributes of a preference, those that divide best, from which tuples are made."""
 
 
 def preferred_keys(found: Equalities, clauses: int) -> PreferredKeys:
-    """Return what a clause can be filed under; ``clauses`` is how many the subscription has."""
+    """Return the preference of a clause; ``clauses`` is the number of clauses of the subscription."""
     most = MAX_ENTRIES // clauses
     return tuple(sorted((name, len(keys)) for name, keys in found.keys.items() if len(keys) <= most))
 
 
 class CostPlan:
-    """Tuples that cost least for these preferences, each of which counts its clauses."""
+    """Tuples with the least cost for the preferences, each with its number of clauses."""
 
     def __init__(
         self, statistics: Statistics, preferences: Mapping[PreferredKeys, int], skip_ns: float = SKIP_NS
     ) -> None:
-        """Choose the tuples; ``skip_ns`` is what one costs each message that does not meet it."""
+        """Choose the tuples; ``skip_ns`` is the cost of a tuple for each message that does not meet it."""
         self._statistics = statistics
         self._skip_ns = skip_ns
         self._clauses = max(1, sum(preferences.values()))
         self._paths: dict[PreferredKeys, Attributes] = {}
         self._met: defaultdict[Attributes, float] = defaultdict(float)
-        """How many clauses of a tuple have the value that a message has of the anchor."""
+        """Number of clauses of a tuple with the message's value of the anchor."""
         self.tuples: frozenset[Attributes] = frozenset(self._chosen(Counter(preferences)))
-        """The tuples that are open."""
+        """Open tuples."""
 
     def path(self, found: Equalities, clauses: int) -> Attributes:
-        """Return the attributes to file a clause under; none is the scan list."""
+        """Return the attributes under which to file a clause; none for the scan list."""
         preference = preferred_keys(found, clauses)
         path = self._paths.get(preference)
         if path is None:
@@ -94,9 +92,7 @@ class CostPlan:
         return path
 
     def _options(self, preference: PreferredKeys) -> dict[Attributes, float]:
-        """Return the tuples a preference can be filed under, with the chance that a message finds one of its
-        clauses.
-        """
+        """Return the possible tuples of a preference, with the chance that a message finds a clause of it."""
         chances = {
             name: min(1.0, self._statistics.chance(name) * keys) * self._presence(name)
             for name, keys in preference
@@ -110,13 +106,11 @@ class CostPlan:
         return options
 
     def _presence(self, name: str) -> float:
-        """Return the chance that a message carries an attribute: more than the share of the clauses that read
-        it.
-        """
+        """Return the chance that a message has an attribute: the root of the share of clauses with it."""
         return sqrt(min(1.0, self._statistics.total(name) / self._clauses))
 
     def _opening(self, path: Attributes) -> float:
-        """Return what a tuple costs by being open."""
+        """Return the cost of opening a tuple."""
         return self._skip_ns + len(path) * PROBE_NS * min(self._met[path], max(map(self._presence, path)))
 
     def _chosen(self, preferences: Counter[PreferredKeys]) -> set[Attributes]:
@@ -124,13 +118,13 @@ class CostPlan:
         costs: dict[Attributes, dict[PreferredKeys, float]] = {}
         for preference, count in preferences.most_common(MAX_PREFERENCES):
             if preference:
-                served[preference] = count * JUDGE_NS * 2  # on the scan list nothing narrows down
+                served[preference] = count * JUDGE_NS * 2  # the scan list does not narrow down
                 options = self._options(preference)
                 for path, chance in options.items():
                     costs.setdefault(path, {})[preference] = count * chance * JUDGE_NS
                     self._met[path] += count * min(options[name,] for name in path)
-        # Opening a tuple saves the less the more others are open, so a saving that was once computed is a
-        # bound: only the best one is looked at again.
+        # Savings only decrease as more tuples are open, so an earlier saving is a bound: only the best one is
+        # computed again.
         waiting = [(-self._saving(path, costs[path], served), path) for path in costs]
         heapq.heapify(waiting)
         opened: set[Attributes] = set()
@@ -155,7 +149,7 @@ class CostPlan:
     def _close(
         self, opened: set[Attributes], costs: Mapping[Attributes, Mapping[PreferredKeys, float]]
     ) -> None:
-        """Close the tuples whose preferences others serve nearly as well."""
+        """Close tuples whose preferences other tuples serve nearly as well."""
         serving: dict[PreferredKeys, dict[Attributes, float]] = {}
         for path in opened:
             for preference, cost in costs[path].items():

@@ -1,4 +1,4 @@
-"""A clause under its access key."""
+"""Clauses under their access keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from selectroute.index.plan.access_key import Attributes
 
 @dataclass(slots=True, eq=False)
 class FiledClause:
-    """Clause of a subscription: where it is filed and what is left to judge when it is found there."""
+    """Clause of a subscription: its access key, and the residual literals to judge."""
 
     subscription: str
     clause: Clause
@@ -21,7 +21,7 @@ class FiledClause:
 
 
 def file_clause(subscription: str, clause: Clause, found: Equalities, attributes: Attributes) -> FiledClause:
-    """Return the keys of a clause under the chosen attributes, and the literals that these do not decide."""
+    """Return a clause with its keys of the attributes, and the literals that the keys do not decide."""
     covered = [literal for name in attributes for literal in found.covered.get(name, ())]
     residual = clause.literals
     if covered:

@@ -1,7 +1,7 @@
-"""Prefixes as keys: clauses with ``LIKE 'abc%'`` and without an equality, filed by what a value begins with.
+"""Prefixes as keys, for clauses with ``LIKE 'abc%'`` and without an equality.
 
-A value has many prefixes, so these are no keys of an attribute: they are sorted, each knows the longest other
-one with which it begins, and a value finds the longest that it has; the shorter ones are then its parents::
+A value has many prefixes, so they are not keys of an attribute: they are sorted, each has its longest other
+prefix as parent, and a value is looked up for its longest prefix, whose ancestors are the shorter ones::
 
     prefix   "a"   "ab"   "abcd"   "b"         value "abcx" → last that is not greater: "ab"
     parent   -1    0      1        -1                       → leaves of "ab" and of "a"
@@ -23,12 +23,12 @@ class Prefixes(NamedTuple):
     of_attribute: dict[int, list[bytes]]
 
     def first(self, attributes: int) -> t.Array:
-        """Return where the prefixes of each attribute begin."""
+        """Return the offsets of the prefixes of each attribute."""
         counts = [len(self.of_attribute.get(attribute, ())) for attribute in range(attributes)]
         return np.cumsum([0, *counts])
 
     def arrays(self, attributes: int) -> dict[str, t.Array]:
-        """Return the arrays ``prefix…`` of `Tables`, but for the leaves."""
+        """Return the arrays ``prefix…`` of `Tables`, except the leaves."""
         texts = [text for attribute in sorted(self.of_attribute) for text in self.of_attribute[attribute]]
         first = self.first(attributes)
         parents: list[int] = []
@@ -54,7 +54,7 @@ def prefix_key(text: bytes) -> int:
 
 
 class Filing(NamedTuple):
-    """Residuals that have a prefix: where to file their entries, and the residual that is left, or -1."""
+    """Residuals with a prefix: attribute and prefix of each, and the rest of the residual, or -1."""
 
     residual: list[int]
     attribute: list[int]
@@ -63,9 +63,9 @@ class Filing(NamedTuple):
 
 
 def prefix_filing(residuals: Sequence[int], others: dict[str, t.Array]) -> Filing:
-    """Find the prefixes of residuals, conjunctions of which one may be LIKE, wanted TRUE.
+    """Return the prefixes of residuals with a LIKE that must be TRUE.
 
-    What is left of a residual that the prefix decides in part is added to ``others``, the arrays of programs.
+    The rest of a residual that the prefix decides in part is added to ``others``, the arrays of programs.
     """
     candidates = _patterns(others)
     term_first, programs, wanted = (others[name] for name in ("term_first", "term_program", "term_wanted"))
@@ -100,7 +100,7 @@ def prefix_filing(residuals: Sequence[int], others: dict[str, t.Array]) -> Filin
 
 
 def _patterns(others: Mapping[str, t.Array]) -> dict[int, tuple[int, bytes, bool]]:
-    """Of each program that is a LIKE with a prefix: attribute, prefix, and whether that is all of it."""
+    """Return for each program that is a LIKE with a prefix: attribute, prefix, and whether it is exact."""
     step_first, step = others["step_first"], others["step"].reshape(-1, 3)
     item_first, item = others["item_first"], others["item"]
     sizes = np.diff(step_first)

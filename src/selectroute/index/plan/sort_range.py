@@ -1,4 +1,4 @@
-"""Ranges of a clause, and which of them its entries are sorted by."""
+"""Ranges of a clause, and the choice of the one that sorts its entries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from selectroute.selector.values.values import Float, Long, Number, Value
 
 
 def chosen_range(literals: Sequence[Literal]) -> tuple[Literal, Literal | None, int] | None:
-    """Return the range to sort by, if there is one; an upper end of the same attribute; and the flags of
-    both.
+    """Return the range to sort by, if there is one; an upper end of the same attribute; and both flags.
 
-    An interval narrows more than one end, so a pair goes before a single range. O(ranges²), of which there
-    are few.
+    An interval narrows down more than one end, so a pair is preferred. O(ranges²), which are few.
     """
     ranges = [literal for literal in literals if _constant(literal) is not None]
     for low in ranges:
@@ -29,7 +27,7 @@ def chosen_range(literals: Sequence[Literal]) -> tuple[Literal, Literal | None, 
 
 
 def bound_of(ranged: Literal) -> int:
-    """Return the bound of a range, as `Tables` has it."""
+    """Return the bound of a range, as in `Tables`."""
     constant = _constant(ranged)
     assert constant is not None
     return bits_of(constant)[1]
@@ -64,10 +62,9 @@ def _is_exclusive(ranged: Literal) -> bool:
 
 
 def _alike(low: Literal, high: Literal) -> bool:
-    """Return whether two ranges hold for the same values but for their bounds, and compare these in the same
-    way.
+    """Return whether two ranges compare in the same way, and hold for the same values except for the bounds.
 
-    Of the wrong type, and of NaN, a range wanted FALSE holds and one wanted TRUE does not.
+    For values of another type, and NaN, a range wanted FALSE holds and one wanted TRUE does not.
     """
     return low.wanted is high.wanted and (_flags(low) ^ _flags(high)) & ~(3 << t.OPERATOR_SHIFT) == 0
 

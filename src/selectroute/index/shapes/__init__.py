@@ -1,1 +1,1 @@
-"""Selectors that differ in literals only are read once."""
+"""Shapes of selectors: those that only differ in literals are parsed once."""

@@ -1,12 +1,12 @@
-"""Shapes of many selectors: their texts with the literals taken out, column-wise.
+"""Shapes of many selectors: their texts without the literals, column-wise.
 
-A million selectors of one application have a few shapes, ``JMSType = ? AND weight > ?``, and what is to be
-found out about a selector depends on its shape alone. Here texts become shapes, and the literals of a shape
-columns; Arrow does both without a Python object for a text.
+A million selectors of one application have a few shapes, ``JMSType = ? AND weight > ?``, and the analysis of
+a selector depends on its shape alone. Here texts become shapes, and the literals of a shape columns; Arrow
+does both without a Python object per text.
 
-What is taken out: strings; plain integers of at most 18 digits and plain decimals of at most 15 and 15, which
-every dialect reads alike. Anything else stays in the shape. Whether a piece that looks like a literal is one,
-and one that does not change what surrounds it, ``template`` decides with the parser.
+Extracted literals are strings, plain integers of at most 18 digits and plain decimals of at most 15 and 15
+digits, which every dialect reads the same way. All other text stays in the shape. ``template`` decides with
+the parser whether an extracted text is a literal, and independent of the text around it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MAX_SLOTS: Final = 64
-"""Literals of one shape; a text with more of them is read by itself."""
+"""Maximum literals of one shape; a text with more is parsed by itself."""
 
 _CHUNK = 1 << 16
-"""Texts that a thread reads at a time."""
+"""Texts that a thread processes at a time."""
 
 
 class LiteralKind(Enum):
-    """Content of a slot: the character that marks it in a shape, and what it looks like."""
+    """Kind of a slot: the character that marks it in a shape, and the pattern of its texts."""
 
     STRING = "\x01", r"'(?:[^']|'')*'"
     DECIMAL = "\x02", r"\b(?:0|[1-9][0-9]{0,14})\.[0-9]{1,15}\b"
@@ -42,7 +42,7 @@ class LiteralKind(Enum):
         self.mark = mark
         self.pattern = pattern
         self.inside = pattern.replace(r"\b", "")
-        """The pattern between what stands around the slot, where no boundary must be looked for again."""
+        """Pattern without word boundaries, which the text around the slot guarantees."""
 
 
 _BY_MARK: Final = {kind.mark: kind for kind in LiteralKind}
@@ -53,25 +53,25 @@ _OF_TOPICS: Final = (LiteralKind.LEVEL,)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A text with slots: slot i, of ``kinds[i]``, stands between ``parts[i]`` and ``parts[i + 1]``."""
+    """Text with slots: slot i, of ``kinds[i]``, is between ``parts[i]`` and ``parts[i + 1]``."""
 
     parts: tuple[str, ...]
     kinds: tuple[LiteralKind, ...]
 
     @classmethod
     def of_marked(cls, marked: str) -> Shape:
-        """Return the shape that `selector_shapes` or `topic_shapes` wrote with marks."""
+        """Return the shape of a text with marks from `selector_shapes` or `topic_shapes`."""
         return cls(tuple(_MARKS.split(marked)), tuple(_BY_MARK[mark] for mark in _MARKS.findall(marked)))
 
     def filled(self, samples: Iterable[str]) -> str:
-        """Return the text with something in each slot."""
+        """Return the text with these samples in the slots."""
         pieces = zip_longest(self.parts, samples, fillvalue="")
         return "".join(piece for pair in pieces for piece in pair)
 
     def slots(self, texts: pa.Array) -> list[pa.Array] | None:
-        """Return what stands in each slot of texts of this shape, as they stand there.
+        """Return the literals of each slot as text, for texts of this shape.
 
-        None if some text is not of this shape after all: it contains a mark itself, or half a string.
+        None if a text is not of this shape: it contains a mark itself, or half a string.
         """
         groups = (f"(?P<s{number}>{kind.inside})" for number, kind in enumerate(self.kinds))
         pieces = zip_longest(map(re.escape, self.parts), groups, fillvalue="")
@@ -80,7 +80,7 @@ class Shape:
             return [] if pc.all(pc.equal(texts, self.parts[0])).as_py() else None
         try:
             found = pa.concat_arrays(_by_chunks(texts, lambda part: pc.extract_regex(part, pattern=pattern)))
-        except pa.ArrowInvalid:  # too large a pattern
+        except pa.ArrowInvalid:  # the pattern is too large
             return None
         return None if found.null_count else found.flatten()
 
@@ -89,7 +89,7 @@ _LITERAL: Final = re.compile("|".join(f"({kind.pattern})" for kind in _OF_SELECT
 
 
 def selector_shape(text: str) -> tuple[str, list[str]]:
-    """Return the shape of one selector, with marks, and its literals as they stand there. O(length)."""
+    """Return the shape of one selector, with marks, and its literals as text. O(length)."""
     found: list[str] = []
 
     def mark(match: re.Match[str]) -> str:
@@ -106,7 +106,7 @@ def selector_shapes(texts: pa.Array) -> pa.Array:
 
 
 def topic_shapes(filters: pa.Array) -> pa.Array:
-    """Return the shapes of topic filters, the text of each level taken out. As `selector_shapes`."""
+    """Return the shapes of topic filters, without the text of levels. As `selector_shapes`."""
     return _marked(filters, _OF_TOPICS)
 
 

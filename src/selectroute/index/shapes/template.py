@@ -1,4 +1,4 @@
-"""Subscriptions of one shape: one template, and a column for each literal."""
+"""Templates of subscriptions of one shape, with a column for each literal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from selectroute.topics.filter import InvalidTopicFilterError, TopicFilter
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Subscriptions of one shape: where they are, and the literals of each slot as a column."""
+    """Subscriptions of one shape: their ordinals, and the literals of each slot as a column."""
 
     template: Template
     dialect: str
@@ -57,7 +57,7 @@ class Group:
         return -column if slot.negated else column
 
     def only(self, rows: t.Array) -> Group:
-        """Some of the subscriptions."""
+        """Return the group with only these rows."""
         slots = [
             column.take(pa.array(rows)) if isinstance(column, pa.Array) else column[rows]
             for column in self.slots
@@ -66,7 +66,7 @@ class Group:
 
 
 def literals(kind: LiteralKind, texts: pa.Array) -> pa.Array | t.Array:
-    """Return what stands in a slot, as values: strings, int64 or float64."""
+    """Return the texts of a slot as values: strings, int64 or float64."""
     match kind:
         case LiteralKind.STRING:
             return pc.replace_substring(pc.utf8_slice_codeunits(texts, 1, -1), pattern="''", replacement="'")
@@ -78,14 +78,14 @@ def literals(kind: LiteralKind, texts: pa.Array) -> pa.Array | t.Array:
             return texts
 
 
-# ---- The clauses of all selectors of one shape, found once by parsing a sample.
+# ---- Clauses of all selectors of one shape, by parsing one sample.
 
 _FIRST_INTEGER: Final = 4_190_001
 """Samples of numbers are below 2^24, where every type of number holds them."""
 
 
 class Slot(NamedTuple):
-    """Place of a constant: which literal of the text it is, and whether a minus stands before it."""
+    """Slot of a constant: the number of the literal in the text, and whether a minus precedes it."""
 
     number: int
     negated: bool
@@ -94,7 +94,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Clauses whose constants are samples; those of a selector have its own literals in their place."""
+    """Clauses with samples as constants, which a selector's own literals replace."""
 
     clauses: tuple[Clause, ...]
     _slots: dict[Value, Slot]
@@ -111,9 +111,7 @@ class Template:
         )
 
     def filled(self, literal: Literal, values: Sequence[Value] | Mapping[int, Value]) -> Literal:
-        """Return the literal with the literals of a text, by the numbers of their slots, in place of the
-        samples.
-        """
+        """Return the literal with a text's literals, by the numbers of their slots, instead of samples."""
         slots = [self._slots.get(one) for one in _constants(literal)]
         if not any(slots):
             return literal
@@ -138,10 +136,10 @@ class Template:
 def template_of(
     selector: Shape, topic: Shape | None, dialect_name: str, limits: Limits = DEFAULT_LIMITS
 ) -> Template | None:
-    """Return the template of a shape; None where a selector of it must be read by itself.
+    """Return the template of a shape; None if its selectors must be parsed one by one.
 
-    That is so if its sample is no selector (then the text itself shows why), and where more than the shape
-    decides: a literal that is not compared with one property, several equalities of one property, an id.
+    These are invalid selectors (their own text gives the error), and those with a literal that is not
+    compared with one property, several equalities of one property, or an id.
     """
     kinds = (*selector.kinds, *(topic.kinds if topic is not None else ()))
     if len(kinds) > MAX_SLOTS:
@@ -170,7 +168,7 @@ def template_of(
         elif isinstance(sample, Double):
             slots[Double(-sample.value)] = Slot(number, True, False)
     if sum(one in slots for one in _literals_of(checked.expression)) != len(selector.kinds):
-        return None  # a literal that was not taken out happens to be a sample
+        return None  # a literal left in the shape equals a sample
     found: set[int] = set()
     for clause in clauses:
         keyed = [keys.attribute for literal in clause.literals if (keys := literal_keys(literal)) is not None]
@@ -190,22 +188,21 @@ def _signed(value: Value, slot: Slot) -> Value:
 
 
 _SEEN: dict[tuple[str, str], Template | bool | None] = {}
-"""The shapes that single selectors had: their templates; True of one that was seen once."""
+"""Shapes of single selectors: their templates; True for a shape that was seen once."""
 
 _MOST_SEEN: Final = 10_000
 
 
 def clauses_by_shape(text: str, dialect_name: str) -> tuple[Clause, ...] | None:
-    """Return the clauses of a selector whose shape was seen before, about twice as fast as by parsing it.
-
-    None of any other, which is to be parsed.
+    """Return the clauses of a selector whose shape was seen before, about twice as fast as by parsing it;
+    None for any other selector.
     """
-    # The parser says what is wrong with half of a surrogate pair, which fits any shape.
+    # The parser must reject half of a surrogate pair, which fits any shape.
     if len(text) > DEFAULT_LIMITS.length or (not text.isascii() and SURROGATE.search(text)):
         return None
     shape, found = selector_shape(text)
     known = _SEEN.get((shape, dialect_name), False)
-    if known is False:  # a template costs as much as parsing, for which there must be a second one
+    if known is False:  # a template costs as much as parsing, so it pays from the second selector on
         if len(_SEEN) >= _MOST_SEEN:
             _SEEN.clear()
         _SEEN[shape, dialect_name] = True
@@ -224,7 +221,7 @@ def _value(text: str) -> Value:
 
 
 def sample_of(kind: LiteralKind, number: int) -> str | Long | Double:
-    """Return the literal that stands for a slot when a shape is parsed; each number of a slot has its own."""
+    """Return the literal of a slot when a shape is parsed, unique for each number of a slot."""
     match kind:
         case LiteralKind.INTEGER:
             return Long(_FIRST_INTEGER + number)
@@ -235,7 +232,7 @@ def sample_of(kind: LiteralKind, number: int) -> str | Long | Double:
 
 
 def spelled(kind: LiteralKind, sample: str | Long | Double) -> str:
-    """Return a sample as it is written in a text."""
+    """Return the text of a sample."""
     if isinstance(sample, Long | Double):
         return str(sample.value)
     return f"'{sample}'" if kind is LiteralKind.STRING else sample
@@ -254,7 +251,7 @@ def _constants(literal: Literal) -> Iterable[Value]:
 
 
 def _hides(literal: Literal, slots: dict[Value, Slot]) -> bool:
-    """Return whether a predicate that is judged as a whole has a sample inside."""
+    """Return whether a predicate that is judged as a whole contains a sample."""
     match literal.predicate:
         case Condition(expr=expr):
             return any(one in slots for one in _literals_of(expr))

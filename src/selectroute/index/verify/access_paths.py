@@ -1,4 +1,4 @@
-"""Invariants of access paths: every leaf is reached, once, by the codes that it is filed under."""
+"""Invariants of access paths: every leaf is reached once, by the codes under which it is filed."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def verify_paths(tables: t.Tables) -> None:
 
 
 def _verify_divided(tables: t.Tables) -> None:
-    """Return the leaves that are divided, and the tuples beneath them."""
+    """Check divided leaves, and the tuples beneath them."""
     tuples, above = len(tables.tuple_attributes), tables.tuple_above
     own = tables.divided_tuple
     require(np.all((own >= 0) & (own < tuples)), "a divided leaf is of a known tuple")
     postings = np.diff(tables.code_posting[len(tables.code_leaf) :])
     require(np.all(postings > 0), "a divided leaf has a posting")
     beneath = tables.tuple_attributes[:, 1] == t.BENEATH
-    require(np.array_equal(above >= 0, beneath), "a tuple has one above it if it is beneath one")
-    require(np.all(above < np.arange(tuples)), "a tuple comes behind the one above it")
+    require(np.array_equal(above >= 0, beneath), "a tuple has one above it only if beneath one")
+    require(np.all(above < np.arange(tuples)), "a tuple comes after the one above it")
     require(np.all(np.isin(above[beneath], own)), "a tuple above another has a divided leaf")
 
 
@@ -64,14 +64,13 @@ def verify_prefixes(tables: t.Tables) -> None:
 
 
 def verify_probing(used: t.Array, hashes: t.Array, what: str) -> None:
-    """From the slot of its hash on, no empty slot comes before an entry's own."""
+    """Check that from the slot of an entry's hash on, no empty slot comes before the entry's slot."""
     size = len(used)
     if not size:
         return
     require(size & (size - 1) == 0, f"a {what} has a power of two slots")
     require(2 * int(used.sum()) <= size, f"a {what} is at most half full")
-    # Count the used slots up to each slot, around the end too, so that a run without a hole is a difference
-    # of counts.
+    # Count the used slots up to each slot, wrapping around, so that runs without holes are differences.
     before = np.concatenate(([0], np.cumsum(np.concatenate((used, used)))))
     own = np.flatnonzero(used)
     home = (hashes[own] & np.uint64(size - 1)).astype(np.int64)

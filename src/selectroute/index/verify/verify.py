@@ -1,4 +1,4 @@
-"""Every invariant of an index and of a snapshot, under a sentence. For stress tests and ``index verify``."""
+"""Invariants of an index and of a snapshot, each with a sentence. For stress tests and ``index verify``."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
 
 
 def verify_index(index: Index) -> None:
-    """Check a mutable index. Raises `InvariantError`. O(its size)."""
+    """Check a mutable index. Raises `InvariantError`. O(size of the index)."""
     filed: Counter[FiledClause] = Counter()
     for attributes, buckets in index._buckets.items():
-        require(buckets, f"the tuple {attributes} has a bucket, or is not there")
+        require(buckets, f"the tuple {attributes} has a bucket")
         for keys, bucket in buckets.items():
-            require(bucket, f"the key {keys} has an entry, or is not there")
+            require(bucket, f"the key {keys} has an entry")
             for entry in bucket:
-                require(entry.attributes == attributes, "an entry lies under its own attributes")
-                require(keys in set(product(*entry.keys)), "an entry lies under its own keys only")
+                require(entry.attributes == attributes, "an entry is filed under its own attributes")
+                require(keys in set(product(*entry.keys)), "an entry is filed under its own keys only")
                 filed[entry] += 1
     statistics = Statistics()
     pairs: Counter[tuple[str, ...]] = Counter()
@@ -43,22 +43,20 @@ def verify_index(index: Index) -> None:
         require([entry.clause for entry in entries] == satisfiable, "each satisfiable clause is filed")
         for entry in entries:
             copies = int(np.prod([len(keys) for keys in entry.keys], initial=1))
-            require(filed.pop(entry, 0) == copies, "an entry lies under each of its keys")
+            require(filed.pop(entry, 0) == copies, "an entry is filed under each of its keys")
             statistics.add(equalities(entry.clause))
             if len(entry.attributes) == 2:
                 pairs[entry.attributes] += 1
     require(not filed, "an entry belongs to a subscription")
-    require(
-        set(index._filed) == set(index._subscriptions), "what is filed is registered, and the other way round"
-    )
-    require(statistics.counts == index.statistics.counts, "the statistics count what is filed")
+    require(set(index._filed) == set(index._subscriptions), "the filed subscriptions are the registered ones")
+    require(statistics.counts == index.statistics.counts, "the statistics count the filed clauses")
     require(statistics._squares == index.statistics._squares, "the sums of squares belong to the counts")
     require(pairs == index._plan.pairs, "the plan counts the entries of each pair")
     require(len(pairs) <= MAX_PAIRS, "no more pairs are in use than the plan allows")
 
 
 def verify_snapshot(snapshot: SnapshotState) -> None:
-    """Check all arrays of a snapshot. Raises `InvariantError`. O(its size)."""
+    """Check all arrays of a snapshot. Raises `InvariantError`. O(size of the arrays)."""
     for segment in snapshot.segments:
         verify_segment(segment)
     rows = sum(segment.rows for segment in snapshot.segments)
@@ -72,7 +70,7 @@ def verify_snapshot(snapshot: SnapshotState) -> None:
 
 
 def verify_segment(segment: Segment) -> None:
-    """Check all arrays of a segment. Raises `InvariantError`. O(its size)."""
+    """Check all arrays of a segment. Raises `InvariantError`. O(size of the arrays)."""
     check_memory_safety(segment)
     tables = segment.tables
     _verify_sets(tables)
@@ -110,7 +108,7 @@ def _verify_entries(tables: t.Tables) -> None:
 
 
 def _verify_intervals(tables: t.Tables, group: int) -> None:
-    """Check the maxima by which the upper ends of a group's intervals are found."""
+    """Check the maxima of the upper ends of a group's intervals."""
     entries = int(tables.entry_first[group + 1] - tables.entry_first[group])
     for below, above in pairwise(level_slices(int(tables.group_high[group]), entries)):
         level = tables.high[below]
@@ -130,6 +128,6 @@ def _verify_strings(tables: t.Tables, attributes: int) -> None:
         seen[strings] += 1
         own = np.zeros(len(slots), np.uint64)
         own[used] = hashes[strings]
-        require(np.all((own ^ slots)[used] >> np.uint64(32) == 0), "a string's hash is beside it")
+        require(np.all((own ^ slots)[used] >> np.uint64(32) == 0), "a slot has the hash of its string")
         verify_probing(used, own, "string table")
     require(np.all(seen == 1), "every string has one slot")

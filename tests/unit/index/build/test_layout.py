@@ -154,12 +154,12 @@ def changed(tables, name, change):
         ("high", lambda a: a.__setitem__(-1, a[-1] - 1), "the maximum|a maximum"),
         ("prefix_parent", lambda a: a.__setitem__(1, -1), "a parent is the longest prefix"),
         ("prefix_key", lambda a: a.__setitem__(0, 5), "a prefix has its key"),
-        ("prefix_leaf", lambda a: a.__setitem__(0, a[1]), "every other leaf has one place"),
+        ("prefix_leaf", lambda a: a.__setitem__(0, a[1]), "every other leaf has one key"),
         ("posting_filter", lambda a: a.__setitem__(0, 0), "a posting's filter"),
         ("posting_attribute", lambda a: a.__setitem__(0, 99), "a posting reads a known attribute"),
         ("slot", lambda a: a.__setitem__(slice(None), np.roll(a, 1)), "posting"),
-        ("tuple_leaf", lambda a: a.__setitem__(0, 0), "behind the scan list are the tuples' leaves"),
-        ("code_leaf", lambda a: a.__setitem__(slice(None), -1), "every other leaf has one place"),
+        ("tuple_leaf", lambda a: a.__setitem__(0, 0), "after the scan list are the tuples' leaves"),
+        ("code_leaf", lambda a: a.__setitem__(slice(None), -1), "every other leaf has one key"),
         (
             "string_slot",
             lambda a: a.__ior__(np.uint64(1) << np.uint64(63)),
@@ -167,7 +167,7 @@ def changed(tables, name, change):
         ),
         ("group_high", lambda a: a.__setitem__(slice(None), -1), "an interval group has upper ends"),
         ("group_flags", lambda a: a.__ior__(np.uint16(t.UNIFORM)), "a uniform group"),
-        ("term_wanted", lambda a: a.__ior__(np.uint8(4)), "what a term wants"),
+        ("term_wanted", lambda a: a.__ior__(np.uint8(4)), "the wanted truth of a term"),
     ],
 )
 def test_verify_notices_broken_access_paths(name, change, sentence):

@@ -272,13 +272,13 @@ def test_a_batch_larger_than_one_and_an_empty_one_go_through_all_segments():
         ([1, 0], "ascend"),
         ([0, 0], "ascend"),
         ([2], "removed once"),
-        ([0], "an id is one subscription's"),
+        ([0], "an id belongs to one subscription"),
     ],
 )
 def test_verify_notices_tombstones_that_cannot_be(removed, sentence):
     snapshot = base().changed([Replace("all", "weight = 7")])
     extra = base().changed([Remove("light")]).segments[1]
-    if sentence == "an id is one subscription's":
+    if sentence == "an id belongs to one subscription":
         broken = replace(
             snapshot, segments=(snapshot.segments[0], replace(snapshot.segments[1], removed=extra.removed))
         )

@@ -143,7 +143,7 @@ def test_a_crash_before_the_manifest_leaves_no_revision(folder, monkeypatch):
 
 @pytest.mark.parametrize("revision", [-1, 2**63, True, "1", 1.0])
 def test_what_is_no_revision_is_refused(tmp_path, revision):
-    with pytest.raises(sr.SnapshotError, match="is no revision"):
+    with pytest.raises(sr.SnapshotError, match="is not a revision"):
         sr.publish(replace(small(), revision=revision), tmp_path)  # `freeze` would refuse some itself
     assert list(tmp_path.iterdir()) == []
 

@@ -41,7 +41,7 @@ def test_a_refused_change_publishes_nothing(tmp_path):
 def test_another_publisher_is_noticed(tmp_path):
     publisher = Publisher(tmp_path)
     publish(sr.Index().freeze(), tmp_path)
-    with pytest.raises(sr.SnapshotError, match="somebody else published revision 2"):
+    with pytest.raises(sr.SnapshotError, match="another publisher published revision 2"):
         publisher.apply([Add("a")])
 
 
@@ -68,7 +68,7 @@ def test_given_revisions_ascend_and_merges_ride_on_them(tmp_path, monkeypatch):
 
 
 def test_own_revisions_are_not_given(tmp_path):
-    with Publisher(tmp_path) as publisher, pytest.raises(ValueError, match="numbers its revisions itself"):
+    with Publisher(tmp_path) as publisher, pytest.raises(ValueError, match="numbers revisions itself"):
         publisher.apply([Add("a")], 7)
 
 

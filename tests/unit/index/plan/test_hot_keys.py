@@ -192,10 +192,10 @@ def test_the_generated_registries_are_divided():
         ("divided_tuple", lambda a: a.__setitem__(0, 99), "a divided leaf is of a known tuple"),
         ("divided_tuple", lambda a: a.__setitem__(0, a[0] + 1), "beneath|tuple above"),
         ("tuple_above", lambda a: a.__setitem__(-1, -1), "one above it"),
-        ("tuple_above", lambda a: a.__setitem__(-1, len(a) - 1), "comes behind the one above it"),
+        ("tuple_above", lambda a: a.__setitem__(-1, len(a) - 1), "comes after the one above it"),
         ("code_posting", lambda a: a.__setitem__(-2, a[-1]), "a divided leaf has a posting"),
-        ("tuple_leaf", lambda a: a.__setitem__(-1, a[-1] + 1), "behind the scan list"),
-        ("slot", lambda a: a.__setitem__(np.flatnonzero(a >= 0)[-1], -1), "every other leaf has one place"),
+        ("tuple_leaf", lambda a: a.__setitem__(-1, a[-1] + 1), "after the scan list"),
+        ("slot", lambda a: a.__setitem__(np.flatnonzero(a >= 0)[-1], -1), "every other leaf has one key"),
     ],
 )
 def test_verify_notices_broken_divisions(name, change, sentence):
