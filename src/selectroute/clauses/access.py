@@ -28,17 +28,17 @@ from selectroute.selector.syntax.check import NUMBER
 from selectroute.selector.values.values import UNSUPPORTED, Double, Float, Unsupported, Value, to_float32
 
 Key = str | bytes | float | tuple[str, float] | tuple[str]
-"""A string; a byte string; a double; ("float", x) for a large float; ("true",), ("false",) and ("null",)."""
+"""String; byte string; double; ("float", x) for a large float; ("true",), ("false",) and ("null",)."""
 
 NULL: Key = ("null",)
 TRUE: Key = ("true",)
 FALSE: Key = ("false",)
 
 LARGE_FLOAT = 2.0**24
-"""From here on a float does not hold every integer (24 bits of significand)."""
+"""Least magnitude at which a float does not hold every integer (24 bits of significand)."""
 
 LARGE_LONG = 2**53
-"""From here on a double does not hold every long (53 bits of significand)."""
+"""Least magnitude at which a double does not hold every long (53 bits of significand)."""
 
 
 class Keys(NamedTuple):

@@ -66,7 +66,7 @@ class OneOf:
     kind: ClassVar[str] = STRING
 
     def truth(self, lookup: Lookup) -> Truth | Void:
-        """Its truth on the message behind `lookup`."""
+        """Return the truth on the message that `lookup` reads."""
         value = lookup(self.name)
         if value is None:
             return Truth.UNKNOWN
@@ -87,7 +87,7 @@ class Matches:
     kind: ClassVar[str] = STRING
 
     def truth(self, lookup: Lookup) -> Truth | Void:
-        """Its truth on the message behind `lookup`."""
+        """Return the truth on the message that `lookup` reads."""
         value = lookup(self.name)
         if value is None:
             return Truth.UNKNOWN
@@ -103,7 +103,7 @@ class Missing:
     name: str
 
     def truth(self, lookup: Lookup) -> Truth:
-        """Its truth on the message behind `lookup`."""
+        """Return the truth on the message that `lookup` reads."""
         return Truth.of(lookup(self.name) is None)
 
 
@@ -127,7 +127,7 @@ class Condition:
         return self._hash
 
     def truth(self, lookup: Lookup) -> Truth | Void:
-        """Its truth on the message behind `lookup`."""
+        """Return the truth on the message that `lookup` reads."""
         return condition(self.expr, lookup, self.dialect)
 
 
@@ -152,7 +152,7 @@ class NotVoid:
         return self._hash
 
     def truth(self, lookup: Lookup) -> Truth:
-        """Its truth on the message behind `lookup`."""
+        """Return the truth on the message that `lookup` reads."""
         for name, kinds in self.types:
             value = lookup(name)
             if value is not None and kind_of(value) not in kinds:
@@ -171,7 +171,7 @@ class TopicLevels:
     pattern: tuple[str, ...]
 
     def truth(self, lookup: Lookup) -> Truth:
-        """Its truth on the message behind `lookup`."""
+        """Return the truth on the message that `lookup` reads."""
         value = lookup(self.name)
         if value is None:
             return Truth.UNKNOWN

@@ -76,7 +76,7 @@ class Explanation:
     selector: SelectorExplanation
     seltype: str
     provider: bool | None
-    """The extended selection provider's verdict on an EXTENDED selector; None if it gave none."""
+    """Extended selection provider's verdict on an EXTENDED selector; None if it gave none."""
 
     def __str__(self) -> str:
         lines = [f"{self.subscription}: {'matched' if self.matched else 'not matched'}"]

@@ -41,16 +41,16 @@ class NumberSyntax:
     """Character allowed between two digits, also repeated; empty if none is."""
 
     hexadecimal_floats: bool
-    """Whether ``0x1.8p3`` is an approximate literal."""
+    """True if ``0x1.8p3`` is an approximate literal."""
 
     long_suffix: bool
-    """Whether an exact literal may end in ``L``."""
+    """True if an exact literal may end in ``L``."""
 
     suffixes: Mapping[str, type[Float | Double]]
     """Suffixes of approximate literals, in capitals, and the types of the literals."""
 
     zero_before_approximate: bool
-    """Whether an approximate literal may begin with a zero and another digit: ``010.5``, ``07E3``."""
+    """True if an approximate literal may begin with a zero and another digit: ``010.5``, ``07E3``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,22 +59,22 @@ class Dialect:
 
     name: str
     seed: str
-    """The document that specifies the dialect."""
+    """Document that specifies the dialect."""
 
     whitespace: str
     numbers: NumberSyntax
     byte_strings: bool
-    """Whether ``"0x2F1C"`` is a literal, and a column of bytes a property."""
+    """True if ``"0x2F1C"`` is a literal, and a column of bytes a property."""
 
     reserved: frozenset[str]
     """Words, in capitals, that are not identifiers in any mixture of upper and lower case."""
 
     dotted_names: bool
-    """Whether an identifier may consist of parts joined by dots. Only the first part must begin with a start
+    """True if an identifier may consist of parts joined by dots. Only the first part must begin with a start
     character."""
 
     headers: frozenset[str]
-    """The names beginning with `reserved_prefix` that a selector may read."""
+    """Names beginning with `reserved_prefix` that a selector may read."""
 
     reserved_prefix: str
     """Prefix of headers; a name with one of the longer `property_prefixes` is a property."""
@@ -82,19 +82,19 @@ class Dialect:
     property_prefixes: tuple[str, ...]
 
     name_rules: bool
-    """Whether the restrictions on property names of seed 003 apply, in selectors and to messages."""
+    """True if the restrictions on property names of seed 003 apply, in selectors and to messages."""
 
     lacks: frozenset[str]
     """Symbols and reserved words of the common grammar that this dialect does not have."""
 
     signs_touch: bool
-    """Whether a sign is part of its number and directly before the digits."""
+    """True if a sign is part of its number and directly before the digits."""
 
     bare_conditions: bool
-    """Whether an identifier, TRUE or FALSE alone is a condition."""
+    """True if an identifier, TRUE or FALSE alone is a condition."""
 
     unlike_literals: bool
-    """Whether a selector may compare two literals of different types by ``=`` and ``<>``; such a selector is
+    """True if a selector may compare two literals of different types by ``=`` and ``<>``; such a selector is
     always false as a whole."""
 
     fields: Mapping[str, str]
@@ -108,10 +108,10 @@ class Dialect:
     """Identifiers with which an exact literal is compared as an int, not as a long."""
 
     promotes: bool
-    """Whether numbers of different types compare, after Java's binary numeric promotion."""
+    """True if numbers of different types compare, after Java's binary numeric promotion."""
 
     negative_zero: bool
-    """Whether arithmetic tells negative zero from zero."""
+    """True if arithmetic tells negative zero from zero."""
 
     unlike_types: Literal[Truth.FALSE, Void.VOID]
     """Result of an operation on unlike types, and of a condition that is not a boolean."""
@@ -123,7 +123,7 @@ class Dialect:
     """Result of BETWEEN with a NULL operand, and the opposite of NOT BETWEEN's; None: as its equivalence."""
 
     extended: bool
-    """Whether a subscription may leave its selector to an extended selection provider."""
+    """True if a subscription may leave its selector to an extended selection provider."""
 
     def field_of(self, name: str) -> str:
         """Return the derived field that an identifier reads, or the identifier itself."""
@@ -133,7 +133,7 @@ class Dialect:
 KEYWORDS = frozenset(
     {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"},
 )
-"""The reserved words of seeds 003 and 004."""
+"""Reserved words of seeds 003 and 004."""
 
 JMS = Dialect(
     name="jms",

@@ -15,7 +15,7 @@ NONE: Final = "–"
 _SHORT: Final = 40
 
 _NEEDS: Final = {"negative_zero": "+", "arithmetic_on_null": "+", "between_on_null": "BETWEEN"}
-"""The operator that a field is about; the field has no meaning in a dialect without the operator."""
+"""Operator that a field is about; the field has no meaning in a dialect without the operator."""
 
 
 class Row(NamedTuple):

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from selectroute.selector.syntax.source import EXCERPT_COLUMNS, Span, excerpt, position
 
 MQRC_SELECTION_NOT_AVAILABLE = 2551
-"""The reason code of a selector that is invalid when it is presented."""
+"""Reason code of a selector that is invalid when it is presented."""
 
 MQRC_SELECTOR_SYNTAX_ERROR = 2459
-"""The reason code of a selector that is invalid when its subscription is resumed."""
+"""Reason code of a selector that is invalid when its subscription is resumed."""
 
 
 class SelectRouteError(Exception):
@@ -29,10 +29,10 @@ class ErrorKind(NamedTuple):
     example: str
     hint: str | None = None
     reason: int | None = None
-    """The MQ reason code, where it does not depend on when the selector is presented."""
+    """MQ reason code, where it does not depend on when the selector is presented."""
 
     dialect: str = "jms"
-    """The dialect in which the example has this error."""
+    """Dialect in which the example has this error."""
 
 
 KINDS: Mapping[str, ErrorKind] = MappingProxyType(

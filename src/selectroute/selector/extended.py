@@ -27,7 +27,7 @@ from selectroute.selector.message import Message
 from selectroute.selector.syntax.tokens import check_characters
 
 GROUP: Final = "selectroute.extended_selection"
-"""The entry point group. In the pyproject.toml of a provider::
+"""Entry point group. In the pyproject.toml of a provider::
 
     [project.entry-points."selectroute.extended_selection"]
     xpath = "my_package.selection:Provider"

@@ -72,7 +72,7 @@ def correlation_id_from_text(value: Value | None) -> bytes | None:
 
 
 CORRELATION_IDS: Final = frozenset({"JMSCorrelationID", "jms.Cid", "Root.MQMD.CorrelId"})
-"""The names of the correlation id."""
+"""Names of the correlation id."""
 
 
 def is_no_id(name: str, value: Value | None) -> bool:
@@ -291,7 +291,7 @@ DELIVERY_MODE_INT: Final = "JMSDeliveryMode:int"
 DELIVERY_MODE_OF_MQ: Final = "JMSDeliveryMode:Dlv"
 MESSAGE_ID: Final = "JMSMessageID:id"
 CORRELATION_ID: Final = "JMSCorrelationID:id"
-"""A header in another type: JMSDeliveryMode as the int 1 or 2 (in `ibm-mq` from its synonyms, too), an id as
+"""Header in another type: JMSDeliveryMode as the int 1 or 2 (in `ibm-mq` from its synonyms, too), an id as
 its 24 bytes. No message has these names themselves.
 """
 
@@ -318,7 +318,7 @@ def identifier_of(attribute: str) -> str:
 
 
 SETTABLE: Final = frozenset({"JMSCorrelationID", "JMSReplyTo", "JMSType", "JMSXGroupID", "JMSXGroupSeq"})
-"""The JMS names of the fields that an application may set: "only … can be set using the MQI" (seed 003)."""
+"""JMS names of the fields that an application may set: "only … can be set using the MQI" (seed 003)."""
 
 
 def may_be_set(name: str) -> bool:

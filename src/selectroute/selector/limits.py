@@ -43,7 +43,7 @@ _OPERANDS: Final = frozenset({NAME, NUMBER, STRING, BYTES, ")", "TRUE", "FALSE",
 DEFAULT_LIMITS: Final = Limits()
 
 UNLIMITED: Final = Limits(length=2**63, nesting=2**63, items=2**63)
-"""For texts that were accepted before: limits may have changed since."""
+"""Limits for texts that were accepted before, perhaps under other limits."""
 
 
 def check_length(text: str, limits: Limits) -> None:

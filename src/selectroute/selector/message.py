@@ -33,10 +33,10 @@ from selectroute.selector.values.values import (
 )
 
 MAX_PROPERTIES = 1_000
-"""The most properties that one message may have."""
+"""Maximum number of properties of one message."""
 
 MAX_NAME_LENGTH = 4_095
-"""The longest name of a property, in characters, unless a message is made with another limit."""
+"""Longest name of a property, in characters, unless a message is made with another limit."""
 
 HEADER_TYPES: Final[Mapping[str, type]] = MappingProxyType(
     {

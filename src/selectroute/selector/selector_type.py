@@ -7,10 +7,10 @@ from typing import Final, Literal
 Seltype = Literal["NONE", "STANDARD", "EXTENDED"]
 
 NONE: Final = "NONE"
-"""The subscription has no selector."""
+"""No selector."""
 
 STANDARD: Final = "STANDARD"
-"""The selector is in one of the dialects."""
+"""Selector in one of the dialects."""
 
 EXTENDED: Final = "EXTENDED"
-"""The selector is left to an extended selection provider."""
+"""Selector left to an extended selection provider."""

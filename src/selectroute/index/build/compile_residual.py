@@ -102,7 +102,7 @@ class Programs:
         self.lanes: set[int] = set()
         """Attributes whose values are read by programs, not only codes and types."""
         self.depth = 1
-        """The deepest stack that a program needs."""
+        """Deepest stack that a program needs."""
 
     def residual(self, literals: Iterable[Literal]) -> int:
         """Return the number of the conjunction of these literals."""

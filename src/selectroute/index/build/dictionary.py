@@ -73,7 +73,7 @@ class AttributeCodes:
     plain: set[int] = field(default_factory=set)
     """Attributes that a dialect without byte strings reads."""
     byte_strings: bool = False
-    """Whether the dialect of the subscription that is being added has byte strings."""
+    """True if the dialect of the subscription that is being added has byte strings."""
 
     def number(self, name: str) -> int:
         """Return the number of an attribute, a new one for a new attribute."""

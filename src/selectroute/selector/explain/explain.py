@@ -41,7 +41,7 @@ class Explanation:
 
     source: str
     expression: Expr | None
-    """The part itself; None for the empty selector."""
+    """Part itself; None for the empty selector."""
 
     truth: Truth | Void | None
     result: Result

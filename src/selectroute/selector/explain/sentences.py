@@ -45,7 +45,7 @@ from selectroute.selector.values.values import (
 )
 
 SHOWN: Final = 80
-"""How many characters of a text or string are shown."""
+"""Maximum characters shown of a text or string."""
 
 
 class Part(NamedTuple):

@@ -10,7 +10,7 @@ import unicodedata
 from typing import NamedTuple
 
 EXCERPT_COLUMNS = 100
-"""The widest excerpt shown; a longer line is cut around the span."""
+"""Widest excerpt shown; a longer line is cut around the span."""
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair: a code point that is not a character, and that UTF-8 cannot encode."""
