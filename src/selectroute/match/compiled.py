@@ -83,16 +83,16 @@ def compiling_alone() -> AbstractContextManager[None]:
 @contextmanager
 def _first_call() -> Iterator[None]:
     global _is_loaded
-    with ExitStack() as held:
+    with ExitStack() as locks:
         if _CACHE is not None:
             path = Path(_CACHE) / "compiling.lock"
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 try:
-                    held.enter_context(FileLock(path, wait=False))
+                    locks.enter_context(FileLock(path, wait=False))
                 except BlockingIOError:
                     _LOGGER.warning("waiting for another process, which compiles the matching kernel")
-                    held.enter_context(FileLock(path))
+                    locks.enter_context(FileLock(path))
             except OSError:  # a cache that can only be read, as in an image, or a file system without locks
                 pass
         yield
