@@ -3,10 +3,10 @@
 One object a line: ``id``; ``selector`` (absent, null or "" matches every message); ``topic``, a filter
 (absent or null matches every topic); ``dialect`` (default ``jms``); ``seltype``, EXTENDED for a selector that
 is left to a provider, otherwise STANDARD, or NONE without a selector; ``from`` and ``to``, the revisions
-``[from, to)`` for which the row is valid (``to`` null or absent: no end); ``destination``, an additional one
-of deliveries (``{"kind": "queue", "name": "ORDERS"}``); ``status``, ``active`` or ``paused``: a paused
-subscription is left out. Other fields that a registry exports (``name``, ``labels``, ``revision``, times) are
-ignored. Any other field is rejected, and blank lines are skipped.
+``[from, to)`` for which the row is valid (``to`` null or absent: no end); ``destination``, where deliveries
+also go (``{"kind": "queue", "name": "ORDERS"}``); ``status``, ``active`` or ``paused``: a paused subscription
+is left out. Other fields that a registry exports (``name``, ``labels``, ``revision``, times) are ignored. Any
+other field is rejected, and blank lines are skipped.
 """
 
 from __future__ import annotations

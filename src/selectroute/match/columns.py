@@ -9,7 +9,7 @@ float32, float64, bool      float, double, boolean
 string, large_string,       string
 string_view
 binary, large_binary,       byte string, for selectors of a dialect that has them
-fixed_size_binary,          (in other dialects unlike every literal)
+fixed_size_binary,          (in other dialects unlike all types but bytes)
 binary_view
 dictionary                  the type of its values
 null                        NULL

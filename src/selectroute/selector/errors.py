@@ -96,7 +96,7 @@ KINDS: Mapping[str, ErrorKind] = MappingProxyType(
         "malformed-number": ErrorKind(
             "this is not a number",
             "a = 1_",
-            "put a space after a number; in most dialects _ is only allowed between two digits",
+            "put a space after a number, and _ only between two digits",
         ),
         "malformed-octal": ErrorKind(
             "a leading zero makes a number octal, and 8 and 9 are not octal digits",
