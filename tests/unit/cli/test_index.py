@@ -78,7 +78,7 @@ def test_an_invalid_selector_is_underlined_and_its_line_named(run, tmp_path):
         ("[]", 'an object with at least an "id"'),
         ('{"id": 5}', 'an object with at least an "id"'),
         ('{"id": "a", "selector": 5}', '"selector" must be a string, not 5'),
-        ('{"id": "a", "from": true}', '"from" is a revision'),
+        ('{"id": "a", "from": true}', '"from" must be a revision'),
         ('{"id": "a b"}', "is not a valid subscription id"),
         ('{"id": "a", "topic": "x+"}', "+ and # must be whole levels"),
         ('{"id": "a", "dialect": "jsm"}', "did you mean 'jms'?"),

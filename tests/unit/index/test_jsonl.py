@@ -135,7 +135,7 @@ def test_destinations_are_read_as_text():
 )
 def test_a_destination_that_cannot_be_is_named_with_its_line(given):
     lines = ['{"id": "a"}\n', json.dumps({"id": "b", "destination": given}) + "\n"]
-    with pytest.raises(RegistrationError, match='line 2: "destination" is'):
+    with pytest.raises(RegistrationError, match='line 2: "destination" must be'):
         read_subscriptions(lines)
 
 
@@ -163,8 +163,8 @@ def test_blocks_follow_each_other(monkeypatch):
         ('{"id": "a", "from": 1.0}', "an integer of 64 bits"),
         ('{"id": "a", "selector": "x = \'\\ud800\'"}', "half of a surrogate pair"),
         ('{"id": "a"}{"id": "b"}', "not valid JSON"),
-        ('{"id": "a", "seltype": "STANDARD"}', '"seltype" is NONE without a selector'),
-        ('{"id": "a", "seltype": "OTHER", "selector": "x = 1"}', '"seltype" is NONE'),
+        ('{"id": "a", "seltype": "STANDARD"}', '"seltype" must be NONE without a selector'),
+        ('{"id": "a", "seltype": "OTHER", "selector": "x = 1"}', '"seltype" must be NONE'),
     ],
 )
 def test_the_line_that_is_no_subscription_is_named(line, sentence):

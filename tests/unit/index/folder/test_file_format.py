@@ -151,7 +151,7 @@ def test_what_is_no_revision_is_refused(tmp_path, revision):
 def test_there_is_no_revision_after_the_largest(tmp_path):
     sr.publish(small(2**63 - 1), tmp_path)
     assert sr.Snapshot.open(tmp_path).revision == 2**63 - 1
-    with pytest.raises(sr.SnapshotError, match="none after it"):
+    with pytest.raises(sr.SnapshotError, match="has the last revision"):
         sr.publish(small(), tmp_path)
 
 
@@ -298,8 +298,8 @@ def test_verify_notices_what_would_lead_the_kernel_out_of_its_arrays(change, sen
     ("change", "sentence"),
     [
         (lambda one: {"checks_names": not one.checks_names}, "names are checked"),
-        (lambda one: {"attributes": tuple(replace(a, codes=False) for a in one.attributes)}, "the codes"),
-        (lambda one: {"attributes": tuple(replace(a, values=False) for a in one.attributes)}, "the values"),
+        (lambda one: {"attributes": tuple(replace(a, codes=False) for a in one.attributes)}, "has codes"),
+        (lambda one: {"attributes": tuple(replace(a, values=False) for a in one.attributes)}, "has values"),
         (
             lambda one: {"attributes": (replace(one.attributes[0], name="@nope"), *one.attributes[1:])},
             "derived",

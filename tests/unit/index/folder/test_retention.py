@@ -99,7 +99,7 @@ def test_what_cannot_be_read_removes_nothing(folder):
 
 def test_what_keeps_nothing_is_refused(folder):
     for wrong in ({"keep": 0}, {"grace_seconds": -1.0}, {"grace_seconds": float("nan")}):
-        with pytest.raises(ValueError, match="keeps one revision"):
+        with pytest.raises(ValueError, match="keep must be at least 1"):
             collect(folder, **wrong)
 
 
