@@ -10,13 +10,11 @@ import os
 from functools import cache
 
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.match.from_messages import from_messages
-from selectroute.selector import DIALECTS
 from selectroute.selector.names import spelling
 from selectroute.topics import TopicFilter
 from tests.support.corpus_rows import rows
@@ -78,14 +76,6 @@ def wanted(registry, message):
         for number, (selector, topic) in enumerate(registry)
         if (topic is None or TopicFilter.parse(topic).matches(message.topic)) and selector.matches(message)
     }
-
-
-CORPUS_DIALECTS = [
-    name if name == "ibm-mq" else pytest.param(name, marks=pytest.mark.nightly) for name in DIALECTS
-]
-"""The kernel is held against all of the corpus without Spark. What Spark adds, columns for properties, needs
-one dialect: the one whose rules on names look at every column.
-"""
 
 
 @cache

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectroute.match.from_messages import from_messages
+from selectroute.selector import DIALECTS
 from selectroute.selector.names import INVALID_NAMES
 from tests.spark import agreement
 from tests.spark.agreement import as_sent
@@ -46,7 +47,12 @@ def test_route_agrees_with_the_reference_on_generated_selectors_and_messages(spa
         assert ids == agreement.wanted(registry, message)
 
 
-@pytest.mark.parametrize("dialect", agreement.CORPUS_DIALECTS)
+# The kernel is held against all of the corpus without Spark. What Spark adds, columns, needs one
+# dialect: the one whose rules on names look at every column.
+@pytest.mark.parametrize(
+    "dialect",
+    ["ibm-mq", *(pytest.param(one, marks=pytest.mark.nightly) for one in DIALECTS if one != "ibm-mq")],
+)
 def test_route_selects_exactly_the_true_rows_of_the_corpus(spark, dialect):
     snapshot, batch = agreement.corpus(dialect)
     assert (INVALID_NAMES in snapshot.reads) is (dialect == "ibm-mq")

@@ -13,6 +13,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import functions as F
 
 import selectroute as sr
+from selectroute.selector import DIALECTS
 from selectroute.spark import Binding, BindingError, PartitionError, deliveries, publish_partitions, route
 from tests.spark import agreement
 
@@ -30,7 +31,8 @@ def test_partitions_agree_with_the_reference_on_generated_selectors_and_messages
         assert ids == agreement.wanted(registry, message)
 
 
-@pytest.mark.parametrize("dialect", agreement.CORPUS_DIALECTS)
+@pytest.mark.nightly
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_partitions_select_exactly_the_true_rows_of_the_corpus(spark, dialect):
     snapshot, batch = agreement.corpus(dialect)
     found = agreement.routed(spark, agreement.as_sent(batch), snapshot, partitions=4)
