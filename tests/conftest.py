@@ -25,16 +25,20 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what runs at night, unless ``-m`` names it. With `-n`, all that use Spark run in one worker:
-    a session takes both cores and gigabytes.
+    """Leave out what is slow or runs at night, unless ``-m`` names it. With `-n`, all that use Spark run in
+    one worker: a session takes both cores and gigabytes.
     """
-    if "nightly" not in config.option.markexpr:
-        left_out = [item for item in items if item.get_closest_marker("nightly")]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    left_out = [item for item in items if (_tier(item) or "") not in config.option.markexpr]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in {*left_out}]
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def _tier(item: pytest.Item) -> str | None:
+    """Return the mark that must be named for this test to run; None if it always runs."""
+    return next((name for name in ("nightly", "slow") if item.get_closest_marker(name)), None)
 
 
 @pytest.fixture(scope="session")

@@ -124,6 +124,7 @@ def _published(port):
     return f"until python -c \"{ask}; exit(found['published'] < found['revision'])\"; do sleep 0.1; done"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_selector_changes_while_its_stream_runs_as_the_readme_shows(tmp_path):
     [code] = [code for code, run in _blocks("shell") if run and _streams(code)]

@@ -74,6 +74,7 @@ def test_a_missing_snapshot_is_one_sentence_at_once(world):
     assert not world.output.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_job_from_its_first_start_until_it_is_routed_again(spark, world):
     # Three starts: ended by a signal, after a pause, and after a resume with a file gone. `spark` only to be
