@@ -1,9 +1,9 @@
-"""Fan messages out to their subscribers: a Structured Streaming application of the least that one needs.
+"""Minimal Structured Streaming application that fans messages out to their subscribers.
 
     spark-submit --master spark://host:7077 streaming/fanout.py --input … --snapshots … --output …
 
 It is an example for applications of your own. `selectroute stream run` has everything else: Kafka, queues, a
-registry, metrics, and Ctrl-C in each phase; `submit.py` beside this file is that for `spark-submit`.
+registry, metrics, and Ctrl-C in each phase; `submit.py` in this folder is that command for `spark-submit`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from selectroute.spark import BatchReport, Job, check, local_session, start_fano
 
 
 def arguments() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="Route message files to every matching subscription.")
-    parser.add_argument("--input", required=True, help="folder in which message files arrive, whole")
+    parser.add_argument("--input", required=True, help="folder that complete message files are moved into")
     parser.add_argument("--snapshots", required=True, help="folder in which snapshots are published")
-    parser.add_argument("--output", required=True, help="folder for the outputs, this job's alone")
-    parser.add_argument("--trigger-seconds", type=float, default=1.0, help="look for new files so often")
-    parser.add_argument("--available-now", action="store_true", help="route what is there, and end")
+    parser.add_argument("--output", required=True, help="folder for the outputs, of this job only")
+    parser.add_argument("--trigger-seconds", type=float, default=1.0, help="interval between batches")
+    parser.add_argument("--available-now", action="store_true", help="route the files that exist, then exit")
     return parser.parse_args()
 
 
 def report(batch: BatchReport) -> None:
-    """Say on standard error what a batch did."""
+    """Print the counts of a batch to standard error."""
     counts = batch.counts
     print(
         f"batch {batch.batch}  {counts.messages} messages: {counts.routed} routed",
@@ -46,7 +46,7 @@ def main() -> int:
         job = Job.of(given.input, given.snapshots, given.output)
         check(job)  # before Spark is started, which takes seconds
         spark = local_session("selectroute fan-out", log_level="OFF")
-        # After Spark, whose driver takes SIGINT for itself. The batch that runs is finished.
+        # After Spark, whose driver installs a SIGINT handler of its own. The running batch is finished.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stopped.set())
         query = start_fanout(

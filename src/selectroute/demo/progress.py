@@ -23,7 +23,7 @@ from selectroute.spark import BatchReport
 
 
 class Progress:
-    """Says what is being done and how long it took. Safe to call from the stream's thread."""
+    """Printer of stages and batches with their durations. Safe to call from the stream's thread."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True, highlight=False)
@@ -36,10 +36,9 @@ class Progress:
 
     @contextmanager
     def stage(self, done: str, meanwhile: str | None = None) -> Iterator[None]:
-        """A stage: its line appears, with its seconds, when it is done.
+        """Print a stage, with its seconds, when it is done.
 
-        `meanwhile` is for a long one: it is shown while the stage lasts, with a spinner on a terminal, and as
-        a line of its own elsewhere.
+        `meanwhile` is shown until then, with a spinner on a terminal, and as a line of its own elsewhere.
         """
         started = time.perf_counter()
         if meanwhile is None:
@@ -55,7 +54,7 @@ class Progress:
 
     @contextmanager
     def stream(self, messages: int) -> Iterator[None]:
-        """Follow the running stream: batches move a bar, where there is a terminal to draw it on."""
+        """Show the progress of the stream as a bar, on a terminal only."""
         if not self._console.is_terminal:
             yield
             return
@@ -68,13 +67,13 @@ class Progress:
                 self._bars = None
 
     def _live(self, *columns: ProgressColumn) -> Bars:
-        # Standard output is not ours to move: it may be a file while standard error is a terminal.
+        # Standard output is not redirected: it may be a file while standard error is a terminal.
         return Bars(
             *columns, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
         )
 
     def batch(self, report: BatchReport) -> None:
-        """A batch is done."""
+        """Print a batch that is done, and advance the bar."""
         counts = report.counts
         self.say(
             f"{sum(report.seconds.values()):6.1f} s  batch {report.batch} at revision {report.revision}: "

@@ -1,4 +1,4 @@
-"""Outcome as readable tables."""
+"""Tables and sentences about the outcome of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MESSAGE: Final = {
     "topic": "flights/JFK/LAX",
     "properties": {"origin": "JFK", "dest": "LAX", "dep_delay": 20},
 }
-"""A message that the subscription which was changed gets now, and did not get before."""
+"""A message that matches the changed subscription, and did not match it before the change."""
 
 
 def show(outcome: Outcome, console: Console) -> None:
@@ -67,7 +67,7 @@ def show(outcome: Outcome, console: Console) -> None:
 
 
 def next_commands(outcome: Outcome) -> list[str]:
-    """Return commands that work on what the demo left behind, as a shell takes them here."""
+    """Return commands that read the demo's output, quoted for a shell in the current directory."""
     # The README starts the demo by its path, before the environment is activated.
     called = "selectroute"
     if not shutil.which(called):
@@ -115,7 +115,7 @@ def _verdict(outcome: Outcome, console: Console) -> None:
         console.print(
             f"Checked: {counted(check.messages, 'random message')} against every subscription by the "
             f"reference evaluator, {counted(check.judged, 'pair')}, "
-            f"{counted(check.matches, 'match', 'matches')}: the deliveries are just these.",
+            f"{counted(check.matches, 'match', 'matches')}: the deliveries are exactly these.",
             style="green",
             soft_wrap=True,
         )

@@ -1,4 +1,4 @@
-"""Main job from end to end: data, subscriptions, index, snapshot, stream, one change, accounts, check."""
+"""Run from end to end: data, subscriptions, index, snapshot, stream, one change, accounting, check."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.spark import Job, local_session, start_fanout
 
 FILES: Final = 12
-"""Files the messages come in: enough for several batches, each big enough to keep every core busy."""
+"""Number of message files: enough for several batches, each large enough to keep every core busy."""
 
 FILES_A_BATCH: Final = 3
 
@@ -55,7 +55,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Stages:
-    """Seconds of each stage, in the order in which they came."""
+    """Seconds of each stage, in order."""
 
     progress: Progress
     seconds: dict[str, float] = field(default_factory=dict)
@@ -69,21 +69,20 @@ class _Stages:
 
 
 def run(options: Options, progress: Progress) -> Outcome:
-    """Run the whole demo and leave everything in its folder, ``summary.json`` last.
+    """Run the whole demo and write all files to its folder, ``summary.json`` last.
 
-    Raises `SelectRouteError`, one sentence, when it cannot run or its accounts do not add up. A difference
-    between the deliveries and the reference evaluator is no exception: it is in ``Outcome.check``.
+    Raises `SelectRouteError`, in one sentence, if the demo cannot run or its accounting does not add up.
+    Differences between the deliveries and the reference evaluator are in ``Outcome.check``, not an exception.
     """
     if options.subscriptions < 1 or options.verify < 0 or (options.cores is not None and options.cores < 1):
-        raise DemoError("--subscriptions and --cores take 1 or more, --verify 0 or more")
+        raise DemoError("--subscriptions and --cores must be at least 1, --verify at least 0")
     started = time.perf_counter()
     stages = _Stages(progress)
-    # Before any folder is made, for this may refuse.
+    # Before a folder is created, since this may raise.
     data = flights.sample(flights.read_flights(), options.messages)
     folder = fresh_folder(options.out)
     progress.say(f"everything goes to {folder}")
-    # Java starts and the kernel compiles on another core, while this process makes messages and checks
-    # selectors.
+    # Java starts and the kernel is compiled on other cores while this process generates its data.
     kernel = _compile_kernel()
     session = ThreadPoolExecutor(1).submit(local_session, "selectroute demo", options.cores, log_level="OFF")
     with stages.stage("messages", f"{counted(options.messages, 'flight')} to messages"):
@@ -95,7 +94,7 @@ def run(options: Options, progress: Progress) -> Outcome:
     ):
         wanted = subscriptions.generate(data, options.subscriptions, options.seed)
     if session.done():
-        session.result()  # without a Java there is no point in going on
+        session.result()  # fail early, for example without Java
     with stages.stage("index", "selectors checked and indexed"):
         snapshot = sr.build_snapshot((one.id, one.selector, one.topic) for one in wanted)
     with stages.stage("snapshot", "snapshot published"):
@@ -103,8 +102,8 @@ def run(options: Options, progress: Progress) -> Outcome:
     subscriptions.write_jsonl(folder / "subscriptions.jsonl", ((one, first, None) for one in wanted))
     with stages.stage(
         "spark",
-        "waited for Spark and the kernel, which started meanwhile",
-        "waiting for Spark to start, and for the matching kernel, which is compiled once on a machine",
+        "waited for Spark and the kernel, started in the background",
+        "waiting for Spark to start, and for the matching kernel, which is compiled once per machine",
     ):
         spark = session.result()
         kernel.wait()
@@ -126,7 +125,7 @@ def run(options: Options, progress: Progress) -> Outcome:
     subscriptions.write_jsonl(folder / "subscriptions.jsonl", _history(wanted, first, second))
     watch.account(options.messages)
     changed_from = watch.first_batch_of(second)
-    progress.say(f"{WATCHED.id} was changed while the stream ran: it holds from batch {changed_from} on")
+    progress.say(f"{WATCHED.id} was changed while the stream ran: effective from batch {changed_from}")
     judged = counted(options.verify, "message")
     with stages.stage(
         "verify",
@@ -163,9 +162,9 @@ def run(options: Options, progress: Progress) -> Outcome:
 
 
 def _compile_kernel() -> subprocess.Popen[bytes]:
-    """Compile the kernel into its cache, in a process of its own: else every worker would at its start.
+    """Compile the kernel into its cache in another process, so that workers need not.
 
-    If it fails, so much the worse for the first batch, and for nothing else.
+    A failure is ignored: it slows down the first batch only.
     """
     code = "from selectroute.index.warm import warm_up; warm_up()"
     return subprocess.Popen(
@@ -174,7 +173,7 @@ def _compile_kernel() -> subprocess.Popen[bytes]:
 
 
 def _files(messages: int) -> int:
-    # At least three, so that some can come before the change and some after it.
+    # At least three, so that some come before the change and some after it.
     return max(3, min(FILES, messages // 1_000))
 
 

@@ -1,8 +1,8 @@
-"""Seeded subscriptions whose selectors read like users'.
+"""Seeded subscriptions with realistic selectors.
 
-Each subscription is about one real flight drawn at random: its tail number, its number, its route, its
-carrier. So popular routes have many subscribers and rare planes few, as in life. ``random.Random`` draws the
-same numbers from the same seed in every version of Python, so a seed names one set of subscriptions.
+Each subscription is about a real flight drawn at random: its tail number, its number, its route, its carrier.
+So popular routes have many subscribers and rare planes few. ``random.Random`` draws the same numbers from the
+same seed in every version of Python, so a seed determines the set of subscriptions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 Flight = dict[str, Any]
 Wish = tuple[str, str | None]
-"""A selector, empty for none, and a topic filter."""
+"""A selector, empty for none, and a topic filter or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ WATCHED: Final = DemoSubscription("watch-jfk-lax", "origin = 'JFK' AND dest = 'L
 """The subscription that is changed while the stream runs."""
 
 WATCHED_CHANGED: Final = DemoSubscription(WATCHED.id, "origin = 'JFK' AND dest = 'LAX' AND dep_delay > 15")
-"""What it is changed to: it then gets more messages."""
+"""The same subscription after the change: it matches more messages."""
 
 _COLUMNS: Final = ("carrier", "flight", "tailnum", "origin", "dest", "month", "day", "hour", "distance")
 
@@ -53,9 +53,7 @@ def generate(flights: pa.Table, count: int, seed: int) -> list[DemoSubscription]
 
 
 def write_jsonl(path: Path, rows: Iterable[tuple[DemoSubscription, int, int | None]]) -> None:
-    """Write ``subscriptions.jsonl``: each subscription with the revisions ``[from, to)`` for which it is
-    valid.
-    """
+    """Write ``subscriptions.jsonl``: each subscription with its range of revisions ``[from, to)``."""
     with path.open("w", encoding="utf-8") as file:
         for subscription, start, end in rows:
             row = {
@@ -104,7 +102,7 @@ def _plane(rng: Random, flight: Flight) -> Wish:
 
 
 def _fleet(rng: Random, flight: Flight) -> Wish:
-    # A tail number and its neighbours in the registry: what a plane spotter asks for.
+    # A tail number and similar ones, as a plane spotter subscribes to.
     tail = flight["tailnum"] or "N14228"
     if rng.random() < 0.5:
         pattern = f"{tail[:-2]}__" if rng.random() < 0.5 else f"{tail[:-1]}%"
@@ -217,14 +215,14 @@ def _by_topic(rng: Random, flight: Flight) -> Wish:
 
 
 def _everything(rng: Random, flight: Flight) -> Wish:
-    # No selector at all: archives and dashboards. Few, and the busiest by far.
+    # No selector, for archives and dashboards: few, and by far the busiest.
     if rng.random() < 0.03:
         return "", rng.choice((f"flights/{flight['origin']}/+", f"flights/+/{flight['dest']}"))
     return "", f"flights/{flight['origin']}/{flight['dest']}"
 
 
 def _anywhere(rng: Random, flight: Flight) -> Wish:
-    # No equality to be found by: each of these is judged against every message.
+    # No equality, so no access key: each of these is evaluated against every message.
     tail = (flight["tailnum"] or "N14228")[-3:]
     return rng.choice(
         (

@@ -1,8 +1,7 @@
-"""Demo checks itself: random messages, every subscription, the reference evaluator, the deliveries on
-disk.
+"""Check of the demo: random messages, evaluated against every subscription and compared with the outputs.
 
-Nothing of what routed the messages is asked. Messages come from the files, subscriptions and the revisions
-for which they are valid from ``subscriptions.jsonl``, what was delivered from the job's outputs.
+The check uses no code of the routing: messages come from the files, subscriptions and their revisions from
+``subscriptions.jsonl``, verdicts from the reference evaluator, and deliveries from the job's outputs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.topics import TopicFilter
 
 Place = tuple[str, int]
-"""A message: the file's name and the row."""
+"""Position of a message: the file's name and the row."""
 
 _TYPES: Final[Mapping[pa.DataType, type]] = {
     pa.int8(): sr.Byte,
@@ -40,7 +39,7 @@ _TYPES: Final[Mapping[pa.DataType, type]] = {
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """Message and subscription that it was delivered to."""
+    """Message and a subscription that got it: an example to explain."""
 
     message: sr.Message
     subscription: DemoSubscription
@@ -48,7 +47,7 @@ class Worked:
 
 @dataclass(slots=True)
 class Check:
-    """Check's result: it held if there are no ``differences``, each of which is a sentence."""
+    """Result of a check: passed if ``differences`` is empty. Each difference is a sentence."""
 
     messages: int = 0
     judged: int = 0
@@ -68,14 +67,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class _Delivered:
-    """Outputs for one message."""
+    """Rows of one message in the outputs."""
 
-    batches: set[tuple[int, int]]  # (batch, revision), exactly one if all is well
+    batches: set[tuple[int, int]]  # (batch, revision): exactly one, unless the check fails
     subscriptions: Counter[str]
 
 
 class Judge:
-    """Judges messages of one demo folder, by selectors that it parses itself."""
+    """Evaluator of the messages of one demo folder, by the reference semantics."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -84,9 +83,7 @@ class Judge:
         self._filters: dict[str, TopicFilter] = {}
 
     def check(self, count: int, seed: int) -> Check:
-        """Judge ``count`` messages, drawn at random, against every subscription valid at their batch's
-        revision.
-        """
+        """Evaluate ``count`` random messages against each subscription valid at their batch's revision."""
         check = Check()
         places = self._draw(max(count, 1), seed)
         outputs = _outputs(self._folder / "output", places)
@@ -126,7 +123,7 @@ class Judge:
                 check.differences.append(f"{name} was delivered to {id} {times} times")
 
     def _matching(self, message: sr.Message, revision: int, check: Check) -> Iterator[DemoSubscription]:
-        # Many subscriptions have the same text; the answer for a message is the same.
+        # Many subscriptions share a selector, which is evaluated once per message.
         known: dict[str, bool] = {}
         for subscription, start, end in self._valid:
             if revision < start or (end is not None and revision >= end):
@@ -163,11 +160,11 @@ class Judge:
         drawn = Random(f"verify {seed}").sample(range(sum(rows)), min(count, sum(rows)))
         places = []
         for row in drawn:
-            for path, held in zip(files, rows, strict=True):
-                if row < held:
+            for path, in_file in zip(files, rows, strict=True):
+                if row < in_file:
                     places.append((path.name, row))
                     break
-                row -= held
+                row -= in_file
         return places
 
     def _message(self, place: Place) -> sr.Message:
@@ -183,7 +180,7 @@ class Judge:
 
 
 def busiest(output: Path, count: int) -> list[tuple[str, int]]:
-    """Return the subscriptions with the most deliveries, and how many each had."""
+    """Return the subscriptions with the most deliveries, and the number of each."""
     totals: Counter[str] = Counter()
     for path in (output / "deliveries").rglob("*.parquet"):
         column = pq.read_table(path, columns=["subscription"], partitioning=None)["subscription"]
@@ -193,7 +190,7 @@ def busiest(output: Path, count: int) -> list[tuple[str, int]]:
 
 
 def _outputs(output: Path, places: list[Place]) -> dict[Place, _Delivered]:
-    """Return what deliveries, unrouted messages and dead letters say about some messages."""
+    """Return the rows of these messages in deliveries, unrouted and dead letters."""
     found = {place: _Delivered(set(), Counter()) for place in places}
     rows = pa.array(sorted({row for _, row in places}), pa.int64())
     for sink in ("deliveries", "unrouted", "dead-letters"):
@@ -212,7 +209,7 @@ def _outputs(output: Path, places: list[Place]) -> dict[Place, _Delivered]:
 
 
 def _more_telling(best: Worked | None, others: Iterator[Worked]) -> Worked | None:
-    """Return the one whose selector reads the most properties: the best to show why it matched."""
+    """Return the example whose selector reads the most properties."""
     for one in others:
         if best is None or _weight(one) > _weight(best):
             best = one

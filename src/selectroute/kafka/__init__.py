@@ -1,9 +1,8 @@
-"""Kafka, as data: what a record is as a message, and what a delivery says of itself.
+"""Kafka records as messages, and deliveries as Kafka records, without Spark or a Kafka client.
 
-`binding` says which header, or field of a JSON body, is which property; `record` makes a message of a record
-by it, with `texts` for the values. `headers` are those that a delivery carries, and `deduplicate` drops the
-repeats of at-least-once deliveries (`repeats` says why that is exact). Nothing here needs a client of Kafka,
-nor Spark.
+`binding` maps record headers and fields of JSON bodies to properties; `record` converts a record to a message
+by it, with `texts` for the values; `produced` is the inverse. `headers` has the headers that a delivery
+carries, and `deduplicate` drops the repeats of at-least-once deliveries (`repeats` has the proof).
 """
 
 from selectroute.kafka.binding import KafkaBinding, KafkaBindingError

@@ -1,7 +1,7 @@
-"""Where the properties of a Kafka record come from, and their types: data, from TOML, JSON or an option.
+"""Sources and types of the properties of a Kafka record, read from TOML, JSON or an option.
 
-By itself a record header is the property, or the JMS header, of exactly its name: a string, or what the name
-of a JMS header fixes. A binding gives another type or another source::
+By default a record header is the property, or the JMS header, of exactly its name: a string, or of the fixed
+type of the JMS header. A binding gives another type or another source::
 
     weight:int                    the header `weight`, as an int
     kind=type                     the header `type`
@@ -10,8 +10,8 @@ of a JMS header fixes. A binding gives another type or another source::
     JMSTimestamp=@timestamp       when the record was written, in milliseconds
     @topic=mqtt-topic             the topic string is in a header
 
-Types come from here and never from what a value looks like. A header that the binding gives to another name
-is not a property of its own name.
+Types are never guessed from values. A header that is bound to another identifier is not a property of its own
+name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from selectroute.topics.levels import TOPIC
 TYPES: Final = ("boolean", "byte", "short", "int", "long", "float", "double", "string", "bytes")
 
 ID: Final = "@id"
-"""The message id that deliveries carry, where it is not JMSMessageID."""
+"""Identifier of the message id that deliveries carry, if it is not JMSMessageID."""
 
 Path: TypeAlias = tuple[str | int, ...]
 Kind: TypeAlias = Literal["header", "body", "key", "timestamp", "topic", "partition", "offset"]
@@ -53,12 +53,12 @@ _TOPIC_CHARACTERS: Final = frozenset("._-")
 
 
 class KafkaBindingError(SelectRouteError):
-    """A binding that says something impossible. The text names the identifier and what is wrong."""
+    """Invalid binding. The text names the identifier and the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Place in a record: a header by name, a field of the body by path, or what ``kind`` says."""
+    """Part of a record: a header by name, a field of the body by path, or the part that ``kind`` names."""
 
     kind: Kind
     name: str = ""
@@ -66,7 +66,7 @@ class Source:
 
     @classmethod
     def of(cls, text: str) -> Source:
-        """Read a source as a binding has it; a header whose name looks otherwise is ``header:NAME``."""
+        """Parse the source of a binding. ``header:NAME`` is a header, also if its name starts with @ or $."""
         if text in _OF_RECORD:
             return cls(_OF_RECORD[text])
         if text == "$" or text.startswith(("$.", "$[")):
@@ -74,9 +74,11 @@ class Source:
         name = text.removeprefix("header:")
         if name == text and text.startswith(("@", "$")):
             known = ", ".join(_OF_RECORD)
-            raise KafkaBindingError(f"{text!r} is no source: it is a header's name, $.a.b, or one of {known}")
+            raise KafkaBindingError(
+                f"{text!r} is not a valid source: write a header, $.a.b, or one of {known}"
+            )
         if not name:
-            raise KafkaBindingError("a source is not empty")
+            raise KafkaBindingError("the source is empty")
         return cls("header", name)
 
     def __str__(self) -> str:
@@ -85,7 +87,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Source of an identifier: its type, one of `TYPES`, and its source."""
+    """Type of an identifier, one of `TYPES`, and its source."""
 
     type: str
     source: Source
@@ -93,13 +95,13 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class KafkaBinding:
-    """Properties of records, by their identifiers; what is not bound is the header of its name.
+    """Properties of records, by their identifiers. An unbound identifier is the header of its name.
 
     Attributes:
-        bound: what is bound.
-        separator: the character of Kafka's topic names that divides the levels of a topic string, which
-            Kafka does not allow ``/`` in: with ``.`` the records of ``cars.eu`` have the topic ``cars/eu``.
-            None: a topic's name is one level.
+        bound: type and source of each bound identifier.
+        separator: the character that separates topic levels in Kafka's topic names, which may not contain
+            ``/``: with ``.`` the records of ``cars.eu`` have the topic ``cars/eu``. None: a topic's name is
+            one level.
 
     >>> binding = KafkaBinding.of(["weight:int", "price:double=$.order.price"], separator=".")
     >>> binding.field("weight")
@@ -115,8 +117,8 @@ class KafkaBinding:
     def __post_init__(self) -> None:
         if self.separator is not None and self.separator not in _TOPIC_CHARACTERS:
             raise KafkaBindingError(
-                f"the separator of topic levels is one of . _ - (Kafka's names have no others), not "
-                f"{self.separator!r}"
+                f"the topic separator must be one of . _ - (no other punctuation is valid in Kafka's topic "
+                f"names), not {self.separator!r}"
             )
         object.__setattr__(self, "bound", MappingProxyType(dict(self.bound)))
         headers = (one.source.name for one in self.bound.values() if one.source.kind == "header")
@@ -124,16 +126,16 @@ class KafkaBinding:
 
     @classmethod
     def of(cls, texts: Iterable[str], separator: str | None = None) -> KafkaBinding:
-        """Read ``IDENTIFIER[:TYPE][=SOURCE]``, as the command line has it.
+        """Parse ``IDENTIFIER[:TYPE][=SOURCE]``, the syntax of the command line.
 
         Raises:
-            KafkaBindingError: one of them can't be read, or an identifier stands twice.
+            KafkaBindingError: a text is not valid, or an identifier is bound twice.
         """
         bound: dict[str, Bound] = {}
         for text in texts:
             found = _TEXT.fullmatch(text)
             if found is None:
-                raise KafkaBindingError(f"{text!r} is no binding: IDENTIFIER[:TYPE][=SOURCE]")
+                raise KafkaBindingError(f"{text!r} is not a valid binding: write IDENTIFIER[:TYPE][=SOURCE]")
             name = found["name"]
             if name in bound:
                 raise KafkaBindingError(f"{name!r} is bound twice")
@@ -142,20 +144,20 @@ class KafkaBinding:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> KafkaBinding:
-        """Read ``{"fields": {identifier: {"type": …, "from": …}}, "separator": …}``, all of it optional, as
-        it stands in a JSON or TOML file.
+        """Read ``{"fields": {identifier: {"type": …, "from": …}}, "separator": …}``, all of it optional, from
+        a parsed JSON or TOML file.
 
         Raises:
-            KafkaBindingError: it is anything else.
+            KafkaBindingError: the data is anything else.
         """
         fields, separator = data.get("fields", {}), data.get("separator")
         for name in data:
             if name not in _FIELDS:
                 raise KafkaBindingError(unknown_field("a Kafka binding", name, _FIELDS))
         if not isinstance(fields, Mapping):
-            raise KafkaBindingError('the "fields" of a Kafka binding are an object')
+            raise KafkaBindingError('the "fields" of a Kafka binding must be an object')
         if separator is not None and not isinstance(separator, str):
-            raise KafkaBindingError(f"the separator is a string, not {separator!r}")
+            raise KafkaBindingError(f"the separator must be a string, not {separator!r}")
         bound: dict[str, Bound] = {}
         for name, given in fields.items():
             parts = dict(given) if isinstance(given, Mapping) else None
@@ -163,12 +165,12 @@ class KafkaBinding:
                 if part not in _PARTS:
                     raise KafkaBindingError(unknown_field(f"the binding of {name!r}", part, _PARTS))
             if parts is None or not all(map(_is_text, parts.values())):
-                raise KafkaBindingError(f'the binding of {name!r} is {{"type": …, "from": …}}, both strings')
+                raise KafkaBindingError(f'{name!r} must be bound to {{"type": …, "from": …}}, both strings')
             bound[name] = _bound(name, parts.get("type"), parts.get("from"))
         return cls(bound, separator)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it for ``json.dumps``. The inverse of `from_dict`."""
+        """Return the binding for ``json.dumps``. The inverse of `from_dict`."""
         fields = {
             name: {"type": one.type, "from": _source_text(one.source)} for name, one in self.bound.items()
         }
@@ -186,7 +188,7 @@ class KafkaBinding:
     def is_property(self, header: str) -> bool:
         """Return whether a record's header is the property of its own name. O(1).
 
-        It is not if the binding takes that property from elsewhere, or gives the header to another.
+        False if the property has another source, or the header is bound to another identifier.
         """
         own = self.bound.get(header)
         if own is not None:
@@ -204,7 +206,7 @@ BY_NAME: Final = KafkaBinding()
 def _bound(name: str, type_: str | None, source_text: str | None) -> Bound:
     source = Source("header", name) if source_text is None else _source(name, source_text)
     if not name or (name.startswith("@") and (name not in (TOPIC, ID) or source_text is None)):
-        raise KafkaBindingError(f"{name!r} can't be bound: an identifier can, {TOPIC}=… and {ID}=…")
+        raise KafkaBindingError(f"{name!r} can't be bound: write an identifier, {TOPIC}=… or {ID}=…")
     fixed = "string" if name.startswith("@") else _fixed_type(name)
     own = _OWN_TYPES.get(source.kind)
     chosen = type_ if type_ is not None else fixed or own or "string"
@@ -237,13 +239,13 @@ def _fixed_type(name: str) -> str | None:
 
 
 def _path(text: str) -> Path:
-    """Read ``$.a.b[0]['c d']``."""
+    """Parse ``$.a.b[0]['c d']``."""
     steps: list[str | int] = []
     at = 1
     while at < len(text):
         step = _STEP.match(text, at)
         if step is None:
-            raise KafkaBindingError(f"{text!r} is no path: $.a.b, with [0] for an item, ['a b'] for any name")
+            raise KafkaBindingError(f"{text!r} is not a valid path: write $.a.b, $.a[0] or $['a b']")
         steps.append(int(step[2]) if step[2] is not None else step[1] if step[1] is not None else step[3])
         at = step.end()
     return tuple(steps)

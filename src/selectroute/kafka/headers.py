@@ -1,10 +1,10 @@
-"""Headers that a delivery over Kafka carries beside those of its message.
+"""Headers that a delivery over Kafka carries in addition to those of its message.
 
-``selectroute-subscription``, ``selectroute-delivery-id`` (source / partition / offset / subscription: whose
-message for whom, the same in every attempt) and ``selectroute-revision`` are for consumers to read. So is
-``selectroute-batch``, the delivery's *place*: job / batch / task / number, by which `Deduplicator` knows a
-repeat. A job's batches are numbered from 0, its backfills from -1 downwards, and the deliveries of each task
-of a batch from 0; what is committed has its places for good, so a repeat has the same.
+Consumers may read ``selectroute-subscription``, ``selectroute-delivery-id`` (source / partition / offset /
+subscription, the same in every attempt), ``selectroute-revision`` and ``selectroute-batch``: the delivery's
+*place*, job / batch / task / number, by which `Deduplicator` recognizes a repeat. A job's batches count from
+0, its backfills from -1 downwards, and the deliveries of each task of a batch from 0. A committed delivery
+keeps its place, so a repeat has the same one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PLACE: Final = re.compile(rb"([A-Za-z0-9._-]{1,128})/(-?\d{1,18})/(\d{1,9})/(\d
 
 
 class DeliveryError(SelectRouteError):
-    """A header of a delivery that is not what this package writes."""
+    """Invalid header of a delivery, not written by this package."""
 
 
 class Place(NamedTuple):
-    """Where a delivery stands in what a job has sent."""
+    """Position of a delivery among all that a job has sent."""
 
     job: str
     batch: int
@@ -37,14 +37,14 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, header: bytes) -> Place:
-        """Read the header `BATCH`. The inverse of ``str``.
+        """Parse the header `BATCH`. The inverse of ``str``.
 
         Raises:
-            DeliveryError: it is anything else.
+            DeliveryError: the header is not valid.
         """
         found = _PLACE.fullmatch(header)
         if found is None:
-            raise DeliveryError(f"the header {BATCH} is job/batch/task/number, not {header[:80]!a}")
+            raise DeliveryError(f"the header {BATCH} must be job/batch/task/number, not {header[:80]!a}")
         return cls(found[1].decode(), int(found[2]), int(found[3]), int(found[4]))
 
     def __str__(self) -> str:
@@ -52,5 +52,5 @@ class Place(NamedTuple):
 
 
 def delivery_id(source: str, partition: int, offset: int, subscription: str) -> str:
-    """Return the id of a delivery: which message, for whom. It does not depend on attempt or revision."""
+    """Return the id of a delivery, from its message and subscription, independent of attempt and revision."""
     return f"{source}/{partition}/{offset}/{subscription}"

@@ -1,7 +1,7 @@
-"""A message as a record of Kafka: the inverse of what `record` reads, by names alone.
+"""Kafka records of messages: the inverse of `record` without a binding.
 
 A record header has no type: numbers are decimal, booleans ``true`` and ``false``, byte strings their bytes.
-Who reads the record says in a binding what they are (``weight:int``).
+A reader of the record gives the types in a binding (``weight:int``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from selectroute.selector.values.values import Double, Float, Number, Value
 
 
 class Produced(NamedTuple):
-    """Record that a message becomes: no key, its body, and a header for each JMS header and property."""
+    """Record of a message: no key, the body as value, and a header for each JMS header and property."""
 
     key: bytes | None
     value: bytes | None
@@ -22,7 +22,7 @@ class Produced(NamedTuple):
 
 
 def record_of(message: Message) -> Produced:
-    """Return the record that a message becomes. A body of text is UTF-8."""
+    """Return the record of a message. A text body is encoded as UTF-8."""
     headers = [
         (name, text_of(value))
         for part in (message.headers, message.properties)
@@ -34,7 +34,7 @@ def record_of(message: Message) -> Produced:
 
 
 def text_of(value: Value) -> bytes:
-    """Return the bytes of a header that stand for a value.
+    """Return a value as the bytes of a header.
 
     >>> text_of(True), text_of(Double(0.1))
     (b'true', b'0.1')

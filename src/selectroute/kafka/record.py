@@ -1,7 +1,7 @@
-"""Kafka records as messages: the meaning of a binding, a record at a time.
+"""Kafka records as messages, one at a time: the reference for the meaning of a binding.
 
-`spark/kafka_reader.py` does the same by whole columns, and only for what selectors read; this is what it is
-held to, and the way in for what takes whole messages one by one, such as a queue.
+`spark/sources/kafka/reader.py` does the same column by column, for the identifiers that selectors read, and
+is tested against this module. Queues, which take whole messages one by one, use this module itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Header = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
-    """A record as it lies in Kafka; the time is in milliseconds since 1970."""
+    """Record as stored in Kafka; the timestamp is in milliseconds since 1970."""
 
     topic: str
     partition: int
@@ -35,13 +35,13 @@ class Record(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers, their names too."""
+        """Bytes of key, value and headers, including the headers' names."""
         headers = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
 
 
 class RecordError(SelectRouteError):
-    """A record that is no message: where it failed (`stage`) and why (`reason`), as a dead letter has it."""
+    """Record that is not a valid message. Its dead letter has the same `stage` and `reason`."""
 
     def __init__(self, stage: str, reason: str, problem: str) -> None:
         super().__init__(stage, reason, problem)
@@ -54,20 +54,20 @@ class RecordError(SelectRouteError):
 
 
 def message_of(record: Record, binding: KafkaBinding, reads: Collection[str] | None = None) -> Message:
-    """Return the message that a record is.
+    """Convert a record to a message.
 
     Args:
-        record: of a header that stands several times, the last one counts, as in Kafka's own ``lastHeader``.
+        record: the record. Of headers with the same name the last one counts, as in Kafka's ``lastHeader``.
         binding: types and sources of properties.
-        reads: the identifiers that are read as what they are bound to. What is read by no one is left as the
-            text, or the bytes, that it is. None: all are; only headers that are not bound may be any bytes.
+        reads: the identifiers to convert to their bound types. All others stay text, or bytes if not UTF-8.
+            None: convert all that are bound; only unbound headers may be any bytes.
 
-    A value that is not of its type, or no text, or in a body that is not JSON, is of an unlike type to the
-    selectors that read it (``unlike`` of `Message`), and nothing to others; a property keeps its text, or
-    bytes. A topic string that is no text is NULL.
+    A value that is not of its type, not UTF-8, or in a body that is not JSON, is of an unlike type to the
+    selectors that read it (``unlike`` of `Message`) and does not affect others; a property keeps its text, or
+    bytes. A topic string that is not UTF-8 is NULL.
 
     Raises:
-        RecordError: there are more headers, or properties, than a message may have.
+        RecordError: the record has more headers, or properties, than a message may have.
     """
     if len(record.headers) > MAX_PROPERTIES:
         raise too_many_headers(len(record.headers))
@@ -113,8 +113,8 @@ def message_of(record: Record, binding: KafkaBinding, reads: Collection[str] | N
 
 
 def message_id(record: Record, binding: KafkaBinding) -> str | None:
-    """Return the id that deliveries of this record carry: `ID` if it is bound, else JMSMessageID; None if
-    it has none, or what it has is no id."""
+    """Return the id that deliveries of this record carry: `ID` if it is bound, else JMSMessageID; None if the
+    record has none or an invalid one."""
     name = ID if ID in binding.bound else "JMSMessageID"
     if name not in binding.bound and not binding.is_property(name):
         return None
@@ -126,7 +126,7 @@ def message_id(record: Record, binding: KafkaBinding) -> str | None:
 
 
 class _Sources:
-    """Where the values of one record are; the body is parsed when the first of its fields is wanted."""
+    """Values of one record by their sources; the body is parsed when its first field is read."""
 
     def __init__(self, record: Record, headers: dict[str, bytes | None]) -> None:
         self._record = record
@@ -151,14 +151,14 @@ class _Sources:
         return Int(record.partition) if source.kind == "partition" else Long(record.offset)
 
     def text(self, bound: Bound) -> bytes | None:
-        """Return the bytes of a header or of the key, None of any other source."""
+        """Return the bytes of a header or of the key, None for any other source."""
         kind = bound.source.kind
         if kind == "key":
             return self._record.key
         return self._headers.get(bound.source.name) if kind == "header" else None
 
     def _of_body(self, name: str, bound: Bound) -> Value | None:
-        if not self._parsed:  # again for each field of one that is not JSON
+        if not self._parsed:  # a body that is not JSON is parsed again for each of its fields
             self._body = None if self._record.value is None else parsed(self._record.value)
             self._parsed = True
         try:
@@ -184,7 +184,7 @@ def _strict(name: str, bound: Bound, text: bytes) -> Value | None:
 
 
 def _as_header(name: str, value: Value | None) -> Value | None:
-    """Return an id as 24 bytes is what a message has as text."""
+    """Convert an id of 24 bytes to the text that a message has."""
     return id_to_text(value) if isinstance(value, bytes) and name in HEADER_TYPES else value
 
 
@@ -196,28 +196,28 @@ def _as_it_is(text: bytes) -> Value:
 
 
 def not_of_type(name: str, bound: Bound, error: TextError) -> RecordError:
-    """Return the error for a value that is not of its bound type."""
+    """Return the error of a value that is not of its bound type."""
     stage = "read" if error.reason == NOT_UTF_8 else "judge"
     return RecordError(stage, error.reason, f"{name!r} ({bound.source}): {error}")
 
 
 def too_many_headers(count: int) -> RecordError:
-    """Return the error for a record with more headers than a message may have properties."""
-    return RecordError("read", "too-many-headers", f"{count:,} headers; at most {MAX_PROPERTIES:,} are read")
+    """Return the error of a record with more headers than a message may have properties."""
+    return RecordError("read", "too-many-headers", f"{count:,} headers; the limit is {MAX_PROPERTIES:,}")
 
 
 def too_large(size: int, most: int) -> RecordError:
-    """Return the error for a record with more bytes than are read."""
+    """Return the error of a record that is larger than the limit."""
     return RecordError(
-        "read", "too-large", f"key, value and headers have {size:,} bytes; the most is {most:,}"
+        "read", "too-large", f"key, value and headers have {size:,} bytes; the limit is {most:,}"
     )
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
-# The scanner itself: around it, `decode` looks for white space, which takes as long as the scanner does.
+# `scan_once`, not `decode`: that skips white space with regular expressions, which doubles the time.
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
 _SCAN: Final[Callable[[str, int], tuple[Any, int]]] = _DECODER.scan_once  # type: ignore[attr-defined]
 _WHITE_SPACE: Final = " \t\n\r"
@@ -229,7 +229,7 @@ def parsed(value: bytes) -> Any:
         text = value.decode("utf-8").strip(_WHITE_SPACE)
         body, end = _SCAN(text, 0)
         if end != len(text):
-            raise ValueError(f"it ends at character {end}, and more follows")
+            raise ValueError(f"extra data after its end at character {end}")
         return body
     except UnicodeDecodeError as error:
         raise RecordError("read", NOT_UTF_8, f"byte {error.start} of the body is not UTF-8") from None
@@ -243,7 +243,7 @@ def parsed(value: bytes) -> Any:
 
 
 def at_path(body: Any, path: Path) -> Any:
-    """Return what is at a path of parsed JSON, None if there is nothing."""
+    """Return the value at a path of parsed JSON, None if there is none."""
     for step in path:
         if isinstance(step, int):
             body = body[step] if isinstance(body, list) and step < len(body) else None

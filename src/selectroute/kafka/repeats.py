@@ -1,19 +1,19 @@
-"""Drop the repeats of at-least-once deliveries, with the memory of one batch.
+"""Exact deduplication of at-least-once deliveries, with the memory of one batch.
 
 Spark's Kafka sink has no transactions: a batch that is interrupted while it is sent is sent again, whole, and
-in any order. What makes a repeat known all the same is the order of batches. A job sends a batch only after
-every delivery of the batch before has been acknowledged, so in the log of each partition
+in any order. Repeats are recognized by the order of batches. A job sends a batch only after every delivery of
+the previous batch has been acknowledged, so in the log of each partition
 
     the first copy of every delivery of batch n   lies before   the first copy of any delivery of batch n + 1
 
-whatever copies lie between them and after them. So who reads a partition in order, and has met batch n + 1,
-needs nothing of batch n any more: whatever comes of it is a repeat. Of the newest batch met each delivery is
-remembered by its number, one bit. That is exact: each delivery is taken at its first copy, and at no other.
+whatever copies lie between them and after them. A consumer that reads a partition in order and has seen batch
+n + 1 can therefore forget batch n: any later delivery of batch n is a repeat. Each delivery of the newest
+batch seen is remembered by its number, in one bit. This is exact: only the first copy is accepted.
 
-What it takes: deliveries of a job in one partition are read in order, from the state that belongs to the
-offset (`Deduplicator.state` is to be stored with the offset, in one transaction with what was done with the
-records); and a delivery goes to the same partition each time it is sent, which the sink sees to as long as
-the topic's number of partitions stays. Each job, and its backfills, are followed on their own.
+Requirements: the deliveries of a job in one partition are read in order, from the state that was stored with
+the offset (store `Deduplicator.state` and the offset in the transaction that also stores the results of the
+records); and a repeat goes to the same partition as the first copy, which the sink ensures for as long as the
+topic's number of partitions does not change. Each job is tracked separately, and so are its backfills.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from selectroute.kafka.headers import BATCH, DeliveryError, Place
 
 _FORMAT: Final = 1
 _BITS: Final = 10
-"""A block of 1,024 numbers: 160 bytes when it is full, and hardly less for one number."""
+"""Base-2 logarithm of a block's size: 1,024 numbers, 160 bytes when full and hardly less for one number."""
 
 _FEW: Final = 48
 
 MAX_JOBS: Final = 1_000
-"""Jobs, with those that are no more, whose deliveries one partition may hold."""
+"""Default limit of jobs, active or not, whose deliveries one partition may hold."""
 
 AnyRecord = TypeVar("AnyRecord")
 
 
 class Origin(NamedTuple):
-    """Part of a record that is needed: the partition that it was read from, and its header `BATCH`."""
+    """Partition that a record was read from, and its header `BATCH`."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class Origin(NamedTuple):
 
 
 class Numbers:
-    """A set of numbers from 0 on: a bit a number, in blocks, of which there are those that hold any."""
+    """Sparse bitmap of numbers from 0, in blocks; empty blocks are not stored."""
 
     __slots__ = ("blocks",)
 
@@ -53,7 +53,7 @@ class Numbers:
         self.blocks = {} if blocks is None else blocks
 
     def add(self, number: int) -> bool:
-        """Put a number in; return whether it is new. O(1)."""
+        """Add a number; return whether it is new. O(1)."""
         block, bit = number >> _BITS, 1 << (number & ((1 << _BITS) - 1))
         known = self.blocks.get(block, 0)
         self.blocks[block] = known | bit
@@ -73,7 +73,7 @@ class Numbers:
 
 
 class _Lane:
-    """Deliveries met of the newest batch of a job, or of its newest backfill."""
+    """Deliveries seen of the newest batch of a job, or of its newest backfill."""
 
     __slots__ = ("batch", "tasks")
 
@@ -95,11 +95,10 @@ _Lanes = dict[tuple[str, bool], _Lane]
 
 
 class Deduplicator:
-    """Memory of the deliveries that came before, for any number of partitions. Not for several threads at
-    once.
+    """Set of the deliveries seen, for any number of partitions. Not thread-safe.
 
-    Memory: for each partition and job the newest batch's deliveries in it, at most some 330 bytes each and,
-    where they lie close, down to a quarter of a byte a delivery of the task.
+    Memory: for each partition and job the newest batch's deliveries, at most some 330 bytes each, and down to
+    a quarter of a byte for each delivery of a task whose numbers lie close together.
 
     >>> seen = Deduplicator()
     >>> seen.is_first("cars", 0, b"job/7/0/0"), seen.is_first("cars", 0, b"job/7/0/0")
@@ -113,15 +112,15 @@ class Deduplicator:
         self._max_jobs = max_jobs
 
     def is_first(self, topic: str, partition: int, place: bytes) -> bool:
-        """Return whether this delivery has not come before in its partition, and remember it. O(1).
+        """Return whether this delivery is new in its partition, and remember it. O(1).
 
         Args:
             topic: the topic that was read.
-            partition: its partition, whose records must be handed in in order.
+            partition: its partition, whose records must be passed in order.
             place: the delivery's header `BATCH`.
 
         Raises:
-            DeliveryError: it is no place, or more jobs have written to the partition than are followed.
+            DeliveryError: the header is not valid, or too many jobs have written to the partition.
         """
         found = Place.of(place)
         lanes = self._partitions.setdefault((topic, partition), {})
@@ -129,14 +128,14 @@ class Deduplicator:
         if lane is None:
             if len(lanes) >= self._max_jobs:
                 raise DeliveryError(
-                    f"deliveries of {self._max_jobs:,} jobs are in partition {partition} of {topic}, and now "
-                    f"of {found.job}: forget those that are no more"
+                    f"partition {partition} of {topic} already has deliveries of {self._max_jobs:,} jobs, "
+                    f"and now of {found.job}: call forget_job for jobs that have ended"
                 )
             lane = lanes[found.job, found.batch < 0] = _Lane(found.batch)
         return lane.first(found)
 
     def state(self, topic: str, partition: int) -> str:
-        """Return what is known of a partition, as JSON: to be stored with the offset that comes next."""
+        """Return the state of a partition as JSON, to be stored with the next offset."""
         lanes = self._partitions.get((topic, partition), {})
         jobs = [
             {
@@ -149,33 +148,33 @@ class Deduplicator:
         return json.dumps({"format": _FORMAT, "jobs": jobs}, separators=(",", ":"))
 
     def restore(self, topic: str, partition: int, state: str | None) -> None:
-        """Begin where a state was stored: when a partition is assigned. None: where nothing was.
+        """Restore the stored state of a partition when it is assigned. None: no state was stored.
 
         Raises:
-            DeliveryError: it is no state of this format.
+            DeliveryError: the state is not of this format.
         """
         try:
             self._partitions[topic, partition] = {} if state is None else _lanes(json.loads(state))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DeliveryError(
-                f"what was stored for partition {partition} of {topic} is no state of format {_FORMAT} of a "
-                "Deduplicator"
+                f"the state stored for partition {partition} of {topic} is not a valid state of a "
+                f"Deduplicator (format {_FORMAT})"
             ) from error
 
     def forget(self, topic: str, partition: int) -> None:
-        """Forget a partition: when it is taken away, and its state is another's."""
+        """Forget a partition when it is revoked: its next consumer has the state then."""
         self._partitions.pop((topic, partition), None)
 
     def forget_job(self, job: str) -> None:
-        """Forget a job that sends no more, everywhere."""
+        """Forget a job that has ended, in all partitions."""
         for lanes in self._partitions.values():
             for backfill in (False, True):
                 lanes.pop((job, backfill), None)
 
 
 def origin(record: Any) -> Origin:
-    """Return what is needed of a record of confluent-kafka, or of any with `topic`, `partition` and `headers`
-    (pairs of a name and bytes; or None).
+    """Return the origin of a record of confluent-kafka, or of any other with `topic`, `partition` and
+    `headers` (pairs of a name and bytes; or None).
     """
     topic, partition, headers = (
         part() if callable(part) else part for part in (record.topic, record.partition, record.headers)
@@ -192,16 +191,16 @@ def deduplicate(
     seen: Deduplicator | None = None,
     origin_of: Callable[[AnyRecord], Origin] = origin,
 ) -> Iterator[AnyRecord]:
-    """Yield the records that come for the first time, as they come.
+    """Yield each record that is not a repeat, in the order given.
 
-    What carries no header `BATCH` is no delivery of ours, and is yielded. When a record is yielded, ``seen``
-    knows it, and all before it: stored then, or after it was worked on, state and next offset belong
-    together. Memory is that of `Deduplicator`.
+    A record without the header `BATCH` was not written by selectroute, and is yielded. When a record is
+    yielded, ``seen`` includes it and all earlier ones: the state stored then, or after the record was
+    processed, belongs to the next offset. Memory is that of `Deduplicator`.
 
     Args:
         records: in each partition in the order of their offsets; from a consumer's ``poll``, say.
-        seen: what was met before; nothing unless given.
-        origin_of: reads records of a client that `origin` does not know.
+        seen: the deliveries already seen; empty unless given.
+        origin_of: returns the `Origin` of records of a client that `origin` does not support.
 
     Raises:
         DeliveryError: a header `BATCH` is damaged.
@@ -222,7 +221,7 @@ def _bits(data: Any) -> int:
 
 
 def _listed(bits: int) -> list[int] | None:
-    """Return the positions of the bits; None for more than are shorter than their digits."""
+    """Return the positions of the bits; None if their hexadecimal digits are shorter."""
     if bits.bit_count() > _FEW:
         return None
     found: list[int] = []

@@ -1,6 +1,6 @@
 """Conversion of header texts and JSON values to values of their bound types.
 
-This is the meaning, one value at a time; `spark/record_values.py` does the same by whole columns.
+This is the reference, one value at a time; `spark/sources/kafka/columns.py` does the same column by column.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHOWN: Final = 40
 
 
 class TextError(ValueError):
-    """A text that is no value of its type: ``reason`` is `NOT_UTF_8` or `NOT_OF_TYPE`, the text says why."""
+    """Invalid value of a type: ``reason`` is `NOT_UTF_8` or `NOT_OF_TYPE`, the text gives the details."""
 
     def __init__(self, reason: str, problem: str) -> None:
         super().__init__(problem)
@@ -42,14 +42,14 @@ class TextError(ValueError):
 
 
 def value_of(text: bytes, type_: str, name: str = "") -> Value:
-    """Return the value of a bound type that a header's bytes stand for.
+    """Convert a header's bytes to a value of its bound type.
 
     Numbers are decimal digits with an optional sign; a float or double may have a fraction and an exponent,
     or be ``NaN``, ``Infinity`` or ``-Infinity``, and is rounded once; a boolean is ``true`` or ``false`` in
     any case. ``name`` is the identifier: some JMS headers and the ids have a range of their own.
 
     Raises:
-        TextError: it stands for none.
+        TextError: the text is not a valid value of the type.
     """
     if type_ == "bytes":
         return checked(text, name)
@@ -67,18 +67,18 @@ def value_of(text: bytes, type_: str, name: str = "") -> Value:
     else:
         found = _number(characters, type_)
     if found is None:
-        raise TextError(NOT_OF_TYPE, f"{shown(characters)} is no {type_}")
+        raise TextError(NOT_OF_TYPE, f"{shown(characters)} is not a valid {type_}")
     return checked(found, name)
 
 
 def value_of_json(plain: Any, type_: str, name: str = "") -> Value | None:
-    """Return the value of a bound type that parsed JSON stands for; null is NULL.
+    """Convert parsed JSON to a value of its bound type; null is NULL.
 
-    A number of JSON is a float or double, and one without fraction and exponent any integer; strings are
-    strings, or pairs of hexadecimal digits for bytes; nothing is converted otherwise.
+    A JSON number is a float or double, and without fraction and exponent any integer; strings are strings, or
+    pairs of hexadecimal digits for bytes; there are no other conversions.
 
     Raises:
-        TextError: it stands for none.
+        TextError: the JSON is not a valid value of the type.
     """
     if plain is None:
         return None
@@ -96,17 +96,17 @@ def value_of_json(plain: Any, type_: str, name: str = "") -> Value | None:
     elif isinstance(plain, int | float) and not isinstance(plain, bool):
         found = _plain_number(plain, type_)
     if found is None:
-        raise TextError(NOT_OF_TYPE, f"{shown(plain)} is no {type_}")
+        raise TextError(NOT_OF_TYPE, f"{shown(plain)} is not a valid {type_}")
     return checked(found, name)
 
 
 def checked(value: Value, name: str) -> Value:
-    """Return a value that the header ``name`` can have. Raises TextError for one that it can't have."""
+    """Return a value that is valid for the header ``name``. Raises TextError for any other."""
     if isinstance(value, bytes) and name in ("JMSMessageID", "JMSCorrelationID") and len(value) != _ID_BYTES:
-        raise TextError(NOT_OF_TYPE, f"as bytes, an id has {_ID_BYTES}, not {len(value)}")
+        raise TextError(NOT_OF_TYPE, f"an id has {_ID_BYTES} bytes, not {len(value)}")
     rule = LIMITED.get(name)
     if rule is not None and not rule(value):
-        raise TextError(NOT_OF_TYPE, f"{shown(getattr(value, 'value', value))} is no {name}")
+        raise TextError(NOT_OF_TYPE, f"{shown(getattr(value, 'value', value))} is not a valid {name}")
     return value
 
 
@@ -114,11 +114,11 @@ LIMITED: Final[Mapping[str, Callable[[Any], bool]]] = {
     "JMSPriority": lambda value: 0 <= value.value <= 9,
     "JMSDeliveryMode": lambda value: value in DELIVERY_MODES,
 }
-"""The headers that can't have every value of their type."""
+"""Headers with a narrower range than their type."""
 
 
 def shown(thing: object) -> str:
-    """Return something of a message's for a sentence: short, and safe to print."""
+    """Return a value of a message for an error text: short, and safe to print."""
     if not isinstance(thing, str | int | float):
         return "an array" if isinstance(thing, list) else "an object"
     if isinstance(thing, int) and thing.bit_length() > 64:
@@ -151,7 +151,7 @@ def _number(text: str, type_: str) -> Value | None:
     if type_ == "float" and math.isfinite(number) and number:
         number = math.copysign(decimal_float32(text.lstrip("+-"), abs(number)), number)
     if not math.isfinite(number):
-        return None  # a number beyond its type's range is no infinity
+        return None  # a number beyond its type's range is invalid, not infinity
     return Float(number) if type_ == "float" else Double(number)
 
 

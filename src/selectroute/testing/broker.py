@@ -1,7 +1,7 @@
-"""A real Kafka broker on a port of this machine: one node, its files in a folder of its own.
+"""Real Kafka broker on a port of this machine: one node, with its files in a folder of its own.
 
-Its jars are fetched by name with the Ivy that PySpark ships, once, into the cache of this user. It ends with
-the process that started it, however that ends.
+Its jars are fetched by name with the Ivy that PySpark ships, once, into the cache of this user. The broker
+ends with the process that started it, even if that is killed.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ auto.create.topics.enable=false
 message.max.bytes={largest}
 socket.request.max.bytes={request}
 """
-# The shell outlives neither: it ends the broker when its input ends, which it does with whoever started it.
+# The shell's input ends with the process that started it; the shell then ends the broker.
 _GUARDED = '"$@" >"$BROKER_LOG" 2>&1 & broker=$!; echo $broker; read -r _; kill $broker; wait $broker'
 
 
 class BrokerError(Exception):
-    """Broker did not start."""
+    """Failed start of a broker."""
 
 
 class Broker:
-    """Kafka broker of one node. Stopped and started again, it has the same address and the same topics.
+    """Kafka broker of one node. A restart keeps its address and topics.
 
-    ``settings`` are more of its own, in the words of its configuration.
+    ``settings`` are additional lines of ``server.properties``.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str | int] | None = None) -> None:
@@ -86,7 +86,7 @@ class Broker:
             raise BrokerError(done.stderr.strip() or done.stdout.strip())
 
     def start(self, seconds: float = 300.0) -> None:
-        """Start it, and wait until it answers and serves each topic that it has."""
+        """Start the broker, and wait until it serves all of its topics."""
         command = [*self._java, "-Xmx1g", "-XX:+UseSerialGC", "kafka.Kafka", str(self._properties)]
         log = self.folder / "broker.log"
         self._guard = subprocess.Popen(
@@ -106,30 +106,30 @@ class Broker:
             if not _alive(self._pid):
                 break
             time.sleep(0.1)
-        said = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+        lines = log.read_text(errors="replace").strip().splitlines() or ["the broker's log is empty"]
         self.stop()
-        raise BrokerError(said[-1])
+        raise BrokerError(lines[-1])
 
     def stop(self) -> None:
-        """End it as an operator does; what it has acknowledged is kept."""
+        """Stop the broker in an orderly way; acknowledged records are kept."""
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
             self._guard.wait(300)
         self._guard = None
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the broker with SIGKILL."""
         os.kill(self._pid, signal.SIGKILL)
         self.stop()
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> str:
-        """Make a topic; returns its name."""
+        """Create a topic; return its name."""
         from confluent_kafka.cimpl import NewTopic
 
         settings = {name.replace("_", "."): value for name, value in config.items()}
-        admin = self._admin()  # its answer ends with it
-        made = admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])
-        made[topic].result(60)
+        admin = self._admin()  # kept: its futures end with it
+        futures = admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])
+        futures[topic].result(60)
         self._wait_for(topic, partitions)
         return topic
 
@@ -194,7 +194,7 @@ class Broker:
         self._wait_for(topic, partitions)
 
     def configure(self, topic: str, name: str, value: str) -> None:
-        """Change one setting of a topic, and wait until the broker tells of it."""
+        """Change one setting of a topic, and wait until the broker reports it."""
         import confluent_kafka.admin
 
         kafka: Any = confluent_kafka.admin
@@ -210,8 +210,8 @@ class Broker:
             time.sleep(0.05)
 
     def refuse_longer(self, topic: str, size: int) -> None:
-        """Have a topic take no records of more than this many bytes, and wait until it does. It may have some
-        records without key and headers afterwards: the broker tells of a setting before it goes by it.
+        """Limit a topic to records of at most this many bytes, and wait until it refuses longer ones. Some
+        records without key and headers may be left: the broker reports a setting before applying it.
         """
         from confluent_kafka import KafkaError, Producer
 
@@ -225,7 +225,7 @@ class Broker:
             assert producer.flush(60) == 0
 
     def records(self, topic: str) -> list[Any]:
-        """Return all records of a topic as they are now, each partition's in order."""
+        """Return the current records of a topic, those of each partition in order."""
         from confluent_kafka import Consumer, TopicPartition
 
         consumer = Consumer(
@@ -253,19 +253,16 @@ class Broker:
         return found
 
     def _wait_for(self, topic: str, partitions: int, seconds: float = 60.0) -> None:
-        """Wait until a topic has so many partitions. Its controller has them when it answers; the broker
-        itself hears of them afterwards.
-        """
+        """Wait until a topic has this many partitions: the controller answers before the broker has them."""
         deadline = time.monotonic() + seconds
         while not self._serves(topic, partitions):
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
     def _serves(self, topic: str | None = None, partitions: int = 0) -> bool:
-        """Return whether the broker answers for each partition of a topic, or of all, and there are that
-        many.
+        """Return whether each partition of a topic, or of all topics, is served, and there are that many.
 
-        Leaders that it names may not have taken their place yet, which only a question to them tells.
+        The offsets are asked for because a leader in the metadata may not have taken over yet.
         """
         from confluent_kafka import KafkaException, TopicPartition
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
@@ -290,9 +287,7 @@ class Broker:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, below those that a system gives away: nobody gets one of them while the
-    broker is stopped.
-    """
+    """Return free ports below the ephemeral range, so that a stopped broker does not lose its own."""
     ports: list[int] = []
     while len(ports) < count:
         port = random.randrange(20_000, 32_000)
@@ -303,7 +298,7 @@ def _free_ports(count: int) -> list[int]:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Broker]:
-    """A broker whose files are in a new folder, for as long as it is needed."""
+    """Run a broker, with its files in a new folder, for the duration of a block."""
     folder.mkdir()
     broker = Broker(folder)
     broker.start()

@@ -31,7 +31,7 @@ from selectroute.spark.worker.task import route_splits
 
 
 def files_of(job: Job, tasks: int) -> FileSource:
-    """Return the files of a job, read in this process."""
+    """Return the file source of a job whose tasks run in this process."""
     assert isinstance(job.input, Path), "a world reads files"
     return FileSource(job.input, job.file_format, job.max_files, run_here, tasks)
 
@@ -43,14 +43,14 @@ def run_here(tasks: Sequence[Any], work: Any) -> list[dict[str, Any]]:
 
 @dataclass
 class World:
-    """A job in folders below `root`: its input, snapshots and output. Only one process uses it."""
+    """Job in folders below `root`: its input, snapshots and output. For one process only."""
 
     root: Path
     _batches: int = field(default=0, init=False)
 
     @property
     def input(self) -> Path:
-        """Folder that messages come in by; its name has what URLs and shells trip over."""
+        """Input folder; its name has characters that URLs and shells must escape."""
         return self.root / "in put é%20"
 
     @property
@@ -68,7 +68,7 @@ class World:
         return Job.of(self.input, options.pop("snapshots", self.snapshots), self.output, **options)
 
     def router(self, tasks: int = 2, **options: Any) -> Router:
-        """Return a router as a start of the job makes it, whose tasks run in this process."""
+        """Return a router in the state after a start of the job; its tasks run in this process."""
         job = self.job(**options)
         router = Router(job, files_of(job, tasks))
         router.commits.prepare()
@@ -77,25 +77,25 @@ class World:
     def route(self, *names: str, **options: Any) -> BatchReport:
         """Route files of the input folder as the next batch, and return its report.
 
-        Raises what a batch raises: `PinError`, `SnapshotError`, `CommitError`.
+        Raises the errors of a batch: `PinError`, `SnapshotError`, `CommitError`.
         """
         batch, self._batches = self._batches, self._batches + 1
         return self.router(**options).route(batch, [self.input / name for name in names], "world")
 
     def publish(self, revision: int, **selectors: str) -> int:
-        """Publish a revision of these subscriptions, a selector by each id; returns the revision."""
+        """Publish a revision with these subscriptions, selectors by id; return the revision."""
         index = Index()
         for name, selector in selectors.items():
             index.add(name, selector)
         return publish(index.freeze(revision), self.snapshots)
 
     def drop_json(self, name: str, *messages: Any) -> Path:
-        """Put a file of JSON lines into the input folder: messages as data, or lines as they are."""
+        """Put a file of JSON lines into the input folder. Messages are data, or finished lines."""
         lines = [message if isinstance(message, str) else json.dumps(message) for message in messages]
         return self.drop_bytes(name, "".join(line + "\n" for line in lines).encode())
 
     def drop_bytes(self, name: str, data: bytes) -> Path:
-        """Put a file into the input folder whole, by a rename, as a user must."""
+        """Put a complete file into the input folder by a rename, as users must."""
         path = self.input / name
         path.parent.mkdir(parents=True, exist_ok=True)
         hidden = path.with_name(f".{path.name}")
@@ -103,13 +103,13 @@ class World:
         return hidden.rename(path)
 
     def drop_parquet(self, name: str, table: pa.Table, **options: Any) -> Path:
-        """Put a Parquet file into the input folder; `options` are of pyarrow's `write_table`."""
+        """Put a Parquet file into the input folder; `options` are those of pyarrow's `write_table`."""
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, **options)
         return self.drop_bytes(name, sink.getvalue().to_pybytes())
 
     def rows(self, sink: str) -> list[dict[str, Any]]:
-        """Return everything that is published in a sink, as readers of such folders see it."""
+        """Return all published rows of a sink, read as one dataset."""
         if not any((self.output / sink).rglob("*.parquet")):
             return []
         rows: list[dict[str, Any]] = pq.read_table(self.output / sink).to_pylist()
@@ -123,5 +123,5 @@ class World:
         )
 
     def accounting(self) -> list[dict[str, Any]]:
-        """Return the lines of the accounting, one a batch."""
+        """Return the rows of the accounting, one per batch."""
         return [json.loads(line) for line in (self.output / "accounting.jsonl").read_text().splitlines()]

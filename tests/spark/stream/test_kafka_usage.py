@@ -58,7 +58,7 @@ def refused(monkeypatch, capsys):
     ("arguments", "sentence"),
     [
         (("--bind", "weight:integer"), "integer"),
-        (("--bind", "customer=@nowhere"), "'@nowhere' is no source"),
+        (("--bind", "customer=@nowhere"), "'@nowhere' is not a valid source"),
         (("--bind", "JMSPriority:string"), "JMSPriority"),
         (("--topic-separator", "/"), "separator"),
         (("--kafka-binding", "no-such-file.toml"), "no-such-file.toml can't be read"),

@@ -89,7 +89,7 @@ def test_the_state_of_a_partition_goes_with_its_offset():
     "state", ["", "[]", "{}", '{"format": 2, "jobs": []}', '{"format": 1, "jobs": [{"job": "a"}]}', "7"]
 )
 def test_a_state_that_is_none_is_a_sentence(state):
-    with pytest.raises(DeliveryError, match="partition 3 of cars is no state"):
+    with pytest.raises(DeliveryError, match="partition 3 of cars is not a valid state"):
         Deduplicator().restore("cars", 3, state)
 
 
