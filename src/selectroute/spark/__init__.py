@@ -1,17 +1,17 @@
-"""Spark: messages in DataFrames, files or Kafka, batch or stream, routed to their subscriptions.
+"""Routing with Spark: messages in DataFrames, files or Kafka, as a batch or a stream.
 
 ``route`` and ``deliveries`` take a DataFrame. For files and Kafka there is a faster way, the *fan-out*: the
-workers read the messages themselves, so that only what selectors read is decoded, and nothing crosses between
-the JVM and Python. ``start_fanout`` is that as a stream with exactly-once output, ``match_files`` the same
-reading path without a stream or output. The way of a batch through the rooms::
+workers read the messages themselves, so that only what selectors read is decoded, and no message crosses
+between the JVM and Python. ``start_fanout`` does this as a stream with exactly-once output, ``match_files``
+without a stream or output. The way of a batch through the rooms::
 
                     sources/ (readers)               destinations/ ─▶ sinks/
                               │                             ▲
     stream/ ─▶ batch/ ─plan─▶ inputs/ ─tasks─▶ worker/ ─────┘ stages
-                 │  pins: by which revision
+                 │  pins: the revision of a batch
                  └─ commits: the batch is done ─▶ senders/ ─▶ queues, Kafka
-    beside the stream:        backfill/  replay/         without a stream:   frames/  partitions/
-    afterwards, reading only: audit/                     under all of them:  job/  columns/  runtime/
+    side batches:      backfill/  replay/         without a stream:   frames/  partitions/
+    read-only checks:  audit/                     used by all:        job/  columns/  runtime/
 
 Rooms import only those below them: audit, stream, backfill and replay, batch, {frames, inputs, senders},
 {partitions, worker}, destinations, {columns, job, sinks}, sources, runtime. Read ``batch/router.py`` first:

@@ -67,7 +67,7 @@ def test_what_cannot_be_kept_is_one_sentence(spark, snapshot):
         deliveries(df, snapshot, keep=["orderid"])
     with pytest.raises(BindingError, match=r"keep names 'Source', 'offset'.*withColumnRenamed"):
         deliveries(df.selectExpr("*", "1 as Source", "2 as offset"), snapshot, keep="*")
-    with pytest.raises(BindingError, match="stands 2 times"):
+    with pytest.raises(BindingError, match="has 2 columns named"):
         deliveries(df.selectExpr("*", "1 as order_id"), snapshot, keep=["order_id"])
     with pytest.raises(TypeError, match="keep is a str: give a list of columns"):
         deliveries(df, snapshot, keep="order_id")

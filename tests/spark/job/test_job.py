@@ -66,7 +66,7 @@ def test_a_folder_with_something_else_in_it_is_refused(ready):
 
 def test_a_file_is_no_output_folder(ready):
     ready.output.write_text("mine")
-    refused(ready, "is not a folder")
+    refused(ready, "is not a directory")
 
 
 def test_the_output_of_a_job_with_another_input_or_snapshots_is_refused(ready):
@@ -101,7 +101,7 @@ def test_a_lost_checkpoint_is_refused(ready):
 def test_another_checkpoint_is_refused(ready):
     claimed(ready)
     (ready.job().checkpoint / "metadata").write_text(json.dumps({"id": "query-2"}))
-    refused(ready, "not the one that the output folder")
+    refused(ready, "is not that of the output folder")
 
 
 def test_a_used_checkpoint_with_a_new_output_folder_is_refused(ready):
@@ -171,8 +171,8 @@ def test_a_record_of_another_format_is_refused(ready):
     [
         ({"file_format": "xml"}, "auto, parquet, json"),
         ({"unrouted": "burn"}, "keep, drop, fail"),
-        ({"max_files": 0}, "at least one file"),
-        ({"max_message_bytes": 0}, "at least one"),
+        ({"max_files": 0}, "max_files and max_message_bytes must be at least 1"),
+        ({"max_message_bytes": 0}, "must be at least 1"),
     ],
 )
 def test_options_out_of_range_are_refused(ready, options, match):
@@ -181,7 +181,7 @@ def test_options_out_of_range_are_refused(ready, options, match):
 
 
 def test_an_output_inside_the_input_is_refused(ready):
-    with pytest.raises(JobError, match="lies in the input folder"):
+    with pytest.raises(JobError, match="is in the input folder"):
         Job.of(ready.input, ready.snapshots, ready.input / "out")
 
 

@@ -97,7 +97,7 @@ def test_where_that_version_is_not_to_be_had_known_jars_take_its_place(registry)
 def test_jars_other_than_those_published_are_not_loaded(registry):
     had = registry("kafka-connector-stand-in")
     find_connector().jars[0].write_bytes(b"something else")
-    with pytest.raises(ConnectorError, match="is not the file that was published"):
+    with pytest.raises(ConnectorError, match="does not have the SHA-256 of the published file"):
         find_connector()
     assert had.kept_names == set()
 

@@ -118,7 +118,7 @@ def test_another_cluster_is_refused_because_its_offsets_are_of_other_records(pip
     written = disk.read_json(record)
     assert written["system"] == CLUSTER
     disk.write_json(record, written | {"system": "another"})
-    with pytest.raises(JobError, match=f"cluster another, and this is {CLUSTER}") as error:
+    with pytest.raises(JobError, match=f"cluster another, and this cluster is {CLUSTER}") as error:
         pipe.run()
     one_sentence(error)
 

@@ -1,7 +1,6 @@
-"""Columns between Spark and its Python workers: a frame's as the matcher reads them, and matches as a
-column.
+"""Columns between Spark and its Python workers: input columns of a frame, and matches as a column.
 
-``binding`` says which column is which identifier, ``read_columns`` and ``column_types`` what is read of
-them; ``matches`` has the forms of the result, ``deliveries`` makes pairs of it; ``snapshot_ref`` is how a
-worker opens the snapshot.
+``binding`` maps columns to identifiers, ``read_columns`` and ``column_types`` select and check those that
+selectors read; ``matches`` has the forms of the result column, ``deliveries`` expands them to pairs;
+``snapshot_ref`` opens the snapshot in a worker.
 """

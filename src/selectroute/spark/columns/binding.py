@@ -1,9 +1,9 @@
 """Binding of a DataFrame's columns to the identifiers of selectors.
 
-By name: a column is the identifier of exactly its name, field ``b`` of a struct column ``a`` is ``a.b``, and
-a column whose name begins with ``@`` belongs to the frame (`@topic`, `@id`, …). A `Binding` says otherwise
-where names differ. Names are compared here, exactly, and columns are then taken by their position: Spark
-itself, unless told otherwise, takes ``Color`` for ``color``.
+By default a column is the identifier of exactly its name, field ``b`` of a struct column ``a`` is ``a.b``,
+and a column whose name begins with ``@`` belongs to the frame (`@topic`, `@id`, …). A `Binding` maps other
+names. Names are compared here, exactly, and columns then selected by position, because Spark's names ignore
+case by default.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.suggestion import unknown_field
 
 Path: TypeAlias = tuple[int, ...]
-"""Where a column is: its position in the frame, then among the fields of the struct there, and so on."""
+"""Position of a column in the frame, then of the field in that struct, and so on."""
 
 
 class BindingError(SelectRouteError):
-    """Error: a column of a frame can't be bound: it is not there, stands twice, or is in the way."""
+    """Invalid binding, a missing column, or a name that several columns have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Data: the column that holds each identifier, where it is not the column of that name.
+    """Mapping of identifiers to columns of other names.
 
-    A column is written as its name; field ``b`` of a struct column ``a`` is ``a.b``.
+    A column is given by its name; field ``b`` of a struct column ``a`` is ``a.b``.
 
     >>> Binding({"JMSType": "kind"}).column("JMSType")
     'kind'
@@ -47,17 +47,17 @@ class Binding:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Binding:
-        """Read ``{"columns": {identifier: column, …}}``, as it stands in a JSON or TOML file."""
+        """Read ``{"columns": {identifier: column, …}}`` from a parsed JSON or TOML file."""
         check_argument(data, Mapping, "data", "a dict such as {'columns': {'JMSType': 'kind'}}")
         columns = data.get("columns", {})
         for name in data:
             if name != "columns":
                 raise BindingError(unknown_field("a binding", name, ("columns",)))
         if not isinstance(columns, Mapping):
-            raise BindingError('a binding is {"columns": {identifier: column, …}} and nothing else')
+            raise BindingError('a binding must be {"columns": {identifier: column, …}}')
         for name, column in columns.items():
             if not isinstance(column, str):
-                raise BindingError(f"the binding of {name!r} names no column: {column!r}")
+                raise BindingError(f"the binding of {name!r} must be a column's name, not {column!r}")
         return cls(dict(columns))
 
     def column(self, identifier: str) -> str:
@@ -70,7 +70,7 @@ BY_NAME = Binding()
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Identifier with the name, the place and the type of its column."""
+    """Identifier with the name, the position and the type of its column."""
 
     identifier: str
     column: str
@@ -79,10 +79,10 @@ class Bound:
 
 
 def bind(schema: StructType, identifiers: Iterable[str], binding: Binding | None) -> tuple[Bound, ...]:
-    """Find the column of each identifier; one that has none is left out, and so is NULL.
+    """Find the column of each identifier; one without a column is left out, and so is NULL.
 
     Raises:
-        BindingError: the binding names a column that is not there, or a name stands twice in the frame.
+        BindingError: the binding names a missing column, or several columns have the same name.
     """
     binding = binding or BY_NAME
     columns, groups = columns_of(schema)
@@ -96,24 +96,22 @@ def bind(schema: StructType, identifiers: Iterable[str], binding: Binding | None
             found.append(Bound(identifier, column, *places[0]))
         elif identifier in binding.columns:
             raise BindingError(
-                f"the binding takes {identifier!r} from column {column!r}, and the frame has no such column "
-                f"(it has {', '.join(schema.fieldNames()) or 'none'})"
+                f"{identifier!r} is bound to column {column!r}, but the frame has no such column "
+                f"(its columns: {', '.join(schema.fieldNames()) or 'none'})"
             )
     return tuple(found)
 
 
 def ambiguous(column: str, times: int) -> BindingError:
-    """Return the error for a name that several columns have."""
-    return BindingError(f"column {column!r} stands {times} times in the frame: rename all but one")
+    """Return the error of a name that several columns have."""
+    return BindingError(f"the frame has {times} columns named {column!r}: rename all but one")
 
 
 Places: TypeAlias = dict[str, list[tuple[Path, DataType]]]
 
 
 def columns_of(schema: StructType) -> tuple[Places, Places]:
-    """Return every column that can be a property, by its name, and the groups of such: structs, which are
-    none.
-    """
+    """Return the columns that can be a property, and the structs that group properties, both by name."""
     columns: Places = {}
     groups: Places = {}
     for name, path, type_ in _walk(schema):
@@ -135,7 +133,7 @@ def _walk(schema: StructType) -> Iterator[tuple[str, Path, DataType]]:
 
 
 def is_mixed(type_: DataType) -> bool:
-    """Return whether this is the struct of a property whose type varies by message."""
+    """Return whether this is the struct type of a property whose type varies by message."""
     return isinstance(type_, StructType) and [(one.name, type(one.dataType)) for one in type_.fields] == [
         ("tag", ByteType),
         ("bits", LongType),
@@ -146,7 +144,7 @@ def is_mixed(type_: DataType) -> bool:
 def by_position(df: DataFrame) -> tuple[DataFrame, list[Column]]:
     """Return the frame with names that Spark can tell apart, and its columns by their position.
 
-    It is the frame itself unless it holds what Spark confuses, such as ``color`` beside ``Color``.
+    The frame is unchanged unless Spark would confuse names, such as ``color`` and ``Color``.
     """
     names = df.columns
     if len({name.lower() for name in names}) == len(names) and all(names):
@@ -162,7 +160,7 @@ def column_at(schema: StructType, columns: Sequence[Column], path: Path) -> Colu
         assert isinstance(type_, StructType)
         names = [name.lower() for name in type_.names]
         if names.count(names[position]) > 1:
-            # Fields, too, Spark finds by names in which it takes `b` for `B`.
+            # Spark ignores case in the names of fields, too.
             type_ = StructType([StructField(f"f{i}", one.dataType) for i, one in enumerate(type_.fields)])
             column = column.cast(type_)
         column, type_ = column.getField(type_.names[position]), type_.fields[position].dataType

@@ -1,4 +1,4 @@
-"""Types that the columns which selectors read can have: Arrow's in a worker, Spark's before any job runs."""
+"""Valid types of columns that selectors read: Arrow's in a worker, Spark's before any job runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from selectroute.spark.columns.binding import Bound, is_mixed
 
 
 class Reads(Protocol):
-    """Snapshot that is never loaded whole, as far as columns are concerned: `PartitionedSnapshot`."""
+    """Part of the interface of `PartitionedSnapshot`, which is never loaded whole, that concerns columns."""
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
     BinaryType: pa.binary(),
     NullType: pa.null(),
 }
-"""The types of Spark that a property can have, as they reach the workers."""
+"""Spark's types that a property can have, with their Arrow types in the workers."""
 
 
 _CASTS: dict[type[DataType], str] = {
@@ -78,15 +78,15 @@ _CASTS: dict[type[DataType], str] = {
     MapType: "F.col({0}).getItem('key') for one key, a column each",
     VariantType: "F.try_variant_get({0}, '$.path', 'string') for one value",
 }
-"""What to make of a column whose type no property has; the column's name stands for ``{0}``."""
+"""Conversions of columns of other types; ``{0}`` is the column's name."""
 
 
 def how_to_cast(column: str, type_: DataType) -> str | None:
-    """Return what to write to make a property of a column; None if nothing is known for its type."""
+    """Return advice on how to convert a column to a property; None if its type has no known conversion."""
     cast = _CASTS.get(type(type_))
     if cast is None:
         return None
-    # Field ``b`` of a struct column ``a`` becomes a column of that name beside it.
+    # Field ``b`` of a struct column ``a`` becomes an additional column ``a.b``.
     return (
         f"no property has this type: route df.withColumn({column!r}, …) with {cast.format(repr(column))}; or "
         "leave the column out"
@@ -102,14 +102,14 @@ _BODIES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.nu
 
 
 class ReadTypes:
-    """Types that the columns of a snapshot can have. ``no_bytes`` are those that can't be bytes."""
+    """Valid types of the columns that a snapshot reads. ``no_bytes`` are those that can't be bytes."""
 
     def __init__(self, snapshot: Snapshot | Reads) -> None:
         if not isinstance(snapshot, Snapshot):
             self.no_bytes = snapshot.no_bytes
             return
-        # Who converts between the names of a field takes its ids as bytes; who reads a property as it is
-        # takes bytes where all the dialects that read it have byte strings.
+        # A field with several names may be bytes, since its ids are converted; a property may be bytes if all
+        # dialects that read it have byte strings.
         self.no_bytes = frozenset(
             attribute.name
             for attribute in snapshot.attributes
@@ -120,16 +120,16 @@ class ReadTypes:
         """Raise `ColumnTypeError` if the column that is read as ``name`` cannot have this type."""
         if name == INVALID_NAMES:
             if not pa.types.is_boolean(type_):
-                raise ColumnTypeError(name, type_, "it is a boolean")
+                raise ColumnTypeError(name, type_, "it must be a boolean")
         elif name == BODY:
             if type_ not in _BODIES:
-                raise ColumnTypeError(name, type_, "the body is a string or binary")
+                raise ColumnTypeError(name, type_, "the body must be a string or binary")
         else:
             check_column(name, type_, name not in self.no_bytes)
 
     def unlike(self, columns: pa.RecordBatch, names: Iterable[str]) -> dict[str, tuple[str, bool]]:
-        """Return which of these columns have a type that no property has, with the sentence that says so, and
-        whether they hold bytes, which a property of another dialect may have.
+        """Return those of these columns that have a type that no property has, each with its error text, and
+        whether it is bytes, which a property of another dialect may have.
         """
         batch = Batch(columns)
         found: dict[str, tuple[str, bool]] = {}
@@ -138,7 +138,7 @@ class ReadTypes:
                 continue
             try:
                 column = batch.column(name)
-            except ColumnTypeError:  # two columns of a name: matching says so
+            except ColumnTypeError:  # two columns of a name: matching raises the error
                 continue
             if column is not None:
                 try:
@@ -148,7 +148,7 @@ class ReadTypes:
         return found
 
     def is_binary(self, name: str, type_: pa.DataType) -> bool:
-        """Return whether a column is refused only because some who read it have no byte strings."""
+        """Return whether a column is invalid only because some dialects that read it lack byte strings."""
         try:
             check_column(name, type_, byte_strings=True)
         except ColumnTypeError:
@@ -160,10 +160,10 @@ def unlike_sentence(sentence: str, snapshot: Snapshot | Reads, name: str, binary
     """Return the warning for a column whose type no property has. O(subscriptions).
 
     Args:
-        sentence: which column, which type, and what mends it.
-        snapshot: whose subscriptions read the column.
-        name: the identifier as which they read it.
-        binary: it holds bytes: dialects that have byte strings read them.
+        sentence: the error text with column, type and advice.
+        snapshot: the snapshot whose subscriptions read the column.
+        name: the identifier of the column.
+        binary: whether the column is bytes, which dialects with byte strings read.
     """
     whose = "the subscriptions that read it"
     if isinstance(snapshot, Snapshot):
@@ -174,7 +174,7 @@ def unlike_sentence(sentence: str, snapshot: Snapshot | Reads, name: str, binary
             else f"the {count:,} subscriptions that read it"
         )
     return (
-        f"{sentence}. As it is, its values are of an unlike type to {whose}: a comparison with them is false "
+        f"{sentence}. Until then, values are of an unlike type to {whose}: a comparison with them is false "
         "(in the IBM dialects the whole selector), IS NOT NULL is true. No other subscription is affected"
     )
 
@@ -182,12 +182,12 @@ def unlike_sentence(sentence: str, snapshot: Snapshot | Reads, name: str, binary
 def check_types(snapshot: Snapshot | Reads, bound: Iterable[Bound], strict: bool = False) -> frozenset[str]:
     """Return the identifiers whose columns have a type that no property has, before any job runs.
 
-    Of each a warning says which subscriptions it concerns; bytes among them are not returned, as dialects
-    that have byte strings read them.
+    Each is a warning with the number of subscriptions affected. Bytes are not returned, because dialects with
+    byte strings read them.
 
     Raises:
-        ColumnTypeError: with ``strict``, there is one; in any case, a column of the frame has a type that it
-            cannot have. The sentence names column and type.
+        ColumnTypeError: ``strict`` and there is such a column; or the body, or the column of invalid names,
+            has a wrong type.
     """
     types = ReadTypes(snapshot)
     found: set[str] = set()
@@ -202,7 +202,7 @@ def check_types(snapshot: Snapshot | Reads, bound: Iterable[Bound], strict: bool
                 raise ColumnTypeError(one.column, shown, mended)
             types.check(one.identifier, arrow_type)
         except ColumnTypeError as error:
-            # The same sentence, with the names that the user of Spark knows.
+            # The same text with Spark's names of column and type.
             named = ColumnTypeError(one.column, shown, str(error).split(": ", 1)[1])
             if strict or one.identifier in (INVALID_NAMES, BODY):
                 raise named from error

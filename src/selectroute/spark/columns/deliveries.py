@@ -1,7 +1,6 @@
 """Matches to deliveries: one row for each pair of message and subscription, in NumPy and Arrow throughout.
 
-No Python object is made per message or per match. `deliveries` on a DataFrame and the fan-out's files both
-use it.
+No Python object is created per message or match. Used by `deliveries` on a DataFrame and by the fan-out.
 """
 
 from __future__ import annotations
@@ -18,19 +17,18 @@ import pyarrow.compute as pc
 from selectroute.selector.errors import SelectRouteError
 
 SLICE = 1 << 20
-"""Deliveries made at once: bounds memory where a batch of messages matches thousands of subscriptions
-each."""
+"""Deliveries per block: bounds memory if each message of a batch matches thousands of subscriptions."""
 
 _LARGEST_LIST_OFFSET = 2**31 - 1
 
 
 class TooManyMatchesError(SelectRouteError):
-    """Error: one batch has more matches than a 32-bit Arrow list can hold."""
+    """More matches in one batch than a 32-bit Arrow list can hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Deliveries of a part of a batch: ``rows[i]`` is the message's row, ``ordinals[i]`` the subscription."""
+    """Block of deliveries: ``rows[i]`` is the message's row, ``ordinals[i]`` the subscription."""
 
     rows: npt.NDArray[np.int64]
     ordinals: npt.NDArray[np.int32]
@@ -48,7 +46,7 @@ def pairs(
         stop = min(start + most, total)
         first = int(np.searchsorted(offsets, start, side="right")) - 1
         last = int(np.searchsorted(offsets, stop, side="left"))
-        # A message whose matches straddle the border gives part of them to either side.
+        # The matches of one message may be split between two blocks.
         within = np.clip(offsets[first : last + 1], start, stop)
         rows = np.repeat(np.arange(first, last, dtype=np.int64), np.diff(within))
         yield Pairs(rows, ordinals[start:stop])
@@ -65,7 +63,7 @@ def ids_of(ordinals: npt.NDArray[np.int32], ids: Any) -> Any:
         used = np.flatnonzero(occurs)
         codes = (np.cumsum(occurs, dtype=np.int32) - np.int32(1))[ordinals]
     else:
-        # Few deliveries among many subscriptions: sorting them is less than a pass over the ids.
+        # Few deliveries among many subscriptions: sorting them costs less than a pass over the ids.
         used, codes = np.unique(ordinals, return_inverse=True)
         codes = codes.astype(np.int32)
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), ids.take(pa.array(used)))
@@ -83,7 +81,7 @@ def list_array(offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32]) 
             "can hold (2^31 - 1): "
             "lower spark.sql.execution.arrow.maxRecordsPerBatch"
         )
-    # NumPy narrows the offsets ten times as fast as Arrow, which looks at each.
+    # NumPy narrows the offsets ten times as fast as Arrow, which checks each.
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ordinals, pa.int32()))
 
 

@@ -1,17 +1,15 @@
-"""Forms in which matches leave the worker: an array of ordinals, or the same ordinals packed in bytes.
+"""Forms of the result column: an array of ordinals, the same ordinals packed in bytes, or ids.
 
-``array<int>`` is what Spark's own functions read, but Spark copies it element by element. ``binary`` holds
-the same ordinals as they lie in memory, four bytes each, little-endian, and is copied as a whole. With few
-ordinals a message there is nothing between them; from about `PACKED_FROM` on packing is the cheaper one
-(measured in processor time of route's crossing: 1.0 at 9 ordinals a message, 1.4 at 87, 1.6 at 300).
-`deliveries` reads either, `unpack` makes an array of the packed one. ``ids`` are the subscriptions' own ids,
-``array<string>``, taken from the snapshot in Arrow: more bytes to cross, and they hold beyond the revision.
+Spark's own functions read ``array<int>``, but Spark copies it element by element. ``binary`` holds the same
+ordinals as in memory, four bytes each, little-endian, and is copied as a whole. With few ordinals per message
+both cost the same; from about `PACKED_FROM` packing is cheaper (processor time of an array relative to packed
+on the way from Python to the JVM: 1.0 at 9 ordinals per message, 1.4 at 87, 1.6 at 300). `deliveries` reads
+either; `unpack` converts packed ordinals to an array. ``ids`` are the subscriptions' ids, ``array<string>``,
+from the snapshot's Arrow column: more bytes, but independent of the revision.
 
-Where a worker reads the messages
-itself (`match_files`) it also chooses how many it hands over at once: as many as fit the processor's caches.
-
-Coding the ordinals any shorter than that does not pay: four bytes of a packed one take about a nanosecond to
-cross, less than sorting them or finding runs in them would.
+A worker that reads the messages itself (`match_files`) also chooses how many to hand over at once: as many as
+fit the processor's caches. A shorter encoding of ordinals does not pay: the four bytes take about a
+nanosecond to cross, less than sorting them or finding runs in them.
 """
 
 from __future__ import annotations
@@ -41,18 +39,17 @@ from selectroute.selector.selector_type import EXTENDED
 from selectroute.spark.columns.deliveries import TooManyMatchesError, list_array, list_offsets
 
 Output: TypeAlias = Literal["array", "packed", "auto", "ids"]
-"""What `route` and `match_files` give: ordinals as ``array<int>`` or ``binary``, or as what is cheaper for
-the snapshot; or ids, ``array<string>``.
+"""Result of `route` and `match_files`: ordinals as ``array<int>`` or ``binary``, or as the cheaper of the two
+for the snapshot; or ids, ``array<string>``.
 """
 
 Form: TypeAlias = Literal["array", "packed", "ids"]
 
 PACKED_FROM = 32
-"""Ordinals a message from which packing is clearly cheaper."""
+"""Ordinals per message from which packing is clearly cheaper."""
 
 ORDINALS = ArrayType(IntegerType(), containsNull=False)
-"""Saying that no ordinal is NULL doubles what crosses from Python to the JVM (measured at 88 ordinals a
-message)."""
+"""A declaration without NULLs doubles the rate from Python to the JVM (measured at 88 ordinals a message)."""
 
 PACKED = BinaryType()
 
@@ -62,22 +59,22 @@ TYPES: dict[str, DataType] = {"array": ORDINALS, "packed": PACKED, "ids": IDS}
 """The type of the column in each form."""
 
 PORTION = 1 << 18
-"""Ordinals that a worker which reads files hands over at once, a megabyte of them, or those of one message.
-At 850 a message that takes 40 to 50 % off what a message costs the processors, in either form."""
+"""Ordinals that `match_files` hands over at once: a megabyte, or those of one message. At 850 per message
+this lowers the processor time of a message by 40 to 50 %, in either form."""
 
 _SAMPLE = 4_000
 _MOST_BYTES = 2**31 - 1
 
 
 class OutputError(SelectRouteError):
-    """Error: there is no such form of output."""
+    """Unknown form of output."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputChoice:
-    """Choice that ``auto`` makes for a snapshot, and why.
+    """Choice of ``auto`` for a snapshot, and its reason.
 
-    ``expected`` is the number of subscriptions that a message is expected to go to; ``str()`` is a sentence.
+    ``expected`` is the expected number of subscriptions that a message goes to; ``str()`` is a sentence.
     """
 
     form: Literal["array", "packed"]
@@ -95,10 +92,10 @@ _choices: weakref.WeakKeyDictionary[Snapshot, OutputChoice] = weakref.WeakKeyDic
 
 
 def explain_output(snapshot: Snapshot) -> OutputChoice:
-    """Return the form that ``output="auto"`` takes for a snapshot.
+    """Return the form that ``output="auto"`` chooses for a snapshot.
 
-    It is an estimate: a message is taken to meet the equalities of a selector as often as another selector
-    has the same ones, and half of the other conditions. From a sample of the selectors, once for a snapshot.
+    The estimate assumes that a message meets the equalities of a selector as often as another selector has
+    the same ones, and half of the other conditions. It uses a sample of the selectors, once for a snapshot.
     """
     check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: sr.Snapshot.open(folder)")
     choice = _choices.get(snapshot)
@@ -110,33 +107,33 @@ def explain_output(snapshot: Snapshot) -> OutputChoice:
 
 
 def form_of(output: Output, snapshot: Snapshot) -> Form:
-    """Return the form that is asked for. Raises `OutputError` for one that there is not."""
+    """Return the form of an output. Raises `OutputError` for an unknown one."""
     check_output(output)
     return explain_output(snapshot).form if output == "auto" else output
 
 
 def check_output(output: object) -> None:
-    """Raise `OutputError` for a form that there is not."""
+    """Raise `OutputError` for an unknown form."""
     if not isinstance(output, str) or output not in get_args(Output):
-        raise OutputError(f"the output is array, packed, auto or ids, not {output!r}")
+        raise OutputError(f"the output must be array, packed, auto or ids, not {output!r}")
 
 
 def is_ordinals(type_: DataType) -> bool:
-    """Return whether a column of this type can be what `route` or `match_files` gave."""
+    """Return whether a column of this type can be the ordinals of `route` or `match_files`."""
     if isinstance(type_, ArrayType):
         return isinstance(type_.elementType, IntegerType)
     return isinstance(type_, BinaryType)
 
 
 def is_ids(type_: DataType) -> bool:
-    """Return whether a column of this type can be the ids that `route` or `match_files` gave."""
+    """Return whether a column of this type can be the ids of `route` or `match_files`."""
     return isinstance(type_, ArrayType) and isinstance(type_.elementType, StringType)
 
 
 def written(
     form: str, offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32], ids: Any = None
 ) -> pa.Array:
-    """Return the matches of a batch in a form, a row a message, without copying the ordinals.
+    """Return the matches of a batch in a form, one row per message, without copying the ordinals.
 
     ``ids`` is the id of each ordinal, for the form of that name.
 
@@ -170,9 +167,9 @@ def portions(
     most: int = PORTION,
     ids: Any = None,
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the matches of a batch in a form, some messages at once: the first one's row, and the column.
+    """Yield the matches of a batch in parts: the row of a part's first message, and its column in a form.
 
-    A column holds ``most`` ordinals or fewer, or those of one message; the ordinals are not copied.
+    A column holds at most ``most`` ordinals, or those of one message; the ordinals are not copied.
     """
     start, rows = 0, len(offsets) - 1
     while start < rows:
@@ -184,13 +181,16 @@ def portions(
 
 
 def read(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Return what `route` or `match_files` gave, in either form: offsets and ordinals; NULL is no match."""
+    """Return a result of `route` or `match_files`, in either form of ordinals, as offsets and ordinals.
+
+    NULL is a message without matches.
+    """
     if not pa.types.is_binary(column.type):
         return list_offsets(column)
     lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(column) + 1, dtype=np.int64)
     np.cumsum(lengths // 4, out=offsets[1:])
-    # Of a slice, the bytes before and after it are not its own; under a NULL there may be some, too.
+    # A slice shares the bytes before and after it; a NULL may have bytes, too.
     whole = column.fill_null(b"") if column.null_count else column
     _, ends, data = whole.buffers()
     first = np.frombuffer(ends, np.int32)[whole.offset] if len(whole) else 0
@@ -200,7 +200,7 @@ def read(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
 
 
 def unpack(packed: Column) -> Column:
-    """Return the array of a packed column, ``array<int>``. It crosses to Python and back."""
+    """Convert a packed column to ``array<int>``. The column crosses to Python and back."""
     check_argument(packed, Column, "packed", "a column: routed['subscriptions']")
 
     def unpacked(column: pa.Array) -> pa.Array:
@@ -228,7 +228,7 @@ def _expected(snapshot: Snapshot) -> float:
             continue
         for clause in clauses:
             met[frozenset(equalities(clause).keys.items())] += 1
-    # Two of the sample are the same this often; without an equality, every message meets it.
+    # Two of the sample have the same equalities this often; every message meets a clause without any.
     count = max(2, met.total())
     scanned = met.pop(frozenset(), 0)
     alike = sum(number * (number - 1) for number in met.values()) / (count * (count - 1))

@@ -1,8 +1,8 @@
-"""Columns that the matcher reads of a DataFrame, and one boolean for the rules on property names.
+"""Columns of a DataFrame that the matcher reads, and one boolean for the rules on property names.
 
-The rules (seed 003) are about all property names of a message, also those that no selector reads. Only one
-boolean crosses to Python for them: the names that break a rule are known from the schema, and a row breaks
-it where they are not NULL.
+The rules (seed 003) concern all property names of a message, including those that no selector reads. For them
+only one boolean crosses to Python: the names that break a rule are known from the schema, and a row breaks
+the rule if they are not NULL.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ def read_columns(
 ) -> list[tuple[str, Column]]:
     """Return the columns to match, with their identifiers; ``columns`` are those of `by_position`.
 
-    A column whose type no property has crosses as what it is to those who read it: there, and unlike
-    everything.
+    A column whose type no property has is replaced by values that are of an unlike type where it is not NULL.
 
     Raises:
         ColumnTypeError, BindingError: as `route`.
@@ -64,7 +63,7 @@ def read_columns(
 
 
 def invalid_names(schema: StructType, columns: Sequence[Column], binding: Binding) -> Column:
-    """Return whether the property names of a row break a rule: mostly, no names of the frame can."""
+    """Return whether the property names of a row break a rule: FALSE for the names of most frames."""
     places = _properties(schema, binding)
     broken: list[Column] = []
     for names in breaches(properties(list(places))):
@@ -75,12 +74,12 @@ def invalid_names(schema: StructType, columns: Sequence[Column], binding: Bindin
             path, type_ = places[name][0]
             together.append(_present(column_at(schema, columns, path), type_))
         broken.append(reduce(and_, together))
-    # The greatest is TRUE where any is; a chain of OR would be as deep as there are names.
+    # TRUE if any is TRUE; a chain of OR would be as deep as the number of names.
     return F.greatest(*broken) if len(broken) > 1 else broken[0] if broken else F.lit(False)
 
 
 def _properties(schema: StructType, binding: Binding) -> Places:
-    """Return the columns of the frame by the names under which the messages have them."""
+    """Return the columns of the frame by their property names."""
     columns, _ = columns_of(schema)
     renamed = set(binding.columns.values())
     found = {
@@ -101,7 +100,7 @@ def _unsupported(column: Column) -> Column:
 
 
 def _present(column: Column, type_: DataType) -> Column:
-    if is_mixed(type_):  # as in `Batch`: strings and byte strings are there if their text is
+    if is_mixed(type_):  # as in `Batch`: strings and byte strings are NULL if their text is
         tag = F.coalesce(column.getField("tag"), F.lit(t.NULL))
         texts = (tag == t.STRING) | (tag == t.BYTES)
         return (tag != t.NULL) & (~texts | column.getField("text").isNotNull())

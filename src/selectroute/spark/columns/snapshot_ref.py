@@ -1,8 +1,7 @@
-"""Snapshot in a worker: named by a small reference, opened once in each worker process.
+"""Snapshots in workers: sent as a small reference, opened once in each worker process.
 
-What travels with a task is folder, revision and digest. The worker maps the files itself (one physical copy
-a machine), checks that they are the ones the driver meant, and keeps the snapshot for the batches that
-follow.
+A task carries folder, revision and digest. The worker maps the files itself (one physical copy per machine),
+checks them against the digest, and keeps the snapshot for later batches.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ class SnapshotRef:
 
 
 _SPARK_FILES = "spark-files:"
-"""Before the name of an archive that `distribute` sent: no folder of a file system."""
+"""Prefix of the name of an archive that `distribute` sent, instead of a folder."""
 
 _KEPT = 2
-"""The newest revision and the one before, which a batch may still be routed against."""
+"""Open snapshots: the newest revision and the one before, which a batch may still use."""
 
 _opened: dict[SnapshotRef, Snapshot] = {}
 _is_frozen = False
@@ -46,11 +45,10 @@ _published: weakref.WeakKeyDictionary[Snapshot, SnapshotRef] = weakref.WeakKeyDi
 
 
 def open_once(ref: SnapshotRef) -> Snapshot:
-    """Return the snapshot, opening it where this process has not done so yet.
+    """Return the snapshot, opened at most once in this process.
 
     Raises:
-        SnapshotError: it is gone or damaged, or its files are no longer those that the reference was made
-        from.
+        SnapshotError: the snapshot is gone or damaged, or does not have the digest of the reference.
     """
     snapshot = _opened.get(ref)
     if snapshot is not None:
@@ -59,9 +57,8 @@ def open_once(ref: SnapshotRef) -> Snapshot:
         snapshot = Snapshot.open(located(ref.folder), ref.revision)
         if snapshot.digest != ref.digest:
             raise SnapshotError(
-                f"revision {ref.revision} in {ref.folder} is not the one that was pinned: its digest is "
-                f"{snapshot.digest[:12]}…, expected {ref.digest[:12]}…; a published revision must "
-                "never be replaced"
+                f"revision {ref.revision} in {ref.folder} was replaced after it was pinned: its digest is "
+                f"{snapshot.digest[:12]}…, expected {ref.digest[:12]}…; never replace a published revision"
             )
         while len(_opened) >= _KEPT:
             del _opened[next(iter(_opened))]
@@ -70,10 +67,10 @@ def open_once(ref: SnapshotRef) -> Snapshot:
 
 
 def _spare_the_collector() -> None:
-    """In a worker: leave what it has loaded by now out of the garbage collections to come.
+    """Exclude all objects loaded by now from later garbage collections, in a worker.
 
-    Spark's worker collects after each task. To walk through all that numba has brought takes a tenth of a
-    second, which is more than a task of few messages.
+    Spark's worker collects after each task. A walk through the objects of numba takes a tenth of a second,
+    more than a task of few messages.
     """
     global _is_frozen
     if not _is_frozen and TaskContext.get() is not None:
@@ -82,7 +79,7 @@ def _spare_the_collector() -> None:
 
 
 def refer(snapshot: Snapshot) -> SnapshotRef:
-    """Return the reference to a snapshot; one that was never saved is published to a temporary folder first.
+    """Return the reference to a snapshot. An unpublished one is published to a temporary folder first.
 
     That folder is on this machine and is removed when the process ends: a cluster needs a published snapshot.
     """
@@ -101,9 +98,9 @@ def refer(snapshot: Snapshot) -> SnapshotRef:
 def distribute(spark: SparkSession, snapshot: Snapshot) -> None:
     """Send a snapshot to all executors with Spark's files, for clusters without a shared folder.
 
-    From now on `route`, `deliveries` and `match_files` of this snapshot object, in this session, have each
-    executor fetch it from the driver once, as an archive, and map its own copy. Spark keeps the copies until
-    the session ends: for revisions that come and go, a shared folder is the better place.
+    Then, with `route`, `deliveries` and `match_files` of this snapshot object in this session, each executor
+    fetches an archive from the driver once, and maps its own copy. Spark keeps the copies until the session
+    ends: for frequent revisions use a shared folder.
     """
     check_argument(spark, SparkSession, "spark", "the SparkSession")
     check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: sr.Snapshot.open(folder)")
@@ -118,21 +115,19 @@ def distribute(spark: SparkSession, snapshot: Snapshot) -> None:
 
 
 def located(folder: str) -> str:
-    """Return where the folder of a reference is in this process: Spark's files have their own place in
-    each.
-    """
+    """Return the local folder of a reference. Spark's files have a different folder in each process."""
     return SparkFiles.get(folder.removeprefix(_SPARK_FILES)) if folder.startswith(_SPARK_FILES) else folder
 
 
 def temporary_folder() -> str:
-    """Return a new folder of this machine that is removed when the process ends."""
+    """Return a new folder on this machine that is removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="selectroute-snapshot-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def lease(snapshots: Path, query: str, revision: int) -> None:
-    """Write down that this query needs this revision and later ones."""
+    """Write a lease: this query needs this revision and later ones."""
     path = snapshots / "leases" / f"{query}.json"
     try:
         current = disk.read_json(path)
@@ -141,7 +136,6 @@ def lease(snapshots: Path, query: str, revision: int) -> None:
             disk.write_json(path, {"query": query, "revision": revision})
     except OSError as error:
         raise SnapshotError(
-            f"the lease {path} can't be written ({error.strerror}); the job needs to write there, so "
-            "that no revision "
-            "is removed while a batch may still need it"
+            f"the lease {path} can't be written ({error.strerror}): let the job write there, so that no "
+            "revision is removed while a batch needs it"
         ) from error

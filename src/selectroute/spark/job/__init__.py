@@ -1,5 +1,5 @@
-"""Job as data, and the output folder that is its own.
+"""Job as data, and its output folder.
 
-``job`` has the options, ``unrouted`` the policy for messages that nobody wants, ``output_folder`` refuses
-what belongs to another job, ``checkpoint`` repairs Spark's own record after a crash.
+``job`` has the options, ``unrouted`` the policy for unrouted messages, ``output_folder`` the ownership and
+locks of a folder, ``checkpoint`` the repair of Spark's checkpoint after a crash.
 """

@@ -1,19 +1,19 @@
-"""Spark's checkpoint after a crash: what was left half written, from which Spark does not start.
+"""Repair of Spark's checkpoint after a crash: Spark does not start from an empty file in it.
 
 ::
 
-    metadata         whose checkpoint it is
-    sources/0/<n>    what there is to read
-    offsets/<batch>  what of it the batch takes: it is planned
+    metadata         the query's id
+    sources/0/<n>    the known input
+    offsets/<batch>  the part of the input that the batch takes: the batch is planned
     commits/<batch>  the batch is done
 
-Spark writes each of these files, in this order, under another name and then renames it. Two things leave an
-empty one all the same. Where a disk has no room for the new name Hadoop copies instead, into a file that then
-stays empty (``RawLocalFileSystem.rename``). And Spark flushes nothing to the disk, so that a machine that
-loses power keeps the name and loses the bytes. An empty file at the end of a log says no more than if it were
-not there; but only if it is not there does Spark go on: it plans once more, or runs a batch again that is
-committed here and so skipped. A plan must not be made anew once its batch has begun, for it may come out
-another one: it is flushed before that (`flush_plan`).
+Spark writes each of these files, in this order, under another name and then renames it. An empty one can
+remain for two reasons. If the disk has no room for the new name, Hadoop copies instead, into a file that
+stays empty (``RawLocalFileSystem.rename``). And Spark does not flush to the disk, so a machine that loses
+power keeps the name and loses the bytes. An empty file at the end of a log has no more information than a
+missing one; but Spark continues only if it is missing: it plans again, or repeats a batch that is committed
+here and so is skipped. The plan of a batch that has begun must not change, and a new one may differ, so the
+plan is flushed before the batch begins (`flush_plan`).
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from selectroute.spark.sources.files.stream import (
 
 
 def repair(checkpoint: Path, has_begun: Callable[[int], bool]) -> list[Path]:
-    """Remove the empty files at the end of each log and return which they were.
+    """Remove the empty files at the end of each log; return their paths.
 
     Args:
         checkpoint: the folder. No query may run on it.
-        has_begun: whether something was written for a batch that Spark has planned.
+        has_begun: returns whether anything was written for a batch that Spark has planned.
 
     Raises:
         SourceError: the plan of a batch that has begun is empty.
@@ -49,20 +49,20 @@ def repair(checkpoint: Path, has_begun: Callable[[int], bool]) -> list[Path]:
     planned = planned_batches(checkpoint)
     if planned and is_empty(path := checkpoint / "offsets" / str(planned[-1])):
         raise SourceError(
-            f"Spark's checkpoint is damaged: {path} is empty, and its batch has begun: put the checkpoint "
-            "and the output folder back from a copy, or choose a new output folder"
+            f"Spark's checkpoint is damaged: {path} is empty, and its batch has begun: restore checkpoint "
+            "and output folder from a copy, or choose a new output folder"
         )
 
     def is_unused(entry: int) -> bool:
-        # The first entry is part of every plan. Only files have others.
+        # The first entry is part of every plan. Only file sources have more.
         return not planned or (entry > 0 and entry > log_offset(checkpoint, planned[-1]))
 
     return [*removed, *_without_end(checkpoint / "sources" / "0", is_unused)]
 
 
 def remove_unfinished(checkpoint: Path) -> None:
-    """Remove what Spark was writing before its first batch when it was killed: it starts none where it finds
-    anything in its logs.
+    """Remove unfinished files if Spark was killed before its first batch, since Spark starts no first batch
+    with files in its logs.
     """
     metadata = checkpoint / "metadata"
     if metadata.is_file() and is_empty(metadata):
@@ -75,7 +75,7 @@ def remove_unfinished(checkpoint: Path) -> None:
 
 
 def flush_plan(checkpoint: Path, batch: int) -> None:
-    """Flush to the disk what a batch takes in, before anything is written for it."""
+    """Flush the plan of a batch to the disk, before anything is written for the batch."""
     for _, path in log_files(checkpoint / "sources" / "0")[-1:]:
         flush(path)
     flush(checkpoint / "offsets" / str(batch))
@@ -89,7 +89,7 @@ def flush(path: Path) -> None:
 
 
 def _without_end(folder: Path, may_go: Callable[[int], bool]) -> Iterator[Path]:
-    """Remove the last files of a log as long as they are empty and may go; yields which."""
+    """Remove the last files of a log while they are empty and ``may_go``; yield their paths."""
     for number, path in reversed(log_files(folder)):
         if not is_empty(path) or not may_go(number):
             return
@@ -98,11 +98,11 @@ def _without_end(folder: Path, may_go: Callable[[int], bool]) -> Iterator[Path]:
 
 
 def is_empty(path: Path) -> bool:
-    """Return whether nothing is in a file of Spark's."""
+    """Return whether a file is empty."""
     return path.stat().st_size == 0
 
 
 def _remove(path: Path) -> None:
-    """Remove a file of Spark's and Hadoop's checksum of it, which would be held against the next one."""
+    """Remove a file and Hadoop's checksum of it, which would be compared with the next file of that name."""
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     path.unlink()

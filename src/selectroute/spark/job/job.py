@@ -16,34 +16,34 @@ from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
 from selectroute.topics.filter import InvalidTopicFilterError
 
 DEAD_LETTER_MISSING, FAIL_MISSING = MISSING = ("dead-letter", "fail")
-"""What a job may do about destinations that are not there when it starts."""
+"""Policies for destinations that do not exist when a job starts."""
 
 MAX_MESSAGE_BYTES = 4 << 20
-"""The longest JSON line that is read: IBM MQ's own limit for a message."""
+"""Default limit of a JSON line's length: IBM MQ's own limit for a message."""
 
 
 class JobError(SelectRouteError):
-    """Error: a job's folders do not belong together, or an option is out of range. Nothing was touched."""
+    """Folders that do not belong together, or an option out of range. Nothing was changed."""
 
 
 class JobNotFoundError(JobError):
-    """Error: a folder is not the output folder of any job."""
+    """Folder that is not the output folder of a job."""
 
 
 class OtherJobError(JobError):
-    """Error: the output folder or the checkpoint is another job's, or in use by another process."""
+    """Output folder or checkpoint of another job, or one in use by another process."""
 
 
 class DestinationNotFoundError(JobError):
-    """Queues or topics to which subscriptions are delivered are not there."""
+    """Missing queues or topics to which subscriptions are delivered."""
 
 
 class CommitError(SelectRouteError):
-    """Error: a batch must not be committed, or its commit and output do not belong together."""
+    """Batch that must not be committed, or whose commit and output do not belong together."""
 
 
 def job_record(output: Path) -> dict[str, Any]:
-    """Return what the output folder of a job says of it. Raises JobNotFoundError, DamagedFileError."""
+    """Return the record of a job from its output folder. Raises JobNotFoundError, DamagedFileError."""
     record = disk.read_json(output / "_job.json")
     if record is None:
         if not output.is_dir():
@@ -57,25 +57,25 @@ class Job:
     """Fan-out as data.
 
     Attributes:
-        input: folder in which message files arrive, whole and for good; or records of Kafka.
+        input: folder of complete message files that do not change; or records of Kafka.
         snapshots: folder in which revisions are published.
-        output: folder for deliveries, unrouted messages and dead letters; this job's alone.
-        checkpoint: Spark's memory of what it has read; ``_checkpoint`` in the output folder unless given.
+        output: folder for deliveries, unrouted messages and dead letters, of this job only.
+        checkpoint: Spark's checkpoint; ``_checkpoint`` in the output folder unless given.
         file_format: ``parquet``, ``json`` (JSON lines), or ``auto``: by the ending of each file's name.
-        max_files: files a batch takes at most.
-        unrouted: what becomes of messages that nobody wants: ``keep`` lists them, ``drop`` only counts them,
+        max_files: maximum number of files in a batch.
+        unrouted: policy for messages without a match: ``keep`` lists them, ``drop`` only counts them,
             ``fail`` stops the job before the batch is committed.
-        unrouted_topics: the same for topics, ``audit/#=fail``: the first filter that takes a topic counts.
+        unrouted_topics: policies by topic, ``audit/#=fail``: the first filter that matches a topic applies.
         max_message_bytes: a longer line, record or row of texts is a dead letter. The default is IBM
             MQ's own limit for a message.
         kafka: the cluster of the topics to which subscriptions are delivered, if any are; that of the input
             unless given.
         queues: URL of the database of the queues to which subscriptions are delivered, if any are.
-        missing_destinations: what becomes of deliveries to queues and topics that are not there, or to which
-            nothing may go: ``dead-letter``, or ``fail``, which starts no job as long as there are any. Where
-            one is named while the job runs, its deliveries are dead letters in either case.
-        destination_wait: seconds for which a queue or topic that is there, and takes nothing, may hold the
-            stream back before its deliveries become dead letters; ``inf`` for as long as it takes.
+        missing_destinations: policy for deliveries to queues and topics that do not exist or must not be
+            written: ``dead-letter``, or ``fail``, with which the job does not start. If such a destination is
+            added while the job runs, its deliveries are dead letters in either case.
+        destination_wait: seconds for which an existing queue or topic that accepts nothing may hold the
+            stream back before its deliveries become dead letters; ``inf`` for no limit.
     """
 
     input: Path | KafkaInput
@@ -110,10 +110,10 @@ class Job:
         missing_destinations: str = DEAD_LETTER_MISSING,
         destination_wait: float = 30.0,
     ) -> Job:
-        """Return a job, its folders as absolute paths, its options checked. The options are those of `Job`.
+        """Return a job with absolute paths and checked options, which are those of `Job`.
 
         Raises:
-            JobError: an option is out of range, or a folder lies in another where it must not.
+            JobError: an option is out of range, or the output folder is in the input folder.
             SourceError: a folder is not on a mounted file system.
         """
         out = local_folder(output)
@@ -136,25 +136,25 @@ class Job:
             destination_wait=destination_wait,
         )
         if job.file_format not in FORMATS:
-            raise JobError(f"the format is one of {', '.join(FORMATS)}, not {job.file_format!r}")
+            raise JobError(f"the format must be one of {', '.join(FORMATS)}, not {job.file_format!r}")
         try:
             _ = job.policy
         except (PolicyError, InvalidTopicFilterError) as error:
             raise JobError(str(error)) from error
         if job.missing_destinations not in MISSING:
             known = ", ".join(MISSING)
-            raise JobError(f"missing destinations are one of {known}, not {job.missing_destinations!r}")
-        if not job.destination_wait >= 0:  # NaN is not
-            raise JobError("a destination is waited for 0 seconds or more, or inf")
+            raise JobError(f"missing_destinations must be one of {known}, not {job.missing_destinations!r}")
+        if not job.destination_wait >= 0:  # false for NaN, too
+            raise JobError("destination_wait must be 0 seconds or more, or inf")
         if job.max_files < 1 or job.max_message_bytes < 1:
-            raise JobError("a batch takes at least one file, a message at least one byte")
+            raise JobError("max_files and max_message_bytes must be at least 1")
         if isinstance(own, Path) and job.output.is_relative_to(own):
-            raise JobError(f"the output folder {job.output} lies in the input folder, which would read it")
+            raise JobError(f"the output folder {job.output} is in the input folder: choose one outside of it")
         return job
 
     @property
     def policy(self) -> Unrouted:
-        """Policy for messages that nobody wants, by their topic."""
+        """Policy for unrouted messages, by their topic."""
         return Unrouted.of(self.unrouted, self.unrouted_topics)
 
     @property

@@ -1,9 +1,9 @@
 """Ownership of an output folder.
 
-The output folder, the checkpoint and the input belong together for life: batch numbers come from the
-checkpoint, and a number that the output folder has committed is never routed again. With another checkpoint
-the numbers would start anew and new messages be taken for old ones. ``_job.json`` in the output folder holds
-the three together; whatever does not fit is refused before anything is touched.
+The output folder, the checkpoint and the input belong together for good: batch numbers come from the
+checkpoint, and a batch whose number is committed in the output folder is never routed again. With another
+checkpoint the numbers would start anew, and new batches would be skipped. ``_job.json`` in the output folder
+binds the three together; any other combination is refused before anything is changed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ _FORMAT = 1
 
 
 class OutputFolder:
-    """Output folder in the hands of this process: from `claim` to `release` no other process may run a job on
-    it.
-    """
+    """Output folder, locked from `claim` to `release` so that no other process can run a job on it."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -31,15 +29,15 @@ class OutputFolder:
         self._locks: list[FileLock] = []
 
     def check(self) -> None:
-        """Refuse, touching nothing, what `claim` would refuse; needs no Spark.
+        """Raise the errors that `claim` would raise, but change nothing; needs no Spark.
 
         Raises:
-            OtherJobError: it is another job's or no job's, or its checkpoint is gone or another's.
-            JobError: it is not a folder, or of a release that this one does not know.
+            OtherJobError: the folder belongs to another job or to none, or its checkpoint is gone or another.
+            JobError: the path is not a folder, or the folder has an unknown format.
         """
         output = self.job.output
         if output.exists() and not output.is_dir():
-            raise JobError(f"the output {output} is not a folder")
+            raise JobError(f"the output {output} is not a directory")
         record = disk.read_json(self._record) if output.is_dir() else None
         if record is None:
             self._refuse_foreign()
@@ -47,16 +45,16 @@ class OutputFolder:
             self._refuse_other(record)
 
     def claim(self) -> list[Path]:
-        """Take the folder for this job, or refuse without touching anything. Returns the files of Spark's
-        checkpoint that were found empty and removed.
+        """Lock the folder for this job, or raise without a change. Return the empty files of Spark's
+        checkpoint that were removed.
 
         Raises:
             JobError: as `check`.
-            OtherJobError: another process runs a job on it.
+            OtherJobError: another process runs a job on the folder.
             SourceError: Spark's checkpoint is damaged.
         """
         self.check()
-        # The checkpoint first: whoever is refused that leaves no new output folder behind.
+        # The checkpoint first: if it is locked, no new output folder is left.
         for folder, noun in ((self.job.checkpoint, "checkpoint"), (self.job.output, "output folder")):
             disk.make_folder(folder)
             self._take_lock(folder, noun)
@@ -67,18 +65,18 @@ class OutputFolder:
         return repaired
 
     def query(self) -> str | None:
-        """Return the query's id, None before the first batch."""
+        """Return the query's id; None before the first batch."""
         record = disk.read_json(self._record)
         return None if record is None else record["query"]
 
     def bind(self) -> str:
-        """Write down, before the first batch is routed, whose checkpoint this is; return the query's id."""
+        """Bind the folder to the checkpoint before the first batch is routed; return the query's id."""
         query = self._checkpoint_query()
         if query is None:
             raise JobError(f"Spark made no checkpoint in {self.job.checkpoint}")
         record = disk.read_json(self._record)
         if record is None:
-            raise JobError(f"{self._record} is gone: the job can't know whose folder this is")
+            raise JobError(f"{self._record} is gone, so the job of this folder is unknown: restore the file")
         if record["query"] is None:
             flush(self.job.checkpoint / "metadata")
             disk.write_json(self._record, record | {"query": query})
@@ -87,10 +85,10 @@ class OutputFolder:
         return query
 
     def belong(self, system: str | None) -> None:
-        """Write down from which system the input is, such as a Kafka cluster, or refuse another one.
+        """Bind the folder to the system of the input, such as a Kafka cluster.
 
         Raises:
-            OtherJobError: it was another one before, whose offsets mean other records.
+            OtherJobError: the folder is bound to another system, whose offsets are those of other records.
         """
         record = disk.read_json(self._record)
         if system is None or record is None:
@@ -100,12 +98,12 @@ class OutputFolder:
         elif record["system"] != system:
             raise OtherJobError(
                 f"the output folder {self.job.output} belongs to a job on the Kafka cluster "
-                f"{record['system']}, and this is {system}: offsets there are of other records; choose a new "
-                "output folder"
+                f"{record['system']}, and this cluster is {system}, with other offsets: choose a new output "
+                "folder"
             )
 
     def release(self) -> None:
-        """Let other processes use the folder."""
+        """Unlock the folder for other processes."""
         while self._locks:
             self._locks.pop().close()
 
@@ -121,22 +119,20 @@ class OutputFolder:
 
     def _refuse_foreign(self) -> None:
         job = self.job
-        # What `claim` makes before the record is no sign of somebody else: it may have been killed there.
+        # Files that `claim` creates before the record are allowed: it may have been killed in between.
         begun = {"_lock", f".{self._record.name}.tmp"}
-        held = sorted(set(os.listdir(job.output)) - begun) if job.output.is_dir() else []
-        if held == [job.checkpoint.name] and job.checkpoint.parent == job.output:
-            held = sorted(set(os.listdir(job.checkpoint)) - begun)
-        if held:
+        foreign = sorted(set(os.listdir(job.output)) - begun) if job.output.is_dir() else []
+        if foreign == [job.checkpoint.name] and job.checkpoint.parent == job.output:
+            foreign = sorted(set(os.listdir(job.checkpoint)) - begun)
+        if foreign:
             raise OtherJobError(
-                f"the output folder {job.output} is not empty and no job's (it holds {held[0]!r}): "
+                f"the output folder {job.output} is not empty and not a job's (it contains {foreign[0]!r}): "
                 "choose another"
             )
         if self._has("commits") or self._has("offsets"):
             raise OtherJobError(
-                f"the checkpoint {job.checkpoint} has run batches, but the output folder {job.output} "
-                "is new: what those "
-                "batches delivered would be missing; name the output folder that belongs to it, or a "
-                "new checkpoint"
+                f"the checkpoint {job.checkpoint} has run batches, but the output folder {job.output} is new "
+                "and would lack their deliveries: name the checkpoint's output folder, or a new checkpoint"
             )
 
     def _refuse_other(self, record: dict[str, Any]) -> None:
@@ -146,7 +142,7 @@ class OutputFolder:
                 f"{self._record} has format {record.get('format')!r}; this release knows format {_FORMAT}"
             )
         for name, mine in (("input", job.source), ("snapshots", str(job.snapshots))):
-            # One that never came to a batch may have had a slip in it.
+            # A record without a batch may be corrected: an option may have been mistyped.
             if record["query"] is not None and record[name] != mine:
                 raise OtherJobError(
                     f"the output folder {job.output} belongs to another job: its {name} is "
@@ -156,18 +152,16 @@ class OutputFolder:
         query = self._checkpoint_query()
         if record["query"] is not None and query is None:
             raise OtherJobError(
-                f"the checkpoint {job.checkpoint} of the output folder {job.output} is gone: batches "
-                "would be numbered from "
-                "0 again and taken for repeats; put the checkpoint back, or choose a new output folder"
+                f"the checkpoint {job.checkpoint} of the output folder {job.output} is gone: batches would "
+                "start at 0 again and be skipped as repeats; restore it, or choose a new output folder"
             )
         if query != record["query"] and (record["query"] is not None or self._has("commits")):
             raise OtherJobError(self._other_checkpoint())
 
     def _other_checkpoint(self) -> str:
         return (
-            f"the checkpoint {self.job.checkpoint} is not the one that the output folder "
-            f"{self.job.output} was written "
-            "with: name that one, or choose a new output folder"
+            f"the checkpoint {self.job.checkpoint} is not that of the output folder {self.job.output}: name "
+            "the right one, or choose a new output folder"
         )
 
     def _has(self, log: str) -> bool:
@@ -178,7 +172,7 @@ class OutputFolder:
         return any((self.job.output / folder / f"{batch}.json").exists() for folder in ("pins", "_commits"))
 
     def _checkpoint_query(self) -> str | None:
-        """Return whose checkpoint it is; None if there is none, or nothing in it, see ``checkpoint``."""
+        """Return the query's id in the checkpoint; None if its metadata is missing or empty."""
         path = self.job.checkpoint / "metadata"
         metadata = None if path.is_file() and is_empty(path) else disk.read_json(path)
         return None if metadata is None else str(metadata["id"])

@@ -1,4 +1,4 @@
-"""Policies for messages that nobody wants, by their topic: listed, only counted, or the end of the job."""
+"""Policies for unrouted messages, by topic: list them, only count them, or fail the job."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Ints = npt.NDArray[np.int64]
 
 
 class PolicyError(SelectRouteError):
-    """Error: not one of `POLICIES`, or a rule that is not FILTER=POLICY."""
+    """Policy that is not one of `POLICIES`, or a rule that is not FILTER=POLICY."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unrouted:
-    """Policy for each topic: that of the first filter that takes it, or the default."""
+    """Policy for each topic: that of the first filter that matches the topic, or the default."""
 
     default: str = KEEP
     by_topic: tuple[tuple[TopicFilter, str], ...] = ()
 
     @classmethod
     def of(cls, default: str, rules: Iterable[str] = ()) -> Unrouted:
-        """Return the policy of a default and of rules such as ``audit/#=fail``.
+        """Parse a default policy and rules such as ``audit/#=fail``.
 
         Raises:
-            PolicyError: not a rule, or not a policy.
-            InvalidTopicFilterError: not a topic filter.
+            PolicyError: a rule or a policy is not valid.
+            InvalidTopicFilterError: a topic filter is not valid.
 
         >>> Unrouted.of("drop", ["audit/#=fail"]).policy("audit/eu")
         'fail'
@@ -44,17 +44,17 @@ class Unrouted:
         for rule in rules:
             text, _, policy = rule.rpartition("=")
             if not text:
-                raise PolicyError(f"unrouted messages by topic are FILTER=POLICY, not {rule!r}")
+                raise PolicyError(f"a policy for unrouted messages by topic is FILTER=POLICY, not {rule!r}")
             found.append((TopicFilter.parse(text), _known(policy)))
         return cls(_known(default), tuple(found))
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Identifiers that are read of messages besides those of selectors."""
+        """Identifiers to read in addition to those of selectors."""
         return (TOPIC,) if self.by_topic else ()
 
     def never_failing(self) -> Unrouted:
-        """Return the same for batches that must not end the job: where it would fail, messages are listed."""
+        """Return the same policies with `KEEP` for `FAIL`, for batches that must not fail the job."""
         kept = tuple((one, KEEP if policy == FAIL else policy) for one, policy in self.by_topic)
         return Unrouted(KEEP if self.default == FAIL else self.default, kept)
 
@@ -63,16 +63,16 @@ class Unrouted:
         return next((policy for one, policy in self.by_topic if one.matches(topic)), self.default)
 
     def sort(self, columns: pa.RecordBatch, rows: Ints) -> Iterator[tuple[str, Ints]]:
-        """Yield these rows of some messages by their policy. O(rows + distinct topics x filters)."""
-        place = columns.schema.get_field_index(TOPIC)  # -1 also where it stands twice
-        if not self.by_topic or place < 0 or not _is_text(columns.schema.field(place).type):
+        """Group these rows of messages by their policy. O(rows + distinct topics x filters)."""
+        index = columns.schema.get_field_index(TOPIC)  # -1 for two columns of that name, too
+        if not self.by_topic or index < 0 or not _is_text(columns.schema.field(index).type):
             yield self.default, rows
             return
-        topics = columns.column(place).take(pa.array(rows))
+        topics = columns.column(index).take(pa.array(rows))
         if not pa.types.is_dictionary(topics.type):
             topics = topics.dictionary_encode()
         of_topic = [POLICIES.index(self.policy(topic)) for topic in topics.dictionary.to_pylist()]
-        # One more at the end, for those without a topic.
+        # The last entry is for messages without a topic.
         policies = np.array([*of_topic, POLICIES.index(self.default)], np.int8)
         codes = policies[topics.indices.fill_null(len(of_topic)).to_numpy(zero_copy_only=False)]
         for code in np.unique(codes).tolist():
@@ -81,7 +81,7 @@ class Unrouted:
 
 def _known(policy: str) -> str:
     if policy not in POLICIES:
-        raise PolicyError(f"unrouted messages are one of {', '.join(POLICIES)}, not {policy!r}")
+        raise PolicyError(f"the policy for unrouted messages is one of {', '.join(POLICIES)}, not {policy!r}")
     return policy
 
 

@@ -1,1 +1,1 @@
-"""Java, jars, the Spark session, and functions over task numbers. Nobody who routes need enter."""
+"""Java, jars, the Spark session, and functions over task numbers; nothing here concerns routing."""

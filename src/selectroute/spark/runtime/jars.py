@@ -1,17 +1,17 @@
-"""Jars by name: the Ivy that PySpark ships fetches them, and they are kept in a folder of this user's.
+"""Jars by name, fetched with the Ivy that PySpark ships and cached in a folder of this user.
 
-Spark's own ``--packages`` is that Ivy, too, but a name that can't be had ends the JVM which Spark has just
-started. Here it is asked before there is one, so that what is missing is a sentence.
+Spark's own ``--packages`` uses that Ivy, too, but a missing module ends the JVM that Spark has just started.
+Here Ivy runs before the JVM, so that a missing module is an error of one sentence.
 
-A folder of the cache has a list of its jars with the SHA-256 of each as it was fetched. Only listed jars are
-used, and each is compared with the list every time: if a jar was changed, or is missing, the folder is
-fetched anew. Folders of earlier releases have no list; it is written when they are first used.
+A folder of the cache has a list of its jars with the SHA-256 of each as fetched. Only listed jars are used,
+and each is compared with the list every time: if a jar was changed, or is missing, the folder is fetched
+again. Folders of earlier releases have no list; it is written when they are first used.
 
-Spark's Kafka connector is one of them, which PySpark does not ship. That of PySpark's own version is fetched
-by name, with what it depends on and PySpark lacks. Registries lag behind releases: where that version is not
-to be had, the jars of `STAND_IN` take its place, which were seen to run on PySpark 4.2.1 and 4.3.0. Under
-``spark-submit`` the JVM runs before we do, and its jars are what the command line says: ``spark-submit
---packages org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION …``.
+PySpark does not ship Spark's Kafka connector. The connector of PySpark's own version is fetched by name, with
+those of its dependencies that PySpark lacks. Registries lag behind releases: if that version is not
+available, the jars of `STAND_IN` take its place, which were seen to run on PySpark 4.2.1 and 4.3.0. Under
+``spark-submit`` the JVM is already running, and the command line names its jars: ``spark-submit --packages
+org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION …``.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.runtime import java
 
 IVY_SETTINGS: Final = "SELECTROUTE_IVY_SETTINGS"
-"""The variable that names an ``ivysettings.xml``, for who fetches from a registry of their own."""
+"""Environment variable that names an ``ivysettings.xml``, for fetching from a private registry."""
 
 _SECONDS: Final = 600
 _PAUSES: Final = (1.0, 5.0)
-"""Seconds before a registry that did not answer is asked again."""
+"""Seconds before each retry if a registry did not answer."""
 
 _UNREACHED: Final = b"Server access error"
-"""What Ivy says of a registry that did not answer; of one that lacks a module it says something else."""
+"""Ivy's message if a registry did not answer, but not if the registry lacks the module."""
 
 
 _LIST: Final = "SHA256SUMS"
-"""The list of a folder's jars, in the format of ``sha256sum``."""
+"""File name of the list of a folder's jars, in the format of ``sha256sum``."""
 
 _LINE: Final = re.compile(r"([0-9a-f]{64})  ([0-9A-Za-z][0-9A-Za-z._-]*\.jar)")
 
 
 class JarError(SelectRouteError):
-    """Jars that can't be fetched. The text says which, and why."""
+    """Failure to fetch jars. The text names them and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Module:
 
     @property
     def file(self) -> str:
-        """Name of its jar."""
+        """File name of the module's jar."""
         return f"{self.name}-{self.version}.jar"
 
     def __str__(self) -> str:
@@ -84,14 +84,14 @@ def spark_jars() -> Path:
     spec = find_spec("pyspark")
     folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
     if folder is None or not folder.is_dir():
-        raise JarError("PySpark, whose Ivy fetches jars, is not installed (the extra `spark`)")
+        raise JarError("PySpark, whose Ivy fetches jars, is not installed: install the extra `spark`")
     return folder
 
 
 def kept(name: str) -> tuple[Path, ...]:
     """Return the jars of the folder ``name`` of the cache, sorted by name.
 
-    None if it is not there, or is not as it was fetched.
+    Empty if the folder is missing, or not as fetched.
     """
     folder = _folder(name)
     try:
@@ -106,13 +106,13 @@ def kept(name: str) -> tuple[Path, ...]:
 
 
 def fetch(name: str, modules: Iterable[Module], transitive: bool = False) -> tuple[Path, ...]:
-    """Return the jars in the folder ``name`` of the cache, sorted by name; fetch them where `kept` has none.
+    """Return the jars in the folder ``name`` of the cache, sorted by name; fetch them if `kept` has none.
 
-    The folder appears when it is whole, so one that is there is whole, whoever else fetches meanwhile. With
-    ``transitive`` the jars that the modules depend on come, too.
+    The folder is renamed into place when it is complete, so concurrent processes see all jars or none. With
+    ``transitive`` the dependencies of the modules are fetched, too.
 
     Raises:
-        JarError: they are not there and can't be fetched; or there is no folder to keep them in.
+        JarError: the jars can't be fetched, or there is no folder for them.
         JavaError: there is no Java to fetch them with.
     """
     found = kept(name)
@@ -135,7 +135,7 @@ def fetch(name: str, modules: Iterable[Module], transitive: bool = False) -> tup
 
 
 def _write_list(folder: Path) -> None:
-    """Write the list of the jars in a folder; whole, whoever else does so."""
+    """Write the list of the jars in a folder, atomically."""
     lines = [f"{_digest(jar)}  {jar.name}\n" for jar in sorted(folder.glob("*.jar"))]
     descriptor, name = tempfile.mkstemp(dir=folder)
     with os.fdopen(descriptor, "w") as file:
@@ -149,21 +149,21 @@ def _digest(file: Path) -> str:
 
 
 def forget(name: str) -> None:
-    """Remove a folder of the cache, so that its jars are fetched anew."""
+    """Remove a folder of the cache, so that its jars are fetched again."""
     shutil.rmtree(_folder(name), ignore_errors=True)
 
 
 def _folder(name: str) -> Path:
     for cache in private_folders(NOT_WRITABLE):
         return cache / "jars" / name
-    raise JarError("no folder that only this user can write was found for jars: set XDG_CACHE_HOME to one")
+    raise JarError("there is no folder for jars that only this user can write: set XDG_CACHE_HOME to one")
 
 
 def _ivy(module: Module, folder: Path, scratch: Path, transitive: bool) -> None:
-    """Fetch one module into a folder; Ivy checks each jar against the checksum published beside it."""
+    """Fetch one module into a folder; Ivy checks each jar against its published checksum."""
     ivy = next(spark_jars().glob("ivy-*.jar"), None)
     if ivy is None:
-        raise JarError("this PySpark ships no Ivy to fetch jars with")
+        raise JarError("this PySpark does not ship Ivy, which fetches jars")
     settings = os.environ.get(IVY_SETTINGS)
     command = [
         *(str(java.find_java().home / "bin" / "java"), "-jar", str(ivy), "-cache", str(scratch)),
@@ -208,22 +208,22 @@ STAND_IN: Final = {
         "4eae6e68cf44e9f709970355590ae981883edf6484608d747376a56cbb285432"
     ),
 }
-"""Jars for a PySpark whose own connector is not to be had, each with its SHA-256."""
+"""Jars for a PySpark whose own connector is not available, each with its SHA-256."""
 
 
 class ConnectorError(SelectRouteError):
-    """Spark has no Kafka connector. The text says why, and how to give it one."""
+    """Missing Kafka connector of Spark. The text has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """Jars that Spark needs for Kafka, and the connector's version, which need not be PySpark's."""
+    """Jars that Spark needs for Kafka, and the connector's version, which may differ from PySpark's."""
 
     jars: tuple[Path, ...]
     version: str
 
     def conf(self) -> dict[str, str]:
-        """Return the setting of a session that is yet to start, for `local_session`."""
+        """Return the setting for a new session, for `local_session`."""
         return {"spark.jars": ",".join(str(jar) for jar in self.jars)}
 
 
@@ -231,7 +231,7 @@ def find_connector() -> Connector:
     """Return the connector for this PySpark: from the cache, or fetched (some seconds, once).
 
     Raises:
-        ConnectorError: neither can be had; one sentence.
+        ConnectorError: the connector is neither cached nor available; one sentence.
         JavaError: there is no Java to fetch it with.
     """
     own, name = _module(SPARK_VERSION), f"kafka-connector-{SPARK_VERSION}"
@@ -252,7 +252,7 @@ def _stand_in(lacking: Mapping[Module, str]) -> Connector:
         jars = fetch(_STAND_IN_FOLDER, lacking)
     except JarError as error:
         raise ConnectorError(
-            f"Spark's Kafka connector is not here, neither {own} nor what can take its place: {error}; start "
+            f"Spark's Kafka connector is missing: neither {own} nor its substitute was found: {error}; start "
             f"the job with spark-submit --packages {own}, or --jars with the files"
         ) from error
     wanted = {module.file: digest for module, digest in lacking.items()}
@@ -260,8 +260,7 @@ def _stand_in(lacking: Mapping[Module, str]) -> Connector:
         if hashlib.sha256(jar.read_bytes()).hexdigest() != wanted.get(jar.name):
             forget(_STAND_IN_FOLDER)
             raise ConnectorError(
-                f"{jar.name} is not the file that was published by that name, and was removed: start again "
-                "to fetch it anew"
+                f"{jar.name} does not have the SHA-256 of the published file, and was removed: start again"
             )
     return Connector(jars, next(iter(STAND_IN)).version)
 
@@ -271,15 +270,15 @@ def _module(version: str) -> Module:
 
 
 def require_connector(spark: SparkSession) -> None:
-    """Make sure that a running session has a Kafka connector.
+    """Check that a running session has a Kafka connector.
 
     Raises:
-        ConnectorError: it has none; one sentence.
+        ConnectorError: the session has none; one sentence.
     """
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     try:
-        # Where Spark itself looks for sources: jars of `--packages` are in the loader of the thread only.
+        # Spark's own lookup of sources: jars of `--packages` are in the thread's class loader only.
         jvm.org.apache.spark.util.Utils.classForName(_PROVIDER, False, False)
     except (Py4JError, TypeError) as error:
         raise ConnectorError(
@@ -289,5 +288,5 @@ def require_connector(spark: SparkSession) -> None:
 
 
 def _artifact(jar: Path) -> str:
-    """Return the name of a module from its jar's name: without version and classifier."""
+    """Return the name of a jar without version and classifier."""
     return re.sub(r"-\d[^-]*(-[A-Za-z].*)?$", "", jar.stem)

@@ -1,4 +1,4 @@
-"""Spark session: one of our own on this machine, or the one that ``spark-submit`` started."""
+"""Spark session: a new one on this machine, or the one that ``spark-submit`` started."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from selectroute.selector.arguments import check_argument
 from selectroute.spark.runtime.java import SHIELD, use_java
 
 Session = SparkSession
-"""Spark's session, by a name for modules that do not import PySpark themselves."""
+"""Spark's session, named for modules that must not import PySpark."""
 
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
 
 _LOCAL: dict[str, str] = {
-    # A local run talks to itself only.
+    # A local run uses loopback only.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # 200 shuffle partitions, the default, are far too many for one machine.
+    # The default, 200 shuffle partitions, is far too many for one machine.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Measured with `route`: smaller batches stay in the cores' caches on their way to the JVM.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
     "spark.driver.memory": "2g",
-    # Of what a page of Spark's own would show, it keeps that much, also without one. By itself it keeps ten
-    # times as many and 100,000 tasks, which takes a stream hours to fill.
+    # Spark keeps these for its UI, even if that is disabled. The defaults are ten times as many and 100,000
+    # tasks, which a stream takes hours to fill.
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "100",
-    # Of a frame's files it keeps what it found for this frame to ask again, also when the frame is gone. A
-    # stream makes frames of new files batch after batch, and fills the 250 MB that are for them in hours.
+    # Spark caches the file list of each frame, even when the frame is gone. A stream makes frames of new
+    # files in each batch, and fills the cache's 250 MB in hours.
     "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
-    # Python workers are started by `-m`, which would put the working directory first on their path.
+    # Python workers are started with `-m`, which would put the working directory first on their path.
     "spark.executorEnv.PYTHONSAFEPATH": "1",
 }
 
@@ -52,19 +52,17 @@ def local_session(
     log_level: str = "ERROR",
     **conf: str | int | bool,
 ) -> SparkSession:
-    """Return a Spark session named ``app`` that runs in this process's machine, on loopback only, and says
-    little.
+    """Return a Spark session named ``app`` that runs on this machine, on loopback only, and logs little.
 
-    Finds a Java first (`selectroute.spark.runtime.java.use_java`). A session that already runs, or that
-    ``spark-submit``
-    started, is returned as it is: its master, its cores and its logging are its owner's.
+    Finds a Java first (`selectroute.spark.runtime.java.use_java`). A session that is already running, or that
+    ``spark-submit`` started, is returned unchanged, with its own master, cores and logging.
 
     Args:
         app: the application's name.
-        cores: how many tasks run at once; all of the machine's cores unless given.
-        log_level: what Spark itself logs on standard error: ``ERROR``, or ``OFF`` for a program that reports
+        cores: number of concurrent tasks; all of the machine's cores unless given.
+        log_level: Spark's own log level on standard error: ``ERROR``, or ``OFF`` for a program that reports
             errors itself, or a lower level.
-        conf: more settings of Spark, ``**{"spark.driver.memory": "4g"}``; they go before ours.
+        conf: more settings of Spark, ``**{"spark.driver.memory": "4g"}``; they override ours.
 
     Raises:
         JavaError: no Java of version 17 or later was found.
@@ -96,7 +94,7 @@ def local_session(
 
 
 def end_java() -> None:
-    """End the Java that PySpark has started, if it has, without its last words; its temporary files stay."""
+    """Kill the Java that PySpark has started, if any, so that it logs nothing; its temporary files stay."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None:
         process.kill()
@@ -104,9 +102,9 @@ def end_java() -> None:
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Have a Java that is started meanwhile ignore SIGTERM, which supervisors send to a whole process group.
+    """Make Java ignore SIGTERM, which supervisors send to a whole process group, if started in the block.
 
-    The caller handles the signal and ends when the work in hand is done; Java ends with this process.
+    The caller handles the signal and exits when the running batch is done; Java ends with this process.
     """
     os.environ[SHIELD] = "1"
     try:

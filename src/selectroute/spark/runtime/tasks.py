@@ -1,4 +1,4 @@
-"""Functions over task numbers: a Spark job of one partition a task, whose plan travels in the function."""
+"""Functions over task numbers: a Spark job with one partition per task, with the plan in the function."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Batches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatc
 def run_tasks(
     spark: SparkSession, tasks: Sequence[object], function: Batches, schema: StructType | str
 ) -> DataFrame:
-    """Return what ``function`` yields over the task numbers, one partition a task."""
+    """Return the batches that ``function`` yields over the task numbers, one partition per task."""
     return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(function, schema)
 
 
 def task_numbers(batch: pa.RecordBatch) -> list[int]:
-    """Return the numbers of the tasks that one partition is to run."""
+    """Return the task numbers of one partition."""
     return [int(number) for number in batch.column(0).to_numpy(zero_copy_only=False)]

@@ -1,1 +1,1 @@
-"""Tables that a job writes, as Parquet: their columns, a file of them, and the counts of their rows."""
+"""Tables that a job writes as Parquet: their columns, files, and row counts."""

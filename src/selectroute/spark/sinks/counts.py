@@ -1,4 +1,4 @@
-"""Counts of what became of messages, of a task, a batch or a job."""
+"""Counts of the outcomes of messages, for a task, a batch or a job."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from selectroute.index.destination import KAFKA, QUEUE
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of what became of the messages of a task or a batch. Deliveries are not messages: one may have
-    many.
+    """Counts of the messages and deliveries of a task or a batch. A message may have many deliveries.
 
-    ``messages`` is ``routed + unrouted + dead_lettered``. ``deliveries`` went out, ``queued`` of them to
-    queues and ``sent`` to Kafka; ``refused`` are deliveries that nobody could judge (see `refusal`), or that
-    their destination does not take, a dead letter each: neither ``dead_lettered`` nor ``reasons``, which are
-    of messages, count them. A message of which every delivery was refused is unrouted. ``policies`` says
-    how many of the unrouted ones each policy was for: only those of ``keep`` are listed.
+    ``messages`` is ``routed + unrouted + dead_lettered``. Of the ``deliveries``, ``queued`` went to queues
+    and ``sent`` to Kafka. ``refused`` counts deliveries that could not be judged (see `refusal`), or that
+    their destination does not accept; each is a dead letter, but not counted in ``dead_lettered`` or
+    ``reasons``, which count messages. A message of which every delivery was refused is unrouted. ``policies``
+    counts the unrouted messages by policy: only those of ``keep`` are listed.
     """
 
     messages: int = 0

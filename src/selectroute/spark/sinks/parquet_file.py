@@ -1,4 +1,4 @@
-"""Parquet file that a task writes to the staging folder, known by its size and digest when it is closed."""
+"""Parquet files that a task writes to the staging folder, with their size and digest."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from selectroute.durable.disk import DigestingFile
 
 
 class StagedFile:
-    """Parquet file that is made when the first rows come.
+    """Parquet file that is created with its first rows.
 
     Args:
-        folder: where it is made, under a name of its own.
-        sink: what it is for.
-        schema: its columns.
-        repeating: those of them whose values repeat.
+        folder: the folder, in which the file gets a unique name.
+        sink: the sink that the file belongs to.
+        schema: the file's columns.
+        repeating: the columns whose values repeat.
     """
 
     def __init__(self, folder: Path, sink: str, schema: pa.Schema, repeating: Sequence[str]) -> None:
         self.sink = sink
-        # The name is this attempt's alone: a task that runs twice never writes over itself.
+        # Each attempt has its own name: a task that runs twice never overwrites a file.
         self.path = folder / f"{sink}-{uuid.uuid4().hex}.parquet"
         self.rows = 0
         self._schema = schema
@@ -35,7 +35,7 @@ class StagedFile:
         self._parquet: Any = None
 
     def write(self, columns: Mapping[str, Any]) -> None:
-        """Write some rows, a row group."""
+        """Write rows as a row group."""
         if self._parquet is None:
             self._file = DigestingFile(self.path)
             self._parquet = pq.ParquetWriter(
@@ -44,13 +44,13 @@ class StagedFile:
                 compression="zstd",
                 compression_level=1,
                 use_dictionary=self._repeating,
-                # Constant or rising numbers: the differences take next to nothing.
+                # The differences of constant or rising numbers take almost no space.
                 column_encoding={
                     field.name: "DELTA_BINARY_PACKED"
                     for field in self._schema
                     if pa.types.is_integer(field.type)
                 },
-                # Without room for the message ids of a whole batch the encoding would be given up halfway.
+                # Room for the message ids of a whole batch: otherwise the writer gives up the dictionary.
                 dictionary_pagesize_limit=1 << 26,
                 write_statistics=["offset"],
             )

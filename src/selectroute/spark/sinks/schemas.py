@@ -1,8 +1,7 @@
-"""Columns of the three tables that a job writes, and of what workers stage for other destinations.
+"""Columns of the three tables that a job writes, and of the staged messages for other destinations.
 
-The number of a batch is no column of the files: it is in the name of their folder, ``batch=<n>``, which every
-reader of such folders turns into the column ``batch`` (and which most of them refuse to see a second time
-inside).
+The number of a batch is not a column of the files: it is in the name of their folder, ``batch=<n>``, from
+which readers make the column ``batch`` (and most reject files that have that column as well).
 """
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ from __future__ import annotations
 import pyarrow as pa
 
 DELIVERIES, UNROUTED, DEAD_LETTERS = SINKS = ("deliveries", "unrouted", "dead-letters")
-"""The three tables, by the names of their folders."""
+"""Names of the three tables and of their folders."""
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 
 PLACE = [("source", TEXT), ("partition", pa.int32()), ("offset", pa.int64())]
-"""Where a message stands: file and row (the partition is 0), or topic, partition and offset."""
+"""Position of a message: file and row (the partition is 0), or topic, partition and offset."""
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-"""The headers of a record of Kafka."""
+"""Headers of a Kafka record."""
 
 RAW = pa.schema([("raw", pa.binary()), ("key", pa.binary()), ("headers", HEADERS)])
-"""Of a dead letter, its bytes as they came: a line, or value, key and headers of a record of Kafka."""
+"""Original bytes of a dead letter: a line, or value, key and headers of a Kafka record."""
 
 SCHEMAS: dict[str, pa.Schema] = {
     DELIVERIES: pa.schema([("subscription", TEXT), ("revision", pa.int64()), *PLACE, ("message_id", TEXT)]),
@@ -38,17 +37,17 @@ SCHEMAS: dict[str, pa.Schema] = {
         ]
     ),
 }
-"""The columns of the files of each sink."""
+"""Columns of the files of each sink."""
 
 REPEATING = {sink: [field.name for field in schema if field.type == TEXT] for sink, schema in SCHEMAS.items()}
-"""Those of them whose values repeat."""
+"""Columns of each sink whose values repeat."""
 
 DELIVERY_LIST = pa.list_(
     pa.struct([("destination", pa.string()), ("subscription", pa.string()), ("partition", pa.int32())])
 )
-"""The deliveries of one staged message; ``partition`` is the destination's, where that has any."""
+"""Deliveries of one staged message; ``partition`` is the destination's, if it has partitions."""
 
 
 def as_written(text: str) -> str:
-    """Return a file's name as outputs have it: bytes that are not text are question marks."""
+    """Return a file's name as text for the outputs; undecodable bytes become question marks."""
     return text.encode("utf-8", "replace").decode()
