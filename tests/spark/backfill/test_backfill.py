@@ -187,7 +187,7 @@ def test_files_of_a_batch_of_an_earlier_release_are_asked_of_the_checkpoint(worl
     path.write_text(json.dumps(commit))
     log.resume("red")
     (report,) = run.backfill()
-    assert report.missing[0].startswith("what batch 1 took in is not known any more: Spark's checkpoint")
+    assert report.missing[0].startswith("the inputs of batch 1 are no longer known: Spark's checkpoint")
 
 
 def test_what_a_backfill_can_not_judge_is_a_dead_letter_of_its_own(world, log):

@@ -328,7 +328,7 @@ def test_a_file_that_changes_after_the_plan_stops_the_batch(world, monkeypatch):
         return real(tasks, work)
 
     router.source._run = changed
-    with pytest.raises(CommitError, match=r"a\.parquet has 4 rows to read, and 3 came"):
+    with pytest.raises(CommitError, match=r"a\.parquet had 4 rows when planned and 3 when read"):
         router.route(0, [path], "q")
 
 

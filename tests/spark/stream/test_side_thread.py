@@ -235,7 +235,7 @@ def test_a_backfill_that_fails_ends_the_follower_with_its_error(world, log, monk
     monkeypatch.setattr(one.run.router.source, "_run", lambda *_: [])
     one.follower.start("q")
     one.follower.finish()
-    assert len(one.failures) == 1 and "1 tasks and 0 reports" in str(one.failures[0])
+    assert len(one.failures) == 1 and "1 tasks but 0 reports" in str(one.failures[0])
 
 
 def test_who_hurries_leaves_the_rest_to_the_next_start(world, log):

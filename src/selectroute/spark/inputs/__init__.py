@@ -1,4 +1,4 @@
-"""Inputs of a batch: planned by Spark's stream, cut in tasks, recorded in the commit, read again later.
+"""Inputs of a batch: planned by Spark's stream, cut into tasks, recorded in the commit, reread later.
 
-``source`` has the protocols, ``files`` and ``kafka`` are the two sources, ``open_source`` finds a job's.
+``source`` has the protocols, ``files`` and ``kafka`` the two sources, ``open_source`` opens that of a job.
 """

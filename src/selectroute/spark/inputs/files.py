@@ -1,4 +1,4 @@
-"""Files as what a batch takes in: cut into splits, shared out to tasks, read where the workers are."""
+"""Files as the input of a batch: cut into splits, distributed to tasks, read by the workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundEr
 from selectroute.spark.worker.task import TaskSettings
 
 Runner: TypeAlias = Callable[[list[list[Split]], TaskSettings], list[dict[str, Any]]]
-"""Runs the tasks of a batch, wherever, and returns their reports."""
+"""Function that runs the tasks of a batch and returns their reports."""
 
 
 class FileSource:
@@ -32,9 +32,9 @@ class FileSource:
     Args:
         folder: the folder.
         file_format: ``parquet``, ``json`` or ``auto``.
-        max_files: the most files of a batch.
-        run: runs tasks.
-        tasks: how many tasks a batch is shared out to at most.
+        max_files: maximum number of files of a batch.
+        run: runs the tasks of a batch.
+        tasks: maximum number of tasks of a batch.
         spark: for `stream`.
     """
 
@@ -60,7 +60,7 @@ class FileSource:
         return self._max_files
 
     def connect(self) -> None:
-        """Make sure that the folder is there."""
+        """Check that the folder exists."""
         check_folder(self._folder)
 
     def stream(self) -> DataFrame:
@@ -69,11 +69,11 @@ class FileSource:
         return stream_files(self._spark, self._folder, self._max_files)
 
     def planned(self, checkpoint: Path, batch: int) -> list[Path]:
-        """Return the files of a batch, as Spark's list has them."""
+        """Return the files of a batch from Spark's list."""
         return batch_files(checkpoint, batch)
 
     def is_full(self, inputs: Sequence[Path]) -> bool:
-        """Return whether there may be more files than these."""
+        """Return whether more files may be waiting than these."""
         return len(inputs) >= self.limit
 
     def batch_input(self, inputs: Sequence[Path], frame: DataFrame | None = None) -> FileBatchInput:
@@ -81,13 +81,13 @@ class FileSource:
         return FileBatchInput(inputs, self._folder, self._format, self._run, self._tasks)
 
     def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
-        """Return the files of each batch that are still what they were."""
-        return [self._again(commit, checkpoint) for commit in commits]
+        """Return the unchanged files of each batch, and the names of the others."""
+        return [self._reread(commit, checkpoint) for commit in commits]
 
-    def _again(self, commit: Mapping[str, Any], checkpoint: Path) -> ReplayableInput:
+    def _reread(self, commit: Mapping[str, Any], checkpoint: Path) -> ReplayableInput:
         batch, inputs = commit["batch"], commit["inputs"]
         if "sizes" not in inputs:
-            return self._again_of_old(batch, inputs["sha256"], checkpoint)
+            return self._reread_without_sizes(batch, inputs["sha256"], checkpoint)
         paths = {name: self._folder / name for name in inputs["sizes"]}
         same = {
             name
@@ -98,7 +98,7 @@ class FileSource:
         return ReplayableInput(batch, tuple(paths[name] for name in paths if name in same), gone)
 
     def narrow(self, inputs: Sequence[Path], letters: pa.Table) -> tuple[list[Path], npt.NDArray[np.bool_]]:
-        """Return the files in which these letters are."""
+        """Return the files of these letters, and which letters are in them."""
         names = {as_written(source_name(path, self._folder)): path for path in inputs}
         mask: npt.NDArray[np.bool_] = pc.is_in(
             letters["source"], pa.array(list(names), pa.string())
@@ -107,20 +107,18 @@ class FileSource:
         return [path for name, path in names.items() if name in wanted], mask
 
     def weight(self, letters: pa.Table) -> int:
-        """Return the number of files."""
+        """Return the number of files of these letters."""
         return len(letters["source"].unique())
 
-    def _again_of_old(self, batch: int, digest: str, checkpoint: Path) -> ReplayableInput:
-        """Return the files of a batch that an earlier release committed: Spark knows those of its newest
-        batches.
-        """
+    def _reread_without_sizes(self, batch: int, digest: str, checkpoint: Path) -> ReplayableInput:
+        """Return the files of a batch that an earlier release committed, if Spark still has their names."""
         try:
             paths = batch_files(checkpoint, batch)
         except SourceError as error:
             return ReplayableInput(batch, (), unknown=str(error))
         names = [source_name(path, self._folder) for path in paths]
         if inputs_digest(names) != digest:
-            return ReplayableInput(batch, (), unknown=f"the checkpoint {checkpoint} names others")
+            return ReplayableInput(batch, (), unknown=f"the checkpoint {checkpoint} names other files")
         gone = tuple(name for name, path in zip(names, paths, strict=True) if not path.is_file())
         return ReplayableInput(batch, tuple(path for path in paths if path.is_file()), gone)
 
@@ -138,53 +136,53 @@ class FileBatchInput:
         self._tasks = tasks
 
     def record(self) -> dict[str, Any]:
-        """Return their number, the digest of their names, and the size of each, to read them again by."""
+        """Return the number of files, the digest of their names, and the size of each, for `reread`."""
         sizes = {source_name(path, self._folder): file_size(path) for path in self._paths}
         return {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
 
     def route(self, batch: int, settings: TaskSettings) -> Outcome:
-        """Run the tasks."""
+        """Route the files, in tasks. Raises `CommitError`."""
         tasks = plan(self._paths, self._folder, self._format, self._tasks)
         reports = sorted(self._run(tasks, settings), key=lambda report: int(report["task"])) if tasks else []
         if [report["task"] for report in reports] != list(range(len(tasks))):
-            raise CommitError(f"batch {batch} had {len(tasks)} tasks and {len(reports)} reports")
+            raise CommitError(f"batch {batch} had {len(tasks)} tasks but {len(reports)} reports")
         counts = Counts()
         written: list[dict[str, Any]] = []
         unlike: dict[str, tuple[str, bool]] = {}
-        said: dict[str, str] = {}
+        warnings: dict[str, str] = {}
         for report, splits in zip(reports, tasks, strict=True):
             counts.add(Counts(**report["counts"]))
             written += report["files"]
             _check_rows(batch, splits, report["rows"])
             unlike |= {name: tuple(one) for name, one in report["unlike"].items()}
-            said |= report["missing"]
+            warnings |= report["missing"]
         links = [split.source for splits in tasks for split in splits if split.reason == OUTSIDE]
         if links:
-            said[OUTSIDE] = (
+            warnings[OUTSIDE] = (
                 f"{self._folder} has a symbolic link that leads out of it: such a link is not read and is a "
                 f"dead letter ({links[0]})"
             )
-        return Outcome(counts, written, {}, unlike=unlike, warnings=said)
+        return Outcome(counts, written, {}, unlike=unlike, warnings=warnings)
 
 
 def check_folder(folder: Path) -> None:
-    """Make sure that an input folder is there. Raises SourceNotFoundError."""
+    """Check that an input folder exists. Raises SourceNotFoundError."""
     if not folder.is_dir():
         raise SourceNotFoundError(f"the input folder {folder} does not exist")
 
 
 def _check_rows(batch: int, splits: list[Split], rows: list[int]) -> None:
-    """Hold what was read against what the footers promised: no row is lost between plan and worker."""
-    for split, came in zip(splits, rows, strict=True):
-        if split.rows not in (-1, came):
+    """Compare the rows read with those in the footers: no row is lost between plan and worker."""
+    for split, read in zip(splits, rows, strict=True):
+        if split.rows not in (-1, read):
             raise CommitError(
-                f"batch {batch}: {split.source} has {counted(split.rows, 'row')} to read, and {came} came: "
-                "the file changed meanwhile; files must not change once they are in the input folder"
+                f"batch {batch}: {split.source} had {counted(split.rows, 'row')} when planned and {read} "
+                "when read: the file was changed; files must not change once they are in the input folder"
             )
 
 
 def file_size(path: Path) -> int | None:
-    """Return the bytes of a file, None if it is gone or can't be looked at."""
+    """Return the size of a file in bytes; None if it is gone or inaccessible."""
     try:
         return path.stat().st_size
     except OSError:
@@ -192,6 +190,5 @@ def file_size(path: Path) -> int | None:
 
 
 def inputs_digest(sources: Iterable[str]) -> str:
-    """Return the SHA-256 of the names of a batch's files: a batch that comes again must bring the same
-    ones."""
+    """Return the SHA-256 of the names of a batch's files, which a repeat of the batch must have, too."""
     return hashlib.sha256("\0".join(sorted(sources)).encode("utf-8", "surrogateescape")).hexdigest()

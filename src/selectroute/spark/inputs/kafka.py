@@ -1,4 +1,4 @@
-"""Records of Kafka as what a batch takes in: ranges of offsets, read by Spark's own connector."""
+"""Kafka records as the input of a batch: ranges of offsets, read by Spark's own connector."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class KafkaSource:
         return self._input.max_offsets
 
     def connect(self) -> str:
-        """Make sure that the cluster answers and has the topics; return its id."""
+        """Check that the cluster answers and has the topics; return its id."""
         with KafkaAdmin(self._spark, self._input.cluster) as admin:
             cluster = admin.cluster_id()
             missing = sorted(set(self._input.topics) - admin.topics())
         if missing:
             raise SourceNotFoundError(
                 f"Kafka at {self._input.cluster.servers} has no topic {', '.join(missing[:3])}: create it "
-                "first, or look for a slip in its name"
+                "first, or correct the name"
             )
         return cluster
 
@@ -56,7 +56,7 @@ class KafkaSource:
         input = self._input
         reader = self._spark.readStream.format("kafka").options(**input.cluster.for_source())
         reader = reader.option("startingOffsets", input.starting).option("includeHeaders", True)
-        # What Kafka has dropped before it was read ends the job with a sentence, instead of being left out.
+        # Records that Kafka dropped before they were read fail the job instead of being skipped.
         reader = reader.option("failOnDataLoss", True)
         if input.topics:
             reader = reader.option("subscribe", ",".join(input.topics))
@@ -69,12 +69,12 @@ class KafkaSource:
         return reader.load()
 
     def planned(self, checkpoint: Path, batch: int) -> list[Range]:
-        """Return the records of a batch, as Spark's offset log has them."""
+        """Return the ranges of a batch from Spark's offset log."""
         return batch_ranges(checkpoint, batch)
 
     def is_full(self, inputs: Sequence[Range]) -> bool:
-        """Return whether there may be more records than these. Of each partition Spark takes a whole number,
-        so that a full batch may have less than `limit`, by less than one for each.
+        """Return whether more records may be waiting. Spark rounds each partition's share of `limit` down, so
+        that a full batch may have up to one record per partition less.
         """
         records = sum(one.end - one.start for one in inputs)
         return self.limit is not None and records + len(inputs) > self.limit
@@ -86,7 +86,7 @@ class KafkaSource:
         return KafkaBatchInput(inputs, frame, self._input)
 
     def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
-        """Return the records of each batch that Kafka still has."""
+        """Return the ranges of each batch that Kafka still has."""
         of_batch = {commit["batch"]: ranges_of(commit["inputs"]) for commit in commits}
         asked = {(one.topic, one.partition) for ranges in of_batch.values() for one in ranges}
         with KafkaAdmin(self._spark, self._input.cluster) as admin:
@@ -94,7 +94,7 @@ class KafkaSource:
         return [_left(batch, ranges, kept) for batch, ranges in of_batch.items()]
 
     def narrow(self, inputs: Sequence[Range], letters: pa.Table) -> tuple[list[Range], npt.NDArray[np.bool_]]:
-        """Return of each range the part from the first letter's offset to the last one's."""
+        """Return the part of each range between its first and last letter, and which letters are in them."""
         found, mask = [], np.zeros(len(letters), np.bool_)
         offsets = letters["offset"].to_numpy()
         for one in inputs:
@@ -109,14 +109,14 @@ class KafkaSource:
         return found, mask
 
     def weight(self, letters: pa.Table) -> int:
-        """Return the number of records from the first letter of each partition to the last one."""
+        """Return the number of offsets between the first and the last letter of each partition."""
         spans = letters.group_by(["source", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
         if not len(spans):
             return 0
         return int(pc.sum(pc.subtract(spans["offset_max"], spans["offset_min"])).as_py()) + len(spans)
 
     def _frame(self, ranges: Sequence[Range]) -> DataFrame:
-        """Records of old batches, read once more."""
+        """Return a frame of the records of committed batches."""
         frames = []
         for layer in _layers(ranges):
             reader = self._spark.read.format("kafka").options(**self._input.cluster.for_source())
@@ -132,7 +132,7 @@ class KafkaSource:
 
 
 class KafkaBatchInput:
-    """Ranges of records, and the frame that has them; see `BatchInput`."""
+    """Ranges of records, and the frame with their rows; see `BatchInput`."""
 
     def __init__(self, ranges: Sequence[Range], frame: DataFrame | None, input: KafkaInput) -> None:
         self._ranges = sorted(ranges)
@@ -140,7 +140,7 @@ class KafkaBatchInput:
         self._input = input
 
     def record(self) -> dict[str, Any]:
-        """Return the number of offsets, and where they start and end in each partition."""
+        """Return the number of offsets, and their start and end in each partition."""
         return {
             "count": sum(one.end - one.start for one in self._ranges),
             "sha256": ranges_digest(self._ranges),
@@ -149,13 +149,13 @@ class KafkaBatchInput:
         }
 
     def route(self, batch: int, settings: TaskSettings) -> Outcome:
-        """Have Spark read the records, each partition in a task of its own."""
+        """Route the records, one Spark task per partition. Raises `CommitError`."""
         if not self._ranges or self._frame is None:
             return Outcome(Counts(), [], {})
-        # Texts are fewer calls from Python to the JVM than columns.
+        # Expressions as text need fewer calls from Python to the JVM than columns.
         frame = self._frame.selectExpr(*(f"`{name}`" for name in COLUMNS))
         routed = frame.mapInArrow(route_records(settings, self._input.binding), "report string")
-        # Tasks come in any order; files are in that of their records, each time that the batch is routed.
+        # Tasks end in any order; sorted, a repeat of the batch has the same order of files.
         reports = [json.loads(row["report"]) for row in routed.collect()]
         reports.sort(key=lambda report: sorted(report["came"]))
         counts = Counts()
@@ -179,7 +179,7 @@ class KafkaBatchInput:
             missing = span - came[topic, partition]
             if missing < 0:
                 raise CommitError(
-                    f"batch {batch}: {counted(-missing, 'record')} of {topic}/{partition} came twice"
+                    f"batch {batch}: {counted(-missing, 'record')} of {topic}/{partition} were read twice"
                 )
             if missing:
                 gaps[f"{topic}/{partition}"] = missing
@@ -187,20 +187,20 @@ class KafkaBatchInput:
         for (topic, _), rows in came.items():
             topics[topic] += rows
         binding = self._input.binding
-        said = {name: (one.sentence(name, binding.field(name)), False) for name, one in unlike.items()}
-        return Outcome(counts, files, {"gaps": gaps} if gaps else {}, topics, said)
+        sentences = {name: (one.sentence(name, binding.field(name)), False) for name, one in unlike.items()}
+        return Outcome(counts, files, {"gaps": gaps} if gaps else {}, topics, sentences)
 
     def _check(self, batch: int, topic: str, partition: int, first: int, last: int) -> None:
-        """Make sure that records are of a range: none of another batch."""
+        """Check that these records are in the batch's ranges."""
         own = [one for one in self._ranges if (one.topic, one.partition) == (topic, partition)]
         if not own or first < own[0].start or last >= own[-1].end:
             raise CommitError(
-                f"batch {batch}: records {first} to {last} of {topic}/{partition} came, which are not its own"
+                f"batch {batch}: records {first} to {last} of {topic}/{partition} belong to another batch"
             )
 
 
 def _layers(ranges: Sequence[Range]) -> list[list[Range]]:
-    """Return ranges in as few lists as have each partition once: those that follow each other are one."""
+    """Group ranges into the fewest lists with each partition at most once; adjacent ranges are joined."""
     joined: list[Range] = []
     for one in sorted(ranges):
         before = joined[-1] if joined else None
@@ -222,21 +222,19 @@ def _layers(ranges: Sequence[Range]) -> list[list[Range]]:
 def _left(
     batch: int, ranges: Sequence[Range], kept: Mapping[tuple[str, int], tuple[int, int]]
 ) -> ReplayableInput:
-    """Return what Kafka still has of the records of a batch; ``kept`` is where the partitions begin and end
-    that it has.
-    """
-    there, gone = [], []
+    """Return the ranges of a batch that Kafka still has; ``kept`` has first and next offset by partition."""
+    left, gone = [], []
     for one in ranges:
         first, after = kept.get((one.topic, one.partition), (one.end, one.end))
-        # A topic that ends before it was made anew: what it has there are other records.
+        # A topic that ends before the range was created again: its records are different ones.
         start = one.end if after < one.end else min(max(one.start, first), one.end)
         if start > one.start:
             gone.append(one._replace(end=start))
         if start < one.end:
-            there.append(one._replace(start=start))
+            left.append(one._replace(start=start))
     return ReplayableInput(
         batch,
-        tuple(there),
+        tuple(left),
         tuple(map(str, gone)),
         noun="no longer kept by Kafka",
         sources=tuple(one.topic for one in gone),

@@ -1,4 +1,4 @@
-"""Source of a job, read by a Spark session."""
+"""Opening of a job's source in a Spark session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from selectroute.spark.worker.task import TaskSettings, fan_out
 
 
 def source_of(spark: SparkSession, job: Job) -> Source:
-    """Return what a job reads; its tasks run where this session runs them."""
+    """Return the source of a job; its tasks run in this session."""
     if isinstance(job.input, KafkaInput):
         return KafkaSource(spark, job.input)
     tasks = spark.sparkContext.defaultParallelism

@@ -1,8 +1,8 @@
-"""Protocols of a source: what a batch takes in, asked the same of files and of Kafka.
+"""Protocols of a source of messages, for files and Kafka alike.
 
-A `Source` knows what its stream has planned for a batch, and makes a `BatchInput` of it. That can be
-routed, and the commit keeps a record of it: by this a batch that comes again is known to be the same, and its
-messages are read again for those who missed them (`ReplayableInput`).
+A `Source` returns the inputs that Spark has planned for a batch, as a `BatchInput`, which routes them. Its
+record in the commit identifies a repeat of the batch, and locates the messages that a backfill, a replay or a
+rerun reads again (`ReplayableInput`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from selectroute.spark.worker.task import TaskSettings
 
 
 class Outcome(NamedTuple):
-    """Outcome of a batch's inputs: counts, the files that were written as tasks report them, what the commit
-    is to say of the inputs besides their record, how many messages came of each topic of Kafka, what
-    `ReadTypes.unlike` found, and sentences to be said once in all batches for each key.
+    """Outcome of a batch's inputs: counts, the files written, as reported by tasks, additions to the inputs'
+    record in the commit, the number of messages of each Kafka topic, the findings of `ReadTypes.unlike`, and
+    warnings, of which each key is reported once in all batches.
     """
 
     counts: Counts
@@ -40,20 +40,20 @@ class BatchInput(Protocol):
     """Input of one batch."""
 
     def record(self) -> dict[str, Any]:
-        """Return what the commit says of it: ``count``, and ``sha256`` of what must be the same when it comes
-        again, with whatever else the source needs to read it again.
+        """Return the record for the commit: ``count``, the ``sha256`` that a repeat of the batch must have,
+        and whatever else the source needs to read the input again.
         """
 
     def route(self, batch: int, settings: TaskSettings) -> Outcome:
-        """Route all of it. Raises `CommitError` if something that was planned did not come."""
+        """Route the whole input. Raises `CommitError` if less was read than planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayableInput:
-    """Inputs of a committed batch: those that can be read again, and why the others can't.
+    """Inputs of a committed batch: those that can be read again, and the names of those that are gone.
 
-    ``sources`` is the source of each thing that is ``gone``, as deliveries name it, if that is not its own
-    name.
+    ``sources`` has the deliveries' source of each entry of ``gone``, where it differs. ``unknown`` is the
+    reason if the inputs are not known.
     """
 
     batch: int
@@ -65,9 +65,9 @@ class ReplayableInput:
 
     @property
     def sentence(self) -> str:
-        """Sentence that says what is missing."""
+        """Sentence about the missing inputs."""
         if self.unknown:
-            return f"what batch {self.batch} took in is not known any more: {self.unknown}"
+            return f"the inputs of batch {self.batch} are no longer known: {self.unknown}"
         shown = ", ".join(self.gone[:3]) + (f" and {len(self.gone) - 3} more" if len(self.gone) > 3 else "")
         return f"of batch {self.batch}, {self.noun} since it was routed: {shown}"
 
@@ -77,32 +77,32 @@ class Source(Protocol):
 
     @property
     def limit(self) -> int | None:
-        """Limit of the inputs of a batch, in the unit of the source; None for any number."""
+        """Maximum number of inputs of a batch, in the unit of the source; None for any number."""
 
     def connect(self) -> str | None:
-        """Make sure that it can be read, before a stream is started; return what tells its system from
-        others of its kind, if something does. Raises SourceError.
+        """Check that the source is readable, before a stream is started; return the id of its system, such as
+        a Kafka cluster, if there is one. Raises SourceError.
         """
 
     def stream(self) -> DataFrame:
-        """Return the stream whose batches these are."""
+        """Return the stream of the source."""
 
     def planned(self, checkpoint: Path, batch: int) -> Sequence[Any]:
-        """Return what Spark's checkpoint has for a batch."""
+        """Return the inputs of a batch from Spark's checkpoint."""
 
     def is_full(self, inputs: Sequence[Any]) -> bool:
-        """Return whether a batch of these inputs took as many as it may, so that more may be waiting."""
+        """Return whether a batch of these inputs is at the limit, so that more may be waiting."""
 
     def batch_input(self, inputs: Sequence[Any], frame: DataFrame | None = None) -> BatchInput:
-        """Return these as a batch's; ``frame`` is the batch of the stream, None for one of old."""
+        """Return the input of a batch; ``frame`` is the stream's, None for a committed batch."""
 
     def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
-        """Return what each of these committed batches took in, as far as it is still there."""
+        """Return those inputs of each of these committed batches that can be read again."""
 
     def narrow(self, inputs: Sequence[Any], letters: pa.Table) -> tuple[list[Any], npt.NDArray[np.bool_]]:
-        """Return the parts of these inputs in which the messages of dead letters (`LETTERS`) are, and which
-        of the letters these are.
+        """Return the parts of these inputs with the messages of dead letters (`LETTERS`), and a mask of the
+        letters found there.
         """
 
     def weight(self, letters: pa.Table) -> int:
-        """Return how many inputs, as `limit` counts them, are read for these dead letters."""
+        """Return the number of inputs, in the unit of `limit`, to read for these dead letters."""

@@ -1,4 +1,4 @@
-"""Readers of messages: of files, Parquet or JSON lines (``files``), and of records of Kafka (``kafka``).
+"""Readers of messages: of files, Parquet or JSON lines (``files``), and of Kafka records (``kafka``).
 
-Workers call the readers; the rest is what the driver asks of Spark's checkpoint and of the cluster.
+Workers call the readers; the driver uses the rest, which reads Spark's checkpoint and queries the cluster.
 """

@@ -1,7 +1,7 @@
-"""Readers of one split in a worker: messages as columns, and what can't be read as dead letters.
+"""Readers of one split in a worker: messages as columns, and unreadable input as dead letters.
 
-Only the columns that selectors read, and the message id, are decoded (`select` chooses them); all of them
-where full messages are handed on. Every row of the split comes out once, as a message or as a dead letter.
+Only the columns that selectors read, and the message id, are decoded (`select` chooses them); all columns if
+full messages are needed. Every row of the split is yielded once, as a message or as a dead letter.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _ENCODED_BYTES_A_VALUE = 3
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selection of what to read of a file, all by names as selectors have them.
+    """Columns to read from a file, by their names in selectors.
 
     Attributes:
         columns: the columns to decode, nested ones by their path.
-        repeating: those of them that are best left dictionary-encoded.
+        repeating: the columns to leave dictionary-encoded.
         id_name: the column of the message id, if there is one.
-        ambiguous: a name that is needed and stands more than once.
+        ambiguous: a name that is needed and that several columns have.
     """
 
     columns: list[str]
@@ -49,8 +49,8 @@ class Selection:
 def select(metadata: Any, row_groups: Sequence[int], names: Sequence[str], full: bool = False) -> Selection:
     """Choose the columns: those that a snapshot reads, ``names``, or with ``full`` all. O(columns).
 
-    Where the rules on property names count, that is also every column that takes part in a breach of them.
-    What the matcher refuses to read, such as a group of properties, is chosen too, for it to say so.
+    If ``names`` has the rules on property names, all columns in a breach of them are chosen as well. Columns
+    that the matcher refuses, such as groups of properties, are chosen so that it reports them.
     """
     schema = metadata.schema.to_arrow_schema()
     types: dict[str, list[pa.DataType]] = {}
@@ -91,10 +91,9 @@ def _groups(schema: pa.Schema) -> Iterator[str]:
 
 
 def _repeating(metadata: Any, row_groups: Sequence[int], strings: set[str]) -> list[str]:
-    """Return the string columns whose values repeat so much that they are best left dictionary-encoded.
+    """Return the string columns to leave dictionary-encoded: those with few stored bytes per value.
 
-    Then only a code for each value is stored: few bytes a value. Where values hardly repeat, encoding them
-    costs more than it saves.
+    Where values hardly repeat, encoding them costs more than it saves.
     """
     if not row_groups or metadata.num_columns == 0:
         return []
@@ -110,11 +109,11 @@ def _repeating(metadata: Any, row_groups: Sequence[int], strings: set[str]) -> l
 
 BATCH_ROWS = 65_536
 _BATCH_BYTES = 64 << 20
-"""Of whole messages in Parquet, about so much is decoded at a time."""
+"""Approximate bytes of full messages in Parquet to decode at a time."""
 
 _JSON_BATCH_ROWS = 16_384
 RAW_BYTES = 65_536
-"""As much of a line that can't be read as its dead letter keeps."""
+"""Maximum bytes of an unreadable line in its dead letter."""
 
 _READ_ERRORS = (pa.ArrowException, OSError)
 
@@ -128,17 +127,17 @@ class SourcePartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages of one place: their columns, each one's row in the file or offset in the partition, and their
-    ids where they have any."""
+    """Messages of one source partition: columns, rows in the file or offsets in the partition, and ids or
+    None."""
 
     columns: pa.RecordBatch
     rows: npt.NDArray[np.int64]
     ids: Any | None
     full: FullMessages | None = None
-    """Everything that the messages are, where that was asked for."""
+    """Full messages, if requested."""
 
     def slice(self, start: int, length: int) -> Messages:
-        """Return some of them."""
+        """Return a slice of the messages."""
         return Messages(
             self.columns.slice(start, length),
             self.rows[start : start + length],
@@ -146,14 +145,14 @@ class Messages:
             None if self.full is None else self.full.slice(start, length),
         )
 
-    def take(self, places: npt.NDArray[np.int64]) -> Messages:
-        """Return those in these places."""
-        chosen = pa.array(places)
+    def take(self, indices: npt.NDArray[np.int64]) -> Messages:
+        """Return the messages at these indices."""
+        chosen = pa.array(indices)
         return Messages(
             self.columns.take(chosen),
-            self.rows[places],
+            self.rows[indices],
             None if self.ids is None else self.ids.take(chosen),
-            None if self.full is None else self.full.take(places),
+            None if self.full is None else self.full.take(indices),
         )
 
     @property
@@ -164,8 +163,8 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterBatch:
-    """Inputs of one place that can't be read or judged, all for one reason. ``rows`` None is the file
-    itself. ``raw`` is what stood there, where all of them have the same."""
+    """Inputs of one source partition that can't be read or judged, for the same reason. ``rows`` None is the
+    whole file. ``raw`` are the original bytes if all inputs have the same."""
 
     stage: str
     reason: str
@@ -178,17 +177,15 @@ class DeadLetterBatch:
         """Number of inputs."""
         return 1 if self.rows is None else len(self.rows)
 
-    def take(self, places: npt.NDArray[np.int64]) -> DeadLetterBatch:
-        """Return those in these places."""
-        return self if self.rows is None else replace(self, rows=self.rows[places])
+    def take(self, indices: npt.NDArray[np.int64]) -> DeadLetterBatch:
+        """Return the inputs at these indices."""
+        return self if self.rows is None else replace(self, rows=self.rows[indices])
 
 
 def read(
     split: Split, names: Sequence[str], max_message_bytes: int, full: bool = False
 ) -> Iterator[Messages | DeadLetterBatch]:
-    """Yield everything in a split: ``names`` are the columns that selectors read; with ``full`` the messages
-    have everything.
-    """
+    """Yield all rows of a split: ``names`` are the columns that selectors read, ``full`` asks for all."""
     if split.kind == "parquet":
         return _read_parquet(split, names, max_message_bytes, full)
     if split.kind == "json":
@@ -206,7 +203,7 @@ def _read_parquet(
             metadata = pq.read_metadata(file)
             selection = select(metadata, split.row_groups, names, full)
             if selection.ambiguous is not None:
-                message = f"column {selection.ambiguous!r} stands more than once in the file"
+                message = f"the file has several columns named {selection.ambiguous!r}"
                 yield DeadLetterBatch("judge", "ambiguous-column", message, np.arange(row, end))
                 return
             file.seek(0)
@@ -221,12 +218,12 @@ def _read_parquet(
                 group_end = row + metadata.row_group(group).num_rows
                 most = max_message_bytes * (group_end - row)
                 if _decoded_bytes(metadata.row_group(group), selection) > most:
-                    # A few kilobytes of file can be gigabytes of text: that is not decoded.
+                    # Not decoded: a few kilobytes of file can be gigabytes of text.
                     yield _too_large(np.arange(row, group_end), max_message_bytes)
                     row = group_end
                     continue
                 try:
-                    # Spark runs a task a core: no threads in here.
+                    # No threads: Spark already runs one task per core.
                     for batch in parquet.iter_batches(
                         _batch_rows(metadata.row_group(group)) if full else BATCH_ROWS,
                         row_groups=[group],
@@ -237,21 +234,21 @@ def _read_parquet(
                         yield from _checked(batch, rows, selection.id_name, max_message_bytes, full)
                         row += batch.num_rows
                 except _READ_ERRORS as error:
-                    # From the first rows on that don't decode: what came before was whole.
+                    # From the first rows that don't decode; those before were yielded.
                     yield DeadLetterBatch("read", "corrupt-row-group", str(error), np.arange(row, group_end))
                 row = group_end
     except _READ_ERRORS as error:
-        # The footer was whole when the batch was planned.
+        # The footer was readable when the batch was planned.
         yield DeadLetterBatch("read", "unreadable-file", str(error), np.arange(row, end))
 
 
 def _batch_rows(group: Any) -> int:
-    """Return how many whole messages of a row group to decode at a time."""
+    """Return the number of full messages of a row group to decode at a time."""
     return int(min(BATCH_ROWS, max(64, _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))))
 
 
 def _decoded_bytes(group: Any, selection: Selection) -> int:
-    """Return the bytes of the chosen columns of a row group, decompressed, each dictionary counted once."""
+    """Return the decompressed bytes of the chosen columns of a row group, counting each dictionary once."""
     chosen = tuple(selection.columns)
     within = tuple(f"{name}." for name in chosen)
     columns = map(group.column, range(group.num_columns))
@@ -285,10 +282,8 @@ def _row_bytes(batch: Any) -> npt.NDArray[np.int64]:
 def _checked(
     batch: Any, rows: npt.NDArray[np.int64], id_name: str | None, max_message_bytes: int, full: bool
 ) -> Iterator[Messages | DeadLetterBatch]:
-    """Take out the rows that are too large, and those whose strings are not UTF-8: Parquet does not look, and
-    no one could compare them.
-    """
-    if batch.nbytes > max_message_bytes:  # else no row can be
+    """Yield rows that are too large, or not UTF-8, which Parquet does not check, as dead letters."""
+    if batch.nbytes > max_message_bytes:  # otherwise no row is too large
         large = _row_bytes(batch) > max_message_bytes
         if large.any():
             yield _too_large(rows[large], max_message_bytes)
@@ -300,9 +295,7 @@ def _checked(
         except pa.ArrowInvalid:
             bad |= np.fromiter((not _is_text(value) for value in column), np.bool_, len(column))
     if bad.any():
-        yield DeadLetterBatch(
-            "read", "not-utf-8", "a string column holds bytes that are not UTF-8", rows[bad]
-        )
+        yield DeadLetterBatch("read", "not-utf-8", "a string column has bytes that are not UTF-8", rows[bad])
         batch, rows = batch.filter(pa.array(~bad)), rows[~bad]
     if len(rows):
         ids = None if id_name is None else id_text(batch.column(id_name))
@@ -319,14 +312,14 @@ def _is_text(value: Any) -> bool:
 
 
 def _with_a_column(batch: pa.RecordBatch, rows: int) -> pa.RecordBatch:
-    """Return the batch with a column more: without any it would not know how many rows it has."""
+    """Return the batch with at least one column: without any it would have no number of rows."""
     if batch.num_columns:
         return batch
     return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["@none"])
 
 
 def id_text(column: Any) -> Any | None:
-    """Return message ids as strings; 24 bytes become ``ID:`` and their hex. None if the type can be no id."""
+    """Return message ids as strings; bytes become ``ID:`` and their hex. None if the type can't be an id."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if is_mixed(column.type):
@@ -345,13 +338,13 @@ def id_text(column: Any) -> Any | None:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"{text[:40]} is out of a double's range")
+        raise ValueError(f"{text[:40]} is out of the range of a double")
     return number
 
 
@@ -373,7 +366,7 @@ def _read_json(
                 line = file.readline(max_message_bytes + 1)
                 if not line:
                     yield DeadLetterBatch(
-                        "read", "unreadable-file", f"it ends before byte {split.stop}", None
+                        "read", "unreadable-file", f"the file ends before byte {split.stop}", None
                     )
                     break
                 if len(line) > max_message_bytes and not line.endswith(b"\n"):

@@ -1,8 +1,7 @@
-"""Cut a batch's files into splits and share them out, so that one large file keeps every core busy.
+"""Splits of a batch's files, distributed to tasks, so that one large file keeps every core busy.
 
-Parquet is cut between row groups, whose rows the footer tells. JSON lines are cut between lines: a linear
-count of newlines gives each split the exact number of its first line; it is made only for files that are
-cut.
+Parquet is cut between row groups, whose rows are in the footer. JSON lines are cut between lines: a linear
+count of newlines, only in files that are cut, gives the exact number of each split's first line.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ PARQUET_SUFFIXES = frozenset({".parquet", ".pq"})
 JSON_SUFFIXES = frozenset({".json", ".jsonl", ".ndjson"})
 
 _SPLITS_A_TASK = 4
-"""Splits are finer than tasks, so that tasks come out about equal."""
+"""Average number of splits of a task, so that tasks have about equal weight."""
 
 _SMALLEST_SPLIT = 1 << 20
 _BLOCK = 1 << 22
 _READ_ERRORS = (pa.ArrowException, OSError)
 
 OUTSIDE = "link-outside"
-"""The reason of a dead letter that is a symbolic link: whoever may put files into the input folder could have
-any file read that the job may read.
+"""Reason of a dead letter for a symbolic link that leads out of the input folder: it could otherwise expose
+any file that the job may read.
 """
 
 
@@ -37,15 +36,14 @@ class Split:
     """Part of one file that one task reads.
 
     Attributes:
-        path: the file; ``source`` is its path relative to the input folder, with which deliveries name it.
+        path: the file; ``source`` is its path relative to the input folder, its name in deliveries.
         kind: ``parquet``, ``json``, or ``unreadable`` for a file that is one dead letter.
-        first_row: the number of its first row (of its first line in JSON lines), from 0 at the start of the
-            file.
-        rows: rows in it, -1 where only reading can tell.
-        row_groups: of Parquet, consecutive.
-        start, stop: bytes of JSON lines; both at the start of a line or the end of the file.
-        weight: bytes, to share the work out.
-        reason, message: why it is unreadable.
+        first_row: the number of the split's first row (or line), from 0 at the start of the file.
+        rows: number of rows; -1 if unknown before reading.
+        row_groups: consecutive row groups, of Parquet only.
+        start, stop: byte range of JSON lines; both at the start of a line or the end of the file.
+        weight: bytes, for the distribution to tasks.
+        reason, message: reason and error text if the file is unreadable.
     """
 
     path: str
@@ -62,7 +60,7 @@ class Split:
 
 
 def plan(paths: Iterable[Path], folder: Path | None, file_format: str, tasks: int) -> list[list[Split]]:
-    """Return what each task reads: at most ``tasks`` lists of splits, of about equal weight.
+    """Return the splits of each task: at most ``tasks`` lists, of about equal weight.
 
     Every row of every file is in exactly one split. The same files give the same splits.
     """
@@ -80,7 +78,7 @@ def plan(paths: Iterable[Path], folder: Path | None, file_format: str, tasks: in
 
 
 def source_name(path: Path, folder: Path | None) -> str:
-    """Return how deliveries name a file: its path relative to the input folder, or whole if there is none."""
+    """Return a file's name in deliveries: relative to the input folder, or the full path outside of it."""
     return path.relative_to(folder).as_posix() if folder and path.is_relative_to(folder) else path.as_posix()
 
 
@@ -95,9 +93,9 @@ def _file(path: Path, folder: Path | None, file_format: str) -> Split:
     try:
         if not kind:
             known = ", ".join(sorted(PARQUET_SUFFIXES | JSON_SUFFIXES))
-            return _unreadable(split, "unknown-format", f"its name ends in none of {known}")
+            return _unreadable(split, "unknown-format", f"the file's name does not end in one of {known}")
         if folder is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
-            return _unreadable(split, OUTSIDE, "it is a symbolic link that leads out of the input folder")
+            return _unreadable(split, OUTSIDE, "a symbolic link that leads out of the input folder")
         size = path.stat().st_size
         if kind == "json":
             return replace(split, stop=size, weight=max(1, size))
@@ -131,7 +129,7 @@ def _cut_row_groups(whole: Split, target: int) -> list[Split]:
     for group in whole.row_groups:
         groups.append(group)
         rows += metadata.row_group(group).num_rows
-        # The compressed bytes; the footer's total_byte_size is of the bytes decompressed.
+        # Compressed bytes, unlike the footer's total_byte_size.
         weight += sum(
             metadata.row_group(group).column(c).total_compressed_size for c in range(metadata.num_columns)
         )
@@ -148,7 +146,7 @@ def _cut_lines(whole: Split, target: int) -> list[Split]:
     start = first_row = line = position = 0
     try:
         with open(whole.path, "rb") as file:
-            # Bytes added since the plan began are not looked at: a file must not change.
+            # Bytes added since the plan began are ignored: a file must not change.
             while position < whole.stop and (block := file.read(min(_BLOCK, whole.stop - position))):
                 searched = 0
                 while position + len(block) - start >= target:
@@ -172,7 +170,7 @@ def _cut_lines(whole: Split, target: int) -> list[Split]:
 
 
 def _share_out(splits: Sequence[Split], tasks: int) -> list[list[Split]]:
-    """Give each split, heaviest first, to the task with the least; within a task, keep the files' order."""
+    """Assign each split, heaviest first, to the lightest task; within a task, keep the files' order."""
     if not splits:
         return []
     shares: list[list[int]] = [[] for _ in range(min(tasks, len(splits)))]

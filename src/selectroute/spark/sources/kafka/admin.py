@@ -1,7 +1,6 @@
-"""Administrative requests to a Kafka cluster: whether it answers, which topics it has, where they begin; and
-single records, by their offsets.
+"""Requests to a Kafka cluster: its id, topics, partitions and offsets, and single records by their offsets.
 
-Through Kafka's own Java client, which Spark's connector brings: so whatever lets Spark in lets this in.
+They use Kafka's own Java client, which Spark's connector includes, with the same settings as Spark.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from selectroute.spark.sources.kafka.config import KafkaCluster
 _OF_ONE_TOPIC = ("UnknownTopicOrPartitionException", "TopicAuthorizationException", "InvalidTopicException")
 
 SECONDS = 20
-"""How long a cluster has to answer."""
+"""Timeout of a request to the cluster."""
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
@@ -34,11 +33,11 @@ _Answer = TypeVar("_Answer")
 
 
 class KafkaAdmin:
-    """Client of one cluster. Closed when it is left; every call raises SourceError, a sentence.
+    """Client of one cluster, as a context manager. Every call raises SourceError, in one sentence.
 
     Raises:
         ConnectorError: the session has no connector for Kafka.
-        SourceError: the settings are none that Kafka's client takes.
+        SourceError: Kafka's client rejects the settings.
     """
 
     def __init__(self, spark: SparkSession, cluster: KafkaCluster) -> None:
@@ -63,23 +62,21 @@ class KafkaAdmin:
             self._admin.close(self._jvm.java.time.Duration.ofSeconds(0))
 
     def cluster_id(self) -> str:
-        """Return the id of the cluster, which no other has."""
+        """Return the unique id of the cluster."""
         return str(self._called(lambda: self._admin.describeCluster().clusterId().get()))
 
     def topics(self) -> set[str]:
-        """Return the topics that this client may see, without Kafka's own."""
+        """Return the topics visible to this client, without Kafka's internal ones."""
         return {str(name) for name in self._called(lambda: self._admin.listTopics().names().get())}
 
     def kept(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
-        """Return the first offset that each of these partitions still has, and the one after its last;
-        without those that are not there.
-        """
+        """Return the first and the next offset of each of these partitions that exists."""
         wanted = set(partitions)
         counts = self.partitions(self.topics() & {topic for topic, _ in wanted})
-        there = {one for one in wanted if one[1] < counts.get(one[0], 0)}
+        existing = {one for one in wanted if one[1] < counts.get(one[0], 0)}
         specs = self._package.clients.admin.OffsetSpec
-        first, after = self._offsets(there, specs.earliest()), self._offsets(there, specs.latest())
-        return {one: (first[one], after[one]) for one in there}
+        first, after = self._offsets(existing, specs.earliest()), self._offsets(existing, specs.latest())
+        return {one: (first[one], after[one]) for one in existing}
 
     def _offsets(self, partitions: Iterable[Partition], spec: Any) -> dict[Partition, int]:
         wanted = self._jvm.java.util.HashMap()
@@ -91,9 +88,7 @@ class KafkaAdmin:
         return {where: int(found.get(key).offset()) for where, key in keys.items()}
 
     def records(self, places: Iterable[SourcePartition]) -> dict[SourcePartition, Record]:
-        """Return the records at these places, without those that Kafka does not have any more. They are
-        fetched one by one.
-        """
+        """Return those of these records that Kafka still has, fetched one by one."""
         wanted = sorted(set(places))
         kept = self.kept({(topic, partition) for topic, partition, _ in wanted})
         found: dict[SourcePartition, Record] = {}
@@ -115,13 +110,13 @@ class KafkaAdmin:
 
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
-        """Return a consumer that asks for one record at a time, is in no group and commits nothing."""
+        """Open a consumer that polls one record at a time, without a group and without commits."""
         settings = self._jvm.java.util.HashMap()
         deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
         for name, value in {
             "request.timeout.ms": str(SECONDS * 500),
             "default.api.timeout.ms": str(SECONDS * 1000),
-            "max.partition.fetch.bytes": str(1 << 16),  # a longer record comes all the same, alone
+            "max.partition.fetch.bytes": str(1 << 16),  # a longer record is still returned, alone
             **self._cluster.for_clients(),
             "max.poll.records": "1",
             "enable.auto.commit": "false",
@@ -138,9 +133,7 @@ class KafkaAdmin:
                 consumer.close(self._jvm.java.time.Duration.ofSeconds(0))
 
     def _record(self, consumer: Any, partition: Any, offset: int) -> Record | None:
-        """Return the record at an offset of the consumer's partition; None if there is none, as where a topic
-        is compacted.
-        """
+        """Return the record at an offset of the consumer's partition; None if it was compacted away."""
         self._called(lambda: consumer.seek(partition, offset))
         deadline = time.monotonic() + SECONDS
         wait = self._jvm.java.time.Duration.ofMillis(200)
@@ -161,13 +154,11 @@ class KafkaAdmin:
                     [(str(h.key()), None if h.value() is None else bytes(h.value())) for h in headers],
                 )
             if self._called(lambda: consumer.position(partition)) > offset:
-                return None  # nothing but marks of transactions
+                return None  # only transaction markers
         raise SourceError(f"Kafka at {self._cluster.servers} does not answer within {SECONDS} s")
 
     def check_producer(self) -> tuple[int, int]:
-        """Make sure that a producer takes the settings; return the most bytes of a request that it sends,
-        and of all that it holds.
-        """
+        """Check the settings of a producer; return its maximum request size and its buffer size in bytes."""
         settings = self._jvm.java.util.HashMap()
         serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
         for name, value in {
@@ -180,7 +171,7 @@ class KafkaAdmin:
         return int(config.getInt("max.request.size")), int(config.getLong("buffer.memory"))
 
     def longest(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many bytes a record of each topic may have, as far as this client may know."""
+        """Return the maximum record size of each topic in bytes, without topics invisible to this client."""
         config = self._package.common.config
         kind = config.ConfigResource.Type.valueOf("TOPIC")
         wanted = self._jvm.java.util.ArrayList()
@@ -190,7 +181,7 @@ class KafkaAdmin:
         return {str(key.name()): int(one.get("max.message.bytes").value()) for key, one in found}
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many partitions each topic has; without those that are gone, or not for this client."""
+        """Return the number of partitions of each topic, without topics that are gone or not visible."""
         wanted = self._jvm.java.util.ArrayList()
         for topic in topics:
             wanted.add(topic)
@@ -199,8 +190,8 @@ class KafkaAdmin:
 
     @staticmethod
     def _each(futures: Any) -> list[tuple[Any, Any]]:
-        """Return the answers to several questions, but for those that concern one of them alone: a topic that
-        is gone, or that this client may not see, is nobody else's matter.
+        """Return the results of several futures, without those of topics that are gone or not visible, which
+        must not fail the others.
         """
         found = []
         for one in futures.entrySet():
@@ -220,10 +211,10 @@ class KafkaAdmin:
             cause = error.java_exception
             while cause.getCause() is not None:
                 cause = cause.getCause()
-            name, said = cause.getClass().getSimpleName(), str(cause.getMessage() or "").strip()
+            name, message = cause.getClass().getSimpleName(), str(cause.getMessage() or "").strip()
             if name == "TimeoutException":
                 raise SourceError(
                     f"Kafka at {self._cluster.servers} does not answer within {SECONDS} s"
                 ) from error
-            sentence = said.split("\n")[0]
-            raise SourceError(f"Kafka at {self._cluster.servers}: {name}: {sentence}") from error
+            first_line = message.split("\n")[0]
+            raise SourceError(f"Kafka at {self._cluster.servers}: {name}: {first_line}") from error

@@ -1,15 +1,15 @@
 """Columns of Kafka records: headers found by their names, and values of JSON bodies, of their bound types.
 
-No Python object is made per message or header::
+No Python object is created per message or header::
 
     lists    [weight: 5, kind: a]  [kind: b]  []  [kind: c, kind: d]
     codes     0          1          1              1        1            names, dictionary-encoded
     rows      0          0          1              3        3
-    kind  →  place 1 in row 0, 2 in row 1, none in row 2, 4 in row 3 (the last one counts) → values.take
+    kind  →  index 1 in row 0, 2 in row 1, none in row 2, 4 in row 3 (the last one counts) → values.take
 
-``kafka/texts.py`` says what a text means. Here Arrow converts whole columns, where it is known to mean the
-same; a column in which anything is out of the ordinary is converted value by value, by that meaning itself.
-So what Arrow is not asked about costs a microsecond a message in its batch, and cannot differ.
+``kafka/texts.py`` is the reference for the meaning of a text. Here Arrow converts whole columns where its
+result is known to be the same; any other column is converted value by value by the reference itself, which
+costs a microsecond per message of its batch, and cannot differ.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _MANY_NAMES: Final = 2_000
-"""With more distinct names in a batch, the rules on names are held to each message's own: a pair of every
-name with every other would be too many."""
+"""Maximum of distinct names in a batch whose pairs are checked for the batch; with more, the rules are
+checked for each message, because the pairs would be too many."""
 
 
 class Headers:
@@ -64,8 +64,8 @@ class Headers:
         return {name: code for code, name in enumerate(self._encoded.dictionary.to_pylist()) if name}
 
     def find(self, wanted: Any) -> Iterator[tuple[int, Any]]:
-        """Yield the position in ``wanted``, a string array of header names, and the values, a binary array of
-        a value a record, of each of them that occurs. O(headers + wanted)."""
+        """Yield the position in ``wanted``, a string array of header names, and the values, a binary array
+        with one value per record, of each name that occurs. O(headers + wanted)."""
         if not len(self._keys):
             return
         known = pc.index_in(self._encoded.dictionary, value_set=wanted.cast(self._keys.type))
@@ -74,7 +74,7 @@ class Headers:
         places = np.flatnonzero(positions >= 0)
         present = np.unique(of_code[of_code >= 0])
         if len(present) > 1:
-            # Stable, so that of one record's headers of one name the last one stays last.
+            # Stable, so that the last of a record's headers with the same name stays last.
             order = np.argsort(_narrow(positions[places], len(wanted)), kind="stable")
             places = places[order]
         stops = np.searchsorted(positions[places], present, side="right")
@@ -84,9 +84,7 @@ class Headers:
             start = int(stop)
 
     def _last(self, places: Integers) -> Any:
-        """Return the values at these places, in the order of their records: of several of one record the
-        last.
-        """
+        """Return one value per record, NULL if it has none of these headers: of several the last one."""
         rows = self._rows[places]
         if len(places) == self.records and (len(rows) == 0 or np.all(rows[1:] > rows[:-1])):
             return self._values.take(pa.array(places))
@@ -114,9 +112,9 @@ class Headers:
         """Return which records have property names that break a rule of seed 003, bool[records].
 
         Args:
-            is_property: says of a header's name whether it is a property's.
-            more: the properties that come from elsewhere, and which records have them.
-            name_length: a longer name is no property's.
+            is_property: returns whether a header is a property.
+            more: the properties from other sources, and which records have them.
+            name_length: a header with a longer name is not a property.
         """
         own = [
             name
@@ -151,7 +149,7 @@ class Headers:
 
 @lru_cache(maxsize=256)
 def _breaches(names: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the breaches among some names: the batches of an application have the same."""
+    """Return the breaches among these names, cached because batches of an application have the same names."""
     return breaches(names)
 
 
@@ -160,12 +158,12 @@ def _lengths(array: Any) -> Any:
 
 
 def _narrow(positions: Any, count: int) -> Any:
-    """Small numbers in 16 bits, which NumPy sorts by counting."""
+    """Return small numbers as 16 bits, which NumPy sorts by counting."""
     return positions.astype(np.int16) if count < 1 << 15 else positions
 
 
 Column: TypeAlias = tuple[Any, dict[int, TextError]]
-"""A column, and why the rows that are NULL though they have a text are none of its type."""
+"""A column, and the errors of rows that are NULL because their text is not valid for its type."""
 
 ARROW_TYPES: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -180,11 +178,11 @@ ARROW_TYPES: Final[Mapping[str, pa.DataType]] = {
 _INTEGERS: Final = ("byte", "short", "int", "long")
 _IDS: Final = ("JMSMessageID", "JMSCorrelationID")
 _FEW: Final = 64
-"""So many distinct texts of booleans and modes at most are looked at before rows are."""
+"""Maximum of distinct texts for the conversion of a whole column of booleans."""
 
 
 def column_of_texts(texts: Any, type_: str, name: str) -> Column:
-    """Convert a binary array, a header's values, to the column of the identifier ``name``. O(rows)."""
+    """Convert a binary array of header values to the column of the identifier ``name``. O(rows)."""
     if type_ == "bytes":
         return _one_by_one(texts.to_pylist(), lambda text: value_of(text, type_, name), type_, name)
     found = _at_once(texts, type_, name)
@@ -194,14 +192,14 @@ def column_of_texts(texts: Any, type_: str, name: str) -> Column:
 
 
 def column_of_json(values: Sequence[Any], type_: str, name: str) -> Column:
-    """Convert what was found in parsed bodies, None where there was nothing. O(rows)."""
+    """Convert values of parsed bodies, None where there is none, to a column. O(rows)."""
     return _one_by_one(values, lambda plain: value_of_json(plain, type_, name), type_, name)
 
 
 def _at_once(texts: Any, type_: str, name: str) -> Any | None:
-    """Return the column, or None where Arrow may take for a value what is none, or the other way round."""
+    """Return the column; None if Arrow's conversion may differ from the reference."""
     try:
-        strings = pc.cast(texts, pa.string())  # refuses what is not UTF-8
+        strings = pc.cast(texts, pa.string())  # raises if not UTF-8
         if type_ == "string":
             return strings if name != "JMSDeliveryMode" or _all_in(strings, DELIVERY_MODES) else None
         if type_ == "boolean":
@@ -210,9 +208,9 @@ def _at_once(texts: Any, type_: str, name: str) -> Any | None:
     except pa.ArrowInvalid:
         return None
     if type_ in _INTEGERS:
-        # Arrow reads 0x1F, too.
+        # Arrow accepts 0x1F, too.
         return None if b"x" in _data(strings).lower() or not _within(numbers, name) else numbers
-    # Arrow makes an infinity of 1e999, and takes names like inf.
+    # Arrow converts 1e999 to infinity, and accepts names like inf.
     return numbers if pc.all(pc.is_finite(numbers)).as_py() in (True, None) else None
 
 
@@ -252,6 +250,6 @@ def _one_by_one(given: Iterable[Any], value: Callable[[Any], Value | None], type
     if type_ == "bytes":
         if name in _IDS:
             return pa.array(values, pa.binary(24)), errors
-        return mixed_array(values), errors  # for dialects that have no byte strings, too
+        return mixed_array(values), errors  # for dialects without byte strings, too
     plain = [getattr(one, "value", one) for one in values]
     return pa.array(plain, ARROW_TYPES[type_]), errors

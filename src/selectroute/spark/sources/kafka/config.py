@@ -1,4 +1,4 @@
-"""Configuration of Kafka as data: the input of a job, and the cluster to which it writes."""
+"""Configuration of Kafka as data: the input of a job, and the cluster to write to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from selectroute.spark.sources.files.stream import SourceError
 
 _TOPIC: Final = re.compile(TOPIC_NAME)
 PREFIX: Final = "kafka:"
-"""Before the topics, in the name of an input."""
+"""Prefix of an input's name, before its topics."""
 
 SETTING: Final = "kafka."
 _OURS: Final = frozenset(
@@ -24,7 +24,7 @@ _OURS: Final = frozenset(
     for name in (
         "bootstrap.servers",
         "group.id",
-        # What Spark sets itself, and refuses.
+        # Spark sets these itself, and rejects them as options.
         "auto.offset.reset",
         "enable.auto.commit",
         "interceptor.classes",
@@ -35,22 +35,22 @@ _OURS: Final = frozenset(
     )
 )
 _SAFE: Final = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
-"""What a producer is told, in the ways in which that is said: a record is written when all replicas in sync
-have it, and a client that sends it once more by itself makes no second one."""
+"""Required settings of a producer, with their spellings: a record is acknowledged when all replicas in sync
+have it, and a client's own retry does not duplicate it."""
 _SOON: Final = {"kafka.fetch.max.wait.ms": "10"}
-"""Unless said otherwise. With each poll a consumer asks for what comes next, and a broker answers one
-question of a connection after the other: when nothing more has come, Spark's next question, where a partition
-ends, waits for so long, and the batch with it. By itself that is half a second, for each round of tasks."""
+"""Default of a consumer. With each poll it requests the next records, and a broker answers the requests of a
+connection in order: if there are no new records, Spark's next request, for the end of a partition, waits this
+long, and so does the batch. Kafka's own default is half a second, for each round of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaCluster:
-    """Kafka cluster: where it is, and how to reach it.
+    """Kafka cluster: its address and the settings of clients.
 
     Attributes:
-        servers: ``host:port,host:port``, of any of its brokers.
-        options: settings of Kafka's clients, each name with ``kafka.`` before it, such as
-            ``kafka.security.protocol``. They may hold secrets, and are shown nowhere.
+        servers: ``host:port,host:port``, of any of the brokers.
+        options: settings of Kafka's clients with the prefix ``kafka.``, such as ``kafka.security.protocol``.
+            They may contain secrets, and are never shown.
     """
 
     servers: str
@@ -58,35 +58,34 @@ class KafkaCluster:
 
     def __post_init__(self) -> None:
         if not self.servers.strip():
-            raise SourceError("Kafka has at least one server, host:port")
+            raise SourceError("no Kafka server is given: name at least one, host:port")
         for name in self.options:
             if not name.startswith(SETTING) or name in _OURS:
                 ours = ", ".join(sorted(_OURS))
                 raise SourceError(
-                    f"{name!r} is no setting of Kafka's clients to be given here: kafka.NAME, and none of "
-                    f"{ours}"
+                    f"the setting {name!r} is not allowed here: write kafka.NAME, but not one of {ours}"
                 )
-        for name, said in _SAFE.items():
-            if self.options.get(name, said[0]).lower() not in said:
+        for name, allowed in _SAFE.items():
+            if self.options.get(name, allowed[0]).lower() not in allowed:
                 raise SourceError(
-                    f"{name.removeprefix(SETTING)} is {said[0]!r}, not {self.options[name][:40]!r}: what is "
-                    "committed could be lost on its way"
+                    f"{name.removeprefix(SETTING)} must be {allowed[0]!r}, not {self.options[name][:40]!r}, "
+                    "or committed deliveries could be lost"
                 )
 
     def for_source(self) -> dict[str, str]:
-        """Options of Spark's source."""
+        """Return the options of Spark's source."""
         return {**_SOON, **self._for_spark()}
 
     def for_sink(self) -> dict[str, str]:
-        """Options of Spark's sink."""
-        return self._for_spark() | {name: said[0] for name, said in _SAFE.items()}
+        """Return the options of Spark's sink."""
+        return self._for_spark() | {name: allowed[0] for name, allowed in _SAFE.items()}
 
     def for_clients(self) -> dict[str, str]:
-        """Settings of Kafka's own clients."""
+        """Return the settings of Kafka's own clients."""
         return {name.removeprefix(SETTING): value for name, value in self._for_spark().items()}
 
     def for_producers(self) -> dict[str, str]:
-        """Settings of a producer."""
+        """Return the settings of a producer."""
         return {name.removeprefix(SETTING): value for name, value in self.for_sink().items()}
 
     def _for_spark(self) -> dict[str, str]:
@@ -95,18 +94,18 @@ class KafkaCluster:
 
 @dataclass(frozen=True, slots=True)
 class KafkaInput:
-    """Input of a job: records of Kafka.
+    """Kafka records as the input of a job.
 
     Attributes:
-        cluster: where.
-        topics: their names; or
-        pattern: a regular expression of Java's for them, topics that are made later too.
-        binding: where properties come from, and their types.
-        starting: where the first batch begins in each partition: ``earliest``, ``latest``, or an offset for
-            each as JSON, ``{"topic": {"0": 23, "1": -2}}`` (-2 is the earliest, -1 the latest). Later batches
-            go on where the one before ended.
-        max_offsets: the most records of a batch, None for all that there are.
-        min_partitions: into how many parts a batch is cut at least; None: one a partition of Kafka.
+        cluster: the cluster of the topics.
+        topics: the names of the topics; or
+        pattern: a Java regular expression for them, which also matches topics created later.
+        binding: sources and types of properties.
+        starting: start of the first batch in each partition: ``earliest``, ``latest``, or an offset for each
+            as JSON, ``{"topic": {"0": 23, "1": -2}}`` (-2 is the earliest, -1 the latest). Later batches
+            continue at the end of the previous one.
+        max_offsets: maximum number of records of a batch; None for all available.
+        min_partitions: minimum number of tasks of a batch; None: one per partition of Kafka.
     """
 
     cluster: KafkaCluster
@@ -119,22 +118,22 @@ class KafkaInput:
 
     def __post_init__(self) -> None:
         if bool(self.topics) == bool(self.pattern):
-            raise SourceError("a job reads either topics of Kafka or those of a pattern")
+            raise SourceError("give either Kafka topics or a pattern of topics, not both or neither")
         for topic in self.topics:
             if not _TOPIC.fullmatch(topic):
-                raise SourceError(f"{topic!r} is no topic of Kafka: 1 to 249 of A-Z a-z 0-9 . _ -")
+                raise SourceError(f"{topic!r} is not a valid Kafka topic: use 1 to 249 of A-Z a-z 0-9 . _ -")
         if self.starting not in ("earliest", "latest") and not _is_offsets(self.starting):
             raise SourceError(
-                'the first batch begins at earliest, latest, or {"topic": {"0": 23}} for each partition, not '
-                f"{self.starting[:40]!r}"
+                'the starting offsets must be earliest, latest, or {"topic": {"0": 23}} for each partition, '
+                f"not {self.starting[:40]!r}"
             )
         for name, number in (("max_offsets", self.max_offsets), ("min_partitions", self.min_partitions)):
             if number is not None and number < 1:
-                raise SourceError(f"{name} is at least 1, not {number}")
+                raise SourceError(f"{name} must be at least 1, not {number}")
 
     @property
     def name(self) -> str:
-        """Name that tells it from other inputs."""
+        """Name that distinguishes this input from others."""
         return PREFIX + (",".join(sorted(self.topics)) or f"/{self.pattern}/")
 
 
@@ -154,15 +153,15 @@ _MOST_BYTES: Final = 1 << 20
 
 
 def kafka_cluster(servers: str, config: str | None = None) -> KafkaCluster | None:
-    """Return the cluster at these servers, None if there are none.
+    """Return the cluster at these servers; None if ``servers`` is empty.
 
     Args:
         servers: ``host:port,host:port``.
-        config: a file of settings of Kafka's clients as its own tools have it: ``name=value`` a line, ``#``
-            before remarks. It may hold secrets: let nobody else read it.
+        config: a file of settings of Kafka's clients in the format of Kafka's own tools: lines ``name=value``
+            and ``#`` comments. It may contain secrets, so restrict its permissions.
 
     Raises:
-        SourceError: the file can't be read, or is none.
+        SourceError: the file can't be read, or is not valid.
     """
     if not servers:
         return None
@@ -173,8 +172,8 @@ def kafka_cluster(servers: str, config: str | None = None) -> KafkaCluster | Non
             continue
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            # The line itself may be a secret.
-            raise SourceError(f"{config}, line {number}, is no name=value")
+            # The line itself is not shown: it may be a secret.
+            raise SourceError(f"{config}, line {number}, is not name=value")
         options[SETTING + name.strip()] = value.strip()
     options.pop(f"{SETTING}bootstrap.servers", None)
     options.pop(f"{SETTING}group.id", None)
@@ -184,15 +183,15 @@ def kafka_cluster(servers: str, config: str | None = None) -> KafkaCluster | Non
 def kafka_binding(
     texts: Sequence[str] = (), file: str | None = None, separator: str | None = None
 ) -> KafkaBinding:
-    """Return the binding of a file with these entries besides, which go before its own.
+    """Return the binding of a file and of these entries, which take precedence.
 
     Args:
         texts: ``IDENTIFIER[:TYPE][=SOURCE]`` each.
         file: TOML, or JSON by its ending: ``{"fields": {identifier: {"type": …, "from": …}}}``.
-        separator: the character that divides the levels of a topic string in Kafka's names of topics.
+        separator: the character that separates topic levels in Kafka's topic names.
 
     Raises:
-        KafkaBindingError: one of them is none; it says which.
+        KafkaBindingError: an entry or the file is not valid; the text names which.
         SourceError: the file can't be read.
     """
     given = KafkaBinding.of(texts, separator)
@@ -202,7 +201,7 @@ def kafka_binding(
     try:
         data: Any = json.loads(text) if file.endswith(".json") else tomllib.loads(text)
         if not isinstance(data, dict):
-            raise ValueError("a binding is an object")
+            raise ValueError("a binding must be an object")
         own = KafkaBinding.from_dict(data)
     except (ValueError, RecursionError) as error:
         raise KafkaBindingError(f"{file}: {error}") from error
@@ -215,7 +214,7 @@ def _text(file: str) -> str:
     path = Path(file)
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise SourceError(f"{file} has more than {_MOST_BYTES:,} bytes")
+            raise SourceError(f"{file} is larger than {_MOST_BYTES:,} bytes")
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise SourceError(f"{file} is not UTF-8") from error

@@ -1,4 +1,4 @@
-"""Offsets: which records of Kafka are a batch's, as Spark's checkpoint has them."""
+"""Offset ranges of a batch's Kafka records, from Spark's checkpoint."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Offsets = Mapping[str, Mapping[str, int]]
 
 
 def batch_ranges(checkpoint: Path, batch: int) -> list[Range]:
-    """Return the records of a batch, sorted, without partitions that have none of them.
+    """Return the non-empty ranges of a batch, sorted.
 
-    Reads the offset log (``offsets/<batch>``: where the batch ends) and that of the batch before it, or
-    where the first one began (``sources/0/0``). A partition that was not there before begins at 0: Spark
-    ends the stream if something of it is gone before it was met.
+    Reads the offset log (``offsets/<batch>``: the end of the batch) and that of the previous batch, or the
+    start of the first one (``sources/0/0``). A new partition begins at 0: Spark fails the stream if its first
+    records are already gone.
 
-    Raises SourceError for what is damaged or missing.
+    Raises SourceError for a damaged or missing file.
     """
     ends = _logged(checkpoint / "offsets" / str(batch))
     starts = _logged(checkpoint / "offsets" / str(batch - 1)) if batch else first_offsets(checkpoint)
@@ -47,13 +47,13 @@ def batch_ranges(checkpoint: Path, batch: int) -> list[Range]:
 
 
 def ranges_digest(ranges: Iterable[Range]) -> str:
-    """Return the SHA-256 of a batch's ranges: a batch that comes again must have the same ones."""
+    """Return the SHA-256 of a batch's ranges, which a repeat of the batch must have, too."""
     return hashlib.sha256("\0".join(map(str, sorted(ranges))).encode()).hexdigest()
 
 
 def as_offsets(ranges: Iterable[Range], end: bool) -> dict[str, dict[str, int]]:
-    """Return where ranges start, or end, as Spark's options and commits have offsets: where a partition has
-    several, where the first one starts, or the last one ends.
+    """Return the start or end of ranges, in the format of Spark's options and of commits: of several ranges
+    of a partition the first start, or the last end.
     """
     found: dict[str, dict[str, int]] = {}
     for one in ranges:
@@ -64,7 +64,7 @@ def as_offsets(ranges: Iterable[Range], end: bool) -> dict[str, dict[str, int]]:
 
 
 def ranges_of(record: Mapping[str, Any]) -> list[Range]:
-    """Return the ranges that a commit has."""
+    """Return the ranges in the record of a commit."""
     return [
         Range(topic, int(partition), start, record["end"][topic][partition])
         for topic, partitions in record["start"].items()
@@ -77,7 +77,7 @@ def _logged(path: Path) -> Offsets:
 
 
 def first_offsets(checkpoint: Path) -> Offsets:
-    """Return where the first batch began."""
+    """Return the start of the first batch."""
     path = checkpoint / "sources" / "0" / "0"
     try:
         text = path.read_bytes().lstrip(b"\0").decode("utf-8")
@@ -93,4 +93,4 @@ def _offsets(path: Path, text: str) -> Offsets:
             return found  # type: ignore[no-any-return]
     except (ValueError, AttributeError):
         pass
-    raise SourceError(f"{path} is not written as this release of Spark is known to write it")
+    raise SourceError(f"{path} is damaged, or not in the format of this release of Spark")

@@ -1,10 +1,10 @@
-"""Rows of Spark's Kafka source, as Arrow hands them to a worker, to messages and dead letters.
+"""Reader of Spark's Kafka source in a worker: Arrow batches to messages and dead letters.
 
-A batch of rows has the columns `COLUMNS`. What selectors read of them becomes the columns of `Messages`, as
-the binding says; `kafka/record.py` says the same of one record at a time, and tests hold this to it. Only
-what selectors read is looked at: bodies are parsed if one of their fields is.
+A batch of rows has the columns `COLUMNS`. The identifiers that selectors read become the columns of
+`Messages`, by the binding; `kafka/record.py` is the reference, one record at a time, and tests compare the
+two. Nothing else is converted: bodies are parsed only if selectors read one of their fields.
 
-Every row comes out once, in the `Records` of its partition: as a message or as a dead letter.
+Every row is yielded once, in the `Records` of its partition: as a message or as a dead letter.
 """
 
 from __future__ import annotations
@@ -46,27 +46,25 @@ from selectroute.spark.sources.kafka.columns import (
 from selectroute.topics.levels import TOPIC
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""The columns that are read, of those that Spark's source has."""
+"""Columns of Spark's source that are read."""
 
 Integers = npt.NDArray[np.int64]
 Errors = dict[int, RecordError]
-"""Why rows of a batch are no messages."""
+"""Errors of the rows of a batch that are not messages."""
 
 
 class Unlike(NamedTuple):
-    """Number of values of an identifier that are not of the type to which it is bound, and why the first is
-    not.
-    """
+    """Number of values of an identifier that are not of its bound type, and the error of the first."""
 
     records: int
     problem: str
 
     def plus(self, other: Unlike) -> Unlike:
-        """Return both together."""
+        """Return the sum, with the error of this one."""
         return self._replace(records=self.records + other.records)
 
     def sentence(self, name: str, bound: Bound) -> str:
-        """Return what is said of them, beginning with what is the same in every batch."""
+        """Return the warning, beginning with the part that is the same in every batch."""
         source = f"{bound.source}, which is bound to {name!r} as {_article(bound.type)}"
         records = "record has" if self.records == 1 else "records have"
         return f"{source}: {self.records:,} {records} another value, the first because {self.problem}"
@@ -77,9 +75,9 @@ class Records:
     """Rows of one partition of a topic, in the order of their offsets.
 
     Attributes:
-        topic, partition: which.
-        rows: the rows as they came.
-        parts: every one of them as a message or a dead letter; ``rows`` of a part are their offsets.
+        topic, partition: the partition of the rows.
+        rows: the unconverted rows.
+        parts: every row as a message or a dead letter; ``rows`` of a part are offsets.
     """
 
     topic: str
@@ -88,7 +86,7 @@ class Records:
     parts: tuple[Messages | DeadLetterBatch, ...]
 
     def of(self, offsets: Integers) -> pa.RecordBatch:
-        """Return the rows with these offsets, which are in order. O(offsets log rows)."""
+        """Return the rows with these ascending offsets. O(offsets log rows)."""
         if len(offsets) == len(self.rows):
             return self.rows
         own = self.rows.column("offset").to_numpy(zero_copy_only=False)
@@ -96,7 +94,7 @@ class Records:
 
 
 class KafkaReader:
-    """Reads batch after batch for one snapshot: ``names`` are the columns that its selectors read."""
+    """Reader of batches for one snapshot: ``names`` are the columns that its selectors read."""
 
     def __init__(self, names: Sequence[str], binding: KafkaBinding, max_message_bytes: int) -> None:
         self._binding = binding
@@ -114,10 +112,10 @@ class KafkaReader:
         self._of_header = list(by_header.values())
         self._headers = pa.array(list(by_header), pa.string())
         self.unlike: dict[str, Unlike] = {}
-        """What selectors read and was not of its type, so far."""
+        """Values so far that selectors read and that are not of their bound type."""
 
     def read(self, batch: pa.RecordBatch) -> Iterator[Records]:
-        """Yield every row of a batch, a partition at a time."""
+        """Yield the rows of a batch, one partition at a time."""
         errors = self._unreadable(batch)
         rows = _others(np.arange(batch.num_rows), errors)
         columns, ids = self._columns(batch.take(pa.array(rows)) if errors else batch)
@@ -140,7 +138,7 @@ class KafkaReader:
         return [name for name, one in self._fields.items() if one.source.kind in kinds]
 
     def _unreadable(self, batch: pa.RecordBatch) -> Errors:
-        """Return the rows that are too large, or have too many headers, to be looked at any further."""
+        """Return the errors of rows that are too large, or have too many headers."""
         headers = Headers(batch.column("headers"))
         errors = {
             int(row): too_many_headers(int(headers.counts[row]))
@@ -153,7 +151,7 @@ class KafkaReader:
         return errors
 
     def _columns(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
-        """Return what selectors read of these rows, and their message ids."""
+        """Return the columns that selectors read, and the message ids."""
         found: dict[str, Any] = {}
         headers = Headers(batch.column("headers"))
         for position, texts in headers.find(self._headers):
@@ -176,14 +174,12 @@ class KafkaReader:
         if BODY in self._names:
             found[BODY] = batch.column("value")
         read = {name: column for name, column in found.items() if name in self._names}
-        # A batch without columns would not know how many rows it has.
+        # A batch without columns would have no number of rows.
         columns = pa.RecordBatch.from_pydict(read or {"@none": pa.nulls(batch.num_rows)})
         return columns, pa.nulls(batch.num_rows, pa.string()) if ids is None else ids
 
     def _kept(self, name: str, column: Column) -> Any:
-        """Return the column; where it is read, what is not of its type is of an unlike type to whoever reads
-        it.
-        """
+        """Return the column; if selectors read it, invalid values are of an unlike type to them."""
         values, wrong = column
         if not wrong or name not in self._names:
             return values
@@ -214,16 +210,16 @@ class KafkaReader:
                     own[row] = TextError(error.reason, error.problem)
             for column, path in zip(found, paths, strict=True):
                 column.append(at_path(body, path))
-        made = {
+        converted = {
             name: column_of_json(column, self._fields[name].type, name)
             for name, column in zip(names, found, strict=True)
         }
-        return {name: self._kept(name, (column, own | wrong)) for name, (column, wrong) in made.items()}
+        return {name: self._kept(name, (column, own | wrong)) for name, (column, wrong) in converted.items()}
 
     def _bound_elsewhere(
         self, batch: pa.RecordBatch, headers: Headers, found: dict[str, Any]
     ) -> dict[str, Mask]:
-        """Return which rows have the properties that are not headers of their own names."""
+        """Return which rows have each property whose source is not the header of its name."""
         present: dict[str, Mask] = {}
         for name, bound in self._binding.bound.items():
             if name.startswith("@") or self._binding.is_property(name):
@@ -249,7 +245,7 @@ def _others(rows: Integers, errors: Errors) -> Integers:
 
 
 def _present(column: Any) -> Mask:
-    if is_mixed(column.type):  # byte strings, and what has values of unlike types
+    if is_mixed(column.type):  # byte strings, and columns with values of unlike types
         return np.asarray(pc.greater(pc.struct_field(column, "tag"), t.NULL))
     return np.asarray(pc.is_valid(column))
 
@@ -260,7 +256,7 @@ def _sizes(column: Any) -> Integers:
 
 
 def _partitions(batch: pa.RecordBatch, offsets: Integers) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last but one row of each run of one partition's rows in order."""
+    """Yield start and stop of each run of rows of one partition with ascending offsets."""
     topics = batch.column("topic").dictionary_encode().indices.to_numpy(zero_copy_only=False)
     partitions = batch.column("partition").to_numpy(zero_copy_only=False)
     others = (topics[1:] != topics[:-1]) | (partitions[1:] != partitions[:-1]) | (offsets[1:] <= offsets[:-1])
@@ -269,34 +265,32 @@ def _partitions(batch: pa.RecordBatch, offsets: Integers) -> Iterator[tuple[int,
 
 
 def _dead(errors: Errors, offsets: Integers, start: int, stop: int) -> list[Messages | DeadLetterBatch]:
-    """Return the dead letters of some rows, those of one reason and sentence together."""
+    """Return the dead letters of a range of rows, grouped by reason and error text."""
     alike: dict[tuple[str, str, str], list[int]] = {}
     for row in sorted(errors):
         if start <= row < stop:
             error = errors[row]
             alike.setdefault((error.stage, error.reason, error.problem), []).append(row)
-    return [DeadLetterBatch(*said, offsets[rows]) for said, rows in alike.items()]
+    return [DeadLetterBatch(*error, offsets[rows]) for error, rows in alike.items()]
 
 
 class FullRecords:
-    """Full messages from rows as Spark's Kafka source has them, one for each message."""
+    """Full messages from rows of Spark's Kafka source, one row per message."""
 
     def __init__(self, rows: pa.RecordBatch, binding: KafkaBinding) -> None:
         self.rows = rows
         self._binding = binding
 
     def slice(self, start: int, length: int) -> FullRecords:
-        """Return a slice of them."""
+        """Return a slice of the messages."""
         return FullRecords(self.rows.slice(start, length), self._binding)
 
     def take(self, rows: npt.NDArray[np.int64]) -> FullRecords:
-        """Return those in these places."""
+        """Return the messages at these rows."""
         return FullRecords(self.rows.take(pa.array(rows)), self._binding)
 
     def messages(self, rows: npt.NDArray[np.int64]) -> Iterator[Message | str]:
-        """Yield the messages in these places; of one that can't be one as a whole, the sentence that says
-        why.
-        """
+        """Yield the messages at these rows; for an invalid one, the error text."""
         for row in self.rows.take(pa.array(rows)).to_pylist():
             timestamp = row.pop("timestamp")
             row.pop("timestampType", None)
