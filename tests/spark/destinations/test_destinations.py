@@ -84,7 +84,7 @@ def test_a_full_queue_costs_its_own_deliveries_only_and_the_stream_its_wait_once
     )
     queues.publish(2, a=("n < 2", A), b=("", B))
     assert router.route(3, paths[3:], "q").counts.refused == 0
-    assert queues.warnings[2:] == ["the queue A takes messages again"]
+    assert queues.warnings[2:] == ["the queue A accepts messages again"]
     assert router._queues.waiting.count == 0
     assert queues.ids("B") == sum((delivery_ids(f"{n}.jsonl", "b", range(10)) for n in (1, 2, 3)), Counter())
     assert audited(queues.world) == []

@@ -29,8 +29,8 @@ from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run
 
 WAITS = (
-    "the queue A is full: it holds {}: what is for it waits, for as long as it takes, and so does the "
-    "stream; what is for others is delivered"
+    "the queue A is full: it holds {}: its deliveries wait, and so does the stream, without a limit; all "
+    "others are made"
 )
 
 
@@ -202,7 +202,7 @@ def test_a_full_queue_holds_the_batch_back_and_there_is_one_warning(queues):
     assert taken == delivery_ids("a.jsonl", "a", range(10))
     assert queues.ids("B") == delivery_ids("a.jsonl", "b", range(10))
     assert report.counts.queued == 20
-    assert queues.warnings == [WAITS.format(3), "the queue A takes messages again"]
+    assert queues.warnings == [WAITS.format(3), "the queue A accepts messages again"]
 
 
 def test_told_to_stop_while_a_queue_is_full_the_next_start_goes_on(sqlite):
@@ -231,7 +231,7 @@ def test_an_output_folder_older_than_the_queues_is_refused_before_anything_is_lo
         (sqlite.world.output / "_commits" / f"{batch}.json").unlink()
     other = sqlite.world.drop_json("b.jsonl", *numbered(4))
     for batch in (0, 1):
-        with pytest.raises(JobError, match=rf"batch {batch} is not committed, and the queues in .* have got"):
+        with pytest.raises(JobError, match=rf"batch {batch} is not committed, but the queues in .* already"):
             sqlite.router().route(batch, [other], "q")
     assert sqlite.router().route(2, [other], "q").counts.queued == 4
 
@@ -305,7 +305,7 @@ def test_damaged_staged_messages_are_not_put(sqlite):
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    with pytest.raises(DamagedFileError, match="is not what was committed"):
+    with pytest.raises(DamagedFileError, match="was committed with another SHA-256"):
         sqlite.router()
 
 

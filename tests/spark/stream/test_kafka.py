@@ -185,7 +185,7 @@ def test_a_topic_that_the_job_reads_and_that_is_named_while_it_runs_costs_its_su
         ("deliver", "input-topic", "loop")
     }
     assert {row["message"] for row in rows} == {
-        f"the job reads the topic {pipe.name}: the delivery would come in again, for ever"
+        f"the job reads the topic {pipe.name}: the delivery would return endlessly"
     }
     assert len(rows) == 3 and sum(pipe.delivered().values()) == 6
     assert len(pipe.broker.records(pipe.name)) == 6

@@ -90,7 +90,7 @@ def test_a_topic_that_takes_less_after_the_commit_costs_its_own_deliveries_only(
     }
     assert audit(pipe.world.output).findings == []
     (warning,) = warnings
-    assert short in warning and "becomes dead letters" in warning
+    assert short in warning and "become dead letters" in warning
 
 
 @pytest.mark.parametrize("by_pattern", [False, True])

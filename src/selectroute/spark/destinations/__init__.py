@@ -1,5 +1,5 @@
-"""Destinations beside the output folder, as far as a worker is concerned: queues and topics of Kafka.
+"""Staging in workers of messages for destinations outside the output folder: queues and Kafka topics.
 
-``codes`` says which subscription is delivered where, ``staging`` writes what is to be sent, in the format of
-its kind: ``queue_messages`` or ``kafka_records``. The driver sends it after the commit, see ``senders``.
+``codes`` maps subscriptions to destinations, ``staging`` writes the messages to send, in the format of their
+kind: ``queue_messages`` or ``kafka_records``. The driver sends them after the commit, see ``senders``.
 """

@@ -1,4 +1,4 @@
-"""Destinations of a snapshot's subscriptions: a code for each ordinal, made once."""
+"""Destinations of a snapshot's subscriptions: a code for each ordinal, computed once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from selectroute.index.snapshot import Snapshot
 class Destinations:
     """Destinations of one kind.
 
-    ``codes`` int32[ordinals]: the place of each subscription's destination in ``names``, -1 for none of this
-    kind.
+    ``codes`` int32[ordinals]: index in ``names`` of each subscription's destination, -1 if of another kind.
     """
 
     names: tuple[str, ...]
@@ -29,7 +28,7 @@ _known: weakref.WeakKeyDictionary[Snapshot, dict[str, Destinations | None]] = we
 
 
 def destinations(snapshot: Snapshot, kind: str) -> Destinations | None:
-    """Return the destinations of a kind, None if no subscription has one. O(ordinals) once a snapshot."""
+    """Return the destinations of a kind; None if no subscription has one. O(ordinals) once per snapshot."""
     known = _known.setdefault(snapshot, {})
     if kind not in known:
         known[kind] = _destinations(snapshot, kind)

@@ -1,8 +1,8 @@
-"""Records as a worker stages them for topics of Kafka: key, value and headers, and the partition of each.
+"""Staged records for Kafka topics: key, value, headers, and the partition of each.
 
-The partition is the one to which Kafka's own producers send the key: murmur2 of it, as Kafka's Java client
-has it by default, modulo the topic's partitions. Left to the client, a record that is sent again after
-partitions were added goes to another partition than before, where no consumer can know it for a repeat.
+The partition is the one that Kafka's own producers choose for the key by default: its murmur2 hash modulo the
+number of partitions. It is staged because a client would send a repeat to another partition after partitions
+were added, where no consumer can recognize it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from selectroute.spark.sources.kafka.reader import FullRecords
 
 
 def key_hashes(keys: Any) -> Any:
-    """Return a number from 0 to 2^31 - 1 for each key, int32[rows], NULL where there is none: modulo the
-    number of a topic's partitions it is the key's partition there. O(bytes of keys).
+    """Return the hash of each key from 0 to 2^31 - 1, int32[rows], NULL for no key. Modulo a topic's number
+    of partitions it is the key's partition. O(bytes of keys).
 
     Args:
         keys: binary or large binary array.
@@ -47,45 +47,45 @@ def _hash(ends: Any, content: Any, found: Any) -> None:
 
 @compiled
 def _murmur2(content: Any, start: Any, stop: Any) -> Any:
-    """``org.apache.kafka.common.utils.Utils.murmur2`` in unsigned numbers."""
+    """Return ``org.apache.kafka.common.utils.Utils.murmur2`` as an unsigned number."""
     factor = np.uint32(0x5BD1E995)
     length = stop - start
     state = np.uint32(0x9747B28C) ^ np.uint32(length)
-    place = start
-    while place + 4 <= stop:
+    at = start
+    while at + 4 <= stop:
         word = (
-            np.uint32(content[place])
-            | np.uint32(content[place + 1]) << np.uint32(8)
-            | np.uint32(content[place + 2]) << np.uint32(16)
-            | np.uint32(content[place + 3]) << np.uint32(24)
+            np.uint32(content[at])
+            | np.uint32(content[at + 1]) << np.uint32(8)
+            | np.uint32(content[at + 2]) << np.uint32(16)
+            | np.uint32(content[at + 3]) << np.uint32(24)
         )
         word = np.uint32(word * factor)
         word = np.uint32((word ^ word >> np.uint32(24)) * factor)
         state = np.uint32(state * factor) ^ word
-        place += 4
-    rest = stop - place
+        at += 4
+    rest = stop - at
     if rest:
         if rest == 3:
-            state ^= np.uint32(content[place + 2]) << np.uint32(16)
+            state ^= np.uint32(content[at + 2]) << np.uint32(16)
         if rest >= 2:
-            state ^= np.uint32(content[place + 1]) << np.uint32(8)
-        state = np.uint32((state ^ np.uint32(content[place])) * factor)
+            state ^= np.uint32(content[at + 1]) << np.uint32(8)
+        state = np.uint32((state ^ np.uint32(content[at])) * factor)
     state = np.uint32((state ^ state >> np.uint32(13)) * factor)
     return state ^ state >> np.uint32(15)
 
 
 UNKNOWN_TOPIC: Final = "unknown-topic"
 INPUT_TOPIC: Final = "input-topic"
-"""The reasons of deliveries to a topic that is not there, and to one that the job reads."""
+"""Reasons of dead letters for a topic that does not exist, and for one that the job reads."""
 
 _COLUMNS = pa.schema([("key", pa.binary()), ("value", pa.large_binary()), ("headers", HEADERS)])
 
 _RECORD_BYTES = 128
 _HEADER_BYTES = 10
-"""What a record and each of its headers take besides their bytes, at most (Kafka's record format v2)."""
+"""Maximum overhead in bytes of a record and of each header (Kafka's record format v2)."""
 
 _OURS_BYTES = 1_024
-"""Bytes of the headers that each delivery gets: names, subscription, delivery id, revision and batch."""
+"""Bytes of the headers added to each delivery: names, subscription, delivery id, revision and batch."""
 
 
 _BLOCK = 8_192
@@ -93,8 +93,8 @@ _BLOCK_BYTES = 16 << 20
 
 
 class Topic(NamedTuple):
-    """Topic as a job writes to it: the most bytes of a record, how many partitions it has, and whether the
-    job reads it, so that nothing may go there.
+    """Topic to write to: its maximum record size in bytes, its number of partitions, and whether it is also
+    an input of the job, and so must not be written.
     """
 
     longest: int
@@ -106,11 +106,11 @@ _UNKNOWN = Topic(-1, 1)
 
 
 class KafkaMessages:
-    """Format of what is staged for topics of Kafka; see `DestinationFormat`.
+    """Staging format for Kafka topics; see `DestinationFormat`.
 
     Args:
         names: the topics that the subscriptions name.
-        topics: those that there are; None if the job writes to no cluster.
+        topics: the existing topics; None if the job writes to no cluster.
     """
 
     name = KAFKA
@@ -126,7 +126,7 @@ class KafkaMessages:
         self._is_input = np.array([one.is_input for one in known], np.bool_)
 
     def block(self, messages: Messages) -> int:
-        """Return how many messages have some megabytes."""
+        """Return a number of messages that has some megabytes."""
         full = messages.full
         if not isinstance(full, FullRecords):
             return 256
@@ -134,7 +134,7 @@ class KafkaMessages:
         return max(1, min(_BLOCK, _BLOCK_BYTES * len(full.rows) // max(1, size)))
 
     def contents(self, messages: Messages, places: Ints) -> Contents:
-        """Return the records to send: as they came from Kafka, or made of the messages in these places."""
+        """Return the records to send: the original Kafka records, or records made of the messages."""
         full = messages.full
         assert full is not None
         if isinstance(full, FullRecords):
@@ -148,9 +148,9 @@ class KafkaMessages:
         found: list[Produced] = []
         fit = np.ones(len(places), np.bool_)
         reasons: list[str] = []
-        for place, message in enumerate(full.messages(places)):
+        for index, message in enumerate(full.messages(places)):
             if isinstance(message, str):
-                fit[place] = False
+                fit[index] = False
                 reasons.append(message)
             else:
                 found.append(record_of(message))
@@ -162,35 +162,35 @@ class KafkaMessages:
         return Contents(pa.RecordBatch.from_pydict(columns, _COLUMNS), fit, reasons)
 
     def partitions(self, contents: Contents, rows: Ints, offsets: Ints, codes: Codes) -> Codes:
-        """Return where a producer sends a record of this key; records without one spread by offset."""
+        """Return the partition that a producer chooses for each key; records without one spread by offset."""
         hashes = key_hashes(contents.columns.column("key"))
         keyed = np.asarray(pc.is_valid(hashes))[rows]
         found = np.where(keyed, pc.fill_null(hashes, 0).to_numpy(zero_copy_only=False)[rows], offsets)
         return (found % self._counts[codes]).astype(np.int32)
 
     def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[tuple[Mask, str, str]]:
-        """Yield the deliveries to topics that are not there, that the job reads, or that take no record of
-        this length.
+        """Yield the deliveries to topics that do not exist, that the job reads, or whose size limit the
+        record exceeds.
         """
         limits, is_input = self._longest[codes], self._is_input[codes]
         too_large = (limits >= 0) & ~is_input & (_sizes(contents.columns)[rows] > limits)
         for code in np.unique(codes[limits < 0]).tolist():
             yield codes == code, UNKNOWN_TOPIC, self._unknown(code)
         for code in np.unique(codes[is_input]).tolist():
-            text = f"the job reads the topic {self._names[code]}: the delivery would come in again, for ever"
+            text = f"the job reads the topic {self._names[code]}: the delivery would return endlessly"
             yield codes == code, INPUT_TOPIC, text
         for code in np.unique(codes[too_large]).tolist():
-            text = f"the topic {self._names[code]} takes records of {self._longest[code]:,} bytes at most"
+            text = f"the topic {self._names[code]} accepts records of at most {self._longest[code]:,} bytes"
             yield too_large & (codes == code), "too-large", text
 
     def _unknown(self, code: int) -> str:
         if not self._has_cluster:
-            return f"the job writes to no Kafka, and so to no topic {self._names[code]}: see --kafka-servers"
-        return f"there is no topic {self._names[code]} in the Kafka that the job writes to"
+            return f"the job has no Kafka cluster for the topic {self._names[code]}: see --kafka-servers"
+        return f"there is no topic {self._names[code]} in the Kafka cluster that the job writes to"
 
 
 def _sizes(records: pa.RecordBatch) -> Ints:
-    """Return the bytes of each record as a producer counts them, rather too many than too few."""
+    """Return an upper bound of the bytes of each record as counted by a producer."""
     headers = records.column("headers")
     flat = headers.flatten()
     of_header = sum(

@@ -1,4 +1,4 @@
-"""Messages as a worker stages them for queues: all that a queue will hold of them."""
+"""Staged messages for queues: all fields that a queue stores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from selectroute.spark.destinations.staging import Codes, Contents, Ints, Mask
 from selectroute.spark.sources.files.readers import Messages
 
 UNKNOWN_QUEUE: Final = "unknown-queue"
-"""The reason of a delivery to a queue that is not there."""
+"""Reason of a dead letter for a queue that does not exist."""
 
 _COLUMNS = pa.schema(
     [
@@ -29,21 +29,21 @@ _COLUMNS = pa.schema(
         ("timestamp", pa.int64()),
         ("expiration", pa.int64()),
         ("properties", pa.string()),
-        ("body", pa.large_binary()),  # those of a block may be more than 2 GiB
+        ("body", pa.large_binary()),  # the bodies of a block may exceed 2 GiB
     ]
 )
-"""The fields of `Routed`, in its order."""
+"""Fields of `Routed`, in its order."""
 
 assert tuple(_COLUMNS.names) == Routed._fields
 
 
 class QueueMessages:
-    """Format of what is staged for queues; see `DestinationFormat`.
+    """Staging format for queues; see `DestinationFormat`.
 
     Args:
         names: the queues that the subscriptions name.
-        lengths: the queues that there are, and how many bytes a body has in each at most; None if the job has
-            no database of queues.
+        lengths: the existing queues with their maximum body length in bytes; None if the job has no database
+            of queues.
     """
 
     name = QUEUE
@@ -56,16 +56,16 @@ class QueueMessages:
         self._lengths = np.array([(lengths or {}).get(name, -1) for name in names], np.int64)
 
     def block(self, messages: Messages) -> int:
-        """Return few: the driver reads them one by one, with bodies of megabytes."""
+        """Return a small number: the driver reads messages one by one, with bodies of megabytes."""
         return 256
 
     def contents(self, messages: Messages, places: Ints) -> Contents:
-        """Return what queues will hold of the messages in these places."""
+        """Return the fields that queues store of the messages at these rows."""
         assert messages.full is not None
         found: list[Routed] = []
         fit = np.ones(len(places), np.bool_)
         reasons: list[str] = []
-        for place, message in enumerate(messages.full.messages(places)):
+        for index, message in enumerate(messages.full.messages(places)):
             if isinstance(message, str):
                 reason = message
             else:
@@ -74,7 +74,7 @@ class QueueMessages:
                     continue
                 except MQError as error:
                     reason = sentence(error)
-            fit[place] = False
+            fit[index] = False
             reasons.append(reason)
         columns = list(zip(*found, strict=True)) or [()] * len(_COLUMNS)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _COLUMNS, strict=True)]
@@ -84,23 +84,23 @@ class QueueMessages:
         """Return None: queues have no partitions."""
 
     def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[tuple[Mask, str, str]]:
-        """Yield the deliveries to queues that are not there, or that hold no message of this length."""
+        """Yield the deliveries to queues that do not exist, or whose size limit the message exceeds."""
         limits = self._lengths[codes]
         sizes = pc.binary_length(contents.columns.column("body")).to_numpy(zero_copy_only=False)[rows]
         too_large = (limits >= 0) & (sizes > limits)
         for code in np.unique(codes[limits < 0]).tolist():
             yield codes == code, UNKNOWN_QUEUE, self._unknown(code)
         for code in np.unique(codes[too_large]).tolist():
-            text = f"the queue {self._names[code]} holds messages of {self._lengths[code]:,} bytes at most"
+            text = f"the queue {self._names[code]} accepts messages of at most {self._lengths[code]:,} bytes"
             yield too_large & (codes == code), "too-large", text
 
     def _unknown(self, code: int) -> str:
         if not self._has_queues:
-            return f"the job has no database of queues, and so no queue {self._names[code]}: see --queues"
+            return f"the job has no database of queues for the queue {self._names[code]}: see --queues"
         return f"there is no queue {self._names[code]} in the job's database of queues"
 
 
 def sentence(error: MQError) -> str:
-    """Return what is wrong with a message in one line."""
+    """Return the error of a message in one line."""
     reason = f"MQRC_{REASONS.get(error.reason, 'UNEXPECTED_ERROR')} ({error.reason})"
     return reason if error.detail is None else f"{reason}: {error.detail}"

@@ -1,13 +1,13 @@
-"""Staging of messages for destinations outside the output folder: each message once, with where it goes.
+"""Staging of messages for destinations outside the output folder: each message once, with its deliveries.
 
 ::
 
-    outgoing-<kind>   source, partition, offset, [(destination, subscription)], the number in this file of
-                      the first of these, and of the message what the kind needs
+    outgoing-<kind>   source, partition, offset, [(destination, subscription, partition)], the number in this
+                      file of the first of these deliveries, and the columns of the kind
 
-The files are part of the batch: the commit names them with their digests, and after it the driver sends what
-is in them (see ``senders``). They are never published. A delivery that its destination cannot take is a dead
-letter, and not one of the batch's deliveries.
+The files are part of the batch: the commit names them with their digests, and after it the driver sends their
+messages (see ``senders``). They are never published. A delivery that its destination cannot accept is a dead
+letter, and not counted among the batch's deliveries.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Codes = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 PREFIX = "outgoing-"
-"""Before the kind in the name of what a task reports."""
+"""Prefix of a staged file's name, before the kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Contents of some messages as a kind of destination needs them: a row for each that it can take.
+    """Messages in the columns of a kind of destination: a row for each message that fits.
 
-    ``fit`` says which of the messages these are, and ``reasons`` has a sentence for each of the others.
+    ``fit`` is a mask of these messages, and ``reasons`` has an error text for each of the others.
     """
 
     columns: pa.RecordBatch
@@ -48,7 +48,7 @@ class Contents:
 
 
 class DestinationFormat(Protocol):
-    """Format of what is staged for one kind of destination."""
+    """Staging format for one kind of destination."""
 
     @property
     def name(self) -> str:
@@ -56,28 +56,28 @@ class DestinationFormat(Protocol):
 
     @property
     def unfit(self) -> str:
-        """Reason of a delivery that no destination of the kind can hold."""
+        """Reason of dead letters for messages that no destination of the kind can hold."""
 
     @property
     def columns(self) -> pa.Schema:
         """Columns of `contents`."""
 
     def block(self, messages: Messages) -> int:
-        """Return how many messages are made ready at a time, and are in a row group at most: bounds memory,
-        also where the file is read.
+        """Return the number of messages to convert at a time, the maximum of a row group: bounds the memory
+        of writer and reader.
         """
 
     def contents(self, messages: Messages, places: Ints) -> Contents:
-        """Return what the destinations need of the messages in these places."""
+        """Return the columns of the kind for the messages at these rows."""
 
     def partitions(self, contents: Contents, rows: Ints, offsets: Ints, codes: Codes) -> Codes | None:
-        """Return the partition of its destination for each delivery, the same however often it is sent; None
-        for a kind that has none. ``offsets`` are those of the messages at their source.
+        """Return the destination's partition for each delivery, the same for each attempt; None for a kind
+        without partitions. ``offsets`` are those of the messages at their source.
         """
 
     def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[tuple[Mask, str, str]]:
-        """Yield which deliveries (a row of the contents and a destination each) it does not take, by their
-        reason and a sentence.
+        """Yield a mask of the deliveries (a row of the contents and a destination each) that are not
+        accepted, for each reason and error text.
         """
 
 
@@ -86,8 +86,8 @@ class Outgoing:
 
     Args:
         kind: the kind.
-        folder: where the file is made.
-        to: where the subscriptions of the snapshot are delivered.
+        folder: the staging folder.
+        to: the destinations of the snapshot's subscriptions.
         ids: the snapshot's ids.
     """
 
@@ -106,8 +106,8 @@ class Outgoing:
     def stage(
         self, place: SourcePartition, messages: Messages, matches: Matches
     ) -> tuple[Matches, list[tuple[DeadLetterBatch, Codes]]]:
-        """Write what goes to destinations of the kind. Returns the matches without the deliveries that these
-        do not take, and these with their ordinals.
+        """Write the messages for destinations of the kind. Return the matches without the refused deliveries,
+        and the refused ones with their ordinals.
         """
         codes = self._to.codes[matches.ordinals]
         pairs = np.flatnonzero(codes >= 0)
@@ -135,14 +135,14 @@ class Outgoing:
         return replace(matches, offsets=kept, ordinals=matches.ordinals[keep]), refused
 
     def close(self) -> dict[str, Any] | None:
-        """Flush the file and return what it is, None if nothing goes there."""
+        """Flush the file and return its description; None if it is empty."""
         return self._file.close()
 
     def _refused(self, contents: Contents, positions: Ints, codes: Codes) -> Iterator[tuple[Mask, str, str]]:
-        """Yield which of a block's deliveries are not taken, because of their message or otherwise."""
+        """Yield a mask of a block's deliveries that are not accepted, for each reason and error text."""
         unfit = np.flatnonzero(~contents.fit)
-        for place, sentence in zip(unfit.tolist(), contents.reasons, strict=True):
-            yield positions == place, self._kind.unfit, sentence
+        for position, sentence in zip(unfit.tolist(), contents.reasons, strict=True):
+            yield positions == position, self._kind.unfit, sentence
         fitting = contents.fit[positions]
         row = np.cumsum(contents.fit) - 1
         for without, reason, sentence in self._kind.refused(
@@ -181,7 +181,7 @@ class Outgoing:
             ),
         )
         text = as_written(place.source)
-        stands = {
+        position = {
             "source": pa.array([text], pa.string())
             .dictionary_encode()
             .take(pa.array(np.zeros(total, np.int32))),
@@ -192,4 +192,4 @@ class Outgoing:
         }
         self.deliveries += len(ordinals)
         contained = dict(zip(columns.schema.names, columns.columns, strict=True))
-        self._file.write(stands | contained)
+        self._file.write(position | contained)

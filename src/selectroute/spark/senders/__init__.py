@@ -1,6 +1,6 @@
-"""Senders: after the commit the driver hands on what the workers have staged for queues and for Kafka.
+"""Senders: after the commit, the driver delivers the staged messages to queues and Kafka.
 
-``sender`` has the protocol, ``queues`` and ``kafka`` are the two. ``patience`` bounds how long a full
-destination holds the stream back, ``missing`` warns of those that are not there, and ``late_dead_letters``
-has what could not be sent.
+``sender`` has the protocol, ``queues`` and ``kafka`` are the two senders. ``patience`` bounds the time for
+which a full destination holds the stream back, ``missing`` warns of destinations that do not exist, and
+``late_dead_letters`` writes dead letters for deliveries refused after the commit.
 """

@@ -1,20 +1,20 @@
-"""Handing a committed batch's deliveries on to Kafka, with Spark's own sink.
+"""Sender of a committed batch's deliveries to Kafka, with Spark's own sink.
 
-Spark's sink has no transactions: a batch that was interrupted while it was sent is sent once more, all of it.
-Each record says in its headers which delivery it is, the same each time, and goes to the same partition, so
-that who reads can leave repeats out: `selectroute.kafka.deduplicate`.
+Spark's sink has no transactions: a batch that was interrupted while it was sent is sent again as a whole. The
+headers of each record identify the delivery, and a repeat has the same headers and goes to the same
+partition, so that consumers can drop repeats: `selectroute.kafka.deduplicate`.
 
 ::
 
     commit ─→ all in one write ─ok──────────────────────────────────────────→ sent-kafka.json ─→ publish
-                  └ fails ─→ is the cluster there? ─no→ wait, and try again         ↑
-                                 └yes→ which topics take nothing? ─→ the others are written; these
-                                       wait, no longer than they may ─→ refused ────┘
+                  └ fails ─→ does the cluster answer? ─no→ wait, and retry           ↑
+                                 └yes→ which topics refuse? ─→ the others are written; these
+                                       are retried until their limit ─→ refused ─────┘
 
-``sent-kafka.json`` in the batch's staging folder decides: it says that all is sent but what is for the topics
-that it names, and the dead letters of these are made of it. A crash before it sends once more, to all topics,
-and after it nothing is sent any more. A topic that takes nothing may have taken some of a batch before it did
-not: such a delivery is there and is a dead letter.
+``sent-kafka.json`` in the batch's staging folder decides: everything is sent except to the topics named in
+it, whose dead letters are made from it. After an earlier crash the batch is sent again, to all topics; after
+a later one nothing is sent again. A topic may have accepted part of a batch before it refused the rest: such
+a delivery is on the topic and a dead letter as well.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from selectroute.spark.sources.kafka.admin import KafkaAdmin
 from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
 
 _LOOK_SECONDS: Final = 10.0
-"""Topics that were not there are asked for so often at most."""
+"""Minimum interval between lookups of missing topics."""
 
 REFUSED: Final = "destination-refused"
-"""The reason of a delivery to a topic that took nothing for too long."""
+"""Reason of a dead letter for a topic that refused for too long."""
 
 _ATTEMPT_SECONDS: Final = 15.0
-"""How long one write may take that is to tell which topic takes nothing."""
+"""Timeout of a write that finds out which topics refuse."""
 
 _OF_CLUSTER: Final = ("ClusterAuthorization", "Authentication", "SecurityDisabled", "UnsupportedVersion")
-"""In the names of errors that are no topic's."""
+"""Parts of the names of errors that concern the cluster, not a topic."""
 
 _BATCH_ROWS: Final = 4_096
 
@@ -69,16 +69,16 @@ _STAGED: Final = (
     "deliveries array<struct<destination: string, subscription: string, partition: int>>, first bigint"
 )
 
-# As texts, and in few steps: an expression that is made of calls takes Spark some hundred of them from Python
-# to the JVM, and each frame between the files and the sink some milliseconds: a good part of what a small
-# batch takes. What all deliveries of a message have in common has a step of its own before these are taken
-# apart: in the same step as `posexplode` Spark computes it after that, once for each delivery.
+# Texts in few steps, because small batches are slow otherwise: an expression built with functions takes some
+# hundred calls from Python to the JVM, and each frame between the files and the sink some milliseconds. The
+# columns that all deliveries of a message share are a step before `posexplode`: in the same step Spark would
+# compute them after it, once for each delivery.
 _MESSAGE: Final = (
     "key",
     "value",
     "coalesce(headers, CAST(array() AS array<struct<key: string, value: binary>>)) AS headers",
     "concat_ws('/', `source`, `partition`, `offset`, '') AS origin",
-    # Of the file's name, part-00012-…, the number.
+    # The number in the file's name, part-00012-….
     "concat_ws('/', {batch}, CAST(substring_index(substring(_metadata.file_name, 6), '-', 1) AS int), '') "
     "AS place",
     "{revision} AS revision",
@@ -92,7 +92,7 @@ _ADDED: Final = {
     REVISION: "revision",
     BATCH: "concat(place, `first` + nth)",
 }
-# The cast takes the bytes as they are; `encode` looks first whether they are UTF-8.
+# A cast copies the bytes; `encode` would check them for UTF-8 first.
 _HEADERS: Final = ", ".join(
     f"named_struct('key', '{name}', 'value', CAST({text} AS binary))" for name, text in _ADDED.items()
 )
@@ -108,15 +108,15 @@ _Result = TypeVar("_Result")
 
 
 class KafkaSender:
-    """Sender to topics of Kafka; see `Sender`.
+    """Sender to Kafka topics; see `Sender`.
 
     Args:
         spark: the session, with a connector.
-        cluster: where the topics are.
+        cluster: the cluster of the topics.
         warn: called with a sentence when something holds the stream back.
         pause: waits some time; returns whether the job is to stop.
-        wait_seconds: how long a topic that takes nothing may hold the stream back; see `Waiting`.
-        input: what the job reads of Kafka, if it does.
+        wait_seconds: how long a topic that refuses may hold the stream back; see `Waiting`.
+        input: the job's input, if it is Kafka.
     """
 
     def __init__(
@@ -155,22 +155,22 @@ class KafkaSender:
         return self._id
 
     def known(self, topics: frozenset[str], anew: bool = True) -> dict[str, Topic]:
-        """Return those of these topics that there are.
+        """Return those of these topics that exist.
 
-        Those that were there once are not asked for again, and without ``anew`` those that were not are only
-        now and then: a topic that nobody makes would cost each batch a question. Raises SourceError.
+        Topics found before are not looked up again. Without ``anew``, missing ones are looked up only now and
+        then, since a topic that is never created would cost each batch a request. Raises SourceError.
         """
         wanted = topics - self._known.keys()
         is_due = anew or time.monotonic() - self._looked >= _LOOK_SECONDS
         if wanted and (is_due or not wanted <= self._absent):
             with KafkaAdmin(self._spark, self._cluster) as admin:
-                there = sorted(wanted & admin.topics())
-                longest, partitions = admin.longest(there), admin.partitions(there)
+                existing = sorted(wanted & admin.topics())
+                longest, partitions = admin.longest(existing), admin.partitions(existing)
                 self._most = min(admin.check_producer())
-            own = self._inputs(there)
+            own = self._inputs(existing)
             self._known |= {
                 topic: Topic(min(longest.get(topic, self._most), self._most), partitions[topic], topic in own)
-                for topic in there
+                for topic in existing
                 if topic in partitions
             }
             self._absent = wanted - self._known.keys()
@@ -178,7 +178,7 @@ class KafkaSender:
         return {topic: self._known[topic] for topic in topics & self._known.keys()}
 
     def _inputs(self, topics: Iterable[str]) -> set[str]:
-        """Return those of these topics that the job reads itself. Raises SourceError."""
+        """Return those of these topics that are the job's input. Raises SourceError."""
         input = self._input
         if input is None:
             return set()
@@ -192,11 +192,11 @@ class KafkaSender:
         return {one for one in topics if jvm.java.util.regex.Pattern.matches(input.pattern, one)}
 
     def topics(self, topics: frozenset[str], anew: bool = True) -> dict[str, Topic]:
-        """Return the same, when the cluster can be reached."""
+        """Return `known`, waiting until the cluster answers. Raises `StoppingError`."""
         return self._patient(lambda: self.known(topics, anew))
 
     def outgoing(self, job: str, deliveries: int) -> dict[str, Any]:
-        """Return what a commit says of what it has for Kafka, besides the files."""
+        """Return the record of a commit's Kafka deliveries, without the files."""
         return {
             "job": job,
             "cluster": self._patient(lambda: self.name),
@@ -206,14 +206,14 @@ class KafkaSender:
     def send(
         self, batch: int, revision: int, outgoing: Mapping[str, Any], staging: Path
     ) -> list[dict[str, Any]]:
-        """Write what a batch has staged, all of it at least once. See `Sender.send`."""
+        """Write the staged deliveries of a batch, each at least once. See `Sender.send`."""
         sent = staging / "sent-kafka.json"
         done = disk.read_json(sent)
         if done is None:
             refused = self._send(batch, revision, outgoing, staging)
             done = {"batch": batch, "deliveries": outgoing["deliveries"], "refused": refused}
             disk.write_json(sent, done)
-        refused = done.get("refused", {})  # of earlier releases there are none
+        refused = done.get("refused", {})  # missing if written by an earlier release
         if not refused:
             return []
         return bury_late(KAFKA, batch, revision, staging, partial(_late, outgoing, staging, refused))
@@ -223,18 +223,18 @@ class KafkaSender:
     def _send(
         self, batch: int, revision: int, outgoing: Mapping[str, Any], staging: Path
     ) -> dict[str, list[str]]:
-        """Write what a batch has staged; return the topics that did not take theirs, each with the reason of
-        its dead letters and a sentence.
+        """Write the staged deliveries of a batch; return the topics that refused, each with the reason and
+        the error text of its dead letters.
         """
         cluster = self._patient(lambda: self.name)
         if outgoing["cluster"] != cluster:
             raise JobError(
-                f"batch {batch} is committed, and its records are for the Kafka cluster "
-                f"{outgoing['cluster']}, not for {cluster}: start the job with that once more"
+                f"batch {batch} is committed for the Kafka cluster {outgoing['cluster']}, not for {cluster}: "
+                "start the job with the former once more, to send it"
             )
         paths = [str(staged_file(staging, file)) for file in outgoing["files"]]
         records = _records(self._staged.parquet(*paths), outgoing, batch, revision)
-        if not self._has_sent:  # it may be of an earlier process, which knew its topics
+        if not self._has_sent:  # the batch may be an earlier process's, whose topics are not known here
             self.topics(_topics_in(records))
             self._has_sent = True
         refused: dict[str, list[str]] = {}
@@ -250,12 +250,12 @@ class KafkaSender:
         return refused
 
     def _try_tripped(self, records: DataFrame, topics: Collection[str]) -> dict[str, list[str]]:
-        """Write what is for topics that were not waited for any more, once, if they have the seconds that it
-        may take; return which did not take theirs.
+        """Write once to topics that are no longer waited for, if their budget allows one attempt; return
+        those that refused.
         """
         refused = {}
         for topic in sorted(topics):
-            why = "it took nothing before"
+            why = "it refused before"
             if self.waiting.budget(topic) >= min(self._attempt_seconds, self.waiting.seconds):
                 started = time.monotonic()
                 failure = self._failure(_only(records, [topic]), is_quick=True)
@@ -268,26 +268,26 @@ class KafkaSender:
         return refused
 
     def _apart(self, records: DataFrame, topics: Collection[str], failure: _Failure) -> dict[str, list[str]]:
-        """Write what is for topics of which some take nothing, until each has taken it, or may be waited for
-        no longer; return which these are.
+        """Write to topics of which some refuse, until each accepts or has no time left; return those that
+        refused.
         """
         refused: dict[str, list[str]] = {}
         todo = frozenset(topics)
         while todo:
             started = time.monotonic()
-            there = self._patient(lambda todo=todo: self._look_again(todo))  # type: ignore[misc]
-            for topic in todo - there:
+            existing = self._patient(lambda todo=todo: self._look_again(todo))  # type: ignore[misc]
+            for topic in todo - existing:
                 text = f"the topic {topic} was deleted after the batch was committed"
                 refused[topic] = [UNKNOWN_TOPIC, text]
-            failures = self._failures(records, sorted(todo & there), failure)
-            if not self._is_there():
-                continue  # what failed may have failed with the cluster
-            for topic in (todo & there) - failures.keys():
+            failures = self._failures(records, sorted(todo & existing), failure)
+            if not self._answers():
+                continue  # the cluster may be the cause of the failures
+            for topic in (todo & existing) - failures.keys():
                 self.waiting.took(topic)
             todo = frozenset(failures)
             self.waiting.waited(todo, time.monotonic() - started)
             for topic, one in failures.items():
-                why = f"the topic {topic} takes no records ({one.why})"
+                why = f"the topic {topic} refuses records ({one.why})"
                 if self.waiting.left(topic) > 0:
                     self.waiting.begin(topic, why)
                     failure = one
@@ -300,7 +300,7 @@ class KafkaSender:
         return refused
 
     def _failures(self, records: DataFrame, topics: list[str], failure: _Failure) -> dict[str, _Failure]:
-        """Write what is for these topics, of which some made a write fail; return those that did it again."""
+        """Write to these topics, some of which made a write fail, by bisection; return those that fail."""
         if not topics:
             return {}
         suspects = [topic for topic in topics if topic in failure.text]
@@ -309,18 +309,18 @@ class KafkaSender:
         parts = [suspects, [topic for topic in topics if topic not in set(suspects)]]
         found: dict[str, _Failure] = {}
         for part in filter(None, parts):
-            again = self._failure(_only(records, part), is_quick=True)
-            if again is not None:
-                found |= {part[0]: again} if len(part) == 1 else self._failures(records, part, again)
+            repeated = self._failure(_only(records, part), is_quick=True)
+            if repeated is not None:
+                found |= {part[0]: repeated} if len(part) == 1 else self._failures(records, part, repeated)
         return found
 
     def _look_again(self, topics: frozenset[str]) -> frozenset[str]:
-        """Return those of these topics that there are by now. Raises SourceError."""
+        """Return those of these topics that exist now. Raises SourceError."""
         for topic in topics:
             self._known.pop(topic, None)
         return frozenset(self.known(topics))
 
-    def _is_there(self) -> bool:
+    def _answers(self) -> bool:
         """Return whether the cluster answers."""
         try:
             with KafkaAdmin(self._spark, self._cluster) as admin:
@@ -330,8 +330,8 @@ class KafkaSender:
         return True
 
     def _failure(self, records: DataFrame, is_quick: bool = False) -> _Failure | None:
-        """Write records; return why a topic does not take them, None if all did. Waits for the rest of the
-        world: a cluster out of reach, or a failure that is none of Kafka's.
+        """Write records; return the failure of a topic, None if all accept. Waits for a cluster that does not
+        answer, and after failures that are not Kafka's.
         """
 
         def write() -> _Failure | None:
@@ -339,7 +339,7 @@ class KafkaSender:
                 self._write(records, is_quick)
             except (PySparkException, Py4JError) as error:
                 failure = _failure_of(error)
-                if failure is None or not self._is_there():
+                if failure is None or not self._answers():
                     raise
                 return failure
             return None
@@ -355,17 +355,17 @@ class KafkaSender:
         return self._spark.read.schema(_STAGED)
 
     def _write(self, records: DataFrame, is_quick: bool = False) -> None:
-        """Write records in batches that no topic finds too large.
+        """Write records in batches within the size limit of every topic.
 
-        The client divides and sends again a batch that is refused for its size, and its ``flush``, after
-        which Spark looks for failures, does not wait for that (KAFKA-19479; kafka-clients 3.9 is what Spark
-        comes with): what the parts fail with would be lost without a word.
+        The client splits and resends a batch that is refused for its size, but its ``flush``, after which
+        Spark checks for failures, does not wait for that (KAFKA-19479; Spark comes with kafka-clients 3.9):
+        failures of the parts would be lost silently.
         """
         options = self._cluster.for_sink()
         options |= _patience(options, self._attempt_seconds if is_quick else None)
         size = min([_batch_size(options), *(topic.longest for topic in self._known.values())])
         self._save(records, options, size)
-        if self._least_longest() < size:  # a topic takes less than when it was asked
+        if self._least_longest() < size:  # the limit of a topic was lowered
             self._save(records, options, _EACH_ALONE)
 
     def _save(self, records: DataFrame, options: Mapping[str, str], batch_size: int) -> None:
@@ -373,7 +373,7 @@ class KafkaSender:
         to_kafka.option(_BATCH_SIZE, batch_size).option("includeHeaders", True).save()
 
     def _least_longest(self) -> int:
-        """Ask anew how long a record of each topic may be, and return the least. Raises SourceError."""
+        """Look up the size limits of all topics again; return the smallest. Raises SourceError."""
         with KafkaAdmin(self._spark, self._cluster) as admin:
             longest = admin.longest(self._known)
         for name, most in longest.items():
@@ -381,19 +381,19 @@ class KafkaSender:
         return min((topic.longest for topic in self._known.values()), default=self._most)
 
     def _patient(self, call: Callable[[], _Result]) -> _Result:
-        """Call until the cluster can be reached. Raises `StoppingError`."""
+        """Call until the cluster answers. Raises `StoppingError`."""
         return patient(call, _why, self._warn, self._pause)
 
 
 class _Failure(NamedTuple):
-    """Failure of Kafka to take records: the reason in short, and all of Spark's text."""
+    """Failed write to Kafka: a short reason, and Spark's whole error text."""
 
     why: str
     text: str
 
 
 def _failure_of(error: Exception) -> _Failure | None:
-    """Return what a topic may be to blame for; None for what concerns the cluster, or no Kafka at all."""
+    """Return the failure if it may be a topic's; None if it concerns the cluster, or is not Kafka's."""
     text = str(error)
     named = _named(text)
     if not named or any(one in named[-1] for one in _OF_CLUSTER):
@@ -404,8 +404,8 @@ def _failure_of(error: Exception) -> _Failure | None:
 
 
 def _patience(options: Mapping[str, str], seconds: float | None) -> dict[str, str]:
-    """Return for how long Kafka's client tries, in its own settings: so long, or unless it is given less long
-    than by itself, so that a topic that takes nothing is known sooner.
+    """Return the timeouts of Kafka's client: ``seconds``, or, unless set in ``options``, shorter ones than
+    its defaults, so that a topic that refuses is detected sooner.
     """
     try:
         request, linger = (
@@ -413,9 +413,9 @@ def _patience(options: Mapping[str, str], seconds: float | None) -> dict[str, st
             for name, default in (("request.timeout.ms", "30000"), ("linger.ms", "0"))
         )
     except ValueError:
-        return {}  # which Kafka's client says better
+        return {}  # Kafka's client has the better error text
     block, request = (30_000, request) if seconds is None else (int(seconds * 1000), int(seconds * 1000))
-    # Less than this sum is refused; a second more, for a setting that has another default some day.
+    # The client rejects less than the sum; a second more, in case a default changes.
     delivery = request + linger + 1_000 if seconds is not None else max(60_000, request + linger + 1_000)
     found = {
         "kafka.max.block.ms": str(block),
@@ -428,15 +428,15 @@ def _patience(options: Mapping[str, str], seconds: float | None) -> dict[str, st
 
 
 def _batch_size(options: Mapping[str, str]) -> int:
-    """Return how many bytes of records a producer sends together."""
+    """Return the bytes of a producer's batch."""
     try:
         return int(options.get(_BATCH_SIZE, _DEFAULT_BATCH_SIZE))
     except ValueError:
-        return _DEFAULT_BATCH_SIZE  # a start with a setting that is not a number was refused
+        return _DEFAULT_BATCH_SIZE  # the job does not start with a setting that is not a number
 
 
 def _topics_in(records: DataFrame) -> frozenset[str]:
-    """Return the topics to which records go. Reads them."""
+    """Return the topics of records, by reading them."""
     return frozenset(row.topic for row in records.select("topic").distinct().collect())
 
 
@@ -445,13 +445,13 @@ def _only(records: DataFrame, topics: Collection[str]) -> DataFrame:
 
 
 def _refusal(topic: str, why: str) -> str:
-    return f"the topic {topic} took no records after the batch was committed: {why}"
+    return f"the topic {topic} refused records after the batch was committed: {why}"
 
 
 def _late(
     outgoing: Mapping[str, Any], staging: Path, refused: Mapping[str, Sequence[str]]
 ) -> Iterator[LateDelivery]:
-    """Yield the deliveries to topics that did not take them."""
+    """Yield the deliveries to topics that refused."""
     columns = ["source", "partition", "offset", "deliveries"]
     for file in outgoing["files"]:
         with pq.ParquetFile(staged_file(staging, file)) as parquet:
@@ -467,18 +467,18 @@ def _late(
 
 
 def topics_of(snapshot: Snapshot) -> frozenset[str]:
-    """Return the topics of Kafka to which a snapshot's subscriptions are delivered."""
+    """Return the Kafka topics to which a snapshot's subscriptions are delivered."""
     to = destinations(snapshot, KAFKA)
     return frozenset() if to is None else frozenset(to.names)
 
 
 def check_topics(job: Job, sender: KafkaSender) -> None:
-    """Make sure that the cluster answers and, where the job is to fail otherwise, that the topics to which
-    the newest snapshot's subscriptions are delivered are there.
+    """Check that the cluster answers and, if missing destinations fail the job, that the topics of the newest
+    snapshot's subscriptions exist.
 
     Raises:
-        DestinationNotFoundError: they are not.
-        JobError: the job reads one of them.
+        DestinationNotFoundError: a topic does not exist.
+        JobError: the job reads one of the topics.
         SourceError: the cluster does not answer.
     """
     topics = topics_of(Snapshot.open(job.snapshots))
@@ -489,55 +489,55 @@ def check_topics(job: Job, sender: KafkaSender) -> None:
     if missing:
         shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3:,} more" if len(missing) > 3 else "")
         raise DestinationNotFoundError(
-            f"subscriptions are delivered to topics that Kafka has not ({sender.servers}): {shown}; create "
-            "them first"
+            f"subscriptions are delivered to topics that do not exist in Kafka ({sender.servers}): {shown}; "
+            "create them first"
         )
     own = sorted(name for name, topic in known.items() if topic.is_input)
     if own:
         raise JobError(
             f"subscriptions are delivered to {', '.join(own[:3])}, which the job reads: each delivery would "
-            "come in again, for ever"
+            "return endlessly"
         )
 
 
 def check_cluster(job: Job) -> None:
-    """Make sure that a job whose subscriptions are delivered to Kafka writes to one, where it is to fail
-    otherwise. Raises JobError.
+    """Check that a job with subscriptions delivered to Kafka has a cluster, if missing destinations fail the
+    job. Raises JobError.
     """
     if job.missing_destinations != FAIL_MISSING:
         return
     to = None if job.kafka is not None else destinations(Snapshot.open(job.snapshots), KAFKA)
     if to is not None:
         raise JobError(
-            f"subscriptions are delivered to topics of Kafka, such as {to.names[0]}: say where it is "
-            "(--kafka-servers)"
+            f"subscriptions are delivered to Kafka topics, such as {to.names[0]}: name the cluster with "
+            "--kafka-servers"
         )
 
 
 def _records(staged: DataFrame, outgoing: Mapping[str, Any], batch: int, revision: int) -> DataFrame:
-    """Return a row a delivery, in the columns that Spark's sink reads."""
+    """Return one row per delivery, in the columns that Spark's sink reads."""
     given = {"batch": _literal(f"{outgoing['job']}/{batch}"), "revision": _literal(str(revision))}
     messages = staged.selectExpr(*(text.format(**given) for text in _MESSAGE))
     return messages.selectExpr(*_DELIVERIES).selectExpr(*_RECORDS)
 
 
 def _literal(text: str) -> str:
-    """Return a text as SQL has it, whatever is in it."""
+    """Return a text as an SQL expression, with any characters."""
     return f"CAST(X'{text.encode().hex()}' AS string)"
 
 
 def _why(error: Exception) -> str | None:
-    """Return why the stream waits, None for what no waiting mends."""
+    """Return why the stream waits; None for an error that waiting does not resolve."""
     if isinstance(error, SourceError):
         return str(error)
     if not isinstance(error, PySparkException | Py4JError):
         return None
     text = str(error)
     first = next(filter(None, (line.strip() for line in text.splitlines())), repr(error))
-    return "Kafka takes no records: " + (_named(text) or [first])[-1]
+    return "Kafka accepts no records: " + (_named(text) or [first])[-1]
 
 
 def _named(text: str) -> list[str]:
-    """Return the lines of an error that name errors of Kafka's, the cause of all last."""
+    """Return the lines of an error that name Kafka's errors, the root cause last."""
     lines = (line.strip() for line in text.splitlines())
     return [line for line in lines if line.startswith(("org.apache.kafka.", "Caused by: org.apache.kafka."))]

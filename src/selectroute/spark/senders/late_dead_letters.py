@@ -1,7 +1,6 @@
-"""Dead letters of deliveries that were committed, and that their destination did not take after it.
+"""Dead letters of committed deliveries that their destination then refused.
 
-Which these are was decided before, durably; so doing it again after a crash leaves the same, under the same
-name.
+The refused deliveries are decided durably beforehand, so writing the file is idempotent.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _CHUNK: Final = 50_000
 
 
 class LateDelivery(NamedTuple):
-    """Delivery that was not taken, with a reason and a sentence."""
+    """Refused delivery, with a reason and an error text."""
 
     place: SourcePartition
     offset: int
@@ -37,10 +36,10 @@ class LateDelivery(NamedTuple):
 def bury_late(
     kind: str, batch: int, revision: int, staging: Path, found: Callable[[], Iterator[LateDelivery]]
 ) -> list[dict[str, Any]]:
-    """Write dead letters of deliveries to destinations of one kind where ``staging`` has the batch's dead
-    letters; return their file as a commit has it, nothing if there are none.
+    """Write dead letters of deliveries to destinations of one kind to the staged dead letters of the batch;
+    return their file in the format of a commit, nothing if there are none.
 
-    ``found`` is called twice, and gives the same both times.
+    ``found`` is called twice, and must yield the same both times.
     """
     ids = sorted({one.subscription for one in found()})
     if not ids:
@@ -60,7 +59,7 @@ def bury_late(
             )
             sinks.refuse(place, dead, np.array([ordinals[one.subscription] for one in rows], np.int32))
     (file,) = sinks.close()
-    # That of queues as earlier releases have it: one of them may have written it and gone no further.
+    # Queues keep the name of earlier releases, one of which may have written the file before a crash.
     of_kind = "" if kind == QUEUE else f"{kind}-"
     name = f"part-late-{of_kind}{staging.name[-8:]}.parquet"
     disk.rename(staging / file.pop("path"), folder / name)

@@ -1,6 +1,6 @@
 """Destinations to which nothing can be delivered: one warning for each, and the job goes on.
 
-What they should get is a dead letter of that delivery (see ``staging``); nobody else is affected.
+Each delivery to them is a dead letter (see ``staging``); other deliveries are not affected.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from selectroute.spark.destinations.kafka_records import INPUT_TOPIC, UNKNOWN_TO
 from selectroute.spark.destinations.queue_messages import UNKNOWN_QUEUE
 
 _MOST: Final = 5
-"""Warnings of destinations that are met at once; the others are counted in one more."""
+"""Maximum number of warnings at once; the other destinations are counted in one more."""
 
 
 class Missing(NamedTuple):
-    """Destination to which nothing can be delivered: as ``queue:NAME``, what is wrong with it, what mends it,
-    and the reason of its dead letters, None where there are none.
+    """Destination to which nothing can be delivered: its name as ``queue:NAME``, the problem, the remedy, and
+    the reason of its dead letters, None if there are none.
     """
 
     destination: str
-    what: str
-    mend: str
+    problem: str
+    remedy: str
     reason: str | None
 
 
 class MissingDestinations:
-    """Warns of the destinations of each snapshot that are not there: once of each, until it is there.
+    """Warnings of missing destinations of each snapshot: one for each, until the destination exists.
 
     Args:
         output: the output folder, for the command that replays.
@@ -48,12 +48,12 @@ class MissingDestinations:
     def look(
         self, snapshot: Snapshot, queues: Mapping[str, int] | None, topics: Mapping[str, Topic] | None
     ) -> None:
-        """Warn of what is new. O(destinations), for a new one O(subscriptions).
+        """Warn of newly missing destinations. O(destinations), for a new one O(subscriptions).
 
         Args:
-            snapshot: whose subscriptions are delivered.
-            queues: those that there are; None if the job has no database of queues.
-            topics: those that there are; None if the job writes to no Kafka.
+            snapshot: the snapshot whose subscriptions are delivered.
+            queues: the existing queues; None if the job has no database of queues.
+            topics: the existing topics; None if the job has no Kafka cluster.
         """
         found = {
             KAFKA: set(_topics(destinations(snapshot, KAFKA), topics)),
@@ -63,7 +63,7 @@ class MissingDestinations:
         every = set().union(*found.values())
         new = every - self._known
         self._known = every
-        said = 0
+        count = 0
         for kind, of_kind in found.items():
             mine = sorted(new & of_kind)
             if not mine:
@@ -73,57 +73,57 @@ class MissingDestinations:
             of_each = np.bincount(to.codes[to.codes >= 0], minlength=len(to.names)).tolist()
             counts = dict(zip(to.names, of_each, strict=True))
             for one in mine:
-                said += 1
-                if said <= _MOST:
+                count += 1
+                if count <= _MOST:
                     self._warn(self._sentence(one, counts[one.destination.partition(":")[2]]))
-        if said > _MOST:
+        if count > _MOST:
             self._warn(
-                f"nothing can be delivered to {said - _MOST:,} more destinations of subscriptions: "
-                f"`selectroute dead-letter list {self._output} --stage deliver` says which"
+                f"nothing can be delivered to {count - _MOST:,} more destinations of subscriptions: "
+                f"`selectroute dead-letter list {self._output} --stage deliver` lists them"
             )
 
     def _sentence(self, one: Missing, subscriptions: int) -> str:
         who = "1 subscription delivers" if subscriptions == 1 else f"{subscriptions:,} subscriptions deliver"
         if one.reason is None:
-            return f"{who} to {one.destination}: {one.what}; {one.mend}"
+            return f"{who} to {one.destination}: {one.problem}; {one.remedy}"
         return (
-            f"{who} to {one.destination}: {one.what}. What it should get becomes dead letters "
-            f"({one.reason}), and all else is delivered. {one.mend}, then `selectroute dead-letter replay "
-            f"{self._output} --reason {one.reason}`"
+            f"{who} to {one.destination}: {one.problem}. Its deliveries become dead letters "
+            f"({one.reason}), and all others are made. {one.remedy}, then run `selectroute dead-letter "
+            f"replay {self._output} --reason {one.reason}`"
         )
 
 
-def _queues(to: Destinations | None, there: Mapping[str, int] | None) -> Iterator[Missing]:
+def _queues(to: Destinations | None, existing: Mapping[str, int] | None) -> Iterator[Missing]:
     for name in () if to is None else to.names:
-        if there is None:
-            what, mend = "the job has no database of queues", "Start it with --queues"
-        elif name not in there:
-            what, mend = "there is no such queue in the job's database of queues", "Create it"
+        if existing is None:
+            problem, remedy = "the job has no database of queues", "Start it with --queues"
+        elif name not in existing:
+            problem, remedy = "there is no such queue in the job's database of queues", "Create it"
         else:
             continue
-        yield Missing(f"{QUEUE}:{name}", what, mend, UNKNOWN_QUEUE)
+        yield Missing(f"{QUEUE}:{name}", problem, remedy, UNKNOWN_QUEUE)
 
 
-def _topics(to: Destinations | None, there: Mapping[str, Topic] | None) -> Iterator[Missing]:
+def _topics(to: Destinations | None, existing: Mapping[str, Topic] | None) -> Iterator[Missing]:
     for name in () if to is None else to.names:
         reason = UNKNOWN_TOPIC
-        if there is None:
-            what, mend = "the job writes to no Kafka", "Start it with --kafka-servers"
-        elif name not in there:
-            what, mend = "there is no such topic in the Kafka that the job writes to", "Create it"
-        elif there[name].is_input:
-            what = "the job reads this topic, so each delivery would come in again, for ever"
-            mend, reason = "Give it another destination", INPUT_TOPIC
+        if existing is None:
+            problem, remedy = "the job has no Kafka cluster", "Start it with --kafka-servers"
+        elif name not in existing:
+            problem, remedy = "there is no such topic in the job's Kafka cluster", "Create it"
+        elif existing[name].is_input:
+            problem = "the job reads this topic, so each delivery would return endlessly"
+            remedy, reason = "Choose another destination", INPUT_TOPIC
         else:
             continue
-        yield Missing(f"{KAFKA}:{name}", what, mend, reason)
+        yield Missing(f"{KAFKA}:{name}", problem, remedy, reason)
 
 
 def _files(to: Destinations | None) -> Iterator[Missing]:
     for name in () if to is None else to.names:
         yield Missing(
             f"{FILES}:{name}",
-            "an earlier release took this destination, and nothing was ever written to it",
-            "what it gets is recorded under deliveries/ as always; give it none, queue:NAME or kafka:TOPIC",
+            "an earlier release accepted this destination, but nothing was ever written to it",
+            "its deliveries are recorded under deliveries/; change it to none, queue:NAME or kafka:TOPIC",
             None,
         )

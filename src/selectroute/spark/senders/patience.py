@@ -1,13 +1,13 @@
-"""Patience with destinations that take nothing: how long each may hold the stream back, and its warnings.
+"""Circuit breaker of destinations that refuse: the time that each may hold the stream back, and warnings.
 
 ::
 
-    takes ──full──→ waited for, while it has seconds left ──none left──→ tripped: tried once, never waited for
-      └──────────────── a batch of which it took everything ────────────────┘
+    accepts ──full──→ waited for, while it has seconds left ──none left──→ tripped: tried once, without a wait
+      └──────────────── a batch that it accepted completely ─────────────────┘
 
-Each destination has its own seconds. What was waited is gone, and comes back at a tenth of the time that
-passes while nobody waits: so one that is full costs the stream its seconds once, and one that is full again
-and again a tenth of the time at most. All this is in memory: a job that is started anew waits anew.
+Each destination has its own budget of seconds. Waiting uses it up; it is refilled at a tenth of the time that
+passes without waiting. So a destination that stays full costs the stream its budget once, and one that is
+full again and again at most a tenth of the time. The state is in memory: a restarted job waits again.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 _COMES_BACK: Final = 0.1
-"""Seconds of waiting that a destination gets back for each second that passes."""
+"""Seconds of budget refilled for each second that passes."""
 
 
 class Waiting:
     """Destinations of one kind that are waited for, or that are tripped.
 
     Args:
-        noun: what one is, such as "the queue".
-        seconds: how long one may hold the stream back; ``inf`` for as long as it takes.
-        warn: called with a sentence when one is waited for, trips or takes again.
-        clock: gives seconds.
+        noun: the noun of a destination, such as "the queue".
+        seconds: how long one may hold the stream back; ``inf`` for no limit.
+        warn: called with a sentence when one is waited for, trips or accepts again.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -42,61 +42,61 @@ class Waiting:
         self._warn = warn
         self._clock = clock
         self._left: dict[str, tuple[float, float]] = {}
-        self._said: set[str] = set()
+        self._waited_for: set[str] = set()
         self._tripped: set[str] = set()
 
     @property
     def count(self) -> int:
-        """Number of destinations that take nothing now: they are waited for, or are tripped."""
-        return len(self._said | self._tripped)
+        """Number of destinations that are waited for or tripped."""
+        return len(self._waited_for | self._tripped)
 
     @property
     def tripped(self) -> frozenset[str]:
-        """Destinations that are not waited for any more."""
+        """Destinations that are no longer waited for."""
         return frozenset(self._tripped)
 
     def left(self, name: str) -> float:
-        """Return how many seconds one may be waited for; 0 for one that is tripped."""
+        """Return the seconds for which a destination may be waited for; 0 if it is tripped."""
         return 0.0 if name in self._tripped else self.budget(name)
 
     def budget(self, name: str) -> float:
-        """Return how many seconds one has, tripped or not."""
+        """Return the remaining seconds of a destination, tripped or not."""
         if name not in self._left:
             return self.seconds
         seconds, at = self._left[name]
-        if name in self._said:  # nothing comes back while it is waited for, or the wait would never end
+        if name in self._waited_for:  # not refilled while it is waited for, or the wait would never end
             return seconds
         return min(self.seconds, seconds + _COMES_BACK * (self._clock() - at))
 
     def begin(self, name: str, why: str) -> None:
-        """Say, once, that one is waited for; ``why`` is a clause such as "the queue A is full"."""
-        if name not in self._said:
+        """Begin to wait for a destination, with one warning; ``why`` is a clause: "the queue A is full"."""
+        if name not in self._waited_for:
             self._left[name] = self.budget(name), self._clock()
-            self._said.add(name)
+            self._waited_for.add(name)
             if self.seconds == float("inf"):
-                bound = "for as long as it takes, and so does the stream"
+                bound = "and so does the stream, without a limit"
             else:
-                bound = f"{self.left(name):.3g} s at most, and then becomes dead letters"
-            self._warn(f"{why}: what is for it waits, {bound}; what is for others is delivered")
+                bound = f"for at most {self.left(name):.3g} s, and then become dead letters"
+            self._warn(f"{why}: its deliveries wait, {bound}; all others are made")
 
     def waited(self, names: Collection[str], seconds: float) -> None:
-        """Note that these were waited for."""
+        """Subtract seconds from the budgets of these destinations."""
         for name in names:
             self._left[name] = max(0.0, self.budget(name) - seconds), self._clock()
 
     def trip(self, name: str, why: str) -> None:
-        """Note, and say once, that one is not waited for any more."""
-        self._said.discard(name)
+        """Stop waiting for a destination, with one warning."""
+        self._waited_for.discard(name)
         if name not in self._tripped:
             self._tripped.add(name)
             self._warn(
-                f"{why}: from now on what it does not take at once becomes dead letters, until it takes all "
-                "of a batch again"
+                f"{why}: from now on, deliveries that it does not accept at once become dead letters, until "
+                "it accepts a whole batch again"
             )
 
     def took(self, name: str) -> None:
-        """Note that one took all that a batch had for it; say so if it did not before."""
-        if name in self._said or name in self._tripped:
-            self._said.discard(name)
+        """Reset a destination that accepted all deliveries of a batch, with a warning if it was full."""
+        if name in self._waited_for or name in self._tripped:
+            self._waited_for.discard(name)
             self._tripped.discard(name)
-            self._warn(f"{self._noun} {name} takes messages again")
+            self._warn(f"{self._noun} {name} accepts messages again")

@@ -1,14 +1,14 @@
-"""Sender to queues: puts what a committed batch has staged, each delivery once; see `queues.sql.deliveries`.
+"""Sender to queues: puts the staged deliveries of a committed batch, each once; see `queues.sql.deliveries`.
 
 ::
 
-    commit ─→ how far is the batch? ─→ chunk by chunk, put in one transaction each ─→ all put ─→ publish
-                                            └ a queue is full: the rest goes on, and its deliveries wait
-                                                 └ no longer than they may: given up ─→ dead letters
+    commit ─→ read progress ─→ chunk by chunk, put in one transaction each ─→ all put ─→ publish
+                                    └ a queue is full: the rest goes on, and its deliveries wait
+                                         └ out of time: given up ─→ dead letters
 
-A chunk that was put stays put, and one that was not is put at the next start. `QueueDeliveries.give_up`
-decides, in a transaction, that the rest of a queue is given up: the dead letters are made of its answer, the
-same ones at the next start. A database out of reach holds the stream back, and changes nothing else.
+A chunk is put once: the next start continues after the last one. `QueueDeliveries.give_up` decides, in a
+transaction, which deliveries to a queue are given up; the dead letters are made from its answer, and are the
+same at the next start. A database that does not answer holds the stream back, and changes nothing else.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from selectroute.spark.senders.sender import StoppingError, patient, staged_file
 from selectroute.spark.sources.files.readers import SourcePartition
 from selectroute.store.errors import UnavailableError
 
-if TYPE_CHECKING:  # wants the extra `service`
+if TYPE_CHECKING:  # needs the extra `service`
     from selectroute.queues.sql.deliveries import Delivery, Progress, QueueDeliveries, Room
 
 
 FULL: Final = "destination-full"
-"""The reason of a delivery to a queue that had no room for too long."""
+"""Reason of a dead letter for a queue that was full for too long."""
 
 _CHUNK = 2_000
-"""Deliveries of a transaction: others who put wait for it a tenth of a second at most."""
+"""Deliveries per transaction: other writers wait at most a tenth of a second for it."""
 
 _CHUNK_BYTES = 16 << 20
 _BATCH_ROWS = 256
@@ -52,10 +52,10 @@ _Result = TypeVar("_Result")
 
 
 class QueueSender:
-    """Sender to queues; see `Sender`. Safe for the two threads that take turns.
+    """Sender to queues; see `Sender`. Safe for two threads that take turns.
 
     Args:
-        url: of the database of queues.
+        url: URL of the database of queues.
         warn: called with a sentence when something holds the stream back.
         pause: waits some time; returns whether the job is to stop.
         wait_seconds: how long a queue that is full may hold the stream back; see `Waiting`.
@@ -80,37 +80,37 @@ class QueueSender:
         return self._queues().name
 
     def known(self) -> dict[str, int]:
-        """Return the queues that there are, and how long a message each holds, in bytes; at once."""
+        """Return the existing queues with their maximum message length in bytes, without waiting."""
         return self._queues().lengths()
 
     def begin(self, job: str, batch: int) -> dict[str, int]:
-        """Return the same for a batch that is about to be routed, when the database can be reached.
+        """Return `known` for a batch to be routed, waiting until the database answers.
 
         Raises:
-            JobError: the queues have got something of this batch: it was committed before, and forgotten.
+            JobError: the queues already have messages of this batch: the output folder is an old copy.
         """
         progress = self._patient(partial(self._progress, job, batch))
         if progress is None or not progress.is_fresh:
             raise JobError(
-                f"batch {batch} is not committed, and the queues in {self.name} have got messages of it, or "
-                "of a later one: the output folder is older than they are; put the newest one back, or "
+                f"batch {batch} is not committed, but the queues in {self.name} already have messages of it, "
+                "or of a later one: the output folder is older than the queues; restore the newest one, or "
                 "choose a new output folder and checkpoint"
             )
         return self._patient(self.known)
 
     def outgoing(self, job: str, puts: int) -> dict[str, Any]:
-        """Return what a commit says of what it has for queues, besides the files."""
+        """Return the record of a commit's queue deliveries, without the files."""
         return {"job": job, "queues": self.name, "puts": puts}
 
     def send(
         self, batch: int, revision: int, outgoing: Mapping[str, Any], staging: Path
     ) -> list[dict[str, Any]]:
-        """Put what a batch has staged. See `Sender.send`."""
+        """Put the staged deliveries of a batch. See `Sender.send`."""
         name = self._patient(lambda: self.name)
         if outgoing["queues"] != name:
             raise JobError(
-                f"batch {batch} is committed, and its messages are for the queues in {outgoing['queues']}, "
-                f"not in {name}: start the job with those once more"
+                f"batch {batch} is committed for the queues in {outgoing['queues']}, not in {name}: start "
+                "the job with the former once more, to put it"
             )
         progress = self._patient(partial(self._progress, outgoing["job"], batch))
         if progress is None:
@@ -124,7 +124,7 @@ class QueueSender:
         return bury_late(QUEUE, batch, revision, staging, partial(_late, staged, progress))
 
     def close(self) -> None:
-        """Give the database back."""
+        """Close the database."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
@@ -133,7 +133,7 @@ class QueueSender:
 
     def _queues(self) -> QueueDeliveries:
         if self._opened is None:
-            from selectroute.queues.sql.deliveries import QueueDeliveries  # wants the extra `service`
+            from selectroute.queues.sql.deliveries import QueueDeliveries  # needs the extra `service`
 
             self._opened = QueueDeliveries(self._url)
         return self._opened
@@ -142,8 +142,8 @@ class QueueSender:
         return self._queues().progress(job, batch)
 
     def _put(self, job: str, progress: Progress, puts: int, staged: _Staged) -> Progress:
-        """Put what is not yet put: first whatever there is room for, then what full queues have held back,
-        until there is room or the queue may be waited for no longer.
+        """Put the remaining deliveries: first those with room, then those that full queues have held back,
+        until there is room or a queue has no time left.
         """
         named: set[str] = set()
         for chunk in _chunks(staged.numbered(progress.done)):
@@ -158,7 +158,7 @@ class QueueSender:
         return progress
 
     def _put_held(self, job: str, progress: Progress, staged: _Staged) -> Progress:
-        """Put what there is room for now of what is held, or wait, or give up."""
+        """Put those of the held deliveries that there is room for; otherwise wait, or give up."""
         started = time.monotonic()
         names = set(progress.held)
         rooms = self._patient(partial(self._rooms, names))
@@ -181,18 +181,18 @@ class QueueSender:
         return progress
 
     def _put_pass(self, job: str, progress: Progress, staged: _Staged, going: set[str]) -> Progress:
-        """Put what these queues have held back, each as far as there is room."""
+        """Put the held deliveries of these queues, each as far as there is room."""
         first = min(progress.held[name] for name in going)
         held = ((number, one) for number, one in staged.numbered(first) if one.queue in going)
         for chunk in _chunks(held):
-            # One that has no room any more puts nothing that comes later, so that its order stays.
+            # A queue without room gets no later delivery, to keep its order.
             mine = [(number, one) for number, one in chunk if one.queue in going]
             progress = self._patient(partial(self._put_some_held, job, progress, mine))
-            behind = {one.queue: number + 1 for number, one in mine}
-            going -= {name for name, number in behind.items() if progress.held.get(name) != number}
+            after = {one.queue: number + 1 for number, one in mine}
+            going -= {name for name, number in after.items() if progress.held.get(name) != number}
         return self._patient(partial(self._put_some_held, job, progress, [], going)) if going else progress
 
-    # Whatever is called more than once gets the newest client: `patient` may come back much later.
+    # Methods, so that each retry gets the newest client: `patient` may retry much later.
 
     def _put_some(self, job: str, progress: Progress, chunk: list[Delivery]) -> Progress:
         return self._queues().put(job, progress, chunk)
@@ -209,12 +209,12 @@ class QueueSender:
         return self._queues().rooms(names)
 
     def _patient(self, call: Callable[[], _Result]) -> _Result:
-        """Call until the database can be reached. Raises `StoppingError`."""
+        """Call until the database answers. Raises `StoppingError`."""
         return patient(call, _why, self._warn, self._pause)
 
 
 def _why(error: Exception) -> str | None:
-    """Return why the stream waits, None for what no waiting mends."""
+    """Return why the stream waits; None for an error that waiting does not resolve."""
     return str(error) if isinstance(error, UnavailableError) else None
 
 
@@ -223,21 +223,20 @@ def _is_full(name: str, room: Room | None) -> str:
 
 
 def check_queues(job: Job) -> None:
-    """Make sure that the database of queues is there and, where the job is to fail otherwise, the queues to
-    which the newest snapshot's subscriptions are delivered.
+    """Check that the database of queues exists and, if missing destinations fail the job, that it has the
+    queues of the newest snapshot's subscriptions.
 
     Raises:
-        DestinationNotFoundError: they are not.
-        JobError: the job does not say where they are.
-        StoreError: there is no database, or none of queues, or it can't be reached.
+        DestinationNotFoundError: a queue does not exist.
+        JobError: the job has no database of queues.
+        StoreError: there is no database, or it has no queues, or does not answer.
     """
     to = destinations(Snapshot.open(job.snapshots), QUEUE)
     names = () if to is None or job.missing_destinations != FAIL_MISSING else to.names
     if job.queues is None:
         if names:
             raise JobError(
-                f"subscriptions are delivered to queues ({_shown(names)}): say in which database these are "
-                "(--queues)"
+                f"subscriptions are delivered to queues ({_shown(names)}): name their database with --queues"
             )
         return
     sender = QueueSender(job.queues)
@@ -258,9 +257,9 @@ def _shown(names: Sequence[str]) -> str:
 
 
 class _Staged:
-    """Deliveries that a batch has staged for queues, numbered from 0, always in the same order.
+    """Staged deliveries of a batch for queues, numbered from 0, always in the same order.
 
-    Raises DamagedFileError if a file is not what was committed.
+    Raises DamagedFileError if a file does not have the digest of the commit.
     """
 
     def __init__(self, outgoing: Mapping[str, Any], staging: Path, revision: int) -> None:
@@ -277,8 +276,8 @@ class _Staged:
             before += int(firsts[-1]) + len(last[-1])
 
     def numbered(self, start: int = 0) -> Iterator[tuple[int, Delivery]]:
-        """Yield the deliveries from one on, with their numbers. Reads nothing of the row groups before it."""
-        from selectroute.queues.sql.deliveries import Delivery  # wants the extra `service`
+        """Yield the deliveries from a number on, with their numbers. Skips earlier row groups."""
+        from selectroute.queues.sql.deliveries import Delivery  # needs the extra `service`
 
         ends = [before for _, before, _ in self._files[1:]]
         for (path, before, firsts), end in zip(self._files, [*ends, float("inf")], strict=True):
@@ -304,7 +303,7 @@ class _Staged:
 
 
 def _chunks(deliveries: Iterator[tuple[int, Delivery]]) -> Iterator[list[tuple[int, Delivery]]]:
-    """Yield them in lists of as many as a transaction takes."""
+    """Group deliveries into lists, one per transaction."""
     chunk: list[tuple[int, Delivery]] = []
     size = 0
     for number, delivery in deliveries:
@@ -318,7 +317,7 @@ def _chunks(deliveries: Iterator[tuple[int, Delivery]]) -> Iterator[list[tuple[i
 
 
 def _late(staged: _Staged, progress: Progress) -> Iterator[LateDelivery]:
-    """Yield the deliveries to queues that went away after the commit, or had no room for too long."""
+    """Yield the deliveries to queues that were deleted after the commit, or were full for too long."""
     without = {**progress.gone, **progress.full}
     if not without:
         return
@@ -327,12 +326,12 @@ def _late(staged: _Staged, progress: Progress) -> Iterator[LateDelivery]:
             continue
         source, partition, offset = one.delivery_id.removesuffix(f"/{one.subscription}").rsplit("/", 2)
         if one.queue in progress.full:
-            reason, text = FULL, f"the queue {one.queue} was full, and stayed so for too long"
+            reason, text = FULL, f"the queue {one.queue} was full for too long"
         else:
             reason = UNKNOWN_QUEUE
             text = (
-                f"the queue {one.queue} was deleted, or made anew for shorter messages, after the batch was "
-                "committed"
+                f"the queue {one.queue} was deleted, or created again for shorter messages, after the batch "
+                "was committed"
             )
         yield LateDelivery(
             SourcePartition(source, int(partition)), int(offset), one.subscription, reason, text

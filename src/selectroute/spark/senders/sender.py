@@ -1,4 +1,4 @@
-"""Handing on what a committed batch has staged for destinations outside the output folder."""
+"""Protocol of senders, which deliver a committed batch's staged messages, and retries."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _Result = TypeVar("_Result")
 
 
 class StoppingError(SelectRouteError):
-    """Error: the job was told to stop. What it was doing is finished at the next start."""
+    """Request to stop the job. The interrupted work is finished at the next start."""
 
 
 class Sender(Protocol):
-    """Hands on what goes to one kind of destination."""
+    """Sender to one kind of destination."""
 
     def send(
         self, batch: int, revision: int, outgoing: Mapping[str, Any], staging: Path
     ) -> list[dict[str, Any]]:
-        """Hand on what a batch has staged, going on from where a crash may have left it.
+        """Deliver the staged messages of a batch, resuming after a crash.
 
-        Returns the files, as a commit has them, with a dead letter for each delivery that could not be handed
-        on any more; they are then where ``staging`` has the batch's dead letters.
+        Return the files, in the format of a commit, with a dead letter for each refused delivery; they are in
+        the staged dead letters of the batch.
 
         Args:
-            batch: its number.
-            revision: the revision against which it was routed.
-            outgoing: what its commit says of this kind, with the ``files``.
-            staging: its staging folder.
+            batch: the number of the batch.
+            revision: the revision that the batch was routed with.
+            outgoing: the commit's record for this kind, with the ``files``.
+            staging: the staging folder of the batch.
 
         Raises:
-            StoppingError: the job was told to stop before all was done.
+            StoppingError: the job is to stop before everything is delivered.
         """
 
 
@@ -45,18 +45,18 @@ def patient(
     warn: Callable[[str], None],
     pause: Callable[[], bool],
 ) -> _Result:
-    """Call until it succeeds, and return what it returns.
+    """Retry a call until it succeeds, and return its result.
 
     Args:
-        call: what is to be done.
-        reason: says of an error why the stream waits, None if it is none to wait for, which is then raised.
-        warn: called with a sentence, once for as long as the reason stays.
+        call: the call.
+        reason: returns for an error why the stream waits; None for an error to raise.
+        warn: called with a sentence, once for as long as the reason stays the same.
         pause: waits some time; returns whether the job is to stop.
 
     Raises:
-        StoppingError: it is.
+        StoppingError: the job is to stop.
     """
-    said = ""
+    warned = ""
     while True:
         try:
             return call()
@@ -64,15 +64,15 @@ def patient(
             why = reason(error)
             if why is None:
                 raise
-            if why != said:
+            if why != warned:
                 warn(f"{why}: the stream waits")
-                said = why
+                warned = why
             if pause():
                 raise StoppingError(f"the job stopped while it waited: {why}") from error
 
 
 def staged_file(staging: Path, file: Mapping[str, Any]) -> Path:
-    """Return the path of a staged file, if it is what was committed. Raises `DamagedFileError`."""
+    """Return the path of a staged file after a check of its digest. Raises `DamagedFileError`."""
     path: Path = staging / file["path"]
     try:
         with path.open("rb") as data:
@@ -80,5 +80,5 @@ def staged_file(staging: Path, file: Mapping[str, Any]) -> Path:
     except OSError as error:
         raise DamagedFileError(f"{path} cannot be read: {error.strerror or error}") from error
     if found != file["sha256"]:
-        raise DamagedFileError(f"{path} is damaged: it is not what was committed; put it back from a copy")
+        raise DamagedFileError(f"{path} is damaged: it was committed with another SHA-256; restore a copy")
     return path

@@ -1,11 +1,11 @@
-"""Filter of a replay: of what its workers read, the messages and deliveries that were dead letters.
+"""Filter of a replay: the messages and deliveries that were dead letters.
 
 ::
 
-    letter                          rows that are read      deliveries that are made
-    a message                       its own                 to all, or as its `Scope` says
-    a file as a whole               all of the file         the same
-    a delivery that was refused     the message's           to that subscription alone
+    dead letter              rows selected           deliveries made
+    a message                its own                 to all, or within its `Scope`
+    a whole file             all of the file         the same
+    a refused delivery       the message's           to that subscription only
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ LETTERS: Final = pa.schema(
         ("subscription", pa.string()),
     ]
 )
-"""Columns of a dead letter: the reason; where its message stands (the offset is NULL for a file as a whole);
+"""Columns of a dead letter: the reason; the position of its message (the offset is NULL for a whole file);
 the subscription, if it is a delivery."""
 
 _SCOPES: Final = b"selectroute-scopes"
 
 
 class Scope(NamedTuple):
-    """Scope of a dead letter: who may get its message. Only these, if given, and none of ``without``."""
+    """Subscriptions that may get a dead letter's message: ``only`` these, if given, and not ``without``."""
 
     only: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
 
 
 def write_replay_list(path: Path, letters: pa.Table, scopes: Sequence[Scope], codes: Any) -> None:
-    """Write the list that a replay's workers read: each letter, and the place of its scope in ``scopes``."""
+    """Write the list for a replay's workers: each letter, with the index of its scope in ``scopes``."""
     table = letters.append_column("scope", pa.array(codes, pa.int32()))
     table = table.replace_schema_metadata({_SCOPES: json.dumps(scopes).encode()})
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
@@ -65,7 +65,7 @@ def write_replay_list(path: Path, letters: pa.Table, scopes: Sequence[Scope], co
 
 
 def read_replay_list(path: Path) -> tuple[pa.Table, list[Scope]]:
-    """Return what `write_replay_list` wrote."""
+    """Return the letters and scopes that `write_replay_list` wrote."""
     with pa.OSFile(str(path), "rb") as file:
         table = pa.ipc.open_file(file).read_all()
     found = json.loads(table.schema.metadata[_SCOPES])
@@ -74,9 +74,7 @@ def read_replay_list(path: Path) -> tuple[pa.Table, list[Scope]]:
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Filter of messages, each with a scope. ``offsets`` are sorted; with ``whole``, a single one stands for
-    all.
-    """
+    """Filter of messages, each with a scope. ``offsets`` are sorted; with ``whole``, one entry is for all."""
 
     offsets: Ints
     codes: Ordinals
@@ -84,11 +82,11 @@ class MessageFilter:
     whole: bool = False
 
     def rows(self, offsets: Ints) -> Mask:
-        """Return which of these messages are meant."""
+        """Return a mask of the selected messages."""
         return np.ones(len(offsets), np.bool_) if self.whole else _among(self.offsets, offsets)
 
     def keep(self, offsets: Ints, ordinals: Ordinals) -> Mask:
-        """Return which deliveries may be made: the offset of the message, and the subscription, of each."""
+        """Return a mask of the allowed deliveries, given the offset and the subscription of each."""
         place = np.zeros(len(offsets), np.int64) if self.whole else np.searchsorted(self.offsets, offsets)
         codes = self.codes[place]
         found = np.ones(len(offsets), np.bool_)
@@ -104,22 +102,22 @@ class MessageFilter:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFilter:
-    """Filter of deliveries: messages, sorted, and pairs ``place in offsets * ordinals + ordinal``, sorted."""
+    """Filter of deliveries: messages, sorted, and pairs ``index in offsets * ordinals + ordinal``, sorted."""
 
     offsets: Ints
     pairs: Ints
     ordinals: int
 
     def rows(self, offsets: Ints) -> Mask:
-        """Return which of these messages are meant."""
+        """Return a mask of the selected messages."""
         return _among(self.offsets, offsets)
 
     def keep(self, offsets: Ints, ordinals: Ordinals) -> Mask:
-        """Return which deliveries may be made: the offset of the message, and the subscription, of each."""
+        """Return a mask of the allowed deliveries, given the offset and the subscription of each."""
         return np.isin(np.searchsorted(self.offsets, offsets) * self.ordinals + ordinals, self.pairs)
 
     def of(self, offsets: Ints) -> tuple[Ints, Ordinals]:
-        """Return the deliveries of these messages: the offset and the subscription of each."""
+        """Return the allowed deliveries of these messages: the offset and the subscription of each."""
         messages = self.offsets[self.pairs // self.ordinals]
         own = np.isin(messages, offsets)
         return messages[own], (self.pairs[own] % self.ordinals).astype(np.int32)
@@ -129,11 +127,11 @@ LetterFilter: TypeAlias = MessageFilter | DeliveryFilter
 
 
 class ReplayFilter:
-    """Filter of one replay, as one task needs it.
+    """Filter of one replay for one task.
 
     Args:
-        path: where `write_replay_list` has put it.
-        snapshot: the snapshot that judges.
+        path: the file that `write_replay_list` wrote.
+        snapshot: the snapshot to match with.
     """
 
     def __init__(self, path: Path, snapshot: Snapshot) -> None:
@@ -158,13 +156,13 @@ class ReplayFilter:
     def of(
         self, place: SourcePartition, part: Messages | DeadLetterBatch
     ) -> Iterator[tuple[Messages | DeadLetterBatch, LetterFilter]]:
-        """Yield what of a part was a dead letter, with the deliveries of it that may be made."""
+        """Yield the dead letters of a part, with the filter of their deliveries."""
         limits = self._places.get(place._replace(source=as_written(place.source)))
         if limits is None:
             return
         for limit in limits:
             if isinstance(part, DeadLetterBatch) and part.rows is None:
-                # A file that can't be read, of which messages were letters: each of them is one once more.
+                # An unreadable file whose messages were dead letters: each of them is a dead letter again.
                 whole = isinstance(limit, MessageFilter) and limit.whole
                 if whole or len(limit.offsets):
                     yield (part if whole else replace(part, rows=limit.offsets)), limit
@@ -188,15 +186,15 @@ class ReplayFilter:
         names = deliveries["subscription"].combine_chunks().dictionary_encode()
         known = snapshot.find(names.dictionary.to_pylist())
         ordinals = known[names.indices.to_numpy()] if len(names) else np.zeros(0, np.int64)
-        there = ordinals >= 0
-        pairs = np.unique(places[there].astype(np.int64) * self._ordinals + ordinals[there])
+        known_ones = ordinals >= 0
+        pairs = np.unique(places[known_ones].astype(np.int64) * self._ordinals + ordinals[known_ones])
         return scoped, DeliveryFilter(offsets, pairs, self._ordinals)
 
 
 def let_through(
     replay_filter: ReplayFilter | None, place: SourcePartition, part: Messages | DeadLetterBatch
 ) -> Iterator[tuple[Messages | DeadLetterBatch, LetterFilter | None]]:
-    """Yield what of a part is to be judged: all of it where nothing is recalled."""
+    """Yield those of a part's inputs that are to be judged: all of them without a replay."""
     return iter([(part, None)]) if replay_filter is None else replay_filter.of(place, part)
 
 
@@ -207,7 +205,7 @@ def write_judged(
     limit: LetterFilter | None,
     records: pa.RecordBatch | None = None,
 ) -> None:
-    """Write what was judged to the sinks, as far as the filter lets it through."""
+    """Write judged messages or dead letters to the sinks, within the filter."""
     if isinstance(judged, DeadLetterBatch):
         if isinstance(limit, DeliveryFilter):
             assert judged.rows is not None

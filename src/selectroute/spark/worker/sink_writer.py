@@ -30,15 +30,14 @@ from selectroute.spark.sinks.schemas import (
 from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, SourcePartition
 
 _ROW_GROUP = 1 << 18
-"""Rows collected before they are written: a row group for each batch of messages would be tiny where few
-match."""
+"""Rows collected before they are written: one row group per batch of messages would be tiny if few match."""
 
 _RAW_BYTES_A_ROW = 256
-"""A dead letter's raw bytes count as one more row for each so many of them, so that memory stays bounded."""
+"""Raw bytes of a dead letter that count as one more row, so that memory stays bounded."""
 
 
 class Sinks:
-    """Files of one task, and the count of what went into them."""
+    """Files of one task, and the counts of their rows."""
 
     def __init__(
         self,
@@ -60,9 +59,9 @@ class Sinks:
     def deliver(
         self, place: SourcePartition, messages: Messages, matches: Matches, *, listed: bool = True
     ) -> None:
-        """Take messages with their matches (offsets and ordinals) and what was refused of them.
+        """Write messages with their matches (offsets and ordinals) and refused deliveries.
 
-        Without ``listed``, those that are unrouted are only counted.
+        Without ``listed``, unrouted messages are only counted.
         """
         for outgoing in self._outgoing:
             matches, refused = outgoing.stage(place, messages, matches)
@@ -76,7 +75,7 @@ class Sinks:
         self.counts.unrouted += unrouted
         self.counts.deliveries += len(ordinals)
         for part in pairs(offsets, ordinals, SLICE):
-            # One entry for each message that has deliveries here, however many.
+            # One id for each message with deliveries in this block.
             starts = np.diff(part.rows, prepend=-1) != 0
             self._add(
                 DELIVERIES,
@@ -97,7 +96,7 @@ class Sinks:
             self.refuse(place, refusal(messages.rows[matches.refused.rows]), matches.refused.ordinals)
 
     def refuse(self, place: SourcePartition, dead: DeadLetterBatch, ordinals: npt.NDArray[np.int32]) -> None:
-        """Take deliveries that are dead letters: a row and an ordinal each."""
+        """Write deliveries that are dead letters: a row and an ordinal each."""
         assert dead.rows is not None
         self.counts.refused += len(ordinals)
         for start in range(0, len(ordinals), SLICE):
@@ -111,10 +110,10 @@ class Sinks:
         of_each: DeadLetterBatch,
         ordinals: npt.NDArray[np.int32],
     ) -> None:
-        """Write messages that can't be judged, of which a replay was to deliver some only.
+        """Write messages that can't be judged, of which a replay was to make certain deliveries only.
 
-        Each such delivery is a row of the dead letters, from ``of_each``; the messages count as unrouted, and
-        are not listed.
+        Each such delivery is a row of the dead letters, from ``of_each``; the messages are counted as
+        unrouted, and not listed.
         """
         self.counts.messages += dead.count
         self.counts.unrouted += dead.count
@@ -125,7 +124,7 @@ class Sinks:
     def bury(
         self, place: SourcePartition, dead: DeadLetterBatch, records: pa.RecordBatch | None = None
     ) -> None:
-        """Take inputs that can't be read or judged, with the records of Kafka that they are, if they are."""
+        """Write inputs that can't be read or judged as dead letters, with their Kafka records, if any."""
         if dead.count == 0:
             return
         self.counts.messages += dead.count
@@ -136,7 +135,7 @@ class Sinks:
         self._add(DEAD_LETTERS, place, dead.rows, dead=dead, records=records)
 
     def close(self) -> list[dict[str, Any]]:
-        """Write the rest, flush the files and return what they are: sink, path, rows, size, sha256."""
+        """Write the remaining rows, flush the files and return sink, path, rows, size and sha256 of each."""
         for sink in SINKS:
             self._write(sink)
         files = [self._writers[sink].close() for sink in SINKS]
@@ -189,7 +188,7 @@ class Sinks:
 
 
 def refusal(rows: npt.NDArray[np.int64]) -> DeadLetterBatch:
-    """Return the reason of deliveries, one for each of these rows, that nobody could judge."""
+    """Return the dead letters of deliveries, one for each of these rows, that no provider could judge."""
     message = (
         "MQRC_SELECTION_NOT_AVAILABLE (2551): the subscription is EXTENDED and no extended selection "
         f"provider could judge the message; install one, with an entry point {GROUP}, where the workers run; "
@@ -221,7 +220,7 @@ def _repeated(texts: list[str], lengths: list[int]) -> Any:
 
 
 def _ids_or_null(parts: list[dict[str, Any]], lengths: list[int], ids: Any) -> Any:
-    """Return the subscription of each dead letter that is a delivery, NULL for those that are messages."""
+    """Return the subscription of each dead letter: NULL for messages, not NULL for deliveries."""
     ordinals = np.concatenate(
         [
             part.get("ordinals", np.full(length, -1, dtype=np.int32))
@@ -236,8 +235,7 @@ def _ids_or_null(parts: list[dict[str, Any]], lengths: list[int], ids: Any) -> A
 
 
 def _joined_ids(parts: list[dict[str, Any]]) -> Any:
-    """Join the message ids of several parts into one dictionary, each part's codes moved behind the last
-    one's."""
+    """Join the message ids of several parts into one dictionary, shifting the codes of each part."""
     codes: list[npt.NDArray[np.int32]] = []
     before = 0
     for part in parts:
@@ -245,7 +243,7 @@ def _joined_ids(parts: list[dict[str, Any]]) -> Any:
         before += len(part["ids"])
     ids: Any = pa.chunked_array([part["ids"] for part in parts]).combine_chunks()
     joined = np.concatenate(codes)
-    # Parquet takes no NULL in a dictionary: messages without an id have a NULL for a code.
+    # Parquet allows no NULL in a dictionary: messages without an id have a NULL code.
     mask = ids.is_null().to_numpy(zero_copy_only=False)[joined] if ids.null_count else None
     indices = pa.array(joined, pa.int32(), mask=mask)
     return pa.DictionaryArray.from_arrays(indices, ids.fill_null("") if ids.null_count else ids)

@@ -1,7 +1,7 @@
-"""Work of one Spark task: read its share of a batch, match it, write it, report.
+"""Work of one Spark task: read a share of a batch, match it, write it, report.
 
-`run` is the task. It is the same for files and for records of Kafka, which differ in their reader:
-`SplitReader` and `RecordReader`.
+`run` is the task. It is the same for files and Kafka records, which differ in their reader: `SplitReader` and
+`RecordReader`.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class TaskSettings:
     """Settings that all tasks of a batch have in common.
 
     Attributes:
-        snapshot: the snapshot that judges.
-        staging: folder in which the files are made.
-        unrouted: the policy for messages that nobody wants.
+        snapshot: the snapshot to match with.
+        staging: folder for the files.
+        unrouted: the policy for unrouted messages.
         max_message_bytes: a longer message is a dead letter.
-        queues: the queues of the job's database, each with the longest message that it holds, in bytes; None
-            if the job has none.
-        topics: the topics of the Kafka to which the job writes; None if it writes to none.
-        replay_list: path of the list of what alone is judged, of a replay.
-        destinations: the kinds for which messages are staged.
+        queues: the queues of the job's database with their maximum message length in bytes; None if the job
+            has no database of queues.
+        topics: the topics of the Kafka cluster to write to; None if the job has no cluster.
+        replay_list: path of the list of letters to judge, of a replay only.
+        destinations: the kinds of destinations to stage messages for.
     """
 
     snapshot: SnapshotRef
@@ -74,11 +74,11 @@ class TaskSettings:
     destinations: tuple[str, ...] = (QUEUE, KAFKA)
 
     def replay_filter(self, snapshot: Snapshot) -> ReplayFilter | None:
-        """Return the filter of a replay; None where everything is judged."""
+        """Return the filter of a replay; None for any other batch."""
         return None if self.replay_list is None else ReplayFilter(Path(self.replay_list), snapshot)
 
     def names(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Return the identifiers that are read of messages."""
+        """Return the identifiers to read."""
         return tuple(dict.fromkeys((*snapshot.reads, *self.unrouted.reads)))
 
 
@@ -89,9 +89,9 @@ class Part(NamedTuple):
     """Messages of a task, or inputs that can't be read.
 
     Attributes:
-        place: where they are from.
-        read: the messages.
-        original: gives the records of Kafka that dead letters are; None for files.
+        place: the origin.
+        read: the messages, or the dead letters.
+        original: returns the original Kafka records of dead letters; None for files.
     """
 
     place: SourcePartition
@@ -100,17 +100,17 @@ class Part(NamedTuple):
 
 
 class Reader(Protocol):
-    """Reader of what one task is for."""
+    """Reader of the input of one task."""
 
     def parts(self) -> Iterator[Part]:
-        """Yield everything, in order."""
+        """Yield the whole input, in order."""
 
     def report(self) -> dict[str, Any]:
-        """Return what is reported of it, when all was read."""
+        """Return the report, after the last part."""
 
 
 def fan_out(tasks: list[list[Split]], settings: TaskSettings) -> Batches:
-    """Return the function for ``mapInArrow`` over task numbers; it yields one report a task, as JSON."""
+    """Return the function for ``mapInArrow`` over task numbers; it yields one report per task, as JSON."""
 
     def tasks_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -122,13 +122,13 @@ def fan_out(tasks: list[list[Split]], settings: TaskSettings) -> Batches:
 
 
 def route_splits(splits: list[Split], settings: TaskSettings) -> dict[str, Any]:
-    """Route everything in these splits; return the report of `run` and `SplitReader`."""
+    """Route these splits; return the report of `run` and `SplitReader`."""
     return run(partial(SplitReader, splits), settings)
 
 
 def route_records(settings: TaskSettings, binding: KafkaBinding) -> Batches:
-    """Return the function for ``mapInArrow`` over rows of Spark's Kafka source; it yields one report a task,
-    that of `run` and `RecordReader`, as JSON.
+    """Return the function for ``mapInArrow`` over rows of Spark's Kafka source; it yields one report per
+    task, that of `run` and `RecordReader`, as JSON.
     """
 
     def task_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -141,13 +141,13 @@ def route_records(settings: TaskSettings, binding: KafkaBinding) -> Batches:
 def run(
     reader_of: Callable[[Snapshot, TaskSettings, bool], Reader], settings: TaskSettings
 ) -> dict[str, Any]:
-    """Read, match and write all of one task into files under ``settings.staging``.
+    """Read, match and write the input of one task into files under ``settings.staging``.
 
-    Returns the counts and the files, with the reader's report.
+    Return the counts and the files, with the reader's report.
 
     Args:
-        reader_of: makes the reader for a snapshot; the last argument says whether full messages are needed.
-        settings: those of the batch.
+        reader_of: creates the reader for a snapshot; the last argument is whether full messages are needed.
+        settings: the settings of the batch.
     """
     snapshot = open_once(settings.snapshot)
     folder = Path(settings.staging)
@@ -167,9 +167,7 @@ def run(
 
 
 def outgoing_of(snapshot: Snapshot, settings: TaskSettings, folder: Path) -> list[Outgoing]:
-    """Return what stages messages for destinations beside the output folder: one for each kind that some
-    subscription has.
-    """
+    """Return the staged files for destinations outside the output folder: one for each kind in use."""
     found: list[Outgoing] = []
     queues, topics = (
         destinations(snapshot, kind) if kind in settings.destinations else None for kind in (QUEUE, KAFKA)
@@ -186,7 +184,7 @@ def outgoing_of(snapshot: Snapshot, settings: TaskSettings, folder: Path) -> lis
 def judge(
     snapshot: Snapshot, one: Messages | DeadLetterBatch
 ) -> Iterator[tuple[Messages, Matches] | DeadLetterBatch]:
-    """Match messages. They become dead letters where nobody can say what a column of the frame means."""
+    """Match messages. They become dead letters if a column of the frame has an invalid type."""
     if isinstance(one, DeadLetterBatch):
         yield one
         return
@@ -197,8 +195,8 @@ def judge(
 
 
 class SplitReader:
-    """Reader of splits of files. Reports the ``rows`` of each split, what `ReadTypes.unlike` found, and
-    a sentence for each set of columns that are ``missing``.
+    """Reader of splits of files. Reports the ``rows`` of each split, the findings of `ReadTypes.unlike`, and
+    a warning for each set of ``missing`` columns.
     """
 
     def __init__(
@@ -215,38 +213,36 @@ class SplitReader:
         self._missing: dict[str, str] = {}
 
     def parts(self) -> Iterator[Part]:
-        """Yield everything in the splits."""
+        """Yield the rows of the splits."""
         for split in self._splits:
-            rows, place, looked_at = 0, SourcePartition(split.source), False
+            rows, place, checked = 0, SourcePartition(split.source), False
             for part in read(split, self._names, self._max_message_bytes, full=self._full):
                 rows += part.count
-                if not looked_at and split.kind == "parquet" and not isinstance(part, DeadLetterBatch):
-                    looked_at = True  # all of a file has the same columns
+                if not checked and split.kind == "parquet" and not isinstance(part, DeadLetterBatch):
+                    checked = True  # the columns are the same in the whole file
                     self._unlike |= self._types.unlike(part.columns, self._snapshot.reads)
                     self._look_for_missing(split, part.columns)
                 yield Part(place, part)
             self._rows.append(rows)
 
     def report(self) -> dict[str, Any]:
-        """Return the rows of each split, and what is to be said of columns."""
+        """Return the rows of each split, and the warnings about columns."""
         return {"rows": self._rows, "unlike": self._unlike, "missing": self._missing}
 
     def _look_for_missing(self, split: Split, columns: pa.RecordBatch) -> None:
-        """Note the columns that selectors read and a Parquet file does not have, under their names: other
-        files may lack the same.
-        """
-        there = {name for name, _ in leaves(columns.schema)}.union(columns.schema.names)
-        missing = missing_columns(self._snapshot.reads, there)
+        """Record the columns that selectors read and a Parquet file lacks, one warning per set of columns."""
+        existing = {name for name, _ in leaves(columns.schema)}.union(columns.schema.names)
+        missing = missing_columns(self._snapshot.reads, existing)
         key = ", ".join(["missing", *missing])
         if missing and key not in self._missing:
-            with suppress(pa.ArrowException, OSError):  # it is gone by now
+            with suppress(pa.ArrowException, OSError):  # the file is gone by now
                 present = [name for name, _ in leaves(pq.read_schema(split.path))]
                 self._missing[key] = str(MissingColumnError(missing, present, split.source))
 
 
 class RecordReader:
-    """Reader of records of Kafka, in batches as Spark's source gives them. Reports columns that are
-    ``unlike``, and under ``came`` of each partition how many records, the first and the last offset.
+    """Reader of Kafka records from batches of Spark's source. Reports columns that are ``unlike``, and under
+    ``came`` the number of records, the first and the last offset of each partition.
     """
 
     def __init__(
@@ -264,7 +260,7 @@ class RecordReader:
         self._came: dict[SourcePartition, tuple[int, int, int]] = {}
 
     def parts(self) -> Iterator[Part]:
-        """Yield everything in the batches."""
+        """Yield the records of the batches."""
         for batch in self._batches:
             for records in self._reader.read(batch):
                 place = SourcePartition(records.topic, records.partition)
@@ -275,14 +271,14 @@ class RecordReader:
                     yield Part(place, part, partial(original_record, records))
 
     def report(self) -> dict[str, Any]:
-        """Return what is to be said of columns, and which records came."""
+        """Return the warnings about columns, and the ranges of the records read."""
         came = [[*place, *rows] for place, rows in self._came.items()]
         return {"unlike": self._reader.unlike, "came": came}
 
 
 def original_record(records: Records, dead: DeadLetterBatch) -> pa.RecordBatch:
-    """Return the records that are dead letters, in the columns of `RAW`: of one that was too large to be read
-    the beginning of its value and key, and no headers.
+    """Return the original records of dead letters, in the columns of `RAW`: of one that is too large the
+    beginning of value and key, and no headers.
     """
     assert dead.rows is not None
     rows = records.of(dead.rows)
