@@ -305,7 +305,7 @@ def test_snapshots_of_another_registry_are_one_sentence(world, log):
     log.revision += 5
     log.publish()
     log.revision -= 5
-    with pytest.raises(BackfillError, match="are at revision 7, and the registry is at 2"):
+    with pytest.raises(BackfillError, match="are at revision 7, but the registry is at 2"):
         run.backfill()
 
 

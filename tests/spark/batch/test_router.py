@@ -186,7 +186,7 @@ def test_unrouted_messages_can_be_dropped_or_stop_the_job(world):
     path = world.drop_json("a.jsonl", BLUE)
     assert world.router(unrouted="drop").route(0, [path], "q").counts.unrouted == 1
     assert not world.rows("unrouted")
-    with pytest.raises(CommitError, match="1 message that nobody wants"):
+    with pytest.raises(CommitError, match="1 unrouted message"):
         world.router(unrouted="fail").route(1, [path], "q")
     assert world.router().commits.batches() == [0]
 
@@ -301,7 +301,7 @@ def test_a_pinned_revision_that_is_gone_or_replaced_is_one_sentence(world):
     with pytest.raises(PinError, match="batch 0 is pinned to revision 1"):
         world.router().route(0, [path], "q")
     world.publish(1, other="color = 'red'")
-    with pytest.raises(PinError, match="now holds another revision 1"):
+    with pytest.raises(PinError, match="now has another revision 1"):
         world.router().route(0, [path], "q")
     (world.root / "aside").replace(manifest)
     world.router().route(0, [path], "q")

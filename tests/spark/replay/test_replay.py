@@ -246,7 +246,7 @@ def test_a_damaged_request_is_left_alone_with_a_warning_and_others_are_done(worl
     ask(world)
     warnings = []
     assert len(replay(router, warnings.append)) == 1
-    assert len(warnings) == 2 and all("a request is left alone" in text for text in warnings)
+    assert len(warnings) == 2 and all("a request for a replay is ignored" in text for text in warnings)
 
 
 def test_an_audit_and_the_status_count_replays_on_their_own(world):

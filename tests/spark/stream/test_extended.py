@@ -120,7 +120,7 @@ def test_a_provider_gets_the_body_where_it_reads_it(world):
 def test_a_message_that_nobody_but_the_refused_wants_stops_a_job_that_fails_on_unrouted_ones(world):
     publish(world)
     path = world.drop_json("a.jsonl", HEAVY)
-    with pytest.raises(sr.SelectRouteError, match="1 message that nobody wants"):
+    with pytest.raises(sr.SelectRouteError, match="1 unrouted message"):
         world.router(unrouted="fail").route(0, [path], "q")
 
 

@@ -120,7 +120,7 @@ def test_whether_a_batch_is_being_published_is_asked_of_the_job():
 
 def test_an_address_that_is_taken_is_one_sentence():
     port = StreamMetrics().serve(0)
-    with pytest.raises(MetricsError, match=f"127.0.0.1:{port} cannot be listened on"):
+    with pytest.raises(MetricsError, match=f"can't listen on 127.0.0.1:{port}"):
         StreamMetrics().serve(port)
 
 

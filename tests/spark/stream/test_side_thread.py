@@ -97,7 +97,7 @@ def test_a_registry_that_refuses_the_job_ends_it_in_one_sentence(world, log, mon
     monkeypatch.setattr(Log, "note_query", refused)
     warnings, [failure] = followed(run, log)
     assert isinstance(failure, JobError) and not warnings
-    assert str(failure) == "the registry refuses this job: a job needs a writer's token for all topics"
+    assert str(failure) == "the registry rejects this job: a job needs a writer's token for all topics"
 
 
 def test_a_registry_that_refuses_the_job_does_so_before_it_starts(world, log, monkeypatch):
@@ -107,7 +107,7 @@ def test_a_registry_that_refuses_the_job_does_so_before_it_starts(world, log, mo
         raise AuthError("a job needs a writer's token for all topics")
 
     monkeypatch.setattr(Log, "queries", refused)
-    with pytest.raises(JobError, match="the registry refuses this job: a job needs a writer's token"):
+    with pytest.raises(JobError, match="the registry rejects this job: a job needs a writer's token"):
         check(world.job(), log)
 
 

@@ -1,3 +1,3 @@
-"""Deliveries that subscriptions missed while they were paused: ``owed`` reads off the log which,
-``backfill`` makes them, in batches beside the stream.
+"""Deliveries that subscriptions missed while paused: ``owed`` computes them from the change log, ``backfill``
+makes them, in side batches.
 """

@@ -1,19 +1,19 @@
-"""Backfills: what subscriptions missed while they were paused, from the files that are still there.
+"""Backfills: deliveries that subscriptions missed while paused, from the inputs that still exist.
 
-A backfill is a batch of its own beside the stream (numbered -1, -2, … as replays are), with its own pin,
-commit, folders and line of the accounting, outside the accounts of the stream. It takes batches that were
-committed while its subscriptions were paused (``owed`` says which), reads their files again, and
-matches them against these subscriptions alone, as they are in the revision that it is pinned to::
+A backfill is a side batch (numbered -1, -2, … like replays), with its own pin, commit, folders and line of
+the accounting, not counted in the totals of the stream. It takes batches that were committed while its
+subscriptions were paused (see ``owed``), reads their inputs again, and matches them with these subscriptions
+only, at the revision of its pin::
 
-    unfinished one? ─yes→ as its pin says ────────────────────────────────────────────┐
-                    └no→ what is due at R ─→ pin: R, subscriptions, batches ──────────┴→ a small snapshot,
+    unfinished one? ─yes→ by its pin ─────────────────────────────────────────────────┐
+                    └no→ due at revision R ─→ pin: R, subscriptions, batches ─────────┴→ a small snapshot,
                                                                 staged ─→ as a batch: match, commit, publish
 
-Each message is judged for each subscription once: by its batch where the subscription was in the batch's
-snapshot, else by the backfill whose commit names both. The commits are the truth of what was given; the
-record ``_backfill.json`` only saves reading the log from the start, and is made again when it is lost.
+Each message is judged for each subscription once: by its batch if the subscription was in the batch's
+snapshot, otherwise by the backfill whose commit names both. The commits are the record of finished backfills;
+``_backfill.json`` only saves reading the log from the start, and is rebuilt if lost.
 
-A file that is gone or is not the one that was read any more is named in the commit, and the rest goes on.
+An input that is gone or was changed is named in the commit, and the others are delivered.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.job.unrouted import DROP, Unrouted
 
 MOST_SUBSCRIPTIONS = 50_000
-"""Subscriptions of one backfill: its commit names each. More of them read the files once more."""
+"""Maximum of subscriptions of one backfill, whose commit names each. More need another backfill."""
 
 _RECORD_EVERY = 1_000
-"""Revisions of the log after which the place in it is written down, if nothing else was to be."""
+"""Revisions of the log after which the position in it is written, even without changes."""
 
 
 class BackfillError(SelectRouteError):
-    """Error: the published snapshots are not the registry's."""
+    """Published snapshots of another registry."""
 
 
 class ChangeLog(Protocol):
@@ -89,9 +89,9 @@ class Backfills:
         self._leased = True
 
     def follow(self, log: ChangeLog) -> None:
-        """Read the log up to the newest published revision. Touches nothing but the record.
+        """Read the log up to the newest published revision. Writes only the record.
 
-        Raises what the log raises; the next call goes on from where this one came to.
+        Raises the errors of the log; the next call continues at the same position.
         """
         revision = latest_revision(self._job.snapshots)
         if self._owed is None:
@@ -101,8 +101,8 @@ class Backfills:
             return
         if log.revision < revision:
             raise BackfillError(
-                f"the snapshots in {self._job.snapshots} are at revision {revision}, and the registry is at "
-                f"{log.revision}: they are not its own"
+                f"the snapshots in {self._job.snapshots} are at revision {revision}, but the registry is at "
+                f"{log.revision}: name the registry that publishes these snapshots"
             )
         with closing(log.follow_changes(owed.revision, ops=OWED_OPS)) as flow:
             changed = owed.fold(takewhile(lambda change: change.revision <= revision, flow), revision)
@@ -110,9 +110,9 @@ class Backfills:
             self._write_record(owed)
 
     def next(self, query: str) -> BatchReport | None:
-        """Make the next backfill, or finish the one that a crash left; None if there is nothing to do.
+        """Make the next backfill, or finish one interrupted by a crash; None if there is nothing to do.
 
-        One takes the files of at least one batch, and no more than a batch of the stream may have.
+        A backfill takes the inputs of at least one batch, and otherwise at most as many as a batch may have.
 
         Raises:
             PinError, SnapshotError, CommitError: as `Router.route`.
@@ -120,7 +120,7 @@ class Backfills:
         number = self._commits.next_side_batch()
         pinned = pinned_side_batch(number, BACKFILL, self._pins, self._job.snapshots)
         if pinned is None:
-            if self._leased:  # perhaps: a crash may have come between commit and release
+            if self._leased:  # or may be: a crash may have come between commit and release
                 release_side_batch(self._job.snapshots, query)
                 self._leased = False
             pinned = self._pinned(number, query)
@@ -128,20 +128,20 @@ class Backfills:
 
     @property
     def nothing_owed_at(self) -> int | None:
-        """Revision at which nothing is owed to anybody who is in its snapshot, as far as `follow` and `next`
-        have got; None if that can't be said now.
+        """Revision at which nothing is owed to any subscription in its snapshot, according to `follow` and
+        `next`; None if unknown.
         """
         owed = self._owed
         return owed.revision if owed is not None and (not owed or owed.revision == self._nothing_at) else None
 
     def close(self) -> None:
-        """Write down how far the log was read."""
+        """Write the position in the log."""
         if self._owed is not None and self._owed.revision != self._recorded:
             self._write_record(self._owed)
 
     def _known(self, newest: int) -> Owed:
-        """Return what is written down; without it, the log is read from this job's first batch on: what was
-        resumed before is owed nothing by it.
+        """Return the written state. Without one the log is read from this job's first batch on: the job owes
+        nothing for earlier resumes.
         """
         content = disk.read_json(self._record)
         if content is not None:
@@ -169,18 +169,18 @@ class Backfills:
         for batch in record["batches"]:
             self._given[batch].append(ids)
 
-    # ---- what is to do
+    # ---- planning
 
     def _pinned(self, number: int, query: str) -> Pin | None:
-        """Pin what is due now, if anything is."""
+        """Pin the next backfill; None if none is due."""
         owed = self._owed
         if not owed or owed.revision == self._nothing_at:
             return None
         batches = self._commits.batches()
-        # A batch that was pinned and not committed comes again first: it may be one that is owed.
+        # A pinned, uncommitted batch comes first: it may be one that is owed.
         if not batches or pinned_revision(batches[-1] + 1, self._pins) is not None:
             return None
-        with locked(self._job.snapshots):  # so that nobody removes the revision before it is leased
+        with locked(self._job.snapshots):  # so that the revision is not removed before it is leased
             if owed.revision not in revisions(self._job.snapshots):
                 return None
             found = self._work(owed, batches)
@@ -195,26 +195,26 @@ class Backfills:
             return pin
 
     def _work(self, owed: Owed, batches: list[int]) -> tuple[list[str], list[int]] | None:
-        """Return subscriptions and batches that all of them missed: the first that are due."""
+        """Return the first subscriptions and batches due: each of the batches was missed by all of them."""
         given = self._read_given()
         missing: defaultdict[int, list[frozenset[str]]] = defaultdict(list)
         live = self._in_snapshot(owed)
         for missed in owed.missed():
             if missed.resumed > owed.revision:
-                continue  # of a part of the log that could not be read to its end
+                continue  # from a part of the log that was not read completely
             start, end = (
                 bisect_left(batches, at, key=self._revision) for at in (missed.paused, missed.resumed)
             )
-            here = missed.subscriptions & live
-            left = [batch for batch in batches[start:end] if here and _without(here, given[batch])]
+            active = missed.subscriptions & live
+            left = [batch for batch in batches[start:end] if active and _without(active, given[batch])]
             for batch in left:
-                missing[batch].append(here)
+                missing[batch].append(active)
             if not left:
-                # Those that are not in the snapshot were paused again, and wait if they missed anything.
-                owed.mark_delivered(replace(missed, subscriptions=here) if start < end else missed)
+                # Subscriptions not in the snapshot were paused again, and wait if they missed anything.
+                owed.mark_delivered(replace(missed, subscriptions=active) if start < end else missed)
         if not missing:
             return None
-        # The first batch, and those that follow for as long as the same subscriptions missed them.
+        # The first batch, and those after it while they were missed by the same subscriptions.
         first, *more = sorted(missing)
         wanted = _without(frozenset().union(*missing[first]), given[first])
         chosen, files = [first], self._commit(first)["inputs"]["count"]
@@ -228,13 +228,13 @@ class Backfills:
         return sorted(wanted)[:MOST_SUBSCRIPTIONS], chosen
 
     def _in_snapshot(self, owed: Owed) -> frozenset[str]:
-        """Return those to whom something is owed that are in the snapshot of the revision."""
+        """Return the subscriptions with owed batches that are in the snapshot of the revision."""
         if self._live is None or self._live[0] != owed.revision:
             digest = published_digest(self._job.snapshots, owed.revision)
             snapshot = open_once(SnapshotRef(str(self._job.snapshots), owed.revision, digest))
             ids = sorted(frozenset().union(*(missed.subscriptions for missed in owed.missed())))
-            places = snapshot.find(ids).tolist()
-            live = frozenset(id for id, place in zip(ids, places, strict=True) if place >= 0)
+            ordinals = snapshot.find(ids).tolist()
+            live = frozenset(id for id, ordinal in zip(ids, ordinals, strict=True) if ordinal >= 0)
             self._live = owed.revision, live
         return self._live[1]
 
@@ -246,7 +246,7 @@ class Backfills:
             self._revisions[batch] = self._commit(batch)["revision"]
         return self._revisions[batch]
 
-    # ---- doing it
+    # ---- execution
 
     def _make(self, pinned: Pin, query: str) -> BatchReport:
         clock = Clock()
@@ -271,7 +271,7 @@ class Backfills:
         return replace(report, missing=tuple(one.sentence for one in missing))
 
     def _snapshot(self, pinned: Pin, staging: Path) -> SnapshotRef:
-        """Publish a snapshot of the backfill's subscriptions alone in its staging folder."""
+        """Publish a snapshot of only the backfill's subscriptions in its staging folder."""
         whole = open_once(reference(pinned, self._job.snapshots))
         rows = whole.subscriptions.take(pa.array(whole.find(pinned.subscriptions)))
         folder = staging / "snapshot"

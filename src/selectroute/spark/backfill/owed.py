@@ -1,4 +1,4 @@
-"""Missed batches that resumed subscriptions are still owed, read off the registry's change log.
+"""Missed batches that resumed subscriptions are still owed, computed from the registry's change log.
 
 ::
 
@@ -6,15 +6,15 @@
     log            pause          resume from last-processed
     batches     ─b3───b4───b5───b6─────b7─     b4 and b5 were pinned from p to before r: they are owed
 
-While it is paused a subscription is in no snapshot, so the batches pinned to p ≤ revision < r did not judge
-it, and all others did. From the moment on at which the newest published revision R is r or later no batch is
-pinned below r any more: what is owed is then known in full, once and for all.
+A paused subscription is in no snapshot, so the batches pinned to p ≤ revision < r did not match it, and all
+others did. Once the newest published revision R is r or later, no batch is pinned below r any more, so the
+set of owed batches is final.
 
-- Resumed from ``latest``: what was missed since that pause is not owed.
-- Removed: nothing is owed any more, also if another subscription takes the id later.
-- Paused again: what is owed stays owed, and is given when it is resumed, from wherever: how quick the job was
-  before the second pause changes nothing in what the subscription gets in the end.
-- Replaced: what is owed is judged by the selector at the time of the backfill.
+- Resumed from ``latest``: the batches missed since that pause are not owed.
+- Removed: nothing is owed any more, even if another subscription takes the id later.
+- Paused again: owed batches stay owed, and are delivered after the next resume of either kind. So the result
+  does not depend on how fast the job was before the second pause.
+- Replaced: owed batches are matched with the selector at the time of the backfill.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from typing import Any, Literal, Protocol
 OwedOp = Literal["remove", "resume"]
 
 OWED_OPS: tuple[OwedOp, ...] = ("remove", "resume")
-"""The kinds of changes that say what is owed; no others are read."""
+"""Kinds of changes that affect owed batches; no others are read."""
 
 
 class Logged(Protocol):
-    """Change of the registry, as far as a backfill is concerned."""
+    """Change of the registry with the fields that a backfill needs."""
 
     @property
     def revision(self) -> int:
-        """Revision from which the change holds."""
+        """Revision of the change."""
 
     @property
     def op(self) -> str:
@@ -64,8 +64,8 @@ class MissedRange:
 
 
 class Owed:
-    """Missed ranges that are owed as of a revision of the log. Folding a part of the log once more changes
-    nothing that a backfill does: what was given is known from the commits.
+    """Missed ranges that are owed at a revision of the log. Folding a part of the log again is harmless: the
+    commits record finished backfills.
     """
 
     def __init__(self, revision: int) -> None:
@@ -76,9 +76,7 @@ class Owed:
         return bool(self._owed)
 
     def fold(self, changes: Iterable[Logged], revision: int) -> bool:
-        """Take the changes after `revision` of this up to that one; return whether they changed what is
-        owed.
-        """
+        """Apply the changes up to a revision; return whether the owed ranges changed."""
         changed = False
         for change in changes:
             if change.op == "remove":
@@ -91,7 +89,7 @@ class Owed:
         return changed
 
     def missed(self) -> list[MissedRange]:
-        """Return what is owed, those together that missed the same, by revisions."""
+        """Return the owed ranges by revisions, with the subscriptions of each."""
         together: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
         for id, owed in self._owed.items():
             for span in owed:
@@ -99,7 +97,7 @@ class Owed:
         return [MissedRange(*span, frozenset(ids)) for span, ids in sorted(together.items())]
 
     def mark_delivered(self, missed: MissedRange) -> None:
-        """Strike off what these subscriptions missed between these revisions: it was delivered."""
+        """Remove a range of these subscriptions: it was delivered."""
         for id in missed.subscriptions:
             owed = self._owed.get(id, set())
             owed.discard((missed.paused, missed.resumed))
@@ -107,7 +105,7 @@ class Owed:
                 self._owed.pop(id, None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `from_json` reads it."""
+        """Return the state as JSON. The inverse of `from_json`."""
         return {
             "revision": self.revision,
             "missed": [
@@ -118,7 +116,7 @@ class Owed:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Owed:
-        """Return what `to_json` gave."""
+        """Read the state that `to_json` returned."""
         owed = cls(content["revision"])
         for one in content["missed"]:
             for id in one["subscriptions"]:

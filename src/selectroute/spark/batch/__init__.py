@@ -1,6 +1,6 @@
 """Batches, each routed exactly once.
 
-``router`` has the five steps of a batch; ``pins`` says by which revision it is judged, ``commits`` what of
-it is decided. ``changed_inputs`` warns of files that changed after their batch. Change nothing here without
-running ``tests/crash``.
+``router`` has the five steps of a batch; ``pins`` fixes its revision, ``commits`` stages, commits and
+publishes it. ``changed_inputs`` warns of files that were changed after their batch. Change nothing here
+without running ``tests/crash``.
 """

@@ -1,4 +1,4 @@
-"""Input files that changed after they were read. A name is read once: what they have now is never read."""
+"""Input files that were changed after they were read. A name is read once: the new content is never read."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.commits import Commits
 
 LOOKED_AT: Final = 2_000
-"""Of so many files, the newest, a running job and its status look whether they changed: some milliseconds."""
+"""Number of newest files that a running job and its status check for changes: some milliseconds."""
 
 _LOOK_SECONDS: Final = 10.0
 _CLOCK_SECONDS: Final = 2.0
-"""By so much the clocks of a file server and of the driver may differ."""
+"""Maximum difference between the clocks of a file server and of the driver."""
 
 _MOST: Final = 5
-"""Warnings of files that are met at once; the others are counted in one more."""
+"""Maximum number of warnings at once; the other files are counted in one more."""
 
 
 class ChangedFile(NamedTuple):
-    """Input file that changed: the batch that read it, its path below the input folder, and what changed."""
+    """Changed input file: the batch that read it, its path below the input folder, and the change."""
 
     batch: int
     source: str
@@ -32,44 +32,44 @@ class ChangedFile(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Sentence that says what the change means, and what to do."""
+        """Sentence about the change, and what to do."""
         return (
-            f"{self.source} changed after batch {self.batch} had read it ({self.what}); what it has now is "
-            "not read, for a name is read once: put it into the folder under another name"
+            f"{self.source} was changed after batch {self.batch} had read it ({self.what}); the new content "
+            "is not read, because a name is read once: put it into the folder under another name"
         )
 
 
 def changed_files(commits: Commits, folder: Path, newest: int | None = None) -> Iterator[ChangedFile]:
-    """Yield the files that are others than when they were read, those of the newest batches first.
+    """Yield the files that were changed after they were read, those of the newest batches first.
 
     Args:
-        commits: of the job.
-        folder: its input folder.
-        newest: look at so many files at most; None for all that were ever read.
+        commits: the commits of the job.
+        folder: the input folder of the job.
+        newest: maximum number of files to check; None for all that were ever read.
 
-    Raises DamagedFileError if a commit is not what was written.
+    Raises DamagedFileError if a commit is damaged.
     """
     yield from filter(None, islice(_looked_at(commits, folder), newest))
 
 
 def _looked_at(commits: Commits, folder: Path) -> Iterator[ChangedFile | None]:
-    """Yield something for each file that was read: what changed, or None."""
+    """Yield the change of each file that was read, None if it is unchanged."""
     for batch in reversed(commits.batches()):
         commit = commits.read(batch) or {}
-        sizes = commit.get("inputs", {}).get("sizes", {})  # records of Kafka have none
+        sizes = commit.get("inputs", {}).get("sizes", {})  # Kafka records have none
         if not sizes:
             continue
         read_by = datetime.fromisoformat(commit["committed"]).timestamp() + _CLOCK_SECONDS
         for source, size in sizes.items():
             try:
                 status = (folder / source).stat()
-            except OSError:  # gone: files may be removed when they were read
+            except OSError:  # removed, which is allowed after a file was read
                 yield None
                 continue
             if size is not None and status.st_size != size:
                 what = f"it has {counted(status.st_size, 'byte')}, and had {size:,}"
             elif status.st_mtime > read_by:
-                what = "it was written to since"
+                what = "it was written later"
             else:
                 yield None
                 continue
@@ -77,13 +77,13 @@ def _looked_at(commits: Commits, folder: Path) -> Iterator[ChangedFile | None]:
 
 
 class ChangeWatch:
-    """Warns, once for each, of files that changed after a running job had read them.
+    """Watch over files that are changed after a running job has read them, with one warning for each.
 
     Args:
-        commits: of the job.
-        folder: its input folder.
+        commits: the commits of the job.
+        folder: the input folder of the job.
         warn: called with a sentence.
-        clock: gives seconds.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ChangeWatch:
         self._known: set[ChangedFile] = set()
 
     def look(self, at_once: bool = False) -> None:
-        """Look at the newest files, unless that was done some seconds ago. Raises DamagedFileError."""
+        """Check the newest files, unless they were checked seconds ago. Raises DamagedFileError."""
         now = self._clock()
         if not at_once and self._looked is not None and now - self._looked < _LOOK_SECONDS:
             return
@@ -113,6 +113,6 @@ class ChangeWatch:
             self._warn(one.sentence)
         if len(new) > _MOST:
             self._warn(
-                f"{len(new) - _MOST:,} more files changed after they were read; `selectroute stream audit` "
-                "names all of them"
+                f"{len(new) - _MOST:,} more files were changed after they were read; `selectroute stream "
+                "audit` names all of them"
             )

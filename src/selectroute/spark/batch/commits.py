@@ -1,19 +1,19 @@
-"""Stage, commit, publish: a batch's output appears once, whole, however often the batch runs or crashes.
+"""Commits of batches: a batch's output appears once and complete, however often the batch runs or crashes.
 
 ::
 
     _staging/<batch>-<uuid>/attempts/…                 workers write here, each attempt under names of its own
-    _staging/<batch>-<uuid>/publish/<sink>/batch=<n>/  the files that were reported, moved by the driver
-    _staging/<batch>-<uuid>/outgoing-<kind>/           the same of what goes elsewhere, see ``staging``
+    _staging/<batch>-<uuid>/publish/<sink>/batch=<n>/  the reported files, moved by the driver
+    _staging/<batch>-<uuid>/outgoing-<kind>/           reported files for other destinations, see ``staging``
     _commits/<batch>.json                              its appearance is the commit
-    _commits/<batch>.late.json                         what could not be handed on afterwards, if anything
-    <sink>/batch=<n>/                                  renamed here afterwards, by whoever comes first
-    accounting.jsonl                                   a line a commit, made from the commits
+    _commits/<batch>.late.json                         deliveries refused after the commit, if any
+    <sink>/batch=<n>/                                  renamed here after the commit, or at the next start
+    accounting.jsonl                                   one line per commit, made from the commits
 
-Up to the commit a crash leaves only staged files, which the next start removes. From the commit on the batch
-is done: what is not yet sent and published is so at the next start, and the batch is skipped when it comes
-again. Batches of the stream are numbered from 0 up, what comes beside it from -1 down: backfills (see
-``backfill``) and replays (see ``replay``).
+Up to the commit a crash leaves only staged files, which the next start removes. After the commit the batch is
+done: the next start finishes sending and publishing, and a repeat of the batch is skipped. Batches of the
+stream are numbered from 0 up, side batches from -1 down: backfills (see ``backfill``) and replays (see
+``replay``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DONE = ".done"
 _SIDE_BATCH = re.compile(r"-[1-9]\d*")
 STREAM = "stream"
 BACKFILL, REPLAY = SIDE_BATCHES = ("backfill", "replay")
-"""The kinds of batches."""
+"""Kinds of side batches, the keys of their records in a commit."""
 
 _ACCOUNTED = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused", "queued", "sent")
 
@@ -48,7 +48,7 @@ _ACCOUNTED = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "
 class Commits:
     """Commits of one output folder, and its staged and published files.
 
-    ``senders`` hand on what committed batches have staged for destinations outside the folder, by their kind.
+    ``senders`` deliver the staged messages of committed batches, by their kind of destination.
     """
 
     def __init__(self, output: Path, senders: Mapping[str, Sender] | None = None) -> None:
@@ -60,7 +60,7 @@ class Commits:
         self._lowest: int | None = None
 
     def prepare(self) -> None:
-        """Make the folders, finish what was committed, remove what was not, and rebuild the accounting."""
+        """Create the folders, finish committed batches, remove others, and rebuild the accounting."""
         for folder in (self._commits, self._staging, *(self.output / sink for sink in SINKS)):
             disk.make_folder(folder)
         left: list[dict[str, Any]] = []
@@ -72,11 +72,10 @@ class Commits:
             if commit is not None and commit["staging"] == staged.name:
                 left.append(commit)
             else:
-                # A worker that outlives its driver for a moment may still write there: the next start
-                # removes that.
+                # A worker that outlives its driver may still write there; the next start removes the rest.
                 shutil.rmtree(staged, ignore_errors=True)
-        # Who reads deliveries elsewhere counts on their order.
-        for commit in sorted(left, key=_turn):
+        # In order, which consumers of queues and topics rely on.
+        for commit in sorted(left, key=_order):
             self.publish(commit)
         self._rebuild_accounting()
 
@@ -85,28 +84,26 @@ class Commits:
         return sorted(int(path.stem) for path in self._commits.glob("*.json") if path.stem.isdigit())
 
     def side_batches(self) -> list[int]:
-        """Return the numbers of the committed backfills and replays, in the order in which they were made:
-        -1, -2, …
-        """
+        """Return the numbers of the committed backfills and replays in order: -1, -2, …"""
         found = (path.stem for path in self._commits.glob("-*.json"))
         return sorted((int(stem) for stem in found if _SIDE_BATCH.fullmatch(stem)), reverse=True)
 
     def next_side_batch(self) -> int:
-        """Return the number of the next backfill or replay. For whoever alone makes commits here."""
+        """Return the number of the next backfill or replay. Assumes that no one else commits here."""
         if self._lowest is None:
             self._lowest = min(self.side_batches(), default=0)
         return self._lowest - 1
 
     def read(self, batch: int) -> dict[str, Any] | None:
-        """Return a batch's commit, or None if it was not committed."""
+        """Return a batch's commit; None if it is not committed."""
         return disk.read_json(self._commits / f"{batch}.json")
 
     def is_committed(self, batch: int | None) -> bool:
-        """Return whether a batch was committed."""
+        """Return whether a batch is committed."""
         return (self._commits / f"{batch}.json").exists()
 
     def stage(self, batch: int) -> Path:
-        """Make a staging folder for a run of this batch and return it; workers write in its ``attempts``."""
+        """Create a staging folder for a run of this batch; workers write to its ``attempts``."""
         staging = self._staging / f"{batch}-{uuid.uuid4().hex}"
         disk.make_folder(staging / "attempts")
         return staging
@@ -114,10 +111,10 @@ class Commits:
     def collect(
         self, batch: int, staging: Path, files: Sequence[Mapping[str, Any]]
     ) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
-        """Move the reported files to where they will be renamed from as a whole, or handed on; return them as
-        the commit has them: those that are published, and the others by the kind of their destination.
+        """Move the reported files to the folders that will be renamed, or sent from; return them in the
+        format of the commit: those to publish, and the others by the kind of their destination.
 
-        What a failed attempt left beside them stays behind and is removed with the staging folder.
+        Files of failed attempts are not moved, and removed with the staging folder.
         """
         collected: list[dict[str, Any]] = []
         outgoing: dict[str, list[dict[str, Any]]] = {}
@@ -125,8 +122,8 @@ class Commits:
         folders: dict[str, Path] = {}
         for file in files:
             sink = file["sink"]
-            goes_out = sink.startswith(PREFIX)
-            folder = staging / sink if goes_out else staging / "publish" / sink / f"batch={batch}"
+            is_outgoing = sink.startswith(PREFIX)
+            folder = staging / sink if is_outgoing else staging / "publish" / sink / f"batch={batch}"
             folders[sink] = folder
             disk.make_folder(folder)
             name = f"part-{numbers[sink]:05d}-{staging.name[-8:]}.parquet"
@@ -134,12 +131,12 @@ class Commits:
             work = staging / "attempts" / file["path"]
             if work.stat().st_size != file["size"]:
                 raise CommitError(
-                    f"{work} has {work.stat().st_size} bytes, and its task reported {file['size']}"
+                    f"{work} has {work.stat().st_size} bytes, but its task reported {file['size']}"
                 )
             disk.move(work, folder / name)
-            path = f"{sink}/{name}" if goes_out else f"{sink}/batch={batch}/{name}"
+            path = f"{sink}/{name}" if is_outgoing else f"{sink}/batch={batch}/{name}"
             found = {"path": path, "rows": file["rows"], "size": file["size"], "sha256": file["sha256"]}
-            if goes_out:
+            if is_outgoing:
                 outgoing.setdefault(sink.removeprefix(PREFIX), []).append(found)
             else:
                 collected.append(found)
@@ -148,29 +145,28 @@ class Commits:
         return collected, outgoing
 
     def commit(self, commit: Mapping[str, Any]) -> None:
-        """Write the commit: this is the instant at which the batch is done.
+        """Write the commit, with which the batch is done.
 
         Raises:
-            CommitError: some message is unaccounted for; nothing is committed.
+            CommitError: a message is unaccounted for; nothing is committed.
         """
         counts = commit["counts"]
         accounted = counts["routed"] + counts["unrouted"] + counts["dead_lettered"]
         if counts["messages"] != accounted:
             raise CommitError(
-                f"batch {commit['batch']} took in {counted(counts['messages'], 'message')} but accounts for "
+                f"batch {commit['batch']} read {counted(counts['messages'], 'message')} but accounts for "
                 f"{accounted} ({counts['routed']} routed, {counts['unrouted']} unrouted, "
-                f"{counted(counts['dead_lettered'], 'dead letter')}): "
-                "nothing of it was published"
+                f"{counted(counts['dead_lettered'], 'dead letter')}): it was not published"
             )
         disk.write_json(self._commits / f"{commit['batch']}.json", commit)
         if self._lowest is not None:
             self._lowest = min(self._lowest, commit["batch"])
 
     def publish(self, commit: Mapping[str, Any]) -> None:
-        """Hand on what goes elsewhere, rename the committed folders to where readers look, and append a line
-        to ``accounting.jsonl``. Idempotent: finished steps are skipped.
+        """Send the staged messages, rename the committed folders into place, and append a line to
+        ``accounting.jsonl``. Idempotent: finished steps are skipped.
 
-        Raises what the senders raise; the next start goes on.
+        Raises the errors of senders; the next start continues.
         """
         batch = commit["batch"]
         staging = self.staging(commit)
@@ -182,17 +178,15 @@ class Commits:
             target = self.output / sink / f"batch={batch}"
             if staged.is_dir():
                 if target.exists():
-                    raise CommitError(f"{target} is there, but this job did not put it there: move it away")
+                    raise CommitError(f"{target} exists, but was not written by this job: move it away")
                 disk.rename(staged, target)
         self._account(commit)
-        # One that is half removed must not be taken for one to go on with.
+        # Renamed first: a partly removed folder must not look unfinished.
         done = staging.rename(f"{staging}{_DONE}")
         shutil.rmtree(done, ignore_errors=True)
 
     def staging(self, commit: Mapping[str, Any]) -> Path:
-        """Return the staging folder of a commit, which is there until all of the batch is published and
-        accounted for.
-        """
+        """Return the staging folder of a commit, which exists until the batch is published and accounted."""
         path: Path = self._staging / commit["staging"]
         return path
 
@@ -200,7 +194,7 @@ class Commits:
         disk.append_line(self._accounting, self.line(commit))
 
     def _send(self, commit: Mapping[str, Any], staging: Path) -> None:
-        """Hand on what goes elsewhere, and write down how much of it could not be."""
+        """Send the staged messages, and write the number of refused ones."""
         late = self._late(commit["batch"])
         if disk.read_json(late) is not None:
             return
@@ -210,8 +204,8 @@ class Commits:
             sender = self._senders.get(kind)
             if sender is None:
                 raise CommitError(
-                    f"batch {commit['batch']} was committed, and what it has for destinations of the kind "
-                    f"{kind} is not all handed on: start the job with these once more (--{kind}s)"
+                    f"batch {commit['batch']} is committed, but its deliveries to destinations of the kind "
+                    f"{kind} are not all sent: start the job with these once more (--{kind}s)"
                 )
             found = sender.send(commit["batch"], commit["revision"], outgoing, staging)
             of_kinds[kind] = sum(file["rows"] for file in found)
@@ -225,8 +219,8 @@ class Commits:
 
     def _rebuild_accounting(self) -> None:
         commits = [self.read(batch) or {} for batch in (*self.batches(), *self.side_batches())]
-        lines = "".join(self.line(commit) + "\n" for commit in sorted(commits, key=_turn))
-        # Bytes, because a damaged file may be no text any more.
+        lines = "".join(self.line(commit) + "\n" for commit in sorted(commits, key=_order))
+        # Bytes, because a damaged file may not be text.
         if not self._accounting.exists() or self._accounting.read_bytes() != lines.encode():
             disk.replace_text(self._accounting, lines)
 
@@ -240,12 +234,12 @@ class Commits:
         return json.dumps(line | accounted | {"committed": commit["committed"]})
 
     def counts(self, commit: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what became of a batch's messages: as it was committed, but for what came too late."""
-        # Commits of earlier releases know of no refused deliveries, nor of queues: there were none.
+        """Return the counts of a batch: those of its commit, corrected by deliveries refused later."""
+        # Commits of earlier releases lack these counts: they had no refused deliveries, and no queues.
         counts: dict[str, Any] = {"refused": 0, "queued": 0, "sent": 0} | commit["counts"]
         late = disk.read_json(self._late(commit["batch"]))
         if late is not None:
-            # Of earlier releases all were for queues.
+            # In earlier releases all were for queues.
             kinds = late.get("kinds", {QUEUE: late["refused"]})
             counts |= {
                 "refused": counts["refused"] + late["refused"],
@@ -255,19 +249,17 @@ class Commits:
         return counts
 
     def files(self, commit: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the published files of a batch: those of its commit, and dead letters that came later."""
+        """Return the published files of a batch: those of its commit, and dead letters written later."""
         late = disk.read_json(self._late(commit["batch"])) or {}
         return [*commit["files"], *late.get("files", ())]
 
 
 def kind_of(commit: Mapping[str, Any]) -> str:
-    """Return what a commit is of: ``stream``, ``backfill`` or ``replay``; one of the latter two has a record
-    of this name.
-    """
+    """Return the kind of a commit: ``stream``, or ``backfill`` or ``replay``, of which it has a record."""
     return next((kind for kind in SIDE_BATCHES if kind in commit), STREAM)
 
 
-def _turn(commit: Mapping[str, Any]) -> tuple[int, int]:
-    """Return a key that sorts commits by time: a side batch knows after which batch of the stream it came."""
+def _order(commit: Mapping[str, Any]) -> tuple[int, int]:
+    """Return a key that sorts commits by time: a side batch names the batch ``after`` which it came."""
     batch: int = commit["batch"]
     return (batch, 0) if batch >= 0 else (commit[kind_of(commit)]["after"], -batch)

@@ -1,11 +1,11 @@
-"""Pins and leases: which revision a batch is routed against, decided once and for all.
+"""Pins and leases: the revision that a batch is routed with, decided once and durably.
 
-A batch may run again after a crash, when the registry has moved on. Its pin is written before it is routed
-and read when it comes again, so both runs give the same deliveries. The lease, a file in the snapshot
-folder, tells whoever clears that folder up which revisions are still needed.
+A batch may run again after a crash, when the registry has newer revisions. Its pin is written before the
+batch is routed and read by a repeat, so both runs make the same deliveries. The lease, a file in the snapshot
+folder, keeps needed revisions from being removed.
 
-A backfill or replay has a pin of its own, in which also stands what it is about to do, and a lease of its
-own: the next batch of the stream may move on to a newer revision before an interrupted one comes again.
+A backfill or replay has its own pin, which includes its plan, and its own lease: the next batch of the stream
+may use a newer revision before an interrupted side batch is finished.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease
 
 
 class PinError(SelectRouteError):
-    """Error: the revision of a batch can't be used, or the newest one is older than one used before."""
+    """Unusable revision of a batch, or a newest revision that is older than a previous one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Revision that a batch is routed against, and what a side batch is about to do.
+    """Revision that a batch is routed with, and the plan of a side batch.
 
     Attributes:
-        batch: its number.
+        batch: the number of the batch.
         revision, digest: the revision, and the SHA-256 of its manifest.
         kind: ``stream``, ``backfill`` or ``replay``.
-        batches: of a side batch, those whose messages are judged once more.
-        subscriptions: of a backfill, those that missed these batches.
-        request, wanted: of a replay, the request that it is for, and which dead letters that means.
+        batches: of a side batch, the batches whose messages are judged again.
+        subscriptions: of a backfill, the subscriptions that missed these batches.
+        request, wanted: of a replay, the id of its request, and the filter of dead letters.
     """
 
     batch: int
@@ -50,7 +50,7 @@ class Pin:
     wanted: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `from_json` reads it. The kind is told by the keys that only it has."""
+        """Return the pin as JSON, the inverse of `from_json`. The keys determine the kind."""
         content: dict[str, Any] = {"batch": self.batch, "revision": self.revision, "digest": self.digest}
         if self.kind == BACKFILL:
             content |= {"subscriptions": list(self.subscriptions), "batches": list(self.batches)}
@@ -60,18 +60,18 @@ class Pin:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Pin:
-        """Return what `to_json` gave."""
+        """Read the pin that `to_json` returned."""
         kind = BACKFILL if "subscriptions" in content else REPLAY if "request" in content else STREAM
         lists = {name: tuple(content[name]) for name in ("batches", "subscriptions") if name in content}
         return cls(**(dict(content) | lists), kind=kind)
 
 
 def pin(batch: int, pins: Path, snapshots: Path, query: str) -> Pin:
-    """Return the batch's pin: the one it has, or else the newest published revision, written down durably.
+    """Return the batch's pin: the existing one, or else the newest published revision, written durably.
 
     Raises:
-        PinError: the pinned revision is gone or its files are others, or revisions went backwards.
-        SnapshotError: the folder holds no snapshot, or the lease can't be written to it.
+        PinError: the pinned revision is gone or was replaced, or revisions went backwards.
+        SnapshotError: the folder has no snapshot, or the lease can't be written.
     """
     path = pins / f"{batch}.json"
     written = disk.read_json(path)
@@ -80,8 +80,8 @@ def pin(batch: int, pins: Path, snapshots: Path, query: str) -> Pin:
         _check(pinned, snapshots)
         return pinned
     disk.make_folder(pins)
-    latest_revision(snapshots)  # raises where there is none
-    # Under the lock nobody removes the revision between its being the newest and its being leased.
+    latest_revision(snapshots)  # raises if there is none
+    # The lock keeps the newest revision from being removed before it is leased.
     with locked(snapshots):
         pinned = _newest(batch, pins, snapshots, query)
     disk.write_json(path, pinned.to_json())
@@ -93,18 +93,17 @@ def _newest(batch: int, pins: Path, snapshots: Path, query: str) -> Pin:
     revision = latest_revision(snapshots)
     if previous is not None and revision < previous.revision:
         raise PinError(
-            f"the newest revision in {snapshots} is {revision}, but batch {previous.batch} was "
-            "already routed against "
-            f"revision {previous.revision}: revisions only go up; publish the older state again as a "
-            "new revision"
+            f"the newest revision in {snapshots} is {revision}, but batch {previous.batch} was already "
+            f"routed with revision {previous.revision}: revisions only increase; publish the older state "
+            "again as a new revision"
         )
-    # The lease first: from then on nobody removes the revision, and the digest is read of files that stay.
+    # The lease first: it keeps the files whose digest is read.
     lease(snapshots, query, revision)
     return Pin(batch, revision, published_digest(snapshots, revision))
 
 
 def pinned_revision(batch: int, pins: Path) -> int | None:
-    """Return the revision that a batch of the stream is pinned to, None if it is not pinned."""
+    """Return the revision that a batch of the stream is pinned to; None if it is not pinned."""
     written = disk.read_json(pins / f"{batch}.json")
     return None if written is None else int(written["revision"])
 
@@ -117,10 +116,10 @@ def pin_side_batch(pinned: Pin, pins: Path, snapshots: Path, query: str) -> None
 
 
 def pinned_side_batch(batch: int, kind: str, pins: Path, snapshots: Path) -> Pin | None:
-    """Return the pin of this kind that an interrupted side batch of this number left; None if there is none.
+    """Return the pin of an interrupted side batch of this number and kind; None if there is none.
 
     Raises:
-        PinError: the pinned revision is gone or its files are others.
+        PinError: the pinned revision is gone or was replaced.
     """
     written = disk.read_json(pins / f"{batch}.json")
     found = None if written is None else Pin.from_json(written)
@@ -136,17 +135,17 @@ def release_side_batch(snapshots: Path, query: str) -> None:
 
 
 def _side_batch_lease(query: str) -> str:
-    """Return the name of the lease, of a backfill or a replay: only one of them is made at a time."""
+    """Return the lease's name, the same for backfills and replays: only one of them is made at a time."""
     return f"{query}-backfill"
 
 
 def reference(pinned: Pin, snapshots: Path) -> SnapshotRef:
-    """Return the reference by which workers open the pinned snapshot."""
+    """Return the reference with which workers open the pinned snapshot."""
     return SnapshotRef(str(snapshots), pinned.revision, pinned.digest)
 
 
 def _previous(batch: int, pins: Path) -> Pin | None:
-    # Batches come one after another, so nearly always the one before has a pin.
+    # Batches come one after another, so the previous one nearly always has a pin.
     for number in range(batch - 1, -1, -1):
         written = disk.read_json(pins / f"{number}.json")
         if written is not None:
@@ -161,14 +160,11 @@ def _check(pinned: Pin, snapshots: Path) -> None:
         digest = published_digest(snapshots, pinned.revision)
     except SnapshotError as error:
         raise PinError(
-            f"batch {pinned.batch} is pinned to revision {pinned.revision} and must be routed against "
-            f"it again: {error}"
+            f"batch {pinned.batch} is pinned to revision {pinned.revision}, which can't be used: {error}"
         ) from error
     if digest != pinned.digest:
         raise PinError(
             f"batch {pinned.batch} is pinned to revision {pinned.revision} with digest "
-            f"{pinned.digest[:12]}…, but "
-            f"{snapshots} now holds another revision {pinned.revision} (digest {digest[:12]}…): put "
-            "the files back; "
-            "a published revision must never be replaced"
+            f"{pinned.digest[:12]}…, but {snapshots} now has another revision {pinned.revision} (digest "
+            f"{digest[:12]}…): restore the files, and never replace a published revision"
         )

@@ -1,16 +1,14 @@
-"""Router: takes one batch of the fan-out from its inputs to published output.
+"""Router of batches, from the inputs to the published output.
 
-Five steps; a crash between any two of them changes nothing in the outcome::
+Five steps; a crash between any two of them does not change the outcome::
 
-    committed already? ─no→ pin the revision ─→ plan what is read ─→ match and write, staged ─→ commit ─→
-    hand on, publish
-                       └yes→ hand on and publish what is not yet; skip
+    committed already? ─no→ pin the revision ─→ plan the input ─→ match and stage ─→ commit ─→ send, publish
+                       └yes→ finish sending and publishing; skip
 
-What follows the commit may be done while the next batch is routed: it reads nothing but the commit and what
-is staged.
+The last step may run while the next batch is routed: it reads only the commit and the staged files.
 
-A side batch comes beside the stream: a backfill (see ``backfill``) or a replay (see ``replay``). It takes the
-same steps from the plan on.
+A side batch, a backfill (see ``backfill``) or a replay (see ``replay``), takes the same steps from the plan
+on, between two batches of the stream.
 """
 
 from __future__ import annotations
@@ -45,13 +43,13 @@ from selectroute.spark.worker.task import TaskSettings
 @dataclass(frozen=True, slots=True)
 class BatchReport:
     """Report of a batch: its revision, its counts, and the seconds of each step (pin, plan, match, commit,
-    publish; the last one with what it waited for the batch before).
+    publish; the last one includes the wait for the previous batch).
 
-    ``inputs`` are files, or records of Kafka.
-    ``skipped``: it had been committed before, and nothing was done; the counts are those of the commit.
-    ``kind``: ``stream``, or ``backfill`` or ``replay``, whose numbers are below 0.
-    ``missing``: of these: what can't be read again, a sentence each.
-    ``topics``: how many messages came of each topic of Kafka.
+    ``inputs``: number of files, or of Kafka records.
+    ``skipped``: the batch was committed before, and not routed again; the counts are those of the commit.
+    ``kind``: ``stream``, or ``backfill`` or ``replay``, with numbers below 0.
+    ``missing``: of a backfill or replay, a sentence for each input that can't be read again.
+    ``topics``: number of messages of each Kafka topic.
     """
 
     batch: int
@@ -67,14 +65,14 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True)
 class SideBatch:
-    """Settings of a batch beside the stream: a backfill or a replay.
+    """Settings of a side batch: a backfill or a replay.
 
     Attributes:
-        kind: what it is.
-        prepare: makes what it needs in its staging folder; returns the snapshot that judges.
-        record: what its commit says of it.
-        unrouted: what becomes of messages that nobody wants.
-        recalled: name of the list in its staging folder of what alone is judged, if there is one.
+        kind: ``backfill`` or ``replay``.
+        prepare: prepares the staging folder; returns the snapshot to match with.
+        record: the side batch's record in its commit.
+        unrouted: the policy for unrouted messages.
+        replay_list: file name in the staging folder of the list of letters to judge, of a replay only.
     """
 
     kind: str
@@ -85,16 +83,16 @@ class SideBatch:
 
 
 class Router:
-    """Router of one job, a batch after another. Knows of no stream: the caller numbers the batches.
+    """Router of one job, one batch after another. Independent of the stream: the caller numbers the batches.
 
     Args:
         job: the job.
-        source: where its messages come from.
-        queues, kafka: the senders, where the job has such destinations.
-        destinations: the kinds for which messages are staged beside the output folder; with none of them,
-            nothing is sent, nor asked what queues and topics would take.
-        wait_until_sent: waits until every committed batch is sent and published, where the caller does that
-            in the background; see `commit`.
+        source: the source of its messages.
+        queues, kafka: the senders, if the job has such destinations.
+        destinations: the kinds of destinations to stage messages for; with none, nothing is sent, and queues
+            and topics are not looked up.
+        wait_until_sent: waits until every committed batch is sent and published, if the caller does so in the
+            background; see `commit`.
         warn: called with a sentence, once, for each column of the messages whose type no property has.
     """
 
@@ -126,9 +124,9 @@ class Router:
         self._missing = MissingDestinations(job.output, warn)
 
     def look(self) -> None:
-        """Warn of destinations of the newest snapshot that are not there.
+        """Warn of destinations of the newest snapshot that do not exist.
 
-        Raises what opening it raises; StoreError, SourceError: queues or topics are out of reach.
+        Raises SnapshotError, or StoreError or SourceError if queues or topics can't be looked up.
         """
         snapshot = Snapshot.open(self.job.snapshots)
         queues = None if self._queues is None else self._queues.known()
@@ -138,25 +136,25 @@ class Router:
     def route(
         self, batch: int, inputs: Sequence[Any], query: str, frame: DataFrame | None = None
     ) -> BatchReport:
-        """Route one batch, whole, and return what it did. As `commit`."""
+        """Route one batch completely, and return its report. Arguments and errors are those of `commit`."""
         return self.commit(batch, inputs, query, frame)()
 
     def commit(
         self, batch: int, inputs: Sequence[Any], query: str, frame: DataFrame | None = None
     ) -> Callable[[], BatchReport]:
-        """Route one batch as far as its commit; a batch that was committed before is skipped.
+        """Route one batch up to its commit; skip a batch that was committed before.
 
-        Returns what hands it on, publishes it and says what it did. That is to be called once, and for one
-        batch after the other; until then it is the next start that would do it.
+        Return a function that sends and publishes the batch and returns its report. Call it once, for one
+        batch after the other; otherwise the next start does it.
 
         Args:
-            batch: its number. The same number must always come with the same inputs.
-            inputs: what it takes in, as `Source.planned` has it.
-            query: whose lease in the snapshot folder holds the revision.
-            frame: the batch as Spark's stream has it.
+            batch: the number of the batch. The same number must always have the same inputs.
+            inputs: the batch's inputs, from `Source.planned`.
+            query: id of the query, whose lease in the snapshot folder keeps the revision.
+            frame: the batch's frame from Spark's stream.
 
         Raises:
-            PinError, SnapshotError: the revision can't be had.
+            PinError, SnapshotError: the revision is not usable.
             CommitError: messages are unaccounted for, or the batch was committed with other inputs.
         """
         clock = Clock()
@@ -172,18 +170,18 @@ class Router:
     def write(
         self, pinned: Pin, batch_input: BatchInput, clock: Clock, query: str, side_batch: SideBatch
     ) -> BatchReport:
-        """Route a pinned batch beside the stream, whole: from the plan to the accounting.
+        """Route a pinned side batch completely: from the plan to the accounting.
 
         Raises:
             SnapshotError, CommitError: as `route`.
-            JobError: the job's queues have got messages of this batch.
+            JobError: the job's queues already have messages of this batch.
         """
         self.wait_until_sent()
         return self._commit(pinned, batch_input, clock, query, side_batch)()
 
     def _warn_of(self, unlike: Mapping[str, tuple[str, bool]], snapshot: SnapshotRef) -> None:
         for name, (sentence, binary) in unlike.items():
-            key = sentence.partition(": ")[0]  # how many values there were differs from batch to batch
+            key = sentence.partition(": ")[0]  # the number of values differs from batch to batch
             self._warn_once(key, unlike_sentence(sentence, open_once(snapshot), name, binary))
 
     def _warn_once(self, key: str, sentence: str) -> None:
@@ -207,14 +205,14 @@ class Router:
         )
         clock.lap("plan")
         queues = None if self._queues is None else self._queues.begin(query, batch)
-        # A replay mostly comes when something was mended: it looks anew.
+        # A replay often follows a repair, so missing topics are looked up again.
         opened = open_once(snapshot)
         topics = (
             None if self._kafka is None else self._kafka.topics(topics_of(opened), side_batch is not None)
         )
         if self._destinations:
             self._missing.look(opened, queues, topics)
-        work = TaskSettings(
+        settings = TaskSettings(
             snapshot,
             str(staging / "attempts"),
             self.job.policy if side_batch is None else side_batch.unrouted,
@@ -226,15 +224,15 @@ class Router:
             else str(staging / side_batch.replay_list),
             self._destinations,
         )
-        counts, written, found, of_topics, unlike, warnings = batch_input.route(batch, work)
+        counts, written, found, of_topics, unlike, warnings = batch_input.route(batch, settings)
         self._warn_of(unlike, snapshot)
         for key, sentence in warnings.items():
             self._warn_once(key, sentence)
         clock.lap("match")
         if unwanted := counts.policies.get(FAIL):
             raise CommitError(
-                f"batch {batch} has {counted(unwanted, 'message')} that nobody wants; "
-                "nothing of it was published"
+                f"batch {batch} has {counted(unwanted, 'unrouted message')}, and the policy is to fail; "
+                "it was not published"
             )
         files, outgoing = self.commits.collect(batch, staging, written)
         commit = {
@@ -275,20 +273,20 @@ class Router:
         if any(committed["inputs"][name] != inputs[name] for name in ("count", "sha256")):
             raise CommitError(
                 f"batch {committed['batch']} was committed with other inputs: the checkpoint "
-                f"{self.job.checkpoint} is older than the output folder {self.job.output}; put the newest "
-                "one back, or choose a new output folder"
+                f"{self.job.checkpoint} is older than the output folder {self.job.output}; restore the "
+                "newest one, or choose a new output folder"
             )
 
 
 class Clock:
-    """Seconds since the last lap, by name."""
+    """Stopwatch: seconds of each step, by name."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
-        """End a step."""
+        """End a step, and begin the next."""
         now = time.perf_counter()
         self.seconds[name] = round(now - self._last, 4)
         self._last = now

@@ -1,5 +1,5 @@
-"""Dead letters judged once more.
+"""Replay of dead letters.
 
-``letters`` reads them off the output folder, ``request`` is what a command asks for, ``replay`` does it, in
-batches beside the stream.
+``letters`` reads dead letters from the output folder, ``request`` stores the requests of a command,
+``replay`` carries them out, in side batches.
 """

@@ -1,4 +1,4 @@
-"""Dead letters of a job: all of them, and those that no replay took yet."""
+"""Dead letters of a job: all of them, and those not yet replayed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ REASONS: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
 }
-"""The reasons of dead letters by their stages, those of earlier releases included."""
+"""Reasons of dead letters by stage, including those of earlier releases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ class DeadLetter:
     """Input or delivery that could not be read, judged or delivered.
 
     Attributes:
-        batch: in which it came up; below 0 in a backfill.
-        stage, reason, message: where, why, and in a sentence.
-        source, partition, offset: where it stands; ``offset`` is None where it is a whole file.
-        revision: that of its batch.
-        subscription: of a delivery that was refused; the message went on to others.
-        raw: the bytes as they came, as far as they were kept; None where the source still has them. Of a
-            record of Kafka they are its value, and ``key`` and ``headers`` are the record's too.
+        batch: the batch of the dead letter; below 0 for a side batch.
+        stage, reason, message: the stage, the reason, and the error text.
+        source, partition, offset: the position; ``offset`` is None for a whole file.
+        revision: the revision of the batch.
+        subscription: of a refused delivery only; other deliveries of the message are not affected.
+        raw: the original bytes, possibly truncated; None if they are still in the source. Of a Kafka record
+            the value; ``key`` and ``headers`` are the record's, too.
     """
 
     batch: int
@@ -91,12 +91,12 @@ def dead_letters(
     reasons: Collection[str] = (),
     subscriptions: Collection[str] = (),
 ) -> Iterator[DeadLetter]:
-    """Yield a job's dead letters: of these batches, stages, reasons and subscriptions; all if none is named.
+    """Yield a job's dead letters of these batches, stages, reasons and subscriptions; empty means all.
 
-    Holds some thousands of rows at a time. A file that is cleared up meanwhile is passed over.
+    Holds some thousands of rows at a time. Skips a file that is removed during the call.
 
     Raises:
-        JobError: the folder is no job's, or a file in it can't be read.
+        JobError: the folder is not a job's, or a file in it can't be read.
     """
     job_record(output)
     found = []
@@ -112,7 +112,7 @@ def dead_letters(
 
 def _of_file(batch: int, path: Path, wanted: dict[str, Collection[str]]) -> Iterator[DeadLetter]:
     try:
-        # Opened as a file: under its path, Arrow would make a column of the folder's name.
+        # Opened as a file: from a path, Arrow would make a column of the folder's name.
         with pa.OSFile(str(path), "rb") as file:
             for rows in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
                 for row in rows.to_pylist():
@@ -132,19 +132,19 @@ def _letter(batch: int, row: dict[str, Any]) -> DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class TakenLetters:
-    """Letters that an earlier replay took of its batches: all but those whose files were gone."""
+    """Letters of its batches that an earlier replay took: all but those whose inputs were gone."""
 
     wanted: ReplayFilterSpec
     missing: frozenset[str]
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> TakenLetters:
-        """Return what the record in a replay's commit says."""
+        """Read the record in a replay's commit."""
         missing = frozenset(name for one in record["missing"] for name in one["files"])
         return cls(ReplayFilterSpec.from_json(record["wanted"]), missing)
 
     def mask(self, letters: pa.Table) -> npt.NDArray[np.bool_]:
-        """Return which of the letters of one of its batches it took."""
+        """Return a mask of the letters of one of these batches that were taken."""
         found = self.wanted.mask(letters)
         if self.missing:
             gone = pa.array(sorted(self.missing), pa.string())
@@ -153,7 +153,7 @@ class TakenLetters:
 
 
 def batches_with_letters(output: Path) -> set[int]:
-    """Return the batches whose dead letters are there, committed or not."""
+    """Return the batches with published dead letters, committed or not."""
     found = set()
     for folder in (output / DEAD_LETTERS).glob("batch=*"):
         text = folder.name.removeprefix("batch=")
@@ -165,16 +165,16 @@ def batches_with_letters(output: Path) -> set[int]:
 def letters_left(
     output: Path, batch: int, wanted: ReplayFilterSpec, taken_of: Sequence[TakenLetters]
 ) -> pa.Table:
-    """Return the letters of a batch that are wanted and that no replay took, as `LETTERS`; none if its folder
-    was moved away.
+    """Return the wanted letters of a batch that no replay took, as `LETTERS`; none if its folder was moved
+    away.
 
     Raises:
-        JobError: a file of theirs can't be read.
+        JobError: a file of dead letters can't be read.
     """
     parts = []
     for path in sorted((output / DEAD_LETTERS / f"batch={batch}").glob("*.parquet")):
         try:
-            # Opened as a file: under its path, Arrow would make a column of the folder's name.
+            # Opened as a file: from a path, Arrow would make a column of the folder's name.
             with pa.OSFile(str(path), "rb") as file:
                 table = pq.ParquetFile(file).read(columns=LETTERS.names)
         except FileNotFoundError:
@@ -200,14 +200,14 @@ def _plain(table: pa.Table) -> pa.Table:
 
 
 def messages_in(letters: pa.Table) -> int | None:
-    """Return of how many messages these are letters; None if one is of a file as a whole."""
+    """Return the number of messages of these letters; None if a letter is for a whole file."""
     if letters["offset"].null_count:
         return None
     return len(letters.group_by(["source", "partition", "offset"]).aggregate([]))
 
 
 class History:
-    """History of backfills and replays, read off the commits: who got what, which letters were taken."""
+    """History of backfills and replays from the commits: batches given to subscriptions, letters taken."""
 
     def __init__(self, commits: Commits) -> None:
         self._commits = commits
@@ -220,7 +220,7 @@ class History:
         self._handled: defaultdict[str, set[int]] = defaultdict(set)
 
     def read(self) -> None:
-        """Read what was committed since."""
+        """Read the commits since the last call."""
         for number in range(self._read_to - 1, self._commits.next_side_batch(), -1):
             commit = self._commits.read(number) or {}
             self._kinds[number] = kind = kind_of(commit)
@@ -237,19 +237,19 @@ class History:
             self._read_to = number
 
     def taken_of(self, batch: int) -> Sequence[TakenLetters]:
-        """Return what replays took of the letters of a batch."""
+        """Return the letters of a batch that replays took."""
         return self._taken[batch]
 
     def replays_of(self, request: str) -> list[int]:
-        """Return the replays that were made for a request."""
+        """Return the replays of a request."""
         return self._of_request[request]
 
     def handled(self, request: str) -> set[int]:
-        """Return the batches of these replays."""
+        """Return the batches of the replays of a request."""
         return self._handled[request]
 
     def only(self, batch: int) -> tuple[str, ...] | None:
-        """Return the subscriptions to which the letters of a batch are restricted; None for no such bound."""
+        """Return the subscriptions to which the letters of a batch are restricted; None for all."""
         if batch >= 0:
             return None
         record = self._records[batch]
@@ -258,25 +258,25 @@ class History:
 
     def origins(self, batch: int) -> frozenset[int]:
         """Return the batches of the stream from which the letters of a batch come."""
-        waiting_, found = [batch], set()
-        while waiting_:
-            one = waiting_.pop()
+        todo, found = [batch], set()
+        while todo:
+            one = todo.pop()
             if one >= 0:
                 found.add(one)
             else:
-                waiting_ += self._records[one]["batches"]
+                todo += self._records[one]["batches"]
         return frozenset(found)
 
     def scope(self, origin: int, only: tuple[str, ...] | None) -> Scope:
-        """Return who may get messages of a batch of the stream that were dead letters."""
+        """Return the subscriptions that may get the dead-lettered messages of a batch of the stream."""
         return Scope(None, tuple(sorted(self._given[origin]))) if only is None else Scope(only)
 
 
 def count_left(output: Path, wanted: ReplayFilterSpec) -> Counter[tuple[str, str]]:
-    """Return how many dead letters a request would have replayed that is made now, by stage and reason.
+    """Count the dead letters that a request made now would replay, by stage and reason.
 
     Raises:
-        JobError: the folder is no job's, or a file of theirs can't be read.
+        JobError: the folder is not a job's, or a file of dead letters can't be read.
     """
     request, commits = as_of_now(output, wanted), Commits(output)
     history = History(commits)

@@ -1,24 +1,24 @@
-"""Replays: dead letters judged once more, by whatever has been mended since, as somebody asked for.
+"""Replays: dead letters judged again on request, after a repair.
 
-A replay is a batch of its own beside the stream (numbered -1, -2, … as backfills are), with its own pin,
-commit, folders and line of the accounting, outside the accounts of the stream::
+A replay is a side batch (numbered -1, -2, … like backfills), with its own pin, commit, folders and line of
+the accounting, not counted in the totals of the stream::
 
-    unfinished one? ─yes→ as its pin says ──────────────────────────────────────────────────┐
+    unfinished one? ─yes→ by its pin ───────────────────────────────────────────────────────┐
                     └no→ request: the next batches with letters that no replay took ─→ pin ─┴→
-    their letters ─→ what they stood in, read from the source again ─→ only these messages, or deliveries:
+    their letters ─→ their inputs, read from the source again ─→ only these messages, or deliveries:
     match, commit, publish
 
-Each dead letter is replayed once: the commit of a replay names its batches and what was wanted of them, and a
-later one leaves that out. What fails again is a dead letter of the replay, and can be replayed. Also with
-replays each message is judged for each subscription once::
+Each dead letter is replayed once: the commit of a replay names its batches and its filter, and later replays
+skip these letters. A message that fails again is a dead letter of the replay, and can be replayed. With
+replays included, each message is judged for each subscription once::
 
-    letter of                who may get the message
-    a batch of the stream    whoever is in the replay's snapshot, but for those whom a backfill gave the batch
+    letter of                subscriptions that may get the message
+    a batch of the stream    those in the replay's snapshot, except those that got the batch by a backfill
     a backfill               the backfill's subscriptions
-    a replay                 as the letter that it took
+    a replay                 those of the replayed letter
 
-A delivery that was refused is judged for its subscription alone. What is not in its source any more is named
-in the commit, and the rest goes on.
+A refused delivery is judged for its subscription only. An input that is gone is named in the commit, and the
+others are replayed.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.worker.replay_filter import LETTERS, Scope, write_replay_list
 
 MOST_LETTERS: Final = 1_000_000
-"""Letters of one replay, unless one batch has more: they are held in memory."""
+"""Maximum of letters of one replay, unless one batch has more: they are held in memory."""
 
 MOST_BATCHES: Final = 200
-"""Batches of one replay: its commit names each."""
+"""Maximum of batches of one replay: its commit names each."""
 
 _LIST: Final = "recalled.arrow"
 
@@ -73,25 +73,25 @@ class Replays:
         self._pins = router.job.output / "pins"
         self._warn = warn
         self._history = History(router.commits)
-        self._something: defaultdict[str, set[int]] = defaultdict(set)
-        self._nothing: defaultdict[str, set[int]] = defaultdict(set)
+        self._with_letters: defaultdict[str, set[int]] = defaultdict(set)
+        self._without_letters: defaultdict[str, set[int]] = defaultdict(set)
         self._refused: set[Path] = set()
         self._leased = True
 
     def look(self) -> None:
-        """Look through the dead letters of all batches that requests are for, however many: `next` then need
-        not do it while the stream waits.
+        """Search the dead letters of all batches of requests, so that `next` need not do it while the stream
+        waits.
         """
         for path in waiting(self._job.output):
             request = self._read(path)
             if request is not None:
                 self._history.read()
                 for batch in self._candidates(request):
-                    if batch not in self._something[request.id]:
+                    if batch not in self._with_letters[request.id]:
                         self._left(batch, request)
 
     def unfinished(self, query: str) -> BatchReport | None:
-        """Finish the replay that a crash left, if there is one.
+        """Finish a replay that was interrupted by a crash, if there is one.
 
         Raises:
             PinError, SnapshotError, CommitError: as `Router.route`.
@@ -101,20 +101,20 @@ class Replays:
         return None if pinned is None else self._make(pinned, query)
 
     def next(self, query: str, revision: int | None = None) -> BatchReport | None:
-        """Make the next replay that was asked for; None if there is none. No backfill may be unfinished.
+        """Make the next requested replay; None if there is none. No backfill may be unfinished.
 
         Args:
-            query: whose lease holds the revision.
-            revision: the revision that judges, the newest unless given.
+            query: id of the query, whose lease keeps the revision.
+            revision: the revision to match with, the newest unless given.
         """
-        if self._leased:  # perhaps: a crash may have come between commit and release
+        if self._leased:  # or may be: a crash may have come between commit and release
             release_side_batch(self._job.snapshots, query)
             self._leased = False
         for path in waiting(self._job.output):
             request = self._read(path)
             if request is None:
                 continue
-            self._router.wait_until_sent()  # a batch shows its dead letters when it is published
+            self._router.wait_until_sent()  # the dead letters of a batch appear when it is published
             self._history.read()
             batches = self._due(request)
             if not batches:
@@ -125,7 +125,7 @@ class Replays:
                 return self._make(pinned, query)
         return None
 
-    # ---- what is to do
+    # ---- planning
 
     def _read(self, path: Path) -> Request | None:
         try:
@@ -133,11 +133,11 @@ class Replays:
         except SelectRouteError as error:
             if path not in self._refused:
                 self._refused.add(path)
-                self._warn(f"a request is left alone: {error}")
+                self._warn(f"a request for a replay is ignored: {error}")
             return None
 
     def _due(self, request: Request) -> list[int]:
-        """Return the next batches of a request that have letters left: as many as one replay may take."""
+        """Return the next batches of a request with letters left, up to the limits of one replay."""
         chosen: list[int] = []
         tables: list[pa.Table] = []
         for batch in self._candidates(request):
@@ -156,22 +156,22 @@ class Replays:
         return chosen
 
     def _left(self, batch: int, request: Request) -> pa.Table:
-        """Return the letters of a batch that a request is still for, and remember if there are none."""
+        """Return the letters of a batch that are left for a request, and remember whether there are any."""
         try:
             left = self._letters(batch, request.wanted)
         except JobError as error:
             self._warn(f"dead letters are not replayed: {error}")
             left = LETTERS.empty_table()
         if len(left):
-            self._something[request.id].add(batch)
+            self._with_letters[request.id].add(batch)
         else:
-            self._nothing[request.id].add(batch)
+            self._without_letters[request.id].add(batch)
         return left
 
     def _candidates(self, request: Request) -> list[int]:
-        passed = self._history.handled(request.id) | self._nothing[request.id]
-        there = batches_with_letters(self._job.output) - passed
-        found = (batch for batch in there if request.means(batch) and self._commits.is_committed(batch))
+        done = self._history.handled(request.id) | self._without_letters[request.id]
+        open_ = batches_with_letters(self._job.output) - done
+        found = (batch for batch in open_ if request.means(batch) and self._commits.is_committed(batch))
         return sorted(found, key=lambda batch: (batch < 0, abs(batch)))
 
     def _too_many(self, letters: pa.Table) -> bool:
@@ -187,7 +187,7 @@ class Replays:
         self, request: Request, batches: Sequence[int], query: str, revision: int | None
     ) -> Pin | None:
         snapshots = self._job.snapshots
-        with locked(snapshots):  # so that nobody removes the revision before it is leased
+        with locked(snapshots):  # so that the revision is not removed before it is leased
             chosen = latest_revision(snapshots) if revision is None else revision
             if chosen not in revisions(snapshots):
                 return None
@@ -197,7 +197,7 @@ class Replays:
             pin_side_batch(pin, self._pins, snapshots, query)
             return pin
 
-    # ---- doing it
+    # ---- execution
 
     def _make(self, pinned: Pin, query: str) -> BatchReport:
         clock = Clock()
@@ -215,25 +215,25 @@ class Replays:
         origins = sorted(frozenset().union(*map(history.origins, pinned.batches)))
         commits = [self._commits.read(origin) or {} for origin in origins]
         for replayable in source.reread(commits, self._job.checkpoint):
-            found, mine = source.narrow(replayable.inputs, letters)
+            found, in_found = source.narrow(replayable.inputs, letters)
             inputs += found
-            codes[mine] = scopes.setdefault(history.scope(replayable.batch, only), len(scopes))
+            codes[in_found] = scopes.setdefault(history.scope(replayable.batch, only), len(scopes))
             if replayable.gone or replayable.unknown:
                 lost.append(replayable)
-        here = letters.filter(pa.array(codes >= 0))
+        replayed = letters.filter(pa.array(codes >= 0))
         missing = _missing(lost, letters.filter(pa.array(codes < 0)))
         record = {
             "request": pinned.request,
             "wanted": dict(pinned.wanted),
             "batches": list(pinned.batches),
             "only": None if only is None else list(only),
-            "letters": len(here),
+            "letters": len(replayed),
             "after": max(self._commits.batches(), default=-1),
             "missing": missing,
         }
 
         def prepare(staging: Path) -> SnapshotRef:
-            write_replay_list(staging / _LIST, here, list(scopes), codes[codes >= 0])
+            write_replay_list(staging / _LIST, replayed, list(scopes), codes[codes >= 0])
             return reference(pinned, self._job.snapshots)
 
         unrouted = self._job.policy.never_failing() if only is None else Unrouted(DROP)
@@ -241,16 +241,16 @@ class Replays:
         report = self._router.write(pinned, source.batch_input(inputs), clock, query, side_batch)
         release_side_batch(self._job.snapshots, query)
         sentences = [one["why"] for one in missing]
-        messages = messages_in(here)
+        messages = messages_in(replayed)
         if messages is not None and messages != report.counts.messages:
             sentences.append(
-                f"of {counted(messages, 'message')} {report.counts.messages:,} in their source once more"
+                f"of {counted(messages, 'message')}, {report.counts.messages:,} found again in the source"
             )
         return replace(report, missing=tuple(sentences))
 
 
 def _missing(lost: Sequence[ReplayableInput], letters: pa.Table) -> list[dict[str, Any]]:
-    """Return what a commit says of the batches whose letters can't be read again, if any of these are."""
+    """Return a commit's record of the batches whose inputs are gone, if these letters are among them."""
     if not len(letters):
         return []
     sources = letters["source"].unique().to_pylist()

@@ -1,12 +1,12 @@
-"""Requests to replay dead letters: written by whoever wants it, done by the job between two batches.
+"""Requests to replay dead letters: written by a command, carried out by the job between two batches.
 
 ::
 
-    _requests/<id>.json        what is asked for; its appearance is the request
-    _requests/<id>.done.json   what was done, which takes its place
+    _requests/<id>.json        the request, from the moment when the file appears
+    _requests/<id>.done.json   its result, which replaces it
 
-The job alone knows source, binding and destinations, so a command only asks. A request is for the dead
-letters that there are when it is made.
+Only the job has source, binding and destinations, so a command only writes a request. A request is for the
+dead letters that exist when it is made.
 """
 
 from __future__ import annotations
@@ -35,14 +35,12 @@ _NAME = re.compile(r"\d{8}T\d{12}-[0-9a-f]{8}\.json")
 
 
 class RequestError(SelectRouteError):
-    """Error: a file among the requests is not a request."""
+    """Invalid file among the requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayFilterSpec:
-    """Filter of dead letters: of these batches, stages, reasons and subscriptions; of any where none is
-    named.
-    """
+    """Filter of dead letters by batch, stage, reason and subscription; empty means any."""
 
     batches: tuple[int, ...] = ()
     stages: tuple[str, ...] = ()
@@ -50,7 +48,7 @@ class ReplayFilterSpec:
     subscriptions: tuple[str, ...] = ()
 
     def mask(self, letters: pa.Table) -> npt.NDArray[np.bool_]:
-        """Return which of a batch's letters these are, by their stage, reason and subscription."""
+        """Return a mask of a batch's letters that match stage, reason and subscription."""
         found = np.ones(len(letters), np.bool_)
         for column, names in (
             ("stage", self.stages),
@@ -62,13 +60,13 @@ class ReplayFilterSpec:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `from_json` reads it."""
+        """Return the filter as JSON. The inverse of `from_json`."""
         return {name: list(values) for name, values in asdict(self).items()}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> ReplayFilterSpec:
-        """Return what `to_json` gave. Raises `RequestError` for anything else: with a restriction that is not
-        known, more would be replayed than was meant.
+        """Read the filter that `to_json` returned. Raises `RequestError` for anything else, because ignoring
+        an unknown field would replay too much.
         """
         known = [one.name for one in fields(cls)]
         for name in content:
@@ -84,10 +82,10 @@ class Request:
     """Request for a replay.
 
     Attributes:
-        id: what tells it from others; later ones sort behind it.
-        wanted: which dead letters.
-        newest, lowest: the newest batch of the stream, and the lowest number, when it was made: later ones
-            are not meant. -1 and 0 where there were none.
+        id: unique id; ids sort by the time of the request.
+        wanted: the filter of dead letters.
+        newest, lowest: the newest batch of the stream, and the lowest number of a side batch, at the time of
+            the request: later ones are excluded. -1 and 0 if there were none.
     """
 
     id: str
@@ -96,17 +94,17 @@ class Request:
     lowest: int
 
     def means(self, batch: int) -> bool:
-        """Return whether dead letters of this batch are meant."""
+        """Return whether the request includes dead letters of this batch."""
         return self.lowest <= batch <= self.newest and (
             not self.wanted.batches or batch in self.wanted.batches
         )
 
 
 def make_request(output: Path, wanted: ReplayFilterSpec) -> Request:
-    """Ask for dead letters to be replayed.
+    """Write a request to replay dead letters.
 
     Raises:
-        JobError: the folder is no job's.
+        JobError: the folder is not a job's.
     """
     request = as_of_now(output, wanted)
     folder = output / _FOLDER
@@ -125,7 +123,7 @@ def make_request(output: Path, wanted: ReplayFilterSpec) -> Request:
 
 
 def as_of_now(output: Path, wanted: ReplayFilterSpec) -> Request:
-    """Return the request that would be made now. Raises JobError."""
+    """Return a request as of now, without writing it. Raises JobError."""
     job_record(output)
     commits = Commits(output)
     newest, lowest = max(commits.batches(), default=-1), min(commits.side_batches(), default=0)
@@ -134,7 +132,7 @@ def as_of_now(output: Path, wanted: ReplayFilterSpec) -> Request:
 
 
 def waiting(output: Path) -> list[Path]:
-    """Return the files of the requests that are not done, in the order in which they were made."""
+    """Return the files of open requests, oldest first."""
     try:
         return sorted(path for path in (output / _FOLDER).iterdir() if _NAME.fullmatch(path.name))
     except FileNotFoundError:
@@ -142,10 +140,10 @@ def waiting(output: Path) -> list[Path]:
 
 
 def read_request(path: Path) -> Request:
-    """Return a request.
+    """Read a request.
 
     Raises:
-        DamagedFileError, RequestError: the file is not what was written, or none.
+        DamagedFileError, RequestError: the file is damaged, or not a request.
     """
     content = disk.read_json(path) or {}
     numbers = [content.get(name) for name in ("newest", "lowest")]
@@ -153,12 +151,12 @@ def read_request(path: Path) -> Request:
     if content.get("request") != path.stem or not isinstance(wanted, dict):
         raise RequestError(f"{path} is not a request")
     if not all(isinstance(number, int) for number in numbers):
-        raise RequestError(f"{path} is not a request: it does not say when it was made")
+        raise RequestError(f"{path} is not a request: the newest and lowest batch are missing")
     return Request(path.stem, ReplayFilterSpec.from_json(wanted), *numbers)  # type: ignore[arg-type]
 
 
 def finish_request(output: Path, request: Request, batches: Sequence[int]) -> None:
-    """Note that a request is done, with the replays that were made for it. Doing it twice is harmless."""
+    """Mark a request as done, with the numbers of its replays. Idempotent."""
     folder = output / _FOLDER
     done = {"request": request.id, "wanted": request.wanted.to_json(), "batches": list(batches)}
     disk.write_json(folder / f"{request.id}.done.json", done)
@@ -166,7 +164,7 @@ def finish_request(output: Path, request: Request, batches: Sequence[int]) -> No
 
 
 def replays_of(output: Path, id: str) -> list[int] | None:
-    """Return the numbers of the replays that were made for a request, None if it is not done."""
+    """Return the numbers of a request's replays; None if the request is not done."""
     done = disk.read_json(output / _FOLDER / f"{id}.done.json")
     return None if done is None else list(done["batches"])
 

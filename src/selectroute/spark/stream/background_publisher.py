@@ -8,16 +8,16 @@ from queue import SimpleQueue
 from typing import Final
 
 PUBLISHER_THREAD: Final = "selectroute-behind"
-"""The name of the thread."""
+"""Name of the thread."""
 
 
 class BackgroundPublisher:
-    """Publisher in a thread of its own: does what it is given, in order, one thing at a time.
+    """Publisher in a thread of its own that runs functions in order, one at a time.
 
-    After an error nothing more is done; whoever gives more or waits gets it.
+    After an error no more functions are run, and `give` and `wait_until_sent` raise it.
 
     Args:
-        on_failure: called with the error, in that thread, when whoever waits has been told.
+        on_failure: called with the error, in that thread, after waiting callers are woken.
     """
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
@@ -26,19 +26,18 @@ class BackgroundPublisher:
         self._idle = threading.Event()
         self._idle.set()
         self._error: BaseException | None = None
-        # A daemon as the stream's own thread is: a process that ends without `close` leaves the rest to its
-        # next start.
+        # A daemon like the stream's own thread: without `close`, the rest is done at the next start.
         self._thread = threading.Thread(target=self._run, name=PUBLISHER_THREAD, daemon=True)
         self._thread.start()
 
     def give(self, work: Callable[[], None]) -> None:
-        """Have this done as soon as what was given before is. Raises the error with which that ended."""
+        """Run a function as soon as the previous one is done. Raises the error of the previous one."""
         self.wait_until_sent()
         self._idle.clear()
         self._given.put(work)
 
     def wait_until_sent(self, seconds: float | None = None) -> bool:
-        """Wait, so long at most, until nothing is left to do; return whether that is so. Raises as `give`."""
+        """Wait until nothing is left to do; False after the timeout. Raises the errors of `give`."""
         idle = self._idle.wait(seconds)
         if self._error is not None:
             raise self._error

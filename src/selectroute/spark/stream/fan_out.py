@@ -1,8 +1,8 @@
-"""Streaming fan-out: a Structured Streaming query, each of whose batches is routed exactly once.
+"""Streaming fan-out: a Structured Streaming query that routes each of its batches exactly once.
 
-Spark numbers the batches and remembers what belongs to each; ``batch/router.py`` routes a batch, and
-`SideThread` does what a registry asks for. When the query ends, `sentence` tells why: our own errors are
-passed on as they are, those of Spark and of the system in one sentence.
+Spark numbers the batches and plans their inputs; ``batch/router.py`` routes a batch, and `SideThread` follows
+the registry and makes backfills and replays. `sentence` shortens the errors of Spark and the system that end
+a query; our own errors are raised unchanged.
 """
 
 from __future__ import annotations
@@ -43,32 +43,31 @@ _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
 
 
 class StreamError(SelectRouteError):
-    """Error: the query ended for a reason of Spark's or of the system, whose text it shortens."""
+    """Error of Spark or the system that ended the query, as one sentence."""
 
 
 def sentence(error: BaseException) -> SelectRouteError:
-    """Return our own error as it is, and Spark's as the error that caused it, without the traceback."""
+    """Return our own errors unchanged, and others as one sentence with the cause, without the traceback."""
     if isinstance(error, SelectRouteError):
         return error
     text = str(error)
-    full = next((said for said in _FULL.values() if said in text), None)
+    full = next((message for message in _FULL.values() if message in text), None)
     if full is not None:
         where = error.filename if isinstance(error, OSError) and error.filename else "of output or checkpoint"
         return StreamError(
-            f"the query ended: a disk to which the job writes is full ({full}: {where}); make room, and "
-            "start the job again: it goes on where it was"
+            f"the query ended: a disk that the job writes to is full ({full}: {where}); make room, and start "
+            "the job again: it continues where it ended"
         )
     if isinstance(error, OSError):
         return StreamError(f"the query ended: {error.strerror or error}: {error.filename or 'no file named'}")
-    # An error raised in a worker arrives as the text of its traceback: the last such line is the error
-    # itself.
+    # An error of a worker arrives as the text of its traceback: the last such line is the error itself.
     raised = re.findall(r"^\s*((?:[\w.]+\.)?\w*(?:Error|Exception)): (.+)$", text, re.MULTILINE)
     if not raised:
         return StreamError(
             f"the query ended: {text.strip().splitlines()[0] if text.strip() else repr(error)}"
         )
-    name, said = raised[-1]
-    return StreamError(f"the query ended: {said if name.startswith('selectroute.') else f'{name}: {said}'}")
+    name, cause = raised[-1]
+    return StreamError(f"the query ended: {cause if name.startswith('selectroute.') else f'{name}: {cause}'}")
 
 
 _POLL_SECONDS = 0.2
@@ -78,18 +77,18 @@ _PAUSE_SECONDS = 0.5
 class FanOut:
     """Fan-out of one job: `start` it, then `wait` for its end, or `stop` it from another thread.
 
-    `start_fanout` makes one and starts it.
+    `start_fanout` creates and starts one.
 
     Args:
-        spark: the session; `selectroute.spark.local_session` makes one.
+        spark: the session, such as that of `selectroute.spark.local_session`.
         job: `Job.of(input, snapshots, output, …)`.
         on_batch: called with a `BatchReport` after each batch, in another thread.
-        registry: whose snapshots these are, a ``selectroute.Registry``: it is told from which batch on each
-            revision holds, and resumed subscriptions get what they missed (see ``backfill/``). It stays open;
-            close it after `wait`.
-        on_warning: called with a sentence when the registry gets out of reach, or a queue is full or out of
-            reach and holds the stream back, in another thread.
-        should_stop: asked while a queue holds the stream back, also before `start` returns.
+        registry: the ``selectroute.Registry`` that publishes the snapshots: the first batch of each revision
+            is reported to it, and resumed subscriptions get missed messages (see ``backfill/``). It is not
+            closed; close it after `wait`.
+        on_warning: called with a sentence, in another thread, when the registry does not answer, or a
+            destination that is full or does not answer holds the stream back.
+        should_stop: called while a destination holds the stream back, also before `start` returns.
     """
 
     def __init__(
@@ -114,12 +113,12 @@ class FanOut:
         self._folder = OutputFolder(job)
         self._should_stop = should_stop or (lambda: False)
         self._stopping = threading.Event()
-        given = self._on_warning, self._pause, job.destination_wait
-        self._queues = None if job.queues is None else QueueSender(job.queues, *given)
-        read = job.input if isinstance(job.input, KafkaInput) else None
-        self._kafka = None if job.kafka is None else KafkaSender(spark, job.kafka, *given, read)
+        options = self._on_warning, self._pause, job.destination_wait
+        self._queues = None if job.queues is None else QueueSender(job.queues, *options)
+        kafka_input = job.input if isinstance(job.input, KafkaInput) else None
+        self._kafka = None if job.kafka is None else KafkaSender(spark, job.kafka, *options, kafka_input)
         self._source = source_of(spark, job)
-        # To put is a part of the batch's own turn: the queues tell by it whether the batch came before.
+        # Not with queues: a batch must be put before the next begins, which the queues check.
         self._publisher = (
             BackgroundPublisher(self._fail) if self._kafka is not None and self._queues is None else None
         )
@@ -142,16 +141,16 @@ class FanOut:
         self._idle.set()
 
     def start(self, available_now: bool = False, trigger_seconds: float = 0.0) -> None:
-        """Take the output folder, finish or remove what an earlier run left half done, start the query.
+        """Claim the output folder, finish or remove interrupted batches, and start the query.
 
-        Told to stop meanwhile, while a queue is full, it starts none, and `wait` returns at once. The
+        If stopped before that, while a queue is full, start no query; `wait` then returns at once. The
         arguments and errors are those of `start_fanout`.
         """
         try:
             check(self.job, self._registry)
             for path in self._folder.claim():
                 self._on_warning(
-                    f"{path}, of Spark's checkpoint, was empty: it is removed, and Spark goes on"
+                    f"{path}, of Spark's checkpoint, was empty: it was removed, and Spark continues"
                 )
             self._folder.belong(self._source.connect())
             if self._kafka is not None:
@@ -171,7 +170,7 @@ class FanOut:
                 self._registry, self._router, self._lock, self._on_batch, self._on_warning, self._fail
             )
             self.query = trigger.start()
-            if self._stopping.is_set():  # since before there was a query to stop
+            if self._stopping.is_set():  # before there was a query to stop
                 self.query.stop()
             self._side_thread.start(self._folder.query())
         except BaseException as error:
@@ -185,26 +184,26 @@ class FanOut:
 
     @property
     def publishing(self) -> bool:
-        """True while a committed batch is being sent and the stream goes on."""
+        """True while a committed batch is being sent in the background."""
         return self._publisher is not None and self._publisher.busy
 
     @property
     def waiting(self) -> dict[str, int]:
-        """Number of destinations of each kind that take nothing now, waited for or not."""
+        """Number of destinations of each kind that refuse now, waited for or not."""
         senders = {QUEUE: self._queues, KAFKA: self._kafka}
         return {kind: 0 if one is None else one.waiting.count for kind, one in senders.items()}
 
     def wait(self, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Wait until the query ends: because all input is read, ``should_stop`` said so, or it failed.
+        """Wait until the query ends: all input is read, ``should_stop`` returned True, or the query failed.
 
         Raises:
-            SelectRouteError: what went wrong, in one sentence. The job can be started again.
+            SelectRouteError: the failure, in one sentence. The job can be started again.
         """
         query, ended = self.query, False
         try:
             while query is not None and not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 if should_stop():
-                    self.stop(None)  # a batch that is torn down is an error, and is all to be done again
+                    self.stop(None)  # after the running batch, which would otherwise fail and be repeated
                 elif self._changes is not None:
                     self._changes.look()
             if self._changes is not None:
@@ -226,8 +225,8 @@ class FanOut:
             raise sentence(self._failure) from self._failure
 
     def stop(self, timeout_seconds: float | None = 60.0) -> None:
-        """End the query between two batches: the one that runs is finished, if it takes no longer than
-        this; None is for as long as it takes. What is still to be handed on `wait` waits for."""
+        """End the query between two batches: the running one is finished within the timeout; None is no
+        limit. `wait` waits for deliveries that are still to be sent."""
         self._stopping.set()
         if self._side_thread is not None:
             self._side_thread.hurry()
@@ -249,14 +248,14 @@ class FanOut:
             if self._side_thread is not None:
                 self._side_thread.wake(query)
         except BaseException as error:
-            # Spark would hand on its text only, with a traceback in it.
+            # Spark would raise only its text, with a traceback in it.
             self._failure = error
             raise
         finally:
             self._idle.set()
 
     def _finish(self, publish: Callable[[], BatchReport], is_full: bool) -> None:
-        """Hand on and publish what was committed, now, or in the background if there is more to route.
+        """Send and publish a committed batch, now, or in the background if more may be waiting.
 
         Two concurrent Spark jobs raise throughput but also latency; small batches therefore wait.
         """
@@ -276,7 +275,7 @@ class FanOut:
         return self._stopping.wait(_PAUSE_SECONDS) or self._should_stop()
 
     def _wait_until_sent(self, should_stop: Callable[[], bool]) -> None:
-        """Wait until all that was committed is handed on."""
+        """Wait until all committed batches are sent."""
         if self._publisher is None:
             return
         try:
@@ -294,7 +293,7 @@ class FanOut:
         self._folder.release()
 
     def _fail(self, error: BaseException) -> None:
-        """Stop after a failure beside the stream: the job ends as it does when a batch fails."""
+        """Stop after a failure in another thread: the job ends as after a failed batch."""
         self._failure = self._failure or error
         with suppress(PySparkException, Py4JError, OSError):  # the JVM is gone, as `wait` finds
             self.stop()
@@ -302,8 +301,8 @@ class FanOut:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let nothing but an Exception out of a batch. py4j answers Spark for no other: a SystemExit would leave
-    the query waiting for ever.
+    """Raise only Exceptions from a batch. py4j does not report others to Spark: after a SystemExit the query
+    would wait endlessly.
     """
     try:
         yield
@@ -314,14 +313,14 @@ def _interruptible() -> Iterator[None]:
 
 
 def check(job: Job, registry: RegistryClient | None = None) -> None:
-    """Make sure, in an instant and before Spark is started, that the job's folders are there and its own.
+    """Check quickly, before Spark is started, that the job's folders exist and are its own.
 
-    With the registry that its snapshots are to come from, the error also says who publishes them, and a token
-    that no job may have is refused.
+    With the registry that publishes the snapshots, the error about missing ones names the command to start,
+    and the token is checked.
 
     Raises:
-        JobError, SourceError, SnapshotError: one sentence; nothing was touched.
-        StoreError: there is no database of queues, or it can't be reached.
+        JobError, SourceError, SnapshotError: one sentence; nothing was changed.
+        StoreError: there is no database of queues, or it does not answer.
     """
     check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
     if isinstance(job.input, Path):
@@ -333,7 +332,7 @@ def check(job: Job, registry: RegistryClient | None = None) -> None:
             raise
         raise SnapshotNotFoundError(
             f"no snapshot is published in {job.snapshots}: start `selectroute serve`, or `selectroute "
-            "registry publish --follow`, on this registry first"
+            "registry publish --follow`, for this registry first"
         ) from error
     OutputFolder(job).check()
     if registry is not None:
@@ -353,14 +352,14 @@ def start_fanout(
     on_warning: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> FanOut:
-    """Start a `FanOut`, whose arguments these are, and return it running; `FanOut.wait` waits for its end.
+    """Create a `FanOut` with these arguments, start it and return it; `FanOut.wait` waits for its end.
 
     Args:
-        available_now: route what is there and end, instead of waiting for more.
-        trigger_seconds: look for new files so often; 0 is as soon as the last batch is done.
+        available_now: route the available input and end, instead of waiting for more.
+        trigger_seconds: interval between batches; 0 is as soon as the last batch is done.
 
     Raises:
-        JobError, SourceError, SnapshotError: one sentence; nothing published was touched.
+        JobError, SourceError, SnapshotError: one sentence; published output was not changed.
     """
     fan = FanOut(spark, job, on_batch, registry, on_warning, should_stop)
     fan.start(available_now, trigger_seconds)

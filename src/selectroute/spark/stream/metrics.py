@@ -1,6 +1,6 @@
-"""Metrics of a streaming job, for Prometheus: from its batches, and from what Spark says of its query.
+"""Metrics of a streaming job for Prometheus: from its batches, and from Spark's progress reports.
 
-No label holds what a message held: topics are those of the source (Kafka's), reasons are a fixed list.
+No label has content of a message: topics are those of the source (Kafka's), reasons are a fixed list.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from selectroute.spark.stream.fan_out import FanOut
 _SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 _BEHIND: Final = "maxOffsetsBehindLatest"
-"""What Spark's Kafka source says of itself: messages of one partition that are there and not yet read."""
+"""Metric of Spark's Kafka source: unread messages of one partition."""
 
 
 class MetricsError(SelectRouteError):
-    """Error: the metrics can't be served at this address."""
+    """Failure to serve the metrics at an address."""
 
 
 class StreamMetrics:
-    """Counters of one job. `observe` takes its batches, `listener` what Spark says.
+    """Metrics of one job. `observe` counts its batches, `listener` receives Spark's reports.
 
-    Counters begin at 0 with the process, as Prometheus wants it: a restart goes on counting from what it
-    routes itself, and batches that it skips because they were committed before count for nothing.
+    Counters start at 0 with the process, as is usual with Prometheus; batches that are skipped because they
+    were committed before are not counted.
     """
 
     def __init__(self) -> None:
@@ -53,33 +53,33 @@ class StreamMetrics:
         def histogram(name: str, text: str, *labels: str) -> Histogram:
             return Histogram(f"selectroute_{name}", text, labels, registry=self.registry, buckets=_SECONDS)
 
-        self._messages = counter("messages_total", "Messages taken in.", "topic")
-        self._routed = counter("routed_total", "Messages that somebody got.")
-        self._unrouted = counter("unrouted_total", "Messages that nobody wanted.")
+        self._messages = counter("messages_total", "Messages read.", "topic")
+        self._routed = counter("routed_total", "Messages with at least one delivery.")
+        self._unrouted = counter("unrouted_total", "Messages without a delivery.")
         self._dead = counter("dead_letters_total", "Messages that could not be read or judged.", "reason")
-        self._deliveries = counter("deliveries_total", "Messages for subscriptions.")
-        self._refused = counter("refused_total", "Deliveries that nobody could judge or take.")
+        self._deliveries = counter("deliveries_total", "Deliveries to subscriptions.")
+        self._refused = counter("refused_total", "Deliveries that could not be judged or were refused.")
         self._queued = counter("queued_total", "Deliveries put to queues.")
         self._batches = counter("batches_total", "Batches committed.", "kind")
-        self._batch_seconds = histogram("batch_seconds", "A batch from its pin to its accounting.")
-        self._match_seconds = histogram("match_seconds", "What of that reading and matching took.")
-        self._revision = gauge("registry_revision", "The revision of the newest batch.")
-        self._last = gauge("last_batch_timestamp_seconds", "When the newest batch was done, since 1970.")
+        self._batch_seconds = histogram("batch_seconds", "Duration of a batch from pin to accounting.")
+        self._match_seconds = histogram("match_seconds", "Duration of reading and matching a batch.")
+        self._revision = gauge("registry_revision", "Revision of the newest batch.")
+        self._last = gauge("last_batch_timestamp_seconds", "End of the newest batch, since 1970.")
         self._running = gauge("query_running", "Whether Spark's query runs: 1 or 0.")
         self._heard = gauge(
-            "query_heard_timestamp_seconds", "When a trigger ended or nothing had come, since 1970."
+            "query_heard_timestamp_seconds", "End of the newest trigger, with or without input, since 1970."
         )
         self._publishing = gauge(
-            "publishing", "Whether a committed batch is being handed on and published: 1 or 0."
+            "publishing", "Whether a committed batch is being sent and published in the background: 1 or 0."
         )
         self._waiting = gauge(
-            "destinations_waiting", "Destinations that take nothing now: full, or refusing.", "kind"
+            "destinations_waiting", "Destinations that are full, or refuse deliveries, now.", "kind"
         )
         self._behind = gauge(
             "source_behind_messages", "Messages of the slowest partition not yet read.", "topic"
         )
         self._rates = gauge("query_rows_per_second", "Rows of the newest trigger.", "of")
-        self._phases = gauge("query_phase_seconds", "What the newest trigger did, by Spark's names.", "phase")
+        self._phases = gauge("query_phase_seconds", "Phases of the newest trigger, named by Spark.", "phase")
 
     def observe(self, report: BatchReport) -> None:
         """Count a batch."""
@@ -104,49 +104,49 @@ class StreamMetrics:
             self._dead.labels(reason).inc(count)
 
     def watch(self, fan: FanOut) -> None:
-        """Say from now on whether this job has a committed batch to hand on, and what takes nothing."""
+        """Export the gauges of this job: whether a batch is being sent, and destinations that refuse."""
         self._publishing.set_function(lambda: float(fan.publishing))
         for kind in fan.waiting:
             self._waiting.labels(kind).set_function(partial(_waiting, fan, kind))
 
     def listener(self) -> StreamingQueryListener:
-        """Return what to give to ``spark.streams.addListener``."""
+        """Return a listener for ``spark.streams.addListener``."""
         return _Listener(self)
 
     def serve(self, port: int, host: str = "127.0.0.1") -> int:
-        """Answer Prometheus at ``http://host:port/metrics`` until the process ends; return the port.
+        """Serve Prometheus at ``http://host:port/metrics`` until the process ends; return the port.
 
         Args:
-            port: 0 for any that is free.
-            host: loopback unless told otherwise: whoever reaches it sees all of it.
+            port: the port, 0 for any free one.
+            host: loopback by default, because there is no authentication.
 
         Raises:
-            MetricsError: it can't be listened on.
+            MetricsError: the address can't be listened on.
         """
         try:
             server, _ = start_http_server(port, addr=host, registry=self.registry)
         except OSError as error:
-            raise MetricsError(f"{host}:{port} cannot be listened on: {error.strerror or error}") from error
+            raise MetricsError(f"can't listen on {host}:{port}: {error.strerror or error}") from error
         return int(server.server_port)
 
     def started(self) -> None:
-        """Note that the query runs."""
+        """Record that the query runs."""
         self._running.set(1)
         self.heard()
 
     def terminated(self) -> None:
-        """Note that the query has ended."""
+        """Record that the query has ended."""
         self._running.set(0)
 
     def heard(self) -> None:
-        """Note that no batch is being done: a trigger has ended, or nothing has come."""
+        """Record the time at which a trigger has ended, with or without input."""
         self._heard.set(time.time())
 
     def progressed(self, progress: Mapping[str, Any]) -> None:
-        """Take over Spark's own figures of a trigger.
+        """Export Spark's own figures of a trigger.
 
         Args:
-            progress: Spark's ``StreamingQueryProgress`` as its JSON has it.
+            progress: Spark's ``StreamingQueryProgress``, parsed from its JSON.
         """
         self.heard()
         self._rates.labels("input").set(progress.get("inputRowsPerSecond") or 0.0)
@@ -165,7 +165,7 @@ def _waiting(fan: FanOut, kind: str) -> float:
 
 
 class _Listener(StreamingQueryListener):
-    """Spark calls it in a thread of its own, some instants after the fact."""
+    """Listener that Spark calls in a thread of its own, shortly after each event."""
 
     def __init__(self, metrics: StreamMetrics) -> None:
         self._metrics = metrics

@@ -1,9 +1,9 @@
-"""Thread beside the stream of a fan-out: it replays dead letters as somebody asked for, and, on a registry,
-writes back cut-offs and makes backfills.
+"""Side thread of a fan-out: requested replays and, with a registry, backfills and reports of first batches.
 
-Deliveries never wait for the registry: what needs it is done here, between two batches only where messages
-are routed. While the registry is out of reach there is one warning, cut-offs and new backfills wait, and the
-stream goes on. Only a registry that refuses the job's token from the start ends it: it would miss backfills.
+Deliveries never wait for the registry: it is called in this thread, and only the routing of side batches
+comes between two batches of the stream. If the registry does not answer, there is one warning, reports and
+new backfills wait, and the stream goes on. Only a registry that rejects the job's token from the start ends
+the job, which would otherwise miss backfills.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from selectroute.spark.replay.replay import Replays
 from selectroute.spark.stream.effective_from import BatchReports, EffectiveFromReporter
 
 _LOOK_SECONDS = 0.5
-"""How often an idle stream looks whether a new revision was published."""
+"""Interval at which an idle stream checks for a new revision."""
 
 _POLL_SECONDS = 0.2
 
 
 class RegistryClient(ChangeLog, BatchReports, Protocol):
-    """Client of a registry, as a fan-out uses it: its log, and a place to write back to."""
+    """Client of a registry for a fan-out: the change log, and reports of batches."""
 
     def queries(self) -> Sequence[object]:
-        """Return the queries that it knows. Raises `AuthError` for a token that no query may report with."""
+        """Return the registry's queries. Raises `AuthError` for a token that may not report batches."""
 
 
 def admitted(registry: RegistryClient) -> None:
-    """Make sure that the registry does not refuse the job. One out of reach does not: it is met later.
+    """Check that the registry accepts the job's token. One that does not answer is checked again later.
 
     Raises:
-        JobError: it does; one sentence.
+        JobError: the registry rejects the token; one sentence.
     """
     try:
         registry.queries()
     except AuthError as error:
-        raise JobError(f"the registry refuses this job: {error}") from error
+        raise JobError(f"the registry rejects this job: {error}") from error
     except (SelectRouteError, OSError):
         pass
 
 
 class FairLock:
-    """Fair lock of two threads: the one that released it waits until the other, if it is waiting, has had it.
+    """Fair lock of two threads: after a release, a waiting thread gets the lock before the one that released.
 
-    Otherwise a backfill of many parts would keep the stream out, or a busy stream the backfills.
+    Otherwise a backfill of many parts would block the stream, or a busy stream the backfills.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class FairLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold it."""
+        """Hold the lock for the duration of a block."""
         with self._next:
             self._mine.acquire()
         try:
@@ -73,13 +73,13 @@ class SideThread:
     """Thread that runs from `start` to `finish`; `wake` it after a batch.
 
     Args:
-        registry: a `Registry`, or whatever else has a log and takes notes; None for a job without one.
-        router: what routes the job's batches; prepared.
-        lock: held while a backfill is made, and by whoever routes a batch of the stream.
+        registry: a `Registry`, or another `RegistryClient`; None for a job without one.
+        router: the router of the job, with prepared commits.
+        lock: held while a side batch is made; the stream holds it while a batch is routed.
         on_side_batch: called with the report of each backfill or replay.
-        on_warning: called with a sentence when the registry gets out of reach, or a file is not a request.
-        on_failure: called with the error that ended a backfill or replay, or with which the registry refused
-            the job when it first met it; none is made after it.
+        on_warning: called with a sentence when the registry does not answer, or a file is not a request.
+        on_failure: called with the error of a backfill or replay, or of a registry that rejects the token at
+            first contact; the thread then ends.
     """
 
     def __init__(
@@ -108,22 +108,22 @@ class SideThread:
         self._thread = threading.Thread(target=self._run, name="selectroute-registry", daemon=True)
 
     def start(self, query: str | None) -> None:
-        """Begin; without a query's id nothing is done until `wake` brings it."""
-        self._query = self._query or query  # a first batch may have been quicker
+        """Start the thread; without a query's id it waits for `wake`."""
+        self._query = self._query or query  # `wake` may have come first
         self._woken.set()
         self._thread.start()
 
     def wake(self, query: str) -> None:
-        """Note that a batch of this query was routed."""
+        """Wake the thread after a batch of this query."""
         self._query = query
         self._woken.set()
 
     def hurry(self) -> None:
-        """Make no further backfill or replay: the rest comes at the next start."""
+        """Make no further backfill or replay: the rest is done at the next start."""
         self._hurried.set()
 
     def finish(self, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Tell and give what there is by now, unless it is told to hurry or to stop, and end."""
+        """Finish the pending reports and side batches, unless hurried or stopped, and end the thread."""
         self._ending.set()
         self._woken.set()
         while self._thread.is_alive():
@@ -137,7 +137,7 @@ class SideThread:
             while not ending:
                 self._woken.wait(_LOOK_SECONDS)
                 self._woken.clear()
-                ending = self._ending.is_set()  # looked at first: the last round comes after the last batch
+                ending = self._ending.is_set()  # read first: the last round comes after the last batch
                 if self._query is not None:
                     self._round(self._query)
             self._backfills.close()
@@ -156,8 +156,8 @@ class SideThread:
             self._on_side_batch(report)
 
     def _next(self, query: str) -> BatchReport | None:
-        """Make what comes next beside the stream: what was begun before what is new, and backfills before
-        replays, so that who was given a batch since is known.
+        """Make the next side batch: unfinished ones first, and backfills before replays, which must not give
+        a batch to the subscriptions of a backfill again.
         """
         report = self._replays.unfinished(query) or self._backfills.next(query)
         if report is not None:
@@ -174,9 +174,9 @@ class SideThread:
             self._reached = self._admitted = True
         except (SelectRouteError, OSError) as error:
             if isinstance(error, AuthError) and not self._admitted:
-                raise JobError(f"the registry refuses this job: {error}") from error
+                raise JobError(f"the registry rejects this job: {error}") from error
             if self._reached:
                 self._reached = False
                 self._on_warning(
-                    f"the registry can't be followed ({error}): deliveries go on, cut-offs and backfills wait"
+                    f"the registry can't be followed ({error}): deliveries go on, reports and backfills wait"
                 )
