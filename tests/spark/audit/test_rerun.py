@@ -124,7 +124,7 @@ def test_deliveries_that_a_queue_did_not_take_are_made_again(sqlite, world):
 
 @pytest.mark.parametrize("into", ["out/again", "in put é%20/again", "snapshots/again"])
 def test_folders_of_the_job_are_refused(routed, into):
-    with pytest.raises(JobError, match=r"lies in the (output|input|snapshots) folder"):
+    with pytest.raises(JobError, match=r"is in the (output|input|snapshots) folder"):
         reruns(routed, into=into)
     assert not (routed.root / into).exists()
 

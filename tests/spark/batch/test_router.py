@@ -312,7 +312,7 @@ def test_messages_unaccounted_for_are_never_committed(world, monkeypatch):
     world.publish(1, red="color = 'red'")
     monkeypatch.setattr(Sinks, "bury", lambda self, place, dead, records=None: setattr(
         self.counts, "messages", self.counts.messages + dead.count))  # fmt: skip
-    with pytest.raises(CommitError, match="took in 2 messages but accounts for 1"):
+    with pytest.raises(CommitError, match="read 2 messages but accounts for 1"):
         world.router().route(0, [world.drop_json("a.jsonl", RED, "{")], "q")
     assert not world.deliveries()
 

@@ -99,5 +99,5 @@ def test_an_audit_holds_the_list_against_the_policies(world):
         return [one.sentence for one in audit(world.output).findings if "unrouted" in one.sentence]
 
     assert found(keep=3, drop=2) == []
-    assert found(keep=2, drop=3) == ["it counts 2 unrouted, and its files have 3 rows"]
-    assert found(keep=3, drop=1) == ["it counts 5 unrouted messages, and 4 by their policy"]
+    assert found(keep=2, drop=3) == ["it counts 2 unrouted, but its files have 3 rows"]
+    assert found(keep=3, drop=1) == ["it counts 5 unrouted messages, but 4 by their policy"]

@@ -251,4 +251,4 @@ def test_waiting_costs_the_stream_a_tenth_of_its_time_at_most_whatever_a_destina
     now[0] = 10_000
     assert waiting.left("A") == 30
     waiting.took("A")
-    assert len(said) == 3 and "30 s at most" in said[0]
+    assert len(said) == 3 and "for at most 30 s" in said[0]

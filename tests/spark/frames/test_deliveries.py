@@ -112,9 +112,9 @@ def test_ordinals_carry_their_revision_and_no_other_is_taken_for_it(spark, snaps
     assert routed.schema["subscriptions"].metadata == {"selectroute.revision": 1}
     routed.write.parquet(str(tmp_path / "routed"))
     read = spark.read.parquet(str(tmp_path / "routed"))
-    with pytest.raises(BindingError, match=r"ordinals of revision 1, and the snapshot is revision 2"):
+    with pytest.raises(BindingError, match=r"ordinals of revision 1, but the snapshot is revision 2"):
         deliveries(read, sr.Snapshot.open(tmp_path / "snapshots"))
-    with pytest.raises(BindingError, match="revision 1, and the snapshot is revision 2"):
+    with pytest.raises(BindingError, match="revision 1, but the snapshot is revision 2"):
         deliveries(read, tmp_path / "snapshots", keep=["order_id"])
     found = deliveries(read, first, keep=["order_id"])
     assert sorted((row.subscription, row.order_id) for row in found.collect()) == EXPECTED

@@ -61,7 +61,7 @@ def test_the_same_job_may_start_again(ready):
 def test_a_folder_with_something_else_in_it_is_refused(ready):
     ready.output.mkdir()
     (ready.output / "thesis.tex").write_text("mine")
-    refused(ready, "not empty and no job's .*thesis.tex")
+    refused(ready, "not empty and not a job.s .*thesis.tex")
 
 
 def test_a_file_is_no_output_folder(ready):
@@ -95,7 +95,7 @@ def test_a_folder_whose_job_never_came_to_a_batch_may_be_another_jobs(ready):
 def test_a_lost_checkpoint_is_refused(ready):
     claimed(ready)
     (ready.job().checkpoint / "metadata").unlink()
-    refused(ready, "checkpoint .* is gone: .* put the checkpoint back")
+    refused(ready, "checkpoint .* is gone: .* restore it")
 
 
 def test_another_checkpoint_is_refused(ready):

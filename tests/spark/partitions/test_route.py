@@ -132,7 +132,7 @@ def test_what_spark_infers_of_a_wide_frame_grows_with_its_columns_and_not_expone
 def test_a_stream_is_refused_and_the_frames_of_foreach_batch_are_routed(spark, snapshot, tmp_path):
     frame(spark).write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(frame(spark).schema).parquet(str(tmp_path / "in"))
-    with pytest.raises(PartitionError, match="route the frames that foreachBatch gives"):
+    with pytest.raises(PartitionError, match="route the frames of foreachBatch"):
         route(stream, snapshot, BINDING, partitions=2)
     found: list[object] = []
     query = (

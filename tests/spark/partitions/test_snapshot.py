@@ -177,7 +177,7 @@ def test_a_worker_refuses_partitions_that_the_driver_did_not_mean(tmp_path):
         (tmp_path / "other" / "partitions-1.json").read_bytes()
     )
     assert parts.ref.digest != other.ref.digest
-    with pytest.raises(sr.SnapshotError, match="no longer those that the driver saw"):
+    with pytest.raises(sr.SnapshotError, match="were replaced after the driver"):
         open_partitions(parts.ref)
 
 

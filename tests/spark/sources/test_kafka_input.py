@@ -31,7 +31,7 @@ def test_a_setting_that_is_not_the_users_is_refused_by_name(options):
     ("name", "value"), [("acks", "1"), ("acks", "0"), ("enable.idempotence", "false"), ("acks", "")]
 )
 def test_a_producer_that_may_lose_records_is_refused(name, value):
-    with pytest.raises(SourceError, match=f"^{name} is"):
+    with pytest.raises(SourceError, match=f"^{name} must be"):
         KafkaCluster("host:9092", {f"kafka.{name}": value})
 
 

@@ -79,7 +79,7 @@ def test_an_audit_that_finds_something_is_1_and_says_what(run, output):
     disk.write_json(commit, content)
     code, out, _ = run("stream", "audit", output)
     assert code == 1
-    assert "WRONG       batch 0: it took in 3 messages and accounts for 4 of them" in out
+    assert "WRONG       batch 0: it read 3 messages but accounts for 4" in out
     code, out, _ = run("stream", "audit", output, "-o", "json")
     assert code == 1
     assert [finding["batch"] for finding in json.loads(out)["findings"]] == [0, 0]
@@ -259,7 +259,7 @@ def test_a_message_whose_file_is_another_now_is_not_shown(run, output):
     file = output.parent / "in" / "a.jsonl"
     file.write_text("x")
     _, out, _ = run("stream", "deliveries", output, "--subscription", "red")
-    assert "is another file now: it has 1 byte," in out
+    assert "was changed: it has 1 byte," in out
     file.unlink()
     assert "is gone" in run("stream", "deliveries", output, "--subscription", "red")[1]
 

@@ -1,6 +1,6 @@
-"""Audits of what a job left, and reruns beside it. Reads only: nothing of the job is changed.
+"""Read-only checks of a job's output folder, and reruns in another folder.
 
-``audit`` holds commits, files and inputs against one another (``source_check``, ``report``), ``rerun``
-routes committed batches once more in a folder of their own, ``status`` says how far a job is, ``deliveries``
-answers who got a message.
+``audit`` compares commits, files and inputs (``source_check``, ``report``), ``rerun`` routes committed
+batches again into a folder of its own, ``status`` reports the progress of a job, ``deliveries`` looks up
+deliveries of subscriptions.
 """

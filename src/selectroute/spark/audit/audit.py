@@ -1,15 +1,15 @@
-"""Hold what a job wrote against itself and against its source: nothing lost, added or counted twice.
+"""Audit of a job's output: consistent with itself and its source, with nothing lost, added or duplicated.
 
-What is compared, each with everything that should say the same:
+The checks:
 
-- a commit's counts: messages = routed + unrouted + dead-lettered, and the rows of its files;
-- the published files: there, as long as the commit says, with its rows and SHA-256, and no other file;
-- the batches: numbered without a gap, none that Spark has done and this job has not;
-- the inputs: every file that Spark has ever handed over is in exactly one commit;
-- ``accounting.jsonl``: a line a commit;
-- on request the inputs once more: as many messages as were counted.
+- counts of each commit: messages = routed + unrouted + dead-lettered, and equal to the rows of its files;
+- published files: present, with the size, rows and SHA-256 of the commit, and no other file;
+- batches: numbered without a gap, each batch that Spark has done is committed;
+- inputs: every file that Spark has ever planned is in exactly one commit;
+- ``accounting.jsonl``: one line per commit;
+- on request the inputs, read again: as many messages as were counted.
 
-It only reads, needs no Spark and may run beside the job: what is committed meanwhile is not looked at.
+An audit only reads, needs no Spark and may run while the job does: batches committed later are ignored.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ def audit(
     file_format: str = "auto",
     advance: Callable[[int], None] = lambda _: None,
 ) -> Audit:
-    """Return what agrees and what does not in a job's output folder.
+    """Check a job's output folder; return the totals and the findings.
 
     Args:
         output: the folder.
-        digests: read every published file and hold it against its SHA-256; without, sizes and rows only.
-        recount: read the inputs that are still there once more and count their messages.
-        file_format: how to read them, as the job was told.
-        advance: called with how many batches are done, now and then.
+        digests: read every published file and check its SHA-256; otherwise only sizes and rows.
+        recount: read the existing inputs again and count their messages.
+        file_format: the format of the inputs, as in the job's options.
+        advance: called with the number of batches done, after each.
 
     Raises:
-        JobError: the folder is no job's. What is damaged inside is a finding.
+        JobError: the folder is not a job's. Damage inside is a finding.
     """
     record = job_record(output)
     found = Audit()
@@ -82,14 +82,14 @@ def _read_commits(commits: Commits, found: Audit) -> Iterator[dict[str, Any]]:
     batches, side_batches = commits.batches(), commits.side_batches()
     missing = sorted(set(range(batches[-1] + 1)) - set(batches)) if batches else []
     if missing:
-        found.find(None, f"no commit of {listed_briefly('batch', missing)}, though later ones are committed")
+        found.find(None, f"no commit of {listed_briefly('batch', missing)}, but of later batches")
     for batch in (*batches, *side_batches):
         try:
             commit = commits.read(batch)
         except SelectRouteError as error:
             found.find(batch, str(error))
             continue
-        if commit is None:  # removed just now
+        if commit is None:  # removed during the audit
             found.find(batch, "its commit was removed")
             continue
         kind = kind_of(commit)
@@ -102,11 +102,11 @@ def _read_commits(commits: Commits, found: Audit) -> Iterator[dict[str, Any]]:
 
 
 def _check_inputs(commits: Commits, folder: Path, found: Audit) -> None:
-    """Find the files that changed after they were read: what they have now is in no batch."""
+    """Find the files that were changed after they were read: the new content is in no batch."""
     try:
         for one in changed_files(commits, folder):
             found.find(one.batch, one.sentence)
-    except SelectRouteError:  # a damaged commit, which is a finding by itself
+    except SelectRouteError:  # a damaged commit, which is another finding
         return
 
 
@@ -117,13 +117,11 @@ def _counts(commit: Mapping[str, Any]) -> Counts:
 def _check_counts(
     commit: Mapping[str, Any], counts: Counts, files: list[dict[str, Any]], found: Audit
 ) -> None:
-    """Hold the counts of a batch against each other and against the rows of its files."""
+    """Compare the counts of a batch with each other and with the rows of its files."""
     batch = commit["batch"]
     accounted = counts.routed + counts.unrouted + counts.dead_lettered
     if counts.messages != accounted:
-        found.find(
-            batch, f"it took in {counted(counts.messages, 'message')} and accounts for {accounted:,} of them"
-        )
+        found.find(batch, f"it read {counted(counts.messages, 'message')} but accounts for {accounted:,}")
     rows = dict.fromkeys(SINKS, 0)
     for file in files:
         sink = file["path"].split("/", 1)[0]
@@ -133,28 +131,28 @@ def _check_counts(
         DEAD_LETTERS: counts.dead_lettered + counts.refused,
         UNROUTED: counts.policies.get(KEEP, 0),
     }
-    if not counts.policies:  # of an earlier release: all were listed or none, as the job was told
+    if not counts.policies:  # of an earlier release: all were listed or none, by the job's policy
         wanted[UNROUTED] = counts.unrouted if rows[UNROUTED] else 0
     elif sum(counts.policies.values()) != counts.unrouted:
         of_policies = sum(counts.policies.values())
         found.find(
             batch,
-            f"it counts {counted(counts.unrouted, 'unrouted message')}, and {of_policies:,} by their policy",
+            f"it counts {counted(counts.unrouted, 'unrouted message')}, but {of_policies:,} by their policy",
         )
     for sink, expected in wanted.items():
         if rows[sink] != expected:
             found.find(
-                batch, f"it counts {expected:,} {sink}, and its files have {counted(rows[sink], 'row')}"
+                batch, f"it counts {expected:,} {sink}, but its files have {counted(rows[sink], 'row')}"
             )
 
 
 def _check_files(
     output: Path, commit: Mapping[str, Any], files: list[dict[str, Any]], digests: bool, found: Audit
 ) -> None:
-    """Hold the published files of a batch against what its commit says of them."""
+    """Compare the published files of a batch with its commit."""
     batch = commit["batch"]
     folders = sorted({file["path"].rsplit("/", 1)[0] for file in files})
-    # Looked at first: what leaves there meanwhile is then where it belongs.
+    # Checked first: files that leave the staging folder afterwards are found in place.
     pending = Commits(output).staging(commit).is_dir()
     absent = {folder for folder in folders if not (output / folder).is_dir()}
     if pending:
@@ -174,7 +172,7 @@ def _check_files(
                 f"{file['path']} has {counted(size, 'byte')}, and had {file['size']:,} when it was written",
             )
         elif digests and _sha256(path) != file["sha256"]:
-            found.find(batch, f"{file['path']} is not what was written: its SHA-256 is another")
+            found.find(batch, f"{file['path']} was changed: its SHA-256 is not that of its commit")
         elif (rows := _rows(path)) != file["rows"]:
             now = "cannot be read" if rows is None else f"has {counted(rows, 'row')}"
             found.find(batch, f"{file['path']} {now}, and had {file['rows']:,} when it was written")
@@ -184,7 +182,7 @@ def _check_files(
 
 
 def _check_strays(output: Path, commits: Iterable[Mapping[str, Any]], found: Audit) -> None:
-    """Look for published files that no commit names: readers would count them."""
+    """Find published files that no commit names, but readers would count."""
     own = Commits(output)
     named = {file["path"] for commit in commits for file in own.files(commit)}
     known = {commit["batch"] for commit in commits}
@@ -193,15 +191,15 @@ def _check_strays(output: Path, commits: Iterable[Mapping[str, Any]], found: Aud
             text = path.parent.name.removeprefix("batch=")
             batch = int(text) if text.removeprefix("-").isdecimal() else None
             if batch not in known and own.is_committed(batch):
-                continue  # it was committed while this was reading
+                continue  # committed during the audit
             name = path.relative_to(output).as_posix()
             if name not in named:
                 found.find(batch, f"{name} is in no commit")
 
 
 def _check_accounting(output: Path, commits: Iterable[Mapping[str, Any]], found: Audit) -> None:
-    """Hold ``accounting.jsonl`` against the commits. Batches that came meanwhile have lines too, and one that
-    is not published yet may have none.
+    """Compare ``accounting.jsonl`` with the commits. Later batches have lines, too, and one that is not yet
+    published may have none.
     """
     known = Commits(output)
     pending = {commit["batch"] for commit in commits if known.staging(commit).is_dir()}
@@ -209,37 +207,37 @@ def _check_accounting(output: Path, commits: Iterable[Mapping[str, Any]], found:
     path = output / "accounting.jsonl"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        there = {json.loads(line)["batch"]: line for line in lines}
+        written = {json.loads(line)["batch"]: line for line in lines}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        found.find(None, f"{path} can't be read ({error}); the next start makes it anew")
+        found.find(None, f"{path} can't be read ({error}); the next start rebuilds it")
         return
-    wrong = [batch for batch, line in wanted.items() if there.get(batch) != line]
-    wrong += [batch for batch in there if batch not in wanted and not known.is_committed(batch)]
-    if wrong or len(there) != len(lines):
+    wrong = [batch for batch, line in wanted.items() if written.get(batch) != line]
+    wrong += [batch for batch in written if batch not in wanted and not known.is_committed(batch)]
+    if wrong or len(written) != len(lines):
         found.find(
             wrong[0] if wrong else None,
-            f"{path.name} says otherwise than the commits of {listed_briefly('batch', wrong or there)}; "
-            "the next start makes it anew",
+            f"{path.name} differs from the commits of {listed_briefly('batch', wrong or written)}; "
+            "the next start rebuilds it",
         )
 
 
 def _recount(folder: Path, commit: Mapping[str, Any], file_format: str, found: Audit) -> None:
-    """Read the inputs of a batch again, if all of them are what they were, and count their messages."""
+    """Read the inputs of a batch again, if none was changed, and count their messages."""
     batch, sizes = commit["batch"], commit["inputs"].get("sizes")
     if batch < 0 or sizes is None:
         return
     paths = [folder / name for name in sizes]
     if any(size is None or file_size(path) != size for path, size in zip(paths, sizes.values(), strict=True)):
         return
-    came = 0
+    messages = 0
     for splits in plan(paths, folder, file_format, 1):
         for split in splits:
             for one in read(split, (), _BLOCK):
-                came += one.count if isinstance(one, DeadLetterBatch) else len(one.rows)
+                messages += one.count if isinstance(one, DeadLetterBatch) else len(one.rows)
     found.recounted += 1
     expected = _counts(commit).messages
-    if came != expected:
-        found.find(batch, f"its inputs have {counted(came, 'message')}, and it counts {expected:,}")
+    if messages != expected:
+        found.find(batch, f"its inputs have {counted(messages, 'message')}, but it counts {expected:,}")
 
 
 def _sha256(path: Path) -> str:

@@ -1,5 +1,5 @@
-"""Deliveries that subscriptions got, read off a job's output folder: the newest deliveries of one, with their
-messages, and which have the most.
+"""Deliveries from a job's output folder: the newest of a subscription, with messages, and the subscriptions
+with the most.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from selectroute.spark.sources.files.splits import PARQUET_SUFFIXES
 from selectroute.spark.sources.kafka.config import PREFIX
 
 MAX_MESSAGE: Final = 1 << 16
-"""Characters of a message that are shown."""
+"""Maximum number of characters of a message to return."""
 
 Fetch: TypeAlias = Callable[[list[tuple[str, int, int]]], Mapping[tuple[str, int, int], Record]]
-"""Returns the records at these topics, partitions and offsets, as `KafkaAdmin.records` does."""
+"""Function that returns the records at these topics, partitions and offsets: `KafkaAdmin.records`."""
 
 _COLUMNS: Final = ("subscription", "revision", "source", "partition", "offset", "message_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Delivery with the message's text, or why there is none. ``headers`` are those of a record of Kafka; one
-    without a value has no message, and nothing is missing.
+    """Delivery with the message's text, or the reason why it is ``missing``. ``headers`` are those of a Kafka
+    record; for one without a value, both ``message`` and ``missing`` are None.
     """
 
     batch: int
@@ -55,12 +55,12 @@ def deliveries_of(
 ) -> list[Delivery]:
     """Return the newest deliveries to a subscription, the newest last, of committed batches only.
 
-    Reads batches from the newest on until there are enough, each file in pieces; ``since`` is the first batch
-    of the stream that counts, and leaves backfills and replays out. ``fetch`` reads records of Kafka; without
-    it a job on topics gives the places of its messages only.
+    Reads batches from the newest on until there are enough, each file in pieces. ``since`` is the first batch
+    of the stream to consider, and excludes backfills and replays. ``fetch`` reads Kafka records; without it
+    only the positions of a Kafka job's messages are returned.
 
     Raises:
-        JobError: the folder is no job's.
+        JobError: the folder is not a job's.
     """
     record = job_record(output)
     commits = Commits(output)
@@ -82,14 +82,14 @@ def deliveries_of(
                 rows.extend(_rows(output / file["path"], subscription))
         taken[:0] = [_delivery(record["input"], commit["batch"], row, sizes) for row in rows]
     if fetch is not None and record["input"].startswith(PREFIX):
-        found_there = fetch([(one.source, one.partition, one.offset) for one in taken])
-        taken = [_with_record(one, found_there.get((one.source, one.partition, one.offset))) for one in taken]
+        records = fetch([(one.source, one.partition, one.offset) for one in taken])
+        taken = [_with_record(one, records.get((one.source, one.partition, one.offset))) for one in taken]
     return taken
 
 
 class Busiest(NamedTuple):
-    """Subscriptions with the most deliveries, (id, count) each, the most first; those of equal counts by id.
-    ``absent`` files of deliveries were moved away, and are not counted.
+    """Subscriptions with the most deliveries as (id, count), by descending count, then by id. ``absent`` is
+    the number of delivery files that were moved away and are not counted.
     """
 
     counts: list[tuple[str, int]]
@@ -97,11 +97,11 @@ class Busiest(NamedTuple):
 
 
 def busiest(output: Path, top: int) -> Busiest:
-    """Count the deliveries of each subscription, of committed batches with backfills and replays. Takes
-    memory for each subscription that got anything, however many deliveries there are.
+    """Count the deliveries of each subscription in committed batches, backfills and replays. Memory is
+    proportional to the number of subscriptions with deliveries.
 
     Raises:
-        JobError: the folder is no job's.
+        JobError: the folder is not a job's.
     """
     job_record(output)
     commits = Commits(output)
@@ -136,7 +136,7 @@ _NONE_COUNTED: Final = pa.table(
     {"subscription": pa.array([], pa.string()), "count": pa.array([], pa.int64())}
 )
 _COUNTED_ROWS: Final = 1 << 18
-"""Deliveries that are counted at a time, and counts that wait to be summed."""
+"""Deliveries to count at a time, and counts to collect before they are summed."""
 
 
 def _summed(parts: list[pa.Table]) -> pa.Table:
@@ -157,15 +157,15 @@ def _text(value: bytes) -> str:
 
 
 def _rows(path: Path, subscription: str) -> Iterator[dict[str, Any]]:
-    """Yield the deliveries of one file to a subscription; none of a file that was moved away."""
+    """Yield the deliveries of one file to a subscription; none if the file was moved away."""
     try:
         file = pq.ParquetFile(path)
     except FileNotFoundError:
         return
     with file:
         for batch in file.iter_batches(columns=list(_COLUMNS)):
-            of_it = pc.equal(batch.column("subscription").cast(pa.string()), subscription)
-            yield from batch.filter(of_it).to_pylist()
+            mask = pc.equal(batch.column("subscription").cast(pa.string()), subscription)
+            yield from batch.filter(mask).to_pylist()
 
 
 def _delivery(origin: str, batch: int, row: Mapping[str, Any], sizes: Mapping[str, int | None]) -> Delivery:
@@ -177,7 +177,7 @@ def _delivery(origin: str, batch: int, row: Mapping[str, Any], sizes: Mapping[st
 def _message(
     origin: str, row: Mapping[str, Any], sizes: Mapping[str, int | None]
 ) -> tuple[str | None, str | None]:
-    """Return the message where it came from, or why it cannot be had."""
+    """Return the message from its source and None, or None and the reason why it is missing."""
     source, offset = row["source"], row["offset"]
     if origin.startswith(PREFIX):
         return None, f"record {offset} of partition {row['partition']} of the Kafka topic {source}"
@@ -186,7 +186,7 @@ def _message(
     if size is None:
         return None, f"{path} is gone"
     if sizes.get(source, size) != size:
-        return None, f"{path} is another file now: it has {counted(size, 'byte')}, and had {sizes[source]:,}"
+        return None, f"{path} was changed: it has {counted(size, 'byte')}, and had {sizes[source]:,}"
     try:
         read = _of_parquet if path.suffix.lower() in PARQUET_SUFFIXES else _of_lines
         text = read(path, offset)

@@ -1,4 +1,4 @@
-"""Findings of an audit, and what it looked at."""
+"""Findings and totals of an audit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from selectroute.spark.sinks.counts import Counts
 
 _SHOWN = 3
-"""Names that a sentence shows of many."""
+"""Maximum number of names in a sentence."""
 
 
 class Finding(NamedTuple):
-    """Finding: something that does not agree; ``batch`` is None where it is about none in particular."""
+    """Inconsistency found by an audit; ``batch`` is None if it concerns no particular batch."""
 
     batch: int | None
     sentence: str
@@ -21,13 +21,13 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class Audit:
-    """Report of an audit: what it looked at, and what it found.
+    """Report of an audit: totals and findings.
 
-    ``counts`` are those of the stream's batches, ``backfilled`` and ``replayed`` those of its backfills and
-    replays, which count messages again. ``absent`` are committed folders that are not there any more: readers
-    may move them or clear up. ``inputs`` are files, or offsets of Kafka, of which ``gaps`` have no record:
-    marks of transactions, and what was compacted away. ``pending`` are batches that Spark has planned and
-    nobody has committed: the next start routes them.
+    ``counts`` are those of the stream's batches, ``backfilled`` and ``replayed`` those of backfills and
+    replays, which count messages again. ``absent`` are published folders that were moved or removed by
+    readers, which is allowed. ``inputs`` are files, or Kafka offsets, of which ``gaps`` have no record:
+    transaction markers and compacted records. ``pending`` are batches that are planned and not committed, or
+    committed and not published: the job or its next start finishes them.
     """
 
     batches: int = 0
@@ -46,12 +46,12 @@ class Audit:
     findings: list[Finding] = field(default_factory=list)
 
     def find(self, batch: int | None, sentence: str) -> None:
-        """Note what does not agree."""
+        """Add a finding."""
         self.findings.append(Finding(batch, sentence))
 
 
 def listed_briefly(noun: str, names: Iterable[object]) -> str:
-    """Return a few of many names and how many more there are."""
+    """Return a few names and the number of the others."""
     every = list(names)
     more = f" and {len(every) - _SHOWN:,} more" if len(every) > _SHOWN else ""
     return f"{noun} {', '.join(str(name) for name in every[:_SHOWN])}{more}"

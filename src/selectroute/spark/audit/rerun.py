@@ -1,9 +1,9 @@
-"""Committed batches routed once more, from their pins, and held against what was published.
+"""Reruns of committed batches: routed again with their pins, and compared with the published output.
 
-The batches go into a folder of their own, as a job's would: with commits, published folders and accounting.
-The output folder of the job is only read, and nothing is handed on to queues or topics; the job may run
-meanwhile. What must come out the same is what selectors decide. Whether a queue or topic took a delivery was
-the world's matter then: such a refused delivery counts as one that was made.
+The batches are written to another folder like a job's: with commits, published folders and accounting. The
+job's output folder is only read, nothing is sent to queues or topics, and the job may run at the same time.
+The decisions of selectors must be the same. A delivery that a queue or topic refused counts as made, since
+that depended on the destination.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _KEYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """Result of a batch that was routed once more.
+    """Result of a batch that was routed again.
 
-    ``verdict``: ``same files``, of which each has the SHA-256 that the commit has; ``same rows``, in other
-    files, as another number of tasks makes them; ``other rows``; or ``gone``, when it can't be said because
-    inputs, the revision or published files are not there any more. ``why`` is a sentence on the latter two.
+    ``verdict``: ``same files``, with the SHA-256 of the commit; ``same rows``, in other files, such as those
+    of another number of tasks; ``other rows``; or ``gone`` if inputs, the revision or published files that
+    are needed do not exist any more. ``why`` is a sentence about the latter two.
     """
 
     batch: int
@@ -61,7 +61,7 @@ class Rerun:
 
     @property
     def held(self) -> bool:
-        """True if the same came out."""
+        """True if the rows are the same."""
         return self.verdict in ("same files", "same rows")
 
 
@@ -73,19 +73,19 @@ def rerun(
     last: int | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Rerun]:
-    """Route the committed batches of a job from ``first`` to ``last`` (the newest, unless given) once more.
+    """Route the committed batches of a job from ``first`` to ``last`` (the newest, unless given) again.
 
-    Each gives a `Rerun` when it is done; the folders of all are left in ``into``.
+    Yield a `Rerun` for each batch when it is done; the output of all batches is left in ``into``.
 
     Args:
         spark: the session.
-        job: the job, with the options that it has had: binding, formats, policies.
-        into: a folder that is new or empty.
-        should_stop: asked before each batch.
+        job: the job, with its original options: binding, formats, policies.
+        into: a new or empty folder.
+        should_stop: called before each batch.
 
     Raises:
-        JobError: the folder is not, or lies in another of the job; the output folder is not this job's; or
-            none of these batches is committed.
+        JobError: ``into`` is not empty, or in another folder of the job; the output folder is not this job's;
+            or none of these batches is committed.
         SourceError: a folder is not on a mounted file system, or Kafka does not answer.
         CommitError: a commit is damaged.
     """
@@ -100,7 +100,7 @@ def rerun(
 
 
 class Reruns:
-    """Routes batches of a job once more. See `rerun`."""
+    """Reruns of batches of a job. See `rerun`."""
 
     def __init__(self, job: Job, source: Source, into: str | os.PathLike[str]) -> None:
         self._job = job
@@ -135,14 +135,14 @@ class Reruns:
             self._router.route(batch, replayable.inputs, "rerun")
         except (PinError, SnapshotError) as error:
             return Rerun(batch, revision, "gone", str(error))
-        made = self._router.commits.read(batch) or {}
-        if _digests(made["files"]) == _digests(commit["files"]):
+        new = self._router.commits.read(batch) or {}
+        if _digests(new["files"]) == _digests(commit["files"]):
             return Rerun(batch, revision, "same files")
         lost = [file["path"] for file in commit["files"] if not (self._job.output / file["path"]).is_file()]
         if lost:
-            why = f"files of its own came out others, and {lost[0]} is not there to look into"
+            why = f"the new files differ, and {lost[0]} does not exist any more to compare rows"
             return Rerun(batch, revision, "gone", why)
-        found = _differences(self._tables(self._job.output, commit), self._tables(self._into, made))
+        found = _differences(self._tables(self._job.output, commit), self._tables(self._into, new))
         return Rerun(batch, revision, "other rows" if found else "same rows", "; ".join(found))
 
     @staticmethod
@@ -155,54 +155,54 @@ class Reruns:
             raise JobError(f"{job.output} is not the output folder of a job: there is nothing to route again")
         for name, folder in (("output", job.output), ("input", job.input), ("snapshots", job.snapshots)):
             if isinstance(folder, Path) and into.is_relative_to(folder):
-                raise JobError(f"{into} lies in the {name} folder {folder} of the job: choose another")
+                raise JobError(f"{into} is in the {name} folder {folder} of the job: choose another")
         if into.exists() and (not into.is_dir() or any(into.iterdir())):
             raise JobError(f"{into} is not an empty folder: choose another")
 
 
 def _digests(files: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return the sink and SHA-256 of each file, in the order in which tasks wrote them."""
+    """Return the sink and SHA-256 of each file, in the order of tasks."""
     return [(file["path"].split("/")[0], file["sha256"]) for file in files]
 
 
 def _table(output: Path, sink: str, files: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return all rows of a sink, sorted, their texts spelled out."""
+    """Return all rows of a sink, sorted, with dictionaries decoded."""
     plain = pa.schema(
         field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
         for field in SCHEMAS[sink]
     )
     paths = [output / file["path"] for file in files if file["path"].startswith(f"{sink}/")]
-    # One by one: a reader of folders would find the column `batch` in the paths.
+    # File by file: a dataset reader would add the column `batch` from the paths.
     parts = [pq.ParquetFile(path).read().select(plain.names).cast(plain) for path in paths]
     table = pa.concat_tables([plain.empty_table(), *parts])
     return table.sort_by([(name, "ascending") for name in _KEYS[sink]]).combine_chunks()
 
 
-def _differences(published: Mapping[str, pa.Table], replayable: Mapping[str, pa.Table]) -> list[str]:
-    """Return what is not the same, a clause for each sink."""
+def _differences(published: Mapping[str, pa.Table], rerouted: Mapping[str, pa.Table]) -> list[str]:
+    """Return the differences, a clause for each sink."""
     letters = published[DEAD_LETTERS]
-    not_taken = pc.equal(letters["stage"], "deliver")
-    refused = letters.filter(not_taken).select(_KEYS[DELIVERIES])
+    is_refused = pc.equal(letters["stage"], "deliver")
+    refused = letters.filter(is_refused).select(_KEYS[DELIVERIES])
     expected = {
         DELIVERIES: published[DELIVERIES],
         UNROUTED: _without(published[UNROUTED], refused, _MESSAGE),
-        DEAD_LETTERS: letters.filter(pc.invert(not_taken)),
+        DEAD_LETTERS: letters.filter(pc.invert(is_refused)),
     }
     key = _KEYS[DELIVERIES]
-    made = dict(replayable) | {DELIVERIES: _without(replayable[DELIVERIES], refused, key)}
+    actual = dict(rerouted) | {DELIVERIES: _without(rerouted[DELIVERIES], refused, key)}
     found = [
-        f"{sink}: {clause}" for sink in SINKS if (clause := _difference(sink, expected[sink], made[sink]))
+        f"{sink}: {clause}" for sink in SINKS if (clause := _difference(sink, expected[sink], actual[sink]))
     ]
-    missing = _without(refused, replayable[DELIVERIES], key)
+    missing = _without(refused, rerouted[DELIVERIES], key)
     if len(missing):
         found.append(f"{len(missing):,} refused deliveries were not made, the first {_place(missing)}")
     return found
 
 
-def _difference(sink: str, expected: pa.Table, made: pa.Table) -> str:
-    if made.equals(expected):
+def _difference(sink: str, expected: pa.Table, actual: pa.Table) -> str:
+    if actual.equals(expected):
         return ""
-    missing, more = _without(expected, made, _KEYS[sink]), _without(made, expected, _KEYS[sink])
+    missing, more = _without(expected, actual, _KEYS[sink]), _without(actual, expected, _KEYS[sink])
     clauses = [
         f"{counted(len(rows), 'row')} {what[len(rows) > 1]}, the first {_place(rows)}"
         for rows, what in (
@@ -215,14 +215,14 @@ def _difference(sink: str, expected: pa.Table, made: pa.Table) -> str:
 
 
 def _without(rows: pa.Table, others: pa.Table, keys: list[str]) -> pa.Table:
-    """Return the rows of which the others have none with the same key, in their order."""
+    """Return the rows whose key is not among the others, in order."""
     numbered = _comparable(rows, keys).append_column("row", pa.array(np.arange(len(rows))))
     left = numbered.join(_comparable(others, keys), keys, join_type="left anti")
     return rows.take(left["row"].sort())
 
 
 def _comparable(rows: pa.Table, keys: list[str]) -> pa.Table:
-    """Return the keys, with a value where there is none: a join takes none for others."""
+    """Return the keys with NULLs replaced, because a join does not match NULLs."""
     return pa.table(
         {name: pc.fill_null(rows[name], "" if pa.types.is_string(rows[name].type) else -1) for name in keys}
     )

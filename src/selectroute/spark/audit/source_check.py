@@ -1,4 +1,4 @@
-"""Hold a job's commits against its source: each input that Spark planned in exactly one batch."""
+"""Comparison of a job's commits with its source: each planned input is in exactly one batch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from selectroute.spark.sources.kafka.offsets import batch_ranges, first_offsets,
 
 
 def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], found: Audit) -> None:
-    """Hold commits against what Spark's checkpoint has planned and done.
+    """Compare commits with the planned and finished batches in Spark's checkpoint.
 
     Args:
-        record: what the job is (``_job.json``).
-        commits: all that are whole, those of the stream in their order.
-        found: takes what is found.
+        record: the record of the job (``_job.json``).
+        commits: all undamaged commits, those of the stream in order.
+        found: the report to add findings to.
     """
     checkpoint = Path(record["checkpoint"])
     live = [commit for commit in commits if commit["batch"] >= 0]
@@ -33,11 +33,11 @@ def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]]
         found.pending += [batch for batch in planned if batch > last]
         for batch in done:
             if batch > last:
-                found.find(batch, "Spark has done it, and nothing of it is committed")
+                found.find(batch, "it is done in Spark's checkpoint, but not committed")
         if last not in planned:
             if live:
                 found.find(
-                    last, f"the checkpoint {checkpoint} has no plan of it: it is not this output's newest"
+                    last, f"the checkpoint {checkpoint} has no plan of it: it is older than this output"
                 )
             return
         if record["input"].startswith(PREFIX):
@@ -51,26 +51,26 @@ def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]]
 def _check_names(
     folder: Path, checkpoint: Path, last: int, live: Sequence[Mapping[str, Any]], found: Audit
 ) -> None:
-    """Hold the files of the commits against the list of all that Spark has handed over."""
+    """Compare the files of the commits with Spark's list of all planned files."""
     taken = Counter(name for commit in live for name in commit["inputs"].get("sizes", ()))
     listed = Counter(source_name(path, folder) for path in listed_files(checkpoint, last))
     twice = sorted(name for name, times in taken.items() if times > 1)
     if twice:
         found.find(None, f"in more than one commit: {listed_briefly('input', twice)}")
     if any("sizes" not in commit["inputs"] for commit in live):
-        return  # commits of earlier releases have the number of their inputs and no names
+        return  # commits of earlier releases have no names of inputs
     lost = sorted((listed - taken).keys() - set(twice))
     if lost:
-        found.find(None, f"Spark has handed over, and no commit has, {listed_briefly('input', lost)}")
+        found.find(None, f"planned by Spark, but in no commit: {listed_briefly('input', lost)}")
     unknown = sorted((taken - listed).keys() - set(twice))
     if unknown:
-        found.find(None, f"in a commit, and Spark knows nothing of it: {listed_briefly('input', unknown)}")
+        found.find(None, f"in a commit, but not planned by Spark: {listed_briefly('input', unknown)}")
 
 
 def _check_records(
     checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], found: Audit
 ) -> None:
-    """Hold the offsets of the commits against each other, against Spark's plan and against their counts."""
+    """Compare the offsets of the commits with each other, with Spark's plan and with their counts."""
     reached: dict[tuple[str, int], int] = {}
     for topic, partitions in first_offsets(checkpoint).items():
         reached |= {(topic, int(partition)): offset for partition, offset in partitions.items()}
@@ -78,11 +78,11 @@ def _check_records(
         batch, ranges = commit["batch"], ranges_of(commit["inputs"])
         known = batch in planned and (not batch or batch - 1 in planned)
         if known and ranges != batch_ranges(checkpoint, batch):
-            found.find(batch, "it took in other offsets than Spark has planned for it")
+            found.find(batch, "it read other offsets than Spark planned")
         for one in ranges:
             before = reached.get(one[:2], 0)
             if one.start != before:
-                what = "leaves out" if one.start > before else "takes once more"
+                what = "skips" if one.start > before else "repeats"
                 between = one._replace(start=min(before, one.start), end=max(before, one.start))
                 found.find(batch, f"it {what} {between}")
             reached[one[:2]] = one.end
@@ -92,6 +92,6 @@ def _check_records(
         if offsets - gaps != messages:
             found.find(
                 batch,
-                f"it has {counted(offsets, 'offset')}, {gaps:,} of them without a record, and "
+                f"it has {counted(offsets, 'offset')}, {gaps:,} of them without a record, but "
                 f"{counted(messages, 'message')}",
             )

@@ -1,4 +1,4 @@
-"""Status of a job, read off its output folder: how far it is, what it did in all, whether it runs."""
+"""Status of a job from its output folder: progress, totals, and whether it is running."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from selectroute.spark.sources.files.stream import planned_batches
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Status of a job as its folders have it.
+    """Status of a job.
 
     Attributes:
-        query: the id of Spark's query, None before the first batch.
+        query: the id of Spark's query; None before the first batch.
         input, snapshots, checkpoint: the job's folders.
-        running: a process has the output folder in its hands now.
-        batches, backfills, replays: how many are committed.
-        batch, revision, committed: the newest batch of the stream, the revision that it was routed against,
-            and when (RFC 3339, UTC); None before the first.
-        published: the newest revision in the snapshot folder, None if there is none.
-        planned: batches that Spark has planned and nobody has committed: one that runs, or was interrupted.
-        counts: of all batches of the stream.
-        changed: input files that changed after they were read, of the newest 2,000, as paths below the input
-            folder: what they have now is not read.
+        running: whether a process has locked the output folder.
+        batches, backfills, replays: numbers of committed ones.
+        batch, revision, committed: the newest batch of the stream, its revision, and the time of its commit
+            (RFC 3339, UTC); None before the first.
+        published: the newest revision in the snapshot folder; None if there is none.
+        planned: batches that are planned and not committed: running or interrupted.
+        counts: the counts of all batches of the stream.
+        changed: those of the newest 2,000 input files that were changed after they were read, as paths below
+            the input folder: the new content is not read.
     """
 
     query: str | None
@@ -52,11 +52,11 @@ class Status:
 
 
 def status(output: Path) -> Status:
-    """Return how far a job is. O(batches) small files; needs no Spark and can run beside the job.
+    """Return the status of a job, from O(batches) small files. Needs no Spark; the job may be running.
 
     Raises:
-        JobError: the folder is no job's.
-        DamagedFileError: a commit is not what was written.
+        JobError: the folder is not a job's.
+        DamagedFileError: a commit is damaged.
     """
     record = job_record(output)
     commits = Commits(output)

@@ -1,15 +1,14 @@
-"""Stream that follows a snapshot folder: each micro-batch is judged by the revision that was newest at its
-start, and by that one only.
+"""Pins of streams that follow a snapshot folder: each micro-batch is matched with the revision that was
+newest at its start.
 
-Spark makes the plan of a stream once, so the driver cannot hand each micro-batch a snapshot. The tasks ask
-for it instead: Spark tells them of which query and micro-batch they are, and the first task of a micro-batch
-writes down which revision it found to be the newest, in the snapshot folder. All others of that micro-batch
-read it there: those of other machines, those that Spark repeats, and those of the same micro-batch after a
-restart from its checkpoint.
+Spark plans a stream once, so the driver cannot pass a snapshot to each micro-batch. Instead the tasks, which
+know their query and micro-batch, agree on it: the first task of a micro-batch writes the newest revision to
+the snapshot folder, and all others of that micro-batch read it there: tasks on other machines, repeated
+tasks, and tasks of the same micro-batch after a restart from its checkpoint.
 
 ::
 
-    folder/followers/<query>-<micro-batch>.json     batch, revision, digest; made by a link, so once
+    folder/followers/<query>-<micro-batch>.json     batch, revision, digest; created by a link, so only once
     folder/leases/<query>.json                      the oldest revision that the query may still need
 """
 
@@ -36,20 +35,19 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease
 from selectroute.topics.levels import TOPIC
 
 _KEPT = 2
-"""Micro-batches whose revision stays written down: the newest, and the one that Spark may repeat."""
+"""Micro-batches whose pins are kept: the newest, and the one that Spark may repeat."""
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""What Spark tells the tasks of a stream."""
+"""Local properties that Spark sets in the tasks of a stream."""
 
 _known: dict[tuple[str, str, int], SnapshotRef] = {}
 
 
 def current(folder: str) -> SnapshotRef:
-    """Return, in a task of a stream, the revision that judges its micro-batch.
+    """Return the revision of a micro-batch, in one of its tasks.
 
     Raises:
-        SnapshotError: there is no revision, the one that was written down is gone, or the folder cannot be
-            written.
+        SnapshotError: there is no revision, the pinned one is gone, or the folder can't be written.
     """
     context = TaskContext.get()
     query = None if context is None else context.getLocalProperty(_QUERY)
@@ -70,7 +68,7 @@ def current(folder: str) -> SnapshotRef:
 
 
 def pinned(folder: Path, query: str, batch: int) -> SnapshotRef:
-    """Return the revision of a query's micro-batch: the one written down, or else the newest, written down.
+    """Return the pinned revision of a query's micro-batch; pin the newest if there is none.
 
     Raises:
         SnapshotError: as `current`.
@@ -80,10 +78,10 @@ def pinned(folder: Path, query: str, batch: int) -> SnapshotRef:
     try:
         written = disk.read_json(path)
         if written is None:
-            latest_revision(folder)  # raises where there is none
+            latest_revision(folder)  # raises if there is none
             pins.mkdir(exist_ok=True)
-            # Under the lock nobody removes the revision between its being the newest and its being leased,
-            # and no other task of this micro-batch leases another one, or writes the lease at the same time.
+            # The lock keeps the newest revision from being removed before it is leased, and other tasks of
+            # this micro-batch from leasing another one.
             with locked(folder, exclusive=True):
                 if disk.read_json(path) is None:
                     _pin(folder, path, query, batch)
@@ -91,8 +89,8 @@ def pinned(folder: Path, query: str, batch: int) -> SnapshotRef:
         assert written is not None
     except OSError as error:
         raise SnapshotError(
-            f"{path} cannot be written ({error.strerror or error}): a stream that follows a folder writes "
-            "there by which revision each micro-batch is judged"
+            f"{path} can't be written ({error.strerror or error}): a stream that follows a folder writes the "
+            "revision of each micro-batch to it, so let the workers write there"
         ) from error
     return SnapshotRef(str(folder), int(written["revision"]), str(written["digest"]))
 
@@ -102,14 +100,14 @@ def _pin(folder: Path, path: Path, query: str, batch: int) -> None:
     revision = latest_revision(folder)
     if before is not None and revision < before["revision"]:
         raise SnapshotError(
-            f"the newest revision in {folder} is {revision}, but the micro-batch before was judged by "
-            f"{before['revision']}: revisions only go up; publish the older state again as a new revision"
+            f"the newest revision in {folder} is {revision}, but the previous micro-batch used "
+            f"{before['revision']}: revisions only increase; publish the older state again as a new revision"
         )
     lease(folder, query, revision if before is None else before["revision"])
     content = {"batch": batch, "revision": revision, "digest": published_digest(folder, revision)}
     try:
         disk.link_new(path, sealed(content).encode())
-    except FileExistsError:  # another task of this micro-batch was first, and may not have flushed it yet
+    except FileExistsError:  # another task of this micro-batch was first, and may not have flushed the file
         disk.sync_folder(path.parent)
     for number in range(batch - _KEPT, -1, -1):
         try:
@@ -125,10 +123,10 @@ def _path(pins: Path, query: str, batch: int) -> Path:
 def all_columns(
     schema: StructType, columns: Sequence[Column], binding: Binding | None
 ) -> list[tuple[str, Column]]:
-    """Return every column that a selector of some revision to come may read, with its identifier.
+    """Return every column that a selector of any later revision may read, with its identifier.
 
     Raises:
-        BindingError: the binding names a column that is not there, or a name stands twice in the frame.
+        BindingError: several columns of the frame have the same name.
     """
     binding = binding or BY_NAME
     found, _ = columns_of(schema)
@@ -160,5 +158,5 @@ def all_columns(
 
 
 def _sent(column: Column, type_: DataType) -> Column:
-    """Return what crosses of a column: of a type that no property has, only that a value is there."""
+    """Return a column to send to the workers; if no property has its type, a placeholder for each value."""
     return column if can_be_property(type_) else F.when(column.isNotNull(), F.lit("2000-01-01").cast("date"))

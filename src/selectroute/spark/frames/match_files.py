@@ -1,4 +1,4 @@
-"""Matches of message files, by the fan-out's reading path, without a stream or an output folder."""
+"""Matches of message files with the fan-out's readers, without a stream or an output folder."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ def _as_rows(
 def matches_in(
     tasks: list[list[Split]], ref: SnapshotRef, max_message_bytes: int, place: bool, form: str
 ) -> Batches:
-    """Return the function for ``mapInArrow`` over task numbers that yields the matches themselves, in a form
-    of `Output`."""
+    """Return the function for ``mapInArrow`` over task numbers that yields matches in a form of `Output`."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         snapshot = open_once(ref)
@@ -79,24 +78,23 @@ def match_files(
     place: bool = True,
     output: Output = "array",
 ) -> DataFrame:
-    """Return the matches of message files, a message a row, by the fan-out's reading path: ``subscriptions
-    array<int>``.
+    """Return the matches of message files, one row per message: ``subscriptions array<int>``.
 
-    The workers read, only the columns that selectors need; nothing but the result crosses to the JVM, about
-    a megabyte at once however many subscriptions a message goes to. What can't be read or judged is left out.
+    The workers read only the columns that selectors need; only the result crosses to the JVM, about a
+    megabyte at a time regardless of the number of matches. Messages that can't be read or judged are omitted.
 
     Args:
         spark: the session.
-        paths: message files, as the fan-out takes them; rows come in any order.
-        snapshot: what to match, or the folder of which to take the newest revision; `route` says how the
-            workers get it.
+        paths: message files in the formats of the fan-out; the rows are in any order.
+        snapshot: the snapshot, or a folder whose newest revision to use; see `route` for how the workers get
+            it.
         file_format: ``parquet``, ``json``, or by each file's name (``auto``).
-        place: also give ``source string, offset bigint``: the file's path, and the row in it from 0.
-        output: ``array``, ``packed``, ``auto`` or ``ids``, as `route` has it, and to the same effect.
+        place: also return ``source string, offset bigint``: the file's path, and the row in it from 0.
+        output: ``array``, ``packed``, ``auto`` or ``ids``, as in `route`.
 
     Raises:
-        OutputError: a form that there is not.
-        SourceError: a path that is not on a mounted file system.
+        OutputError: the output is not one of these.
+        SourceError: a path is not on a mounted file system.
     """
     check_argument(spark, SparkSession, "spark", "the SparkSession")
     check_iterable(paths, "paths", "a list of message files")

@@ -1,8 +1,7 @@
-"""Route a DataFrame: which subscriptions does each message go to?
+"""Routing of DataFrames: the subscriptions of each message.
 
-`route` adds the ordinals, `deliveries` gives a row for each delivery. Only the columns that selectors read,
-and those of the frame that a delivery names, cross from the JVM to Python; a message's body stays where it
-is.
+`route` adds a column of ordinals or ids, `deliveries` returns a row for each delivery. Only the columns that
+selectors read, and those that identify a delivery, cross from the JVM to Python; a message's body does not.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ from selectroute.spark.partitions.snapshot import (
 )
 
 SUBSCRIPTIONS = "subscriptions"
-"""The column that `route` adds."""
+"""Column that `route` adds."""
 
 
 _DELIVERY_SCHEMA = pa.schema(
@@ -87,10 +86,10 @@ _DELIVERY_SCHEMA = pa.schema(
 )
 
 _OF_MESSAGE = ("source", "partition", "offset", "message_id")
-"""The columns of a delivery that its message gives."""
+"""Columns of a delivery that come from its message."""
 
 _REVISION = "selectroute.revision"
-"""In the metadata of a column of ordinals: the revision within which they hold."""
+"""Key in the metadata of a column of ordinals: their revision."""
 
 _WITH_REVISION = "revision and ids"
 _TYPES: dict[str, DataType] = TYPES | {
@@ -114,50 +113,51 @@ def route(
     missing: Missing = "warn",
     strict: bool = False,
 ) -> DataFrame:
-    """Return the messages of ``df`` with a column ``subscriptions``: those it goes to, as ordinals
+    """Return the messages of ``df`` with a column ``subscriptions``: the matching subscriptions as ordinals
     (``array<int>``) or ids (``array<string>``).
 
-    ``snapshot.ids[ordinal]`` is the subscription's id. Ordinals hold within one revision only, which stands
-    in the column's metadata (``df.schema["subscriptions"].metadata``, kept by Parquet): what is to be read
-    later is better written as ids. Works on batch and streaming frames. Where a filter and an explode
-    both read the column, it is computed once. What no extended selection provider can judge (MQRC 2551)
-    is left out; a warning says so where none is installed. For selectors with rules on property names, all
-    columns of the frame that are no header and no ``@`` column count as properties; a boolean column
-    ``@invalid-names`` says instead who breaks a rule.
+    ``snapshot.ids[ordinal]`` is the subscription's id. Ordinals are valid within one revision only, which is
+    in the column's metadata (``df.schema["subscriptions"].metadata``, kept by Parquet): to store the result,
+    use ids. Works on batch and streaming frames. If a filter and an explode both read the column, it is
+    computed once. Deliveries that no extended selection provider can judge (MQRC 2551) are omitted, with a
+    warning if no provider is installed. For selectors with rules on property names, all columns of the frame
+    that are neither headers nor ``@`` columns count as properties, unless the frame has a boolean column
+    ``@invalid-names``, which is true where a message breaks a rule.
 
     A column of a type that no property has (a timestamp, a decimal, a list, …; bytes in a dialect without
-    byte strings) is of an unlike type to the subscriptions that read it, and nothing to all others: a warning
-    names it.
+    byte strings) is of an unlike type to the subscriptions that read it, with a warning; it does not affect
+    other subscriptions.
 
     Args:
-        df: one message a row. A column is the identifier of exactly its name, field ``b`` of a struct column
-            ``a`` is ``a.b``; its type is the property's type, NULL is NULL, and an identifier without a
-            column is NULL. Names that begin with ``@`` are the frame.
-        snapshot: what to route against; one never saved is published to a temporary folder of this machine.
-            One that `publish_partitions` wrote is never loaded whole, see ``partitions``: its partitions are
-            mapped where they are matched. Then the frame must be a batch frame (in a stream, that of
-            foreachBatch), and what selectors read of it the same each time it is computed; rows come in any
-            order.
-            The path of a snapshot folder is its newest revision; a streaming frame *follows* the folder:
-            each micro-batch is judged by the revision that is newest when it begins, also when it is
-            repeated. For that the tasks write to the folder (``followers/`` and ``leases/``), and all columns
-            that a selector may name cross to Python: drop those that none shall read.
-        binding: which column holds which identifier, where names differ.
-        partitions: cut the snapshot in so many partitions first, in a temporary folder of this machine.
+        df: one message per row. A column is the identifier of exactly its name, field ``b`` of a struct
+            column ``a`` is ``a.b``; its type is the property's type, NULL is NULL, and an identifier without
+            a column is NULL. Names that begin with ``@`` belong to the frame.
+        snapshot: the snapshot to match with; an unpublished one is published to a temporary folder on this
+            machine. One from `publish_partitions` is never loaded whole (see ``partitions``): its partitions
+            are mapped by the tasks that match them. Then the frame must be a batch frame (in a stream, that
+            of foreachBatch), the columns that selectors read must be the same each time that Spark computes
+            them, and rows are returned in any order.
+            The path of a snapshot folder means its newest revision; a streaming frame *follows* the folder:
+            each micro-batch uses the revision that is newest when it begins, even if it is repeated. For
+            that the tasks write to the folder (``followers/`` and ``leases/``), and all columns that a
+            selector may name cross to Python: drop those that no selector needs.
+        binding: the columns of identifiers whose names differ.
+        partitions: cut the snapshot into this many partitions first, in a temporary folder on this machine.
         output: ``ids``, or ordinals: ``array`` as ``array<int>``, ``packed`` as ``binary``, four
-            little-endian bytes an ordinal: cheaper from some 32 a message on. ``auto`` takes what is expected
-            to be cheaper for the snapshot; `explain_output` says which, and why. `deliveries` reads all,
-            `unpack` makes an array of packed ones. Without it, a snapshot gives ``array``, a folder ``ids``.
-        missing: what becomes of names that selectors read and the frame does not have, which are NULL for
-            every message: ``warn`` logs them (logger ``selectroute``, each sentence once), ``error`` raises,
-            ``ignore`` says nothing.
-        strict: refuse a column that selectors read and whose type no property has, instead of warning.
+            little-endian bytes each: cheaper from some 32 per message. ``auto`` chooses the form that is
+            expected to be cheaper for the snapshot; `explain_output` returns the choice and its reason.
+            `deliveries` reads all forms, `unpack` converts packed ordinals to an array. The default is
+            ``array`` for a snapshot, ``ids`` for a folder.
+        missing: treatment of identifiers that selectors read and the frame lacks, which are NULL for every
+            message: ``warn`` logs them (logger ``selectroute``, each sentence once), ``error`` raises,
+            ``ignore`` does nothing.
+        strict: raise for a column that selectors read and whose type no property has, instead of warning.
 
     Raises:
         ColumnTypeError: with ``strict``, a column that selectors read has a type that no property can have.
         BindingError: a column is missing, ambiguous, or already named ``subscriptions``.
         MissingColumnError: see ``missing``.
-        OutputError: a form that there is not, or ordinals of a stream that follows a folder.
+        OutputError: the output is unknown, or ordinals for a stream that follows a folder.
         SnapshotError: there is no snapshot in the folder.
     """
     _check_arguments(df, binding)
@@ -166,14 +166,14 @@ def route(
     check_choice(missing)
     if SUBSCRIPTIONS in df.columns:
         raise BindingError(
-            f"the frame has a column {SUBSCRIPTIONS!r} already: rename or drop it before routing"
+            f"the frame already has a column {SUBSCRIPTIONS!r}: rename or drop it before routing"
         )
     output = output or ("array" if isinstance(snapshot, Snapshot | PartitionedSnapshot) else "ids")
     against = _against(snapshot, df)
     if partitions is not None:
-        check_argument(partitions, int, "partitions", "how many partitions to make, or None")
+        check_argument(partitions, int, "partitions", "the number of partitions, or None")
         if isinstance(against, _Followed):
-            raise PartitionError("a folder that a stream follows can't be cut in partitions")
+            raise PartitionError("a folder that a stream follows can't be cut into partitions")
         against = partitioned(against, partitions)
     known = against.newest if isinstance(against, _Followed) else against
     warn_of_extended(known)
@@ -181,15 +181,15 @@ def route(
     revision = _revision(snapshot, known)
     if isinstance(against, PartitionedSnapshot):
         if output == "packed":
-            raise PartitionError("what partitions answer is gathered as arrays: pack it where it is written")
+            raise PartitionError("output='packed' is not available with partitions: use array or ids")
         routed = route_partitioned(df, against, binding, SUBSCRIPTIONS, strict)
         if output == "ids":
             return _with_ids(routed, against.ref)
         return routed.withMetadata(SUBSCRIPTIONS, _metadata(revision)) if revision is not None else routed
     if isinstance(against, _Followed) and output != "ids":
         raise OutputError(
-            "ordinals hold within one revision only, and a stream that follows a folder has many: "
-            "output='ids', or one revision for ever: sr.Snapshot.open(folder)"
+            "ordinals are valid within one revision only, but a stream that follows a folder has many: use "
+            "output='ids', or a fixed revision: sr.Snapshot.open(folder)"
         )
     exact, columns = by_position(df)
     form = form_of(output, known) if isinstance(known, Snapshot) else "array"
@@ -209,23 +209,23 @@ def deliveries(
     strict: bool = False,
 ) -> DataFrame:
     """Return one row for each delivery: subscription, batch, revision, source, partition, offset, message_id,
-    and the columns of ``df`` that are to be kept.
+    and the columns ``keep`` of ``df``.
 
     ``source``, ``partition`` and ``offset`` come from the columns ``@source``, ``@partition``, ``@offset``,
-    ``message_id`` from ``@id``, or ``JMSMessageID`` without it; what the frame does not have is NULL, and so
-    is ``batch``. If ``df`` has the column ``subscriptions`` of `route` (by this same snapshot) it is used as
-    it is; otherwise messages are matched and spelled out in one crossing to Python, or in partitions where
-    the snapshot is in partitions. ``strict`` is as in `route`.
+    ``message_id`` from ``@id``, or else from ``JMSMessageID``; columns that the frame lacks are NULL, and so
+    is ``batch``. If ``df`` has the column ``subscriptions`` of `route` (with this same snapshot), it is used;
+    otherwise messages are matched and expanded in one crossing to Python, or in partitions if the snapshot
+    has partitions. ``strict`` is as in `route`.
 
     Args:
-        df, snapshot, binding, missing: as `route` has them.
-        keep: columns of ``df`` that each delivery of a message has, too, behind the others; ``"*"`` for all.
-            They do not cross to Python, and may have any type.
+        df, snapshot, binding, missing: as in `route`.
+        keep: columns of ``df`` to add to each delivery, after the others; ``"*"`` for all. They do not cross
+            to Python, and may have any type.
 
     Raises:
         ColumnTypeError, MissingColumnError, SnapshotError: as `route`.
-        BindingError: as `route`; a column to be kept is not there, or has the name of another in the result;
-            or ``df`` was routed by another revision.
+        BindingError: as `route`; a column to keep is missing, or has the name of another in the result; or
+            ``df`` was routed with another revision.
     """
     _check_arguments(df, binding)
     check_choice(missing)
@@ -253,14 +253,14 @@ def deliveries(
     for one in bind(df.schema, ("@id", "JMSMessageID"), binding)[:1]:
         place["message_id"] = ("@id", _id_text(column_at(df.schema, columns, one.path), one.type))
     if kept or has_ids:
-        beside = [columns[df.columns.index(name)] for name in kept]
+        kept_columns = [columns[df.columns.index(name)] for name in kept]
         if has_ids and found is not None:
             ref = _ref(against)
             revision = None if isinstance(ref, str) else ref.revision
             matched = F.struct(F.lit(revision).cast("bigint").alias("revision"), found.alias("subscriptions"))
         else:
             matched = _matched(df, columns, against, binding, found, strict)
-        return _beside(exact, matched, place, beside).toDF(*_DELIVERY_SCHEMA.names, *kept)
+        return _exploded(exact, matched, place, kept_columns).toDF(*_DELIVERY_SCHEMA.names, *kept)
     chosen: list[tuple[str, Column]] = []
     if found is not None:
         chosen.append((SUBSCRIPTIONS, found))
@@ -278,7 +278,7 @@ def deliveries(
 
 
 def warn_of_extended(snapshot: Snapshot | PartitionedSnapshot) -> None:
-    """Warn of EXTENDED subscriptions where no provider of extended selection is installed."""
+    """Warn of EXTENDED subscriptions if no extended selection provider is installed."""
     count = int(np.sum(snapshot.extended if snapshot.extended is not None else 0))
     if count and provider() is None:
         warnings.warn(
@@ -290,7 +290,7 @@ def warn_of_extended(snapshot: Snapshot | PartitionedSnapshot) -> None:
 
 
 def _id_text(column: Column, spark_type: DataType) -> Column:
-    """JMSMessageID may come as its 24 bytes: ``ID:`` and hex in capitals, as the matcher has it."""
+    """Return message ids as text; 24 bytes are ``ID:`` and upper-case hex, as in the matcher."""
     if isinstance(spark_type, BinaryType):
         return F.concat(F.lit("ID:"), F.hex(column))
     if is_mixed(spark_type):
@@ -327,11 +327,11 @@ _Against: TypeAlias = Snapshot | PartitionedSnapshot | _Followed
 
 
 def _against(snapshot: object, df: DataFrame) -> _Against:
-    """Return what a frame is routed against.
+    """Return the snapshot, or followed folder, to route a frame with.
 
     Raises:
-        TypeError: it is nothing of the kind.
-        SnapshotError: a folder without a snapshot.
+        TypeError: the argument is neither a snapshot nor a path.
+        SnapshotError: the folder has no snapshot.
     """
     if isinstance(snapshot, Snapshot | PartitionedSnapshot):
         return snapshot
@@ -347,14 +347,14 @@ def _against(snapshot: object, df: DataFrame) -> _Against:
 
 
 def _ref(against: _Against) -> SnapshotRef | PartitionsRef | str:
-    """Return what travels to the workers: a revision, or the folder that is followed."""
+    """Return the reference for the workers: a revision, or the followed folder."""
     if isinstance(against, _Followed):
         return against.folder
     return against.ref if isinstance(against, PartitionedSnapshot) else refer(against)
 
 
 def _revision(given: object, known: Snapshot | PartitionedSnapshot) -> int | None:
-    """Return the revision of what was given, None if it is not published."""
+    """Return the revision of the snapshot; None if it is not published."""
     if isinstance(given, Snapshot):
         return given.revision if given.folder is not None else None
     return known.ref.revision if isinstance(known, PartitionedSnapshot) else known.revision
@@ -365,10 +365,10 @@ def _metadata(revision: int) -> dict[str, Any]:
 
 
 def _check_routed(field: StructField, revision: int | None, *, followed: bool) -> None:
-    """Make sure that a column `subscriptions` is what `route` gave, by this revision.
+    """Check that a column `subscriptions` is a result of `route` with this revision.
 
     Raises:
-        BindingError: it is not.
+        BindingError: the column has another type, or another revision.
     """
     if is_ids(field.dataType):
         return
@@ -379,23 +379,23 @@ def _check_routed(field: StructField, revision: int | None, *, followed: bool) -
         )
     if followed:
         raise BindingError(
-            f"column {SUBSCRIPTIONS!r} holds ordinals of one revision: give the snapshot of that revision, "
+            f"column {SUBSCRIPTIONS!r} has ordinals of one revision: pass the snapshot of that revision, "
             "sr.Snapshot.open(folder, revision), not a folder to follow"
         )
     routed = field.metadata.get(_REVISION)
     if routed is not None and revision is not None and routed != revision:
         raise BindingError(
-            f"column {SUBSCRIPTIONS!r} holds ordinals of revision {routed}, and the snapshot is revision "
-            f"{revision}: give sr.Snapshot.open(folder, {routed}), or route with output='ids'"
+            f"column {SUBSCRIPTIONS!r} has ordinals of revision {routed}, but the snapshot is revision "
+            f"{revision}: pass sr.Snapshot.open(folder, {routed}), or route with output='ids'"
         )
 
 
 def _kept(df: DataFrame, keep: Sequence[str] | str) -> list[str]:
-    """Return the names of the columns to be kept.
+    """Return the names of the columns to keep.
 
     Raises:
-        TypeError: they are no names.
-        BindingError: one is not there, or its name would stand twice in the result.
+        TypeError: ``keep`` is not a list of names.
+        BindingError: a column is missing, or its name would be ambiguous in the result.
     """
     if isinstance(keep, str) and keep == "*":
         names = [name for name in df.columns if name != SUBSCRIPTIONS]
@@ -406,14 +406,14 @@ def _kept(df: DataFrame, keep: Sequence[str] | str) -> list[str]:
     for name in names:
         if name not in df.columns:
             advice = did_you_mean(name, df.columns, "its columns are")
-            raise BindingError(f"keep names {name!r}, and the frame has no such column: {advice}")
+            raise BindingError(f"keep names {name!r}, but the frame has no such column: {advice}")
         if df.columns.count(name) > 1:
             raise ambiguous(name, df.columns.count(name))
     taken = [name for name in names if name.lower() in _DELIVERY_SCHEMA.names]
     if taken:
         raise BindingError(
-            f"keep names {', '.join(map(repr, taken))}, which is the name of a column of deliveries too: "
-            "rename it before, with df.withColumnRenamed"
+            f"keep names {', '.join(map(repr, taken))}, which is also the name of a column of deliveries: "
+            "rename it first, with df.withColumnRenamed"
         )
     return names
 
@@ -421,10 +421,10 @@ def _kept(df: DataFrame, keep: Sequence[str] | str) -> list[str]:
 def _tell_missing(
     df: DataFrame, snapshot: Snapshot | PartitionedSnapshot, binding: Binding | None, missing: Missing
 ) -> None:
-    """Say which names selectors read and the frame does not have.
+    """Report the identifiers that selectors read and the frame lacks.
 
     Raises:
-        MissingColumnError: there are some, and that is an error.
+        MissingColumnError: there are any, and ``missing`` is "error".
     """
     if missing == "ignore":
         return
@@ -451,17 +451,17 @@ def _judging(
     form: str,
     strict: bool,
 ) -> tuple[Any, list[Column]]:
-    """Return the function of Spark that judges messages, and its arguments."""
+    """Return the Spark function that matches messages, and its arguments."""
     read = _read(df, columns, against, binding, strict)
     names = [identifier for identifier, _ in read]
-    # An arrow_udf without arguments is refused: a registry that reads no column gets one that says nothing.
+    # Spark rejects an arrow_udf without arguments: a registry that reads no column gets a constant.
     arguments = [column for _, column in read] or [F.lit(False)]
     return _once(_judge(_ref(against), names, form), _TYPES[form]), arguments
 
 
 def _once(function: Callable[..., Any], type_: DataType) -> Any:
     judge: Any = arrow_udf(function, type_)  # type: ignore[call-overload]  # wants no kind
-    # Not deterministic, for Spark only: it computes such a column once instead of wherever it is used.
+    # Declared nondeterministic so that Spark computes the column once instead of wherever it is used.
     return judge.asNondeterministic()
 
 
@@ -480,19 +480,19 @@ def _matched(
     return judge(*arguments)  # type: ignore[no-any-return]
 
 
-def _beside(
-    exact: DataFrame, matched: Column, place: dict[str, tuple[str, Column]], beside: Sequence[Column]
+def _exploded(
+    exact: DataFrame, matched: Column, place: dict[str, tuple[str, Column]], kept_columns: Sequence[Column]
 ) -> DataFrame:
-    """Return the deliveries of a frame, each with what is kept of its message, by the JVM's explode."""
+    """Return the deliveries of a frame, each with the kept columns of its message, by the JVM's explode."""
     fixed = [field for field in from_arrow_schema(_DELIVERY_SCHEMA) if field.name in _OF_MESSAGE]
     values = [
         place[field.name][1] if field.name in place else F.lit(None).cast(field.dataType) for field in fixed
     ]
-    kept = [f"k{number}" for number in range(len(beside))]
+    kept = [f"k{number}" for number in range(len(kept_columns))]
     together = exact.select(
         matched.alias("m"),
         *(column.alias(field.name) for column, field in zip(values, fixed, strict=True)),
-        *(column.alias(name) for column, name in zip(beside, kept, strict=True)),
+        *(column.alias(name) for column, name in zip(kept_columns, kept, strict=True)),
     )
     return together.select(
         F.explode("m.subscriptions").alias("subscription"),
@@ -513,7 +513,7 @@ def _with_ids(routed: DataFrame, ref: SnapshotRef | PartitionsRef) -> DataFrame:
 def _open(
     ref: SnapshotRef | PartitionsRef | str,
 ) -> tuple[Snapshot | PartitionedSnapshot, int]:
-    """Return, in a worker, the snapshot that is meant, and its revision."""
+    """Open the snapshot of a reference in a worker; return it and its revision."""
     if isinstance(ref, PartitionsRef):
         return open_partitions(ref), ref.revision
     if isinstance(ref, str):
@@ -530,7 +530,7 @@ def _in_form(form: str, offsets: Any, ordinals: Any, ids: Any, revision: int) ->
 
 
 def _judge(ref: SnapshotRef | PartitionsRef | str, identifiers: list[str], form: str) -> Callable[..., Any]:
-    # Spark reads these hints when the function is wrapped.
+    # Spark reads these type hints when the function is wrapped.
     def judge(*columns: pa.Array) -> pa.Array:
         names = identifiers or ["@none"]
         snapshot, revision = _open(ref)
@@ -543,7 +543,7 @@ def _judge(ref: SnapshotRef | PartitionsRef | str, identifiers: list[str], form:
 
 
 def _named(ref: SnapshotRef | PartitionsRef | str, form: str) -> Callable[..., Any]:
-    """Return the function that gives the ids of ordinals."""
+    """Return the function that converts ordinals to ids."""
 
     def named(column: pa.Array) -> pa.Array:
         snapshot, revision = _open(ref)
@@ -573,7 +573,7 @@ def _spell(
 def _rows(
     batch: pa.RecordBatch, part: Pairs, ids: pa.Array, revision: int, frame: dict[str, int]
 ) -> pa.RecordBatch:
-    """Spell out some deliveries of a batch; ``frame`` holds where each column of the frame stands in it."""
+    """Return deliveries of a batch as rows; ``frame`` has the positions of the frame's columns in it."""
     rows: Any = pa.array(part.rows)
     columns: list[Any] = []
     for field in _DELIVERY_SCHEMA:

@@ -1,9 +1,9 @@
 """Hashes of access keys: the same for a constant of a selector and for a message's value that equals it.
 
-Partitions are told apart by these numbers, which a message's columns give without any dictionary: a key is
-what `clauses.access.message_key` says (a number is the double nearest to it, a large float has a key of a
-second kind, NULL is a key, NaN is none), hashed with the names of its attributes. The numbers are written
-down with the partitions, so what is computed here can't change without a new `FORMAT`.
+The hashes determine partitions, and are computed from a message's columns without a dictionary: a key,
+defined by `clauses.access.message_key` (a number is the nearest double, a large float has a key of a second
+kind, NULL is a key, NaN has none), is hashed with the names of its attributes. The hashes are stored with the
+partitions, so a change here needs a new `FORMAT`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from selectroute.match.compiled import compiled, inlined
 from selectroute.match.lanes import AttributeLanes
 
 FORMAT = 1
-"""The version of these numbers, and of the folder that holds partitions made by them."""
+"""Version of the hashes, and of the folder format of partitions made with them."""
 
 Hashes = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
@@ -45,7 +45,7 @@ def _mix(state: np.uint64, word: np.uint64) -> np.uint64:
 def _hash(
     tags: t.Array, bits: t.Array, reals: t.Array, sizes: t.Array, data: t.Array, hashes: Hashes, has: Flags
 ) -> None:
-    """Write the hash of each entry of a lane, and whether it has a key: NaN has none."""
+    """Write the hash of each entry of a lane, and whether the entry has a key: NaN has none."""
     for i in range(len(tags)):
         tag = tags[i]
         has[i] = True
@@ -92,7 +92,7 @@ def hash_lane(one: Lane) -> tuple[Hashes, Flags]:
 
 
 def hash_keys(keys: Sequence[Key]) -> Hashes:
-    """Return the hash of each key of a clause. O(their size)."""
+    """Return the hash of each key of a clause. O(total size of the keys)."""
     tags, sizes = np.zeros(len(keys), np.int8), np.zeros(len(keys), np.int32)
     bits = np.zeros(len(keys), np.int64)
     reals = bits.view(np.float64)
@@ -116,7 +116,7 @@ def hash_keys(keys: Sequence[Key]) -> Hashes:
 
 
 def joined(attributes: Sequence[str], hashes: Sequence[Hashes]) -> Hashes:
-    """Return the hash of each combination: ``hashes`` has an array for each of the attributes."""
+    """Return the hash of each combination of keys: ``hashes`` has an array for each attribute."""
     names = hashlib.blake2b(json.dumps(list(attributes)).encode(), digest_size=8).digest()
     state = np.full(len(hashes[0]), int.from_bytes(names, "little"), np.uint64)
     for one in hashes:
@@ -126,7 +126,7 @@ def joined(attributes: Sequence[str], hashes: Sequence[Hashes]) -> Hashes:
 
 
 class MessageKeys:
-    """Hashes of the messages' keys, each attribute's computed once."""
+    """Hashes of the messages' keys, computed once for each attribute."""
 
     def __init__(self, messages: pa.RecordBatch) -> None:
         self.rows: int = messages.num_rows
@@ -134,7 +134,7 @@ class MessageKeys:
         self._hashed: dict[str, tuple[Hashes, Flags]] = {}
 
     def of(self, attributes: Sequence[str]) -> tuple[Hashes, Flags]:
-        """Return the hash of each message's key of these attributes, and whether it has one.
+        """Return the hash of each message's key of these attributes, and whether the message has one.
 
         Raises `ColumnTypeError`.
         """

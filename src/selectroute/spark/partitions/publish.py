@@ -1,6 +1,4 @@
-"""Write a registry in partitions: plan, address every subscription, then build one partition after
-another.
-"""
+"""Publication of a registry in partitions: plan, assign subscriptions, then build one partition at a time."""
 
 from __future__ import annotations
 
@@ -43,10 +41,10 @@ from selectroute.spark.partitions.snapshot import (
 )
 
 _SAMPLE = 10_000
-"""Subscriptions by which the access paths are planned; any plan is correct."""
+"""Size of the sample to plan the access paths with; any plan is correct."""
 
 _ADDRESS_NS = 10.0
-"""What hashing a message's key of a tuple costs, and looking for it: here every message has each hashed."""
+"""Cost of hashing and looking up a message's key of a tuple, which here is paid for every tuple."""
 
 _SLICE = 20_000
 _BITS_A_KEY = 16
@@ -61,23 +59,23 @@ def publish_partitions(
 ) -> PartitionedSnapshot:
     """Write a snapshot's subscriptions as ``partitions`` snapshots and a rest, durably; return them opened.
 
-    They have the snapshot's revision, or else the one after the newest there, and its ordinals. Parses every
-    selector once to find its partitions and once for each that it lies in; holds one partition's index in
-    memory at a time, and 8 bytes for each subscription and partition it lies in.
+    They have the snapshot's revision, or else the next one of the folder, and its ordinals. Parses every
+    selector once to find its partitions and once for each of them; holds one partition's index in memory at a
+    time, and 8 bytes for each subscription and partition of it.
 
     Args:
-        snapshot: the registry; its ``subscriptions`` are read, which may be mapped and not in memory.
-        folder: where; on a cluster a folder that driver and executors share. It may hold other revisions.
-        partitions: how many, 1 to `MAX_PARTITIONS`.
+        snapshot: the registry; its ``subscriptions`` are read, which may be memory-mapped.
+        folder: the folder; on a cluster one that driver and executors share. It may have other revisions.
+        partitions: the number of partitions, 1 to `MAX_PARTITIONS`.
 
     Raises:
-        SnapshotError: a number out of range, the revision is there already, or the folder can't be written.
+        SnapshotError: the number is out of range, the revision exists, or the folder can't be written.
     """
     if not 1 <= partitions <= MAX_PARTITIONS:
-        raise SnapshotError(f"a registry is cut in 1 to {MAX_PARTITIONS:,} partitions, not {partitions}")
+        raise SnapshotError(f"the number of partitions must be 1 to {MAX_PARTITIONS:,}, not {partitions}")
     check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: sr.Snapshot.open(folder)")
     check_path(folder, "folder", "the path of a folder for the partitions")
-    check_argument(partitions, int, "partitions", "how many partitions to make")
+    check_argument(partitions, int, "partitions", "the number of partitions")
     base = Path(folder).resolve()
     revision = snapshot.revision
     if revision is None:
@@ -86,7 +84,7 @@ def publish_partitions(
         own = base / f"{revision}-{uuid.uuid4().hex[:8]}"
         disk.make_folder(own)
         table = snapshot.subscriptions
-        # An ordinal may be of no subscription any more.
+        # The subscription of an ordinal may have been removed.
         living = np.arange(len(table)) if snapshot.dead is None else np.flatnonzero(~snapshot.dead)
         addresses = _Addresses(_plan(table, living))
         for rows in _slices(table, living):
@@ -120,7 +118,7 @@ def publish_partitions(
         )
     except OSError as error:
         raise SnapshotError(
-            f"the partitions cannot be written to {base}: {error.strerror or error}"
+            f"the partitions can't be written to {base}: {error.strerror or error}"
         ) from error
     return PartitionedSnapshot.open(base, revision)
 
@@ -129,26 +127,26 @@ _published: weakref.WeakKeyDictionary[Snapshot, dict[int, PartitionedSnapshot]] 
 
 
 def partitioned(snapshot: Snapshot | PartitionedSnapshot, partitions: int) -> PartitionedSnapshot:
-    """Return a snapshot in partitions, written to a temporary folder of this machine when first asked for.
+    """Return a snapshot in partitions, written once to a temporary folder on this machine.
 
     Raises:
-        SnapshotError: it is in another number of partitions already, or the number is out of range.
+        SnapshotError: the snapshot already has another number of partitions, or the number is out of range.
     """
     if isinstance(snapshot, PartitionedSnapshot):
         if snapshot.partitions != partitions:
             raise SnapshotError(
-                f"the snapshot is in {counted(snapshot.partitions, 'partition')} already, and "
-                f"{partitions} are asked for"
+                f"the snapshot already has {counted(snapshot.partitions, 'partition')}: pass partitions="
+                f"{snapshot.partitions} or None, not {partitions}"
             )
         return snapshot
-    made = _published.setdefault(snapshot, {})
-    if partitions not in made:
-        made[partitions] = publish_partitions(snapshot, temporary_folder(), partitions)
-    return made[partitions]
+    published = _published.setdefault(snapshot, {})
+    if partitions not in published:
+        published[partitions] = publish_partitions(snapshot, temporary_folder(), partitions)
+    return published[partitions]
 
 
 def _slices(table: pa.Table, ordinals: Ordinals) -> Iterator[list[tuple[int, Row]]]:
-    """Yield these rows, each with its ordinal, some thousands at a time."""
+    """Yield these rows with their ordinals, some thousands at a time."""
     columns = table.select(["topic", "selector", "dialect", "seltype"])
     for start in range(0, len(ordinals), _SLICE):
         part = ordinals[start : start + _SLICE]
@@ -156,7 +154,7 @@ def _slices(table: pa.Table, ordinals: Ordinals) -> Iterator[list[tuple[int, Row
 
 
 def _subscription(ordinal: int, row: Row) -> Subscription:
-    """Return a subscription with its clauses, as it was accepted, under whatever limits."""
+    """Return a subscription with its clauses, without limits: it was accepted before."""
     extended = row["seltype"] == EXTENDED
     return prepare(str(ordinal), row["selector"], row["topic"], row["dialect"], extended, UNLIMITED)
 
@@ -176,7 +174,7 @@ def _plan(table: pa.Table, living: Ordinals) -> CostPlan:
 
 @dataclass(slots=True)
 class _Addresses:
-    """Hashes of the keys that subscriptions are filed under, and those that have none."""
+    """Hashes of the subscriptions' keys, and the subscriptions without a key."""
 
     plan: CostPlan
     tuples: dict[Attributes, None] = field(default_factory=dict)
@@ -185,7 +183,7 @@ class _Addresses:
     owners: list[Ordinals] = field(default_factory=list)
 
     def add(self, rows: Sequence[tuple[int, Row]]) -> None:
-        """Address some subscriptions: by all keys of all their clauses, or as part of the rest."""
+        """Assign subscriptions: by all keys of all their clauses, or to the rest."""
         filed: dict[Attributes, list[tuple[int, tuple[Key, ...]]]] = {}
         for ordinal, row in rows:
             if row["seltype"] == EXTENDED:
@@ -214,11 +212,11 @@ class _Addresses:
         return paths
 
     def keys(self) -> npt.NDArray[np.uint64]:
-        """Hashes of all keys, as many as `owners` has."""
+        """Return the hashes of all keys, in the order of `owners`."""
         return np.concatenate([np.zeros(0, np.uint64), *self.hashes])
 
     def members(self, keys: npt.NDArray[np.uint64], partitions: int) -> list[Ordinals]:
-        """Subscriptions of each partition, ascending."""
+        """Return the subscriptions of each partition, ascending."""
         owners = np.concatenate([np.zeros(0, np.int64), *self.owners])
         places = partition_of(keys, partitions)
         return [np.unique(owners[places == partition]) for partition in range(partitions)]
@@ -234,7 +232,7 @@ def _publish_part(table: pa.Table, ordinals: Ordinals, folder: Path, revision: i
 
 
 def _bitmap(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
-    """Return the bits of `in_use`: at least 16 for each different key, a power of two."""
+    """Return the bitmap of `in_use`: at least 16 bits for each distinct key, a power of two."""
     different = np.unique(keys)
     bits = 64
     while bits < min(_MOST_BITS, _BITS_A_KEY * len(different)):

@@ -1,14 +1,14 @@
-"""Route a DataFrame against a registry in partitions.
+"""Routing of a DataFrame with a registry in partitions.
 
 ::
 
     columns that selectors read ─address→ blocks by partition ─shuffle→ match ─shuffle by message→ the frame
 
-A message is known by the SHA-256 of what selectors read of it: two messages with the same values go to the
-same subscriptions, and unlike a number given to each row it is the same however often, and in whatever
-order, Spark computes the frame. Messages cross to their partitions as Arrow blocks, a row of Spark's for each
-block. Every message gets an answer, also an empty one: without it the frame was not the same twice, and the
-job fails instead of losing a delivery.
+A message is identified by the SHA-256 of the values that selectors read: two messages with the same values go
+to the same subscriptions, and unlike a row number the digest does not depend on how often, and in which
+order, Spark computes the frame. Messages are sent to their partitions as Arrow blocks, one Spark row per
+block. Every message gets an answer, possibly empty: a missing answer means that the frame was not computed
+identically, and the job fails instead of losing a delivery.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from selectroute.spark.partitions.snapshot import (
 from selectroute.spark.runtime.tasks import Batches
 
 _KEY, _REST = "@key", "@rest"
-"""In a block, beside the columns that selectors read: the message's digest, and what of the rest it meets."""
+"""Additional columns of a block: the message's digest, and its matches in the rest."""
 
 _NOT_THE_SAME = (
     "a message has no answer: the frame is not the same each time that Spark computes it (a random number, "
-    "the time, an unordered limit, …); write it down or cache it before routing it in partitions"
+    "the time, an unordered limit, …); write or cache it before routing it in partitions"
 )
 
 
 class PartitionError(SelectRouteError):
-    """Error: a frame can't be routed in partitions."""
+    """Frame that can't be routed in partitions."""
 
 
 def route_partitioned(
@@ -55,26 +55,26 @@ def route_partitioned(
     column: str,
     strict: bool = False,
 ) -> DataFrame:
-    """Route a frame as `selectroute.spark.frames.route.route` does; ``column`` is what it adds.
+    """Route a frame like `selectroute.spark.frames.route.route`; ``column`` is the name of the result.
 
     Raises:
-        PartitionError: a streaming frame.
+        PartitionError: the frame is a streaming frame.
         ColumnTypeError, BindingError: as `route`.
     """
     if df.isStreaming:
         raise PartitionError(
-            "a stream can't be routed in partitions: what they answer is gathered again by message, which "
-            "is state to a stream; route the frames that foreachBatch gives"
+            "a stream can't be routed in partitions, because grouping the answers by message would be "
+            "state: route the frames of foreachBatch"
         )
     exact, columns = by_position(df)
     read = read_columns(df.schema, columns, snapshot, binding, strict)
     values = [one.alias(f"c{i}") for i, (_, one) in enumerate(read)]
     types = [field.dataType for field in exact.select(*values).schema]
     key = F.unhex(F.sha2(_octets([one for _, one in read], types), 256))
-    # The key comes last: with each alias that comes after it, Spark's inference of constraints writes what
-    # it knows of the key once more. Twenty columns would be a million constraints, and more than its memory.
+    # The key comes last: for each alias after it, Spark's inference of constraints would duplicate those of
+    # the key. Twenty columns would be a million constraints, more than fits its memory.
     narrow = exact.select(*values, key.alias("key"))
-    # Where there are fewer partitions than cores, several tasks serve one.
+    # With fewer partitions than cores, several tasks serve one partition.
     tasks_each = max(1, df.sparkSession.sparkContext.defaultParallelism // snapshot.partitions)
     names = [name for name, _ in read]
     blocks = narrow.mapInArrow(_address(snapshot.ref, names, tasks_each), "task int, block binary")
@@ -87,7 +87,7 @@ def route_partitioned(
     whole = exact.select(
         *(one.alias(name) for one, name in zip(columns, kept, strict=True)), key.alias("key")
     )
-    # Merged, not broadcast: Spark knows nothing of the size of answers before it has them.
+    # A merge join, not a broadcast: Spark can't estimate the size of the answers.
     answered = found.select(F.col("key").alias("answer_key"), one_list.alias("answer")).hint("merge")
     together = whole.join(answered, F.col("key") == F.col("answer_key"), "left")
     missing = F.raise_error(F.lit(_NOT_THE_SAME)).cast("array<int>")
@@ -96,7 +96,7 @@ def route_partitioned(
 
 
 def _octets(columns: Sequence[Column], types: Sequence[DataType]) -> Column:
-    """Return what selectors read of a message as one byte string: each value with its length before it."""
+    """Return the values that selectors read as one byte string: each value after its length."""
     parts: list[Column] = []
     for column, type_ in zip(columns, types, strict=True):
         if is_mixed(type_):
@@ -116,8 +116,8 @@ def _netstring(column: Column, type_: DataType) -> Column:
 def _address(ref: PartitionsRef, names: list[str], tasks_each: int) -> Batches:
     """Return the function that sends messages, in blocks, to the tasks of the partitions that can match them.
 
-    A block holds each message's key and what selectors read of it; the first block that a message is in also
-    holds what it meets of the rest. A message that no partition can match goes to any one, for its answer.
+    A block has each message's key and the values that selectors read; the first block of a message also has
+    its matches in the rest. A message that no partition can match is sent to any partition, for its answer.
     """
 
     def address(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -151,7 +151,7 @@ def _address(ref: PartitionsRef, names: list[str], tasks_each: int) -> Batches:
 
 
 def _different(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the messages of a batch, one of each key."""
+    """Return the distinct messages of a batch, one of each key."""
     encoded = pc.dictionary_encode(batch.column(batch.num_columns - 1))
     if len(encoded.dictionary) == batch.num_rows:
         return batch
@@ -166,7 +166,7 @@ def _packed(block: pa.RecordBatch) -> bytes:
 
 
 def _match(ref: PartitionsRef, tasks_each: int) -> Batches:
-    """Return the function that matches blocks in the task of their partition: an answer for each message."""
+    """Return the function that matches blocks in the task of their partition, with an answer per message."""
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         snapshot = open_partitions(ref)
@@ -190,7 +190,7 @@ Lists = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
 
 
 def _together(one: Lists, other: Lists) -> Lists:
-    """Return the lists of both as offsets and ordinals, row by row: those of the one, then the other's."""
+    """Concatenate the lists of both, row by row; return offsets and ordinals."""
     if not len(other[1]):
         return one
     offsets = one[0] + other[0]

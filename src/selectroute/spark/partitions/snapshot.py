@@ -1,18 +1,18 @@
-"""Registry in parts: snapshots by access key, for registries that are too large for one machine.
+"""Registry in partitions: snapshots by access key, for registries that are too large for one machine.
 
-Every clause has an access path: at most two attributes that it wants equal to something. The hash of those
-attributes and of what they equal (``keys``) says in which partition its subscription lies, whole; one
-with several clauses or an IN list may lie in several. A message names, by the same hash of its own values,
-the partitions that can match it: one for each combination of attributes in use, at most. Which keys are in
-use at all is remembered in a bitmap, so that most of what a message carries leads nowhere.
+Every clause has an access path: at most two attributes that it compares for equality. The hash of those
+attributes and constants (``keys``) determines the partition of its subscription; one with several clauses or
+an IN list may be in several partitions. The same hash of a message's values determines the partitions that
+can match the message: at most one for each combination of attributes in use. A bitmap has the keys in use, so
+that most values of a message need no partition.
 
-What has no key (no equality, EXTENDED, no selector) would have to lie in every partition. It lies in none,
-but in the *rest*, a snapshot of its own that is matched where the message starts: each message meets it
-once, and it costs no partition anything.
+Subscriptions without a key (no equality, EXTENDED, no selector) would have to be in every partition. They are
+in the *rest* instead, a snapshot of its own that is matched before the shuffle: once for each message, at no
+cost to partitions.
 
 ::
 
-    folder/partitions-<revision>.json     what belongs to the revision; there from one moment to the next
+    folder/partitions-<revision>.json     manifest of the revision; appears atomically
     folder/<revision>-<x>/<p>/, …/rest/   snapshot folders: partition p, and the rest
     folder/<revision>-<x>/keys.npy        the bitmap
     folder/<revision>-<x>/ids.arrow       ordinal → id of the whole registry
@@ -61,17 +61,17 @@ class PartitionsRef:
 
 @dataclass(frozen=True, eq=False)
 class PartitionedSnapshot:
-    """Subscriptions of one revision in `partitions` snapshots and a rest. Opening it loads none of them.
+    """Subscriptions of one revision in `partitions` snapshots and a rest, not loaded when opened.
 
     Attributes:
-        ref: what travels to the workers.
-        partitions: how many there are, beside the rest.
-        tuples: the combinations of attributes by whose values subscriptions are told apart.
+        ref: the reference for the workers.
+        partitions: number of partitions, without the rest.
+        tuples: the combinations of attributes whose values determine partitions.
         reads: the columns that selectors and topic filters read, sorted.
-        no_bytes: those of them that cannot be columns of bytes.
-        extended: how many subscriptions are EXTENDED.
-        rows, bytes: of each partition, then of the rest: subscriptions, and bytes that matching reads.
-        subscriptions: how many there are; one that lies in several partitions is one.
+        no_bytes: those of them that can't be columns of bytes.
+        extended: number of EXTENDED subscriptions.
+        rows, bytes: subscriptions, and bytes that matching reads, of each partition, then of the rest.
+        subscriptions: number of distinct subscriptions.
     """
 
     ref: PartitionsRef
@@ -88,10 +88,10 @@ class PartitionedSnapshot:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], revision: int | None = None) -> PartitionedSnapshot:
-        """Open what `publish_partitions` wrote: the newest revision, or this one.
+        """Open a revision that `publish_partitions` wrote, the newest unless given.
 
         Raises:
-            SnapshotError: there is none, or its manifest is damaged.
+            SnapshotError: there is no such revision, or its manifest is damaged.
         """
         check_path(folder, "folder", "the path of a folder that publish_partitions wrote")
         path = Path(folder).resolve()
@@ -113,7 +113,7 @@ class PartitionedSnapshot:
 
     @cached_property
     def ids(self) -> pa.Array:
-        """Id of each ordinal of the whole registry, strings."""
+        """Ids by ordinal of the whole registry, strings."""
         mapped = pa.memory_map(str(self._checked("ids")))
         return pa.ipc.open_file(mapped).read_all()["id"].combine_chunks()
 
@@ -122,22 +122,22 @@ class PartitionedSnapshot:
         return np.load(self._checked("keys"), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
 
     def _checked(self, name: str) -> Path:
-        """Return the path of a file after looking at its digest."""
+        """Return the path of a file after a check of its digest."""
         file = self.files[name]
         path = Path(self.ref.folder) / file["file"]
         try:
             with path.open("rb") as opened:
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
         except OSError as error:
-            raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
+            raise SnapshotError(f"{path} can't be read: {error.strerror or error}") from error
         if digest != file["sha256"]:
-            raise SnapshotError(f"{path} is damaged: its SHA-256 is not the one in its manifest")
+            raise SnapshotError(f"{path} is damaged: its SHA-256 is not that of the manifest")
         return path
 
     def addresses(self, messages: pa.RecordBatch) -> tuple[Ints, Ints]:
         """Return the partitions that can match each message: ``rows`` and ``partitions``, int64[n], by rows.
 
-        A message that none can match is not among the rows. O(rows x tuples).
+        A message that no partition can match is not among the rows. O(rows x tuples).
         """
         keys = MessageKeys(messages)
         named = np.zeros((keys.rows, self.partitions), np.bool_)
@@ -149,7 +149,7 @@ class PartitionedSnapshot:
         return rows, partitions
 
     def rest(self) -> Snapshot | None:
-        """Return the snapshot of what has no key, None if everything has one."""
+        """Return the snapshot of subscriptions without a key; None if there are none."""
         return open_once(self.refs[-1]) if self.rows[-1] else None
 
     def part(self, partition: int) -> Snapshot:
@@ -158,13 +158,13 @@ class PartitionedSnapshot:
 
 
 def partition_of(hashes: npt.NDArray[np.uint64], partitions: int) -> Ints:
-    """Return the partition of each key: by the upper half of its hash, the lower one is the bitmap's."""
+    """Return the partition of each key, from the upper half of its hash; the bitmap uses the lower half."""
     upper = hashes >> np.uint64(32)
     return (upper * np.uint64(partitions) >> np.uint64(32)).astype(np.int64)
 
 
 def in_use(bitmap: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Return whether each key may be one that some subscription has: in 1 of 16 cases it is not."""
+    """Return whether each key may be in use; for at most 1 of 16 unused keys the answer is wrong."""
     place = hashes & np.uint64(8 * len(bitmap) - 1)
     bits = bitmap[(place >> np.uint64(3)).astype(np.int64)] >> (place & np.uint64(7)).astype(np.uint8)
     found: npt.NDArray[np.bool_] = (bits & 1).astype(np.bool_)
@@ -180,16 +180,16 @@ def ordinals_of(ref: SnapshotRef) -> npt.NDArray[np.int32]:
 
 @lru_cache(maxsize=2)
 def open_partitions(ref: PartitionsRef) -> PartitionedSnapshot:
-    """Return the partitions in a worker, reading their manifest where this process has not done so yet.
+    """Open the partitions in a worker; the manifest is read once in each process.
 
     Raises:
-        SnapshotError: they are gone or damaged, or no longer those that the reference was made from.
+        SnapshotError: the partitions are gone or damaged, or do not have the digest of the reference.
     """
     opened = _opened(Path(ref.folder), ref.revision)
     if opened.ref != ref:
         raise SnapshotError(
-            f"the partitions of revision {ref.revision} in {ref.folder} are no longer those that the driver "
-            "saw; a published revision must never be replaced"
+            f"the partitions of revision {ref.revision} in {ref.folder} were replaced after the driver had "
+            "read them; never replace a published revision"
         )
     return opened
 
@@ -201,7 +201,7 @@ def partitioned_revisions(folder: Path) -> list[int]:
 
 
 def write_manifest(folder: Path, content: dict[str, Any]) -> None:
-    """Make a revision of partitions exist, in one step. Raises `RevisionExistsError`."""
+    """Write the manifest of a revision of partitions, atomically. Raises `RevisionExistsError`."""
     revision = content["revision"]
     whole = {**content, "format": FORMAT}
     text = sealed({**whole, "sha256": _digest(whole)})
@@ -219,7 +219,7 @@ def _opened(folder: Path, revision: int) -> PartitionedSnapshot:
     try:
         manifest = disk.read_json(path)
     except (OSError, ValueError) as error:
-        raise SnapshotError(f"{path} cannot be read: {error}") from error
+        raise SnapshotError(f"{path} can't be read: {error}") from error
     if manifest is None:
         raise SnapshotNotFoundError(f"revision {revision} is not published in partitions in {folder}")
     digest = manifest.pop("sha256", None)
@@ -227,7 +227,7 @@ def _opened(folder: Path, revision: int) -> PartitionedSnapshot:
         raise SnapshotError(f"{path} is damaged; publish the partitions again, under a higher revision")
     if manifest["format"] != FORMAT:
         raise SnapshotError(
-            f"{path} has format {manifest['format']}, this version reads format {FORMAT}; publish it again"
+            f"{path} has format {manifest['format']}, this release reads format {FORMAT}: publish it again"
         )
     parts = manifest["parts"]
     return PartitionedSnapshot(
