@@ -20,7 +20,7 @@ class Feed:
         self._waiting = list(waiting)
         self._folder = folder
 
-    def some(self, part: float) -> None:
+    def move(self, part: float) -> None:
         """Move this part of the waiting files into the input folder, at least one; 1 moves all."""
         count = max(1, int(len(self._waiting) * part))
         for path in self._waiting[:count]:

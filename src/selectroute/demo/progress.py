@@ -35,20 +35,20 @@ class Progress:
         self._console.print(text, soft_wrap=True, markup=False)
 
     @contextmanager
-    def stage(self, done: str, meanwhile: str | None = None) -> Iterator[None]:
+    def stage(self, done: str, description: str | None = None) -> Iterator[None]:
         """Print a stage, with its seconds, when it is done.
 
-        `meanwhile` is shown until then, with a spinner on a terminal, and as a line of its own elsewhere.
+        `description` is shown until then, with a spinner on a terminal, and as a line of its own elsewhere.
         """
         started = time.perf_counter()
-        if meanwhile is None:
+        if description is None:
             yield
         elif self._console.is_terminal:
             with self._live(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()) as live:
-                live.add_task(meanwhile, total=None)
+                live.add_task(description, total=None)
                 yield
         else:
-            self.say(f"{meanwhile} …")
+            self.say(f"{description} …")
             yield
         self.say(f"{time.perf_counter() - started:6.1f} s  {done}")
 

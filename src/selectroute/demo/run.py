@@ -61,9 +61,9 @@ class _Stages:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def stage(self, name: str, done: str, meanwhile: str | None = None) -> Iterator[None]:
+    def stage(self, name: str, done: str, description: str | None = None) -> Iterator[None]:
         started = time.perf_counter()
-        with self.progress.stage(done, meanwhile):
+        with self.progress.stage(done, description):
             yield
         self.seconds[name] = round(time.perf_counter() - started, 3)
 
@@ -108,16 +108,16 @@ def run(options: Options, progress: Progress) -> Outcome:
         spark = session.result()
         kernel.wait()
     feed = Feed(waiting, folder / "messages")
-    feed.some(1 / 3)
+    feed.move(1 / 3)
     watch = Watch(len(waiting), progress.batch)
     job = Job.of(folder / "messages", folder / "snapshots", folder / "output", max_files=FILES_A_BATCH)
     with stages.stage("stream", "messages routed"), progress.stream(options.messages):
         fan = start_fanout(spark, job, on_batch=watch.batch)
         try:
             watch.wait_first(fan)
-            feed.some(1 / 2)
+            feed.move(1 / 2)
             second = _change(folder)
-            feed.some(1)
+            feed.move(1)
             fan.wait(watch.complete)
         except BaseException:
             fan.stop()

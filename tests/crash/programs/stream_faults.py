@@ -58,7 +58,7 @@ class Topics:
     def __init__(self) -> None:
         self.records: list[tuple[Id, tuple[str, int, int]]] = []
 
-    def known(self, names: frozenset[str], anew: bool = True) -> dict[str, Topic]:
+    def known(self, names: frozenset[str], refresh: bool = True) -> dict[str, Topic]:
         return {name: Topic(1 << 20, 3) for name in names & {TOPIC}}
 
     topics = known

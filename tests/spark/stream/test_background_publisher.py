@@ -42,7 +42,7 @@ def test_all_is_done_in_order_and_who_gives_waits_for_what_was_given_before(behi
 def test_it_is_done_in_another_thread(behind):
     names = []
     behind.give(lambda: names.append(threading.current_thread().name))
-    assert behind.wait_until_sent() and names == ["selectroute-behind"]
+    assert behind.wait_until_sent() and names == ["selectroute-publisher"]
 
 
 def test_an_error_reaches_who_settles_who_gives_and_who_is_to_be_told(behind, failures):

@@ -247,7 +247,7 @@ class Router:
         }
         if outgoing:
             commit["outgoing"] = {
-                kind: self._senders[kind].outgoing(query, counts.handed_on(kind)) | {"files": staged}
+                kind: self._senders[kind].outgoing(query, counts.sent_to(kind)) | {"files": staged}
                 for kind, staged in outgoing.items()
             }
         if side_batch is not None:

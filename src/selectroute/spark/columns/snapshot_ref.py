@@ -52,7 +52,7 @@ def open_once(ref: SnapshotRef) -> Snapshot:
     """
     snapshot = _opened.get(ref)
     if snapshot is not None:
-        _spare_the_collector()
+        _freeze_loaded_objects()
     else:
         snapshot = Snapshot.open(located(ref.folder), ref.revision)
         if snapshot.digest != ref.digest:
@@ -66,7 +66,7 @@ def open_once(ref: SnapshotRef) -> Snapshot:
     return snapshot
 
 
-def _spare_the_collector() -> None:
+def _freeze_loaded_objects() -> None:
     """Exclude all objects loaded by now from later garbage collections, in a worker.
 
     Spark's worker collects after each task. A walk through the objects of numba takes a tenth of a second,

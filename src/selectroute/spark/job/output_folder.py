@@ -2,8 +2,8 @@
 
 The output folder, the checkpoint and the input belong together for good: batch numbers come from the
 checkpoint, and a batch whose number is committed in the output folder is never routed again. With another
-checkpoint the numbers would start anew, and new batches would be skipped. ``_job.json`` in the output folder
-binds the three together; any other combination is refused before anything is changed.
+checkpoint the numbers would start again at 0, and new batches would be skipped. ``_job.json`` in the output
+folder binds the three together; any other combination is refused before anything is changed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class OutputFolder:
             raise OtherJobError(self._other_checkpoint())
         return query
 
-    def belong(self, system: str | None) -> None:
+    def bind_system(self, system: str | None) -> None:
         """Bind the folder to the system of the input, such as a Kafka cluster.
 
         Raises:

@@ -37,7 +37,7 @@ from selectroute.kafka.headers import BATCH, DELIVERY_ID, REVISION, SUBSCRIPTION
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import UNKNOWN_TOPIC, Topic
 from selectroute.spark.job.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
-from selectroute.spark.senders.late_dead_letters import LateDelivery, bury_late
+from selectroute.spark.senders.late_dead_letters import LateDelivery, write_late_letters
 from selectroute.spark.senders.patience import Waiting
 from selectroute.spark.senders.sender import StoppingError, patient, staged_file
 from selectroute.spark.sources.files.readers import SourcePartition
@@ -154,14 +154,14 @@ class KafkaSender:
                 self._id = admin.cluster_id()
         return self._id
 
-    def known(self, topics: frozenset[str], anew: bool = True) -> dict[str, Topic]:
+    def known(self, topics: frozenset[str], refresh: bool = True) -> dict[str, Topic]:
         """Return those of these topics that exist.
 
-        Topics found before are not looked up again. Without ``anew``, missing ones are looked up only now and
-        then, since a topic that is never created would cost each batch a request. Raises SourceError.
+        Topics found before are not looked up again. Without ``refresh``, missing ones are looked up only now
+        and then, since a topic that is never created would cost each batch a request. Raises SourceError.
         """
         wanted = topics - self._known.keys()
-        is_due = anew or time.monotonic() - self._looked >= _LOOK_SECONDS
+        is_due = refresh or time.monotonic() - self._looked >= _LOOK_SECONDS
         if wanted and (is_due or not wanted <= self._absent):
             with KafkaAdmin(self._spark, self._cluster) as admin:
                 existing = sorted(wanted & admin.topics())
@@ -191,9 +191,9 @@ class KafkaSender:
         jvm: Any = self._spark.sparkContext._jvm
         return {one for one in topics if jvm.java.util.regex.Pattern.matches(input.pattern, one)}
 
-    def topics(self, topics: frozenset[str], anew: bool = True) -> dict[str, Topic]:
+    def topics(self, topics: frozenset[str], refresh: bool = True) -> dict[str, Topic]:
         """Return `known`, waiting until the cluster answers. Raises `StoppingError`."""
-        return self._patient(lambda: self.known(topics, anew))
+        return self._patient(lambda: self.known(topics, refresh))
 
     def outgoing(self, job: str, deliveries: int) -> dict[str, Any]:
         """Return the record of a commit's Kafka deliveries, without the files."""
@@ -216,7 +216,7 @@ class KafkaSender:
         refused = done.get("refused", {})  # missing if written by an earlier release
         if not refused:
             return []
-        return bury_late(KAFKA, batch, revision, staging, partial(_late, outgoing, staging, refused))
+        return write_late_letters(KAFKA, batch, revision, staging, partial(_late, outgoing, staging, refused))
 
     # ---- inside
 

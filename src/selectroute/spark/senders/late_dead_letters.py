@@ -33,7 +33,7 @@ class LateDelivery(NamedTuple):
     message: str
 
 
-def bury_late(
+def write_late_letters(
     kind: str, batch: int, revision: int, staging: Path, found: Callable[[], Iterator[LateDelivery]]
 ) -> list[dict[str, Any]]:
     """Write dead letters of deliveries to destinations of one kind to the staged dead letters of the batch;

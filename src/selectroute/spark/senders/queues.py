@@ -29,7 +29,7 @@ from selectroute.queues.message.from_stream import Routed
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.queue_messages import UNKNOWN_QUEUE
 from selectroute.spark.job.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
-from selectroute.spark.senders.late_dead_letters import LateDelivery, bury_late
+from selectroute.spark.senders.late_dead_letters import LateDelivery, write_late_letters
 from selectroute.spark.senders.patience import Waiting
 from selectroute.spark.senders.sender import StoppingError, patient, staged_file
 from selectroute.spark.sources.files.readers import SourcePartition
@@ -121,7 +121,7 @@ class QueueSender:
         staged = _Staged(outgoing, staging, revision)
         if not done:
             progress = self._put(outgoing["job"], progress, outgoing["puts"], staged)
-        return bury_late(QUEUE, batch, revision, staging, partial(_late, staged, progress))
+        return write_late_letters(QUEUE, batch, revision, staging, partial(_late, staged, progress))
 
     def close(self) -> None:
         """Close the database."""

@@ -40,25 +40,25 @@ class Counts:
         self.queued += other.queued
         self.sent += other.sent
         for reason, count in other.reasons.items():
-            self.bury(reason, count)
+            self.count_dead_letters(reason, count)
         for policy, count in other.policies.items():
-            self.leave(policy, count)
+            self.count_unrouted(policy, count)
 
-    def hand_on(self, kind: str, count: int) -> None:
+    def count_sent(self, kind: str, count: int) -> None:
         """Count deliveries to destinations of a kind."""
         if kind == QUEUE:
             self.queued += count
         elif kind == KAFKA:
             self.sent += count
 
-    def handed_on(self, kind: str) -> int:
+    def sent_to(self, kind: str) -> int:
         """Return how many deliveries went to destinations of a kind."""
         return {QUEUE: self.queued, KAFKA: self.sent}.get(kind, 0)
 
-    def bury(self, reason: str, count: int) -> None:
+    def count_dead_letters(self, reason: str, count: int) -> None:
         """Count dead letters under their reason."""
         self.reasons[reason] = self.reasons.get(reason, 0) + count
 
-    def leave(self, policy: str, count: int) -> None:
+    def count_unrouted(self, policy: str, count: int) -> None:
         """Count unrouted messages under their policy."""
         self.policies[policy] = self.policies.get(policy, 0) + count

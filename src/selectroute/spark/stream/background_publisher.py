@@ -7,7 +7,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-PUBLISHER_THREAD: Final = "selectroute-behind"
+PUBLISHER_THREAD: Final = "selectroute-publisher"
 """Name of the thread."""
 
 

@@ -152,7 +152,7 @@ class FanOut:
                 self._on_warning(
                     f"{path}, of Spark's checkpoint, was empty: it was removed, and Spark continues"
                 )
-            self._folder.belong(self._source.connect())
+            self._folder.bind_system(self._source.connect())
             if self._kafka is not None:
                 check_topics(self.job, self._kafka)
             self._router.look()

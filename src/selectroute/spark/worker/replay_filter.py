@@ -191,7 +191,7 @@ class ReplayFilter:
         return scoped, DeliveryFilter(offsets, pairs, self._ordinals)
 
 
-def let_through(
+def select_inputs(
     replay_filter: ReplayFilter | None, place: SourcePartition, part: Messages | DeadLetterBatch
 ) -> Iterator[tuple[Messages | DeadLetterBatch, LetterFilter | None]]:
     """Yield those of a part's inputs that are to be judged: all of them without a replay."""

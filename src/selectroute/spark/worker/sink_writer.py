@@ -89,7 +89,7 @@ class Sinks:
             none = np.flatnonzero(np.diff(offsets) == 0)
             by_topic = self._policy if listed else Unrouted(DROP)
             for policy, rows in by_topic.sort(messages.columns, none):
-                self.counts.leave(policy, len(rows))
+                self.counts.count_unrouted(policy, len(rows))
                 if policy == KEEP:
                     self._add(UNROUTED, place, messages.rows[rows], ids=_taken(messages.ids, rows))
         if len(matches.refused):
@@ -117,7 +117,7 @@ class Sinks:
         """
         self.counts.messages += dead.count
         self.counts.unrouted += dead.count
-        self.counts.leave(DROP, dead.count)
+        self.counts.count_unrouted(DROP, dead.count)
         if len(ordinals):
             self.refuse(place, of_each, ordinals)
 
@@ -129,7 +129,7 @@ class Sinks:
             return
         self.counts.messages += dead.count
         self.counts.dead_lettered += dead.count
-        self.counts.bury(dead.reason, dead.count)
+        self.counts.count_dead_letters(dead.reason, dead.count)
         size = len(dead.raw or b"") if records is None else records.nbytes
         self._pending_rows[DEAD_LETTERS] += size // _RAW_BYTES_A_ROW
         self._add(DEAD_LETTERS, place, dead.rows, dead=dead, records=records)
@@ -141,7 +141,7 @@ class Sinks:
         files = [self._writers[sink].close() for sink in SINKS]
         for outgoing in self._outgoing:
             files.append(outgoing.close())
-            self.counts.hand_on(outgoing.kind, outgoing.deliveries)
+            self.counts.count_sent(outgoing.kind, outgoing.deliveries)
         return [file for file in files if file is not None]
 
     def _add(

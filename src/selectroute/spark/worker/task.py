@@ -44,7 +44,7 @@ from selectroute.spark.sources.files.readers import (
 )
 from selectroute.spark.sources.files.splits import Split
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records
-from selectroute.spark.worker.replay_filter import ReplayFilter, let_through, write_judged
+from selectroute.spark.worker.replay_filter import ReplayFilter, select_inputs, write_judged
 from selectroute.spark.worker.sink_writer import Sinks
 
 
@@ -156,7 +156,7 @@ def run(
     replay_filter = settings.replay_filter(snapshot)
     reader = reader_of(snapshot, settings, bool(outgoing))
     for place, read_or_dead, original in reader.parts():
-        for part, limit in let_through(replay_filter, place, read_or_dead):
+        for part, limit in select_inputs(replay_filter, place, read_or_dead):
             for judged in judge(snapshot, part):
                 records = None
                 if original is not None and isinstance(judged, DeadLetterBatch):
