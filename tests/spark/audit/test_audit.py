@@ -128,7 +128,7 @@ def test_a_commit_that_is_damaged_or_missing_is_found(job):
     path.unlink()
     found = sentences(job)
     assert any("no commit of batch 4" in one for one in found)
-    assert any("no commit has, input x/4.jsonl" in one for one in found)
+    assert any("in no commit: input x/4.jsonl" in one for one in found)
 
 
 def test_an_input_in_two_batches_is_found(job):
@@ -136,12 +136,12 @@ def test_an_input_in_two_batches_is_found(job):
     changed(committed(job, 6), lambda commit: commit["inputs"].update(sizes=sizes))
     found = sentences(job)
     assert any("in more than one commit: input x/5.jsonl" in one for one in found)
-    assert any("no commit has, input x/6.jsonl" in one for one in found)
+    assert any("in no commit: input x/6.jsonl" in one for one in found)
 
 
 def test_an_input_that_nobody_handed_over_is_found(job):
     changed(committed(job, 5), lambda commit: commit["inputs"]["sizes"].update({"made-up.jsonl": 1}))
-    assert any("knows nothing of it: input made-up.jsonl" in one for one in sentences(job))
+    assert any("not planned by Spark: input made-up.jsonl" in one for one in sentences(job))
 
 
 def test_inputs_that_changed_in_place_are_found_when_they_are_counted_again(job):

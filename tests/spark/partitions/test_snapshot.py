@@ -149,7 +149,7 @@ def test_publishing_gives_the_snapshots_revision_or_the_next_and_never_replaces_
 
 @pytest.mark.parametrize("partitions", [0, -1, MAX_PARTITIONS + 1])
 def test_a_number_of_partitions_out_of_range_is_refused(tmp_path, partitions):
-    with pytest.raises(sr.SnapshotError, match="in 1 to 4,096 partitions"):
+    with pytest.raises(sr.SnapshotError, match="must be 1 to 4,096"):
         publish_partitions(index_of("a = 1").freeze(), tmp_path, partitions)
 
 
