@@ -131,7 +131,9 @@ def _child(fds: list[Any], arguments: list[str], folder: str, environment: dict[
         os.dup2(fd.detach(), number)
     for name in [name for name in os.environ if name.startswith("SELECTROUTE_")]:
         del os.environ[name]
-    os.environ.update({"HOME": folder, "XDG_CONFIG_HOME": folder, "TERM": "xterm", **environment})
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")  # compiled kernels
+    own = {"HOME": folder, "XDG_CACHE_HOME": cache, "XDG_CONFIG_HOME": folder, "TERM": "xterm"}
+    os.environ.update(own | environment)
     os.environ.pop("COLUMNS", None)
     os.chdir(folder)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115  # as the interpreter makes them
