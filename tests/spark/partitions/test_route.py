@@ -171,7 +171,7 @@ def test_types_and_names_are_refused_as_without_partitions(spark, snapshot, tmp_
         route(bytes_, parts, strict=True)
     with pytest.raises(BindingError, match="already"):
         route(spark.range(1).withColumn("subscriptions", F.lit(1)), parts)
-    with pytest.raises(sr.SnapshotError, match="2 partitions already"):
+    with pytest.raises(sr.SnapshotError, match="already has 2 partitions"):
         route(frame(spark), parts, BINDING, partitions=3)
 
 

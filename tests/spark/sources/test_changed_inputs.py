@@ -55,7 +55,8 @@ def test_a_file_that_is_replaced_is_named_by_status_audit_and_a_running_job_once
     assert status(read.output).changed == ("a.jsonl",)
     (finding,) = findings(read)
     assert (
-        finding.startswith("a.jsonl changed after batch 0 had read it (") and "under another name" in finding
+        finding.startswith("a.jsonl was changed after batch 0 had read it (")
+        and "under another name" in finding
     )
     said, now = [], [0.0]
     watch = ChangeWatch(read.router().commits, read.input, said.append, lambda: now[0])
@@ -90,5 +91,5 @@ def test_a_stream_warns_of_a_file_that_was_replaced_under_its_name(spark, world)
     world.drop_json("a.jsonl", RED, RED)
     start_fanout(spark, world.job(), available_now=True, on_warning=said.append).wait()
     assert len(world.deliveries()) == 1
-    assert [one.split(" (")[0] for one in said] == ["a.jsonl changed after batch 0 had read it"]
+    assert [one.split(" (")[0] for one in said] == ["a.jsonl was changed after batch 0 had read it"]
     assert json.loads((world.output / "_commits" / "0.json").read_text())["inputs"]["sizes"]

@@ -6,21 +6,32 @@ import io
 import sys
 
 import pytest
+import typer
 
-from selectroute.cli import main
+from selectroute import cli
 from tests.support.logs import log_as_before
 
 
+@pytest.fixture(scope="session")
+def command():
+    """The whole command line. Typer makes it anew for each call, which takes longer than most commands."""
+    return typer.main.get_command(cli.app)
+
+
 @pytest.fixture
-def run(monkeypatch, capsys):
+def run(monkeypatch, capsys, command):
+    made_anew = cli.app
+
     def call(*arguments, stdin: str | bytes | io.RawIOBase = ""):
+        # Help lays out the options of the command that it is given, for good.
+        monkeypatch.setattr(cli, "app", made_anew if "--help" in arguments else command)
         monkeypatch.setattr(sys, "argv", ["selectroute", *map(str, arguments)])
         data = stdin.encode() if isinstance(stdin, str) else stdin
         buffer = io.BytesIO(data) if isinstance(data, bytes) else io.BufferedReader(data)
         # As in the C locale of old: what the locale says is not asked.
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(buffer, "ascii", "surrogateescape"))
         with pytest.raises(SystemExit) as exit_:
-            main()
+            cli.main()
         captured = capsys.readouterr()
         return exit_.value.code, captured.out, captured.err
 

@@ -37,16 +37,14 @@ def test_help_fits_80_columns_with_room_for_its_texts(run, monkeypatch, path):
     assert starts and max(starts) <= 47, "a text has 32 columns and more"
 
 
-def test_a_wrong_option_is_told_the_right_one(run):
+def test_a_wrong_option_is_told_the_right_one(run, command):
     for path in ALL:
-        command = typer.main.get_command(app)
+        named = command
         for name in path:
-            command = command.commands[name]
-        if hasattr(command, "commands"):
+            named = named.commands[name]
+        if hasattr(named, "commands"):
             continue
-        names = [
-            name for one in command.params for name in one.opts if name.startswith("--") and len(name) > 5
-        ]
+        names = [name for one in named.params for name in one.opts if name.startswith("--") and len(name) > 5]
         for name in names:
             code, _, err = run(*path, f"{name}x")
             assert code == 2 and name in err, (path, name, err)
