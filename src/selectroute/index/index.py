@@ -232,7 +232,10 @@ class Index:
         )
 
     def freeze(self, revision: int | None = None) -> Snapshot:
-        """Return an immutable, flat copy for the kernel. O(total size of the selectors)."""
+        """Return an immutable snapshot for the kernel: the keys are planned anew and the arrays built.
+
+        O(total size of the selectors).
+        """
         check_argument(
             revision, (int, NoneType), "revision", "a number, or None for one that is not known yet"
         )

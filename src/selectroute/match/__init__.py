@@ -5,7 +5,8 @@ column by its name, ``fields`` makes the lanes of fields that have several names
 columns of single messages). ``encode`` looks the values up among the snapshot's constants: one code for each
 row and attribute. ``kernel`` then probes the access keys with these codes, and collects for every message the
 runs of entries that match; a second pass copies their ordinals into one allocation. ``run_residual`` judges
-the conditions that keys and sorted ranges do not decide. These three are compiled by numba and use no Python
+the conditions that keys and sorted ranges do not decide; ``range_search`` finds the entries of a sorted group
+and ``range_kernel`` searches its bounds. What runs once per row is compiled by numba and uses no Python
 objects.
 
 This package imports nothing, and ``match.match`` is its only module that loads numba: programs that only

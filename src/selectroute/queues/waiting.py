@@ -21,7 +21,7 @@ _NUMBER: Final = attrgetter("number")
 
 
 class Waiter:
-    """Waiting call. It is handed its message, and does not look for it again.
+    """Waiting call. In memory it is handed its message; in a database it is woken, and looks again.
 
     Args:
         lookup: the lookup of the call.

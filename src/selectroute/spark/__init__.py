@@ -1,9 +1,10 @@
 """Routing with Spark: messages in DataFrames, files or Kafka, as a batch or a stream.
 
 ``route`` and ``deliveries`` take a DataFrame. For files and Kafka there is a faster way, the *fan-out*: the
-workers read the messages themselves, so that only what selectors read is decoded, and no message crosses
-between the JVM and Python. ``start_fanout`` does this as a stream with exactly-once output, ``match_files``
-without a stream or output. The way of a batch through the rooms::
+workers read the messages themselves, so that only what selectors read is decoded, and no message of a file
+crosses between the JVM and Python. ``start_fanout`` does this as a stream: each delivery is written exactly
+once to its folder and its queues, and at least once to Kafka. ``match_files`` does it without a stream or
+output. The way of a batch through the rooms::
 
                     sources/ (readers)               destinations/ ─▶ sinks/
                               │                             ▲

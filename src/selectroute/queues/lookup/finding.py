@@ -11,7 +11,7 @@ from selectroute.queues.message.queue_key import queue_key_in
 from selectroute.queues.message.record import Record
 
 MAX_INDEXES: Final = 8
-"""Indexes made on demand at most; the least recently used one is dropped for a new one."""
+"""Maximum indexes made on demand: a new one replaces the least recently used, in a database the oldest."""
 
 MAX_SCANNED_BEFORE_INDEX: Final = 16
 """Messages that a lookup may compare in vain before it counts towards a new index."""

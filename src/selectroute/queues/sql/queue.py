@@ -22,8 +22,8 @@ class SqlQueue(Queue[SqlStore]):
     """Queue in SQLite or PostgreSQL, for any number of processes. See `Queue` for its methods.
 
     A message is durable when `put` returns, whatever its persistence, and removed when `get` returns: no
-    other call on this database ever gets it, even after a crash. A put or get is one transaction. Units of a
-    dead process are backed out by the next check of another process.
+    other call on this database ever gets it, even after a crash. A put is one transaction; a get is one or
+    two, and more while it waits. Units of a dead process are backed out by the next check of another process.
 
     A database holds many queues by name; it may be that of a registry. In addition to MQError, every call
     raises `StoreError` if the database fails; then nothing was changed.

@@ -1,4 +1,4 @@
-"""SQL statements of queues, each built once per shape of a request.
+"""SQL statements of queues: constants, and builders of those whose text depends on the shape of a request.
 
 Values are always parameters. A message is *visible* if a get can return it: not in a unit, not expired.
 """

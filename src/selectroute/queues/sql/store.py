@@ -200,7 +200,7 @@ class SqlStore:
     def end_unit(self, unit: Unit, *, commit: bool) -> None:
         """Commit a unit or back it out, in one transaction.
 
-        Raises MQError 2003 if another process considered this one dead and backed the unit out.
+        Raises MQError 2003 from a commit if another process considered this one dead and backed the unit out.
         """
         self._begin()
         state = unit.state

@@ -24,7 +24,8 @@ from selectroute.store.engine import Store
 from selectroute.store.errors import StoreError
 
 _CLEAN_UP_SECONDS: Final = 1.0
-"""Minimum time between two clean-ups by calls that find a message; calls that find none always clean up."""
+"""Minimum time between two clean-ups by calls that find a message; calls that find none always clean up
+before they wait."""
 
 
 class UnitEndings:

@@ -1,4 +1,4 @@
-"""Waiting calls on a queue in a database: woken by puts of this process, and by polling for others."""
+"""Waiting calls on a queue in a database: woken by puts on the same `SqlQueue`, and by polling for others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_ARRIVALS: Final = 1_000
 
 
 class Watch:
-    """Waiting calls of this process. Safe for threads.
+    """Waiting calls of one `SqlStore`. Safe for threads.
 
     A woken call queries the database: another one may have been faster.
 

@@ -1,8 +1,9 @@
 """Router of batches, from the inputs to the published output.
 
-Five steps; a crash between any two of them does not change the outcome::
+Five steps; after a crash between any two of them the next start gives the same output (to Kafka, a record may
+be sent twice)::
 
-    committed already? ─no→ pin the revision ─→ plan the input ─→ match and stage ─→ commit ─→ send, publish
+    committed already? ─no→ pin the revision ─→ prepare ─→ match and stage ─→ commit ─→ send, publish
                        └yes→ finish sending and publishing; skip
 
 The last step may run while the next batch is routed: it reads only the commit and the staged files.

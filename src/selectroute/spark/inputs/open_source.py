@@ -15,7 +15,7 @@ from selectroute.spark.job.job import Job
 from selectroute.spark.runtime.tasks import run_tasks
 from selectroute.spark.sources.files.splits import Split
 from selectroute.spark.sources.kafka.config import KafkaInput
-from selectroute.spark.worker.task import TaskSettings, fan_out
+from selectroute.spark.worker.task import TaskSettings, route_tasks
 
 
 def source_of(spark: SparkSession, job: Job) -> Source:
@@ -27,5 +27,5 @@ def source_of(spark: SparkSession, job: Job) -> Source:
 
 
 def _run(spark: SparkSession, tasks: list[list[Split]], settings: TaskSettings) -> list[dict[str, Any]]:
-    rows = run_tasks(spark, tasks, fan_out(tasks, settings), "report string").collect()
+    rows = run_tasks(spark, tasks, route_tasks(tasks, settings), "report string").collect()
     return [json.loads(row["report"]) for row in rows]

@@ -1,4 +1,4 @@
-"""Sinks of a worker: deliveries, unrouted messages and dead letters, written as Parquet."""
+"""Sinks of a worker, as Parquet: deliveries, unrouted messages, dead letters, and what queues and Kafka get."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Reader(Protocol):
         """Return the report, after the last part."""
 
 
-def fan_out(tasks: list[list[Split]], settings: TaskSettings) -> Batches:
+def route_tasks(tasks: list[list[Split]], settings: TaskSettings) -> Batches:
     """Return the function for ``mapInArrow`` over task numbers; it yields one report per task, as JSON."""
 
     def tasks_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
