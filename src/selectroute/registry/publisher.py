@@ -2,7 +2,7 @@
 
 ::
 
-    changes(after) ──folded by id──→ Add, Replace, Remove ──Publisher.apply──→ manifest-<revision>.json
+    follow_changes ──folded by id──→ Add, Replace, Remove ──Publisher.apply──→ manifest-<revision>.json
     table ──at first, or after an import──→ build_snapshot ──publish──────────→ the same
 
 The only state is the folder's newest revision: all later changes are published next. Several revisions of the

@@ -30,8 +30,8 @@ def note_batch(connection: Connection, name: str, number: int, revision: int) ->
     that an existing row covers is not stored.
     """
     mine = select(batch).where(batch.c.query == name)
-    later = mine.where(batch.c.revision >= revision, batch.c.batch <= number).limit(1)
-    if any(map(_intact, connection.execute(later))):
+    covering = mine.where(batch.c.revision >= revision, batch.c.batch <= number).limit(1)
+    if any(map(_intact, connection.execute(covering))):
         return
     same = connection.execute(
         select(batch.c.batch).where(batch.c.query == name, batch.c.revision == revision)

@@ -2,7 +2,7 @@
 
 ::
 
-    register, replace, … ──one transaction──→ change log (revision r) ──→ changes(after) ──→ RegistryPublisher
+    register, replace, … ──one transaction──→ change log (revision r) ──→ follow_changes ──→ RegistryPublisher
                                    └────────→ its view ──→ get, list
 """
 

@@ -98,7 +98,7 @@ def create_app(
         callers=Callers(registry, tokens_needed),
         rates=Rates(limits.requests_per_second, limits.burst),
         publishing=publishing,
-        watch=Watch(registry, publishing.committed),
+        watch=Watch(registry, publishing.note_commit),
         metrics=Metrics(publishing, waiting.__len__),
         cursors=HiddenCursors(lambda: registry.id),
         importing=CapacityLimiter(limits.imports),

@@ -211,8 +211,8 @@ class TokensAnswer(BaseModel):
 
 
 class EffectiveAnswer(BaseModel):
-    """First batch of a query that used the revision. For a caller who may not see all subscriptions, `query`
-    is a number.
+    """First batch of a query that used the revision or a later one. For a caller who may not see all
+    subscriptions, `query` is a number.
     """
 
     query: str

@@ -89,7 +89,7 @@ class Publishing:
             lag = time.monotonic() - min(pending) if pending else 0.0
         return State(revision, snapshot, lag, self._failure if published < revision else None)
 
-    def committed(self, revision: int) -> None:
+    def note_commit(self, revision: int) -> None:
         """Record the time of a new revision, from which the lag counts. Does not read the log, because one
         revision may have a million changes.
         """

@@ -102,7 +102,7 @@ async def get(
     """
     known = revisions(if_none_match, "If-None-Match", weak=True)
     wait = min(wait, service.limits.wait_seconds)
-    now, effective = await run_in_threadpool(_used, service, by, id)
+    now, effective = await run_in_threadpool(_with_effective_from, service, by, id)
     is_known = known is not None and now.revision in known
     if wait and not effective and not is_known:
         check_waiting(len(service.batch_waiting), service.limits.waiting, "batches")
@@ -110,7 +110,7 @@ async def get(
             await service.batch_waiting.wait(now.revision, wait)
         # During the wait the token may have been revoked, or the subscription hidden.
         by = await run_in_threadpool(service.callers.caller, request.headers.get("authorization"))
-        now, effective = await run_in_threadpool(_used, service, by, id)
+        now, effective = await run_in_threadpool(_with_effective_from, service, by, id)
     headers = {"ETag": etag(now.revision), "Cache-Control": "private, no-cache"}
     if is_known:
         return Response(status_code=304, headers=headers)
@@ -118,7 +118,7 @@ async def get(
     return await run_in_threadpool(JsonAnswer, data, headers=headers)
 
 
-def _used(service: Service, by: Caller, id: str) -> tuple[Subscription, list[dict[str, Any]]]:
+def _with_effective_from(service: Service, by: Caller, id: str) -> tuple[Subscription, list[dict[str, Any]]]:
     """Return a subscription that the caller may see, and the first batch of each query that used it."""
     now = visible(service, by, id)
     return now, [one.to_json() for one in service.registry.effective_from(now.revision)]

@@ -15,7 +15,7 @@ from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job
 
 
-class BatchReports(Protocol):
+class QueryReports(Protocol):
     """Registry that a query reports its batches to."""
 
     def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None) -> None:
@@ -38,7 +38,7 @@ class EffectiveFromReporter:
         self._batch: int = reported["batch"]
         self._revision: int = reported["revision"]
 
-    def write_back(self, notes: BatchReports, query: str) -> None:
+    def write_back(self, notes: QueryReports, query: str) -> None:
         """Report the new first batches. Raises the registry's errors; the next call continues there."""
         if not self._introduced:
             can_replay, reason = self._replayable()

@@ -131,7 +131,7 @@ class FanOut:
             wait_until_sent=wait_until_sent,
             warn=self._on_warning,
         )
-        self._changes = (
+        self._changed_inputs = (
             ChangeWatch(self._router.commits, job.input, self._on_warning)
             if isinstance(job.input, Path)
             else None
@@ -204,10 +204,10 @@ class FanOut:
             while query is not None and not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
                 if should_stop():
                     self.stop(None)  # after the running batch, which would otherwise fail and be repeated
-                elif self._changes is not None:
-                    self._changes.look()
-            if self._changes is not None:
-                self._changes.look(at_once=True)
+                elif self._changed_inputs is not None:
+                    self._changed_inputs.look()
+            if self._changed_inputs is not None:
+                self._changed_inputs.look(at_once=True)
             ended = True
         except (PySparkException, Py4JError, OSError) as error:  # the last two: the JVM is gone
             if not isinstance(self._failure, StoppingError):

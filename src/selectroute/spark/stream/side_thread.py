@@ -19,15 +19,17 @@ from selectroute.spark.backfill.backfill import Backfills, ChangeLog
 from selectroute.spark.batch.router import BatchReport, Router
 from selectroute.spark.job.job import JobError
 from selectroute.spark.replay.replay import Replays
-from selectroute.spark.stream.effective_from import BatchReports, EffectiveFromReporter
+from selectroute.spark.stream.effective_from import EffectiveFromReporter, QueryReports
 
 _LOOK_SECONDS = 0.5
-"""Interval at which an idle stream checks for a new revision."""
+"""Interval of the rounds of an idle stream, which look for backfills that a new revision asks for. The
+revision of a batch itself is chosen by `pins.pin`.
+"""
 
 _POLL_SECONDS = 0.2
 
 
-class RegistryClient(ChangeLog, BatchReports, Protocol):
+class RegistryClient(ChangeLog, QueryReports, Protocol):
     """Client of a registry for a fan-out: the change log, and reports of batches."""
 
     def queries(self) -> Sequence[object]:

@@ -1,4 +1,4 @@
-"""Sinks of a worker, as Parquet: deliveries, unrouted messages, dead letters, and what queues and Kafka get."""
+"""Sinks of a worker, as Parquet: deliveries, unrouted messages, dead letters; and those for queues, Kafka."""
 
 from __future__ import annotations
 
