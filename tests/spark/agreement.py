@@ -6,7 +6,6 @@ message alone.
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ import selectroute as sr
 from selectroute.match.from_messages import from_messages
 from selectroute.selector.names import spelling
 from selectroute.topics import TopicFilter
+from tests.support.components import NIGHTLY
 from tests.support.corpus_rows import rows
 from tests.support.strategies import checked_selectors, messages
 
@@ -32,7 +32,7 @@ def spark_jobs(examples):
     No shrinking: a failure is shrunk by the same test of the kernel.
     """
     return settings(
-        max_examples=examples * (10 if os.environ.get("SELECTROUTE_TESTS_NIGHTLY") else 1),
+        max_examples=examples * (10 if NIGHTLY else 1),
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.explicit, Phase.reuse, Phase.generate],

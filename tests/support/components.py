@@ -7,6 +7,9 @@ from typing import NoReturn
 
 import pytest
 
+NIGHTLY = bool(os.environ.get("SELECTROUTE_TESTS_NIGHTLY"))
+"""True in .ci/nightly, where tests of generated work do more of it."""
+
 POSTGRES = [pytest.mark.slow, pytest.mark.xdist_group("postgres")]
 """Marks of tests on PostgreSQL: one server for all of a run."""
 

@@ -246,5 +246,5 @@ def test_a_token_is_sent_and_never_shown(local):
         with RemoteRegistry(url) as remote, pytest.raises(AuthError):
             remote.get("a")
     with pytest.raises(RegistryError) as wrong:
-        RemoteRegistry("http://localhost", "sec\nret")
-    assert "ret" not in str(wrong.value)
+        RemoteRegistry("http://localhost", "top\nhush")
+    assert "hush" not in str(wrong.value)

@@ -54,6 +54,7 @@ def test_spark_submit_on_one_machine(messages):
     check_routed(done, messages, 6)
 
 
+@pytest.mark.nightly
 def test_spark_submit_on_a_standalone_cluster_and_an_upgrade_between_batches(messages, tmp_path):
     with running(tmp_path) as url:
         arguments = ("--properties-file", CONF / "standalone.conf", "--master", url)

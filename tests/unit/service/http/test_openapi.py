@@ -107,8 +107,8 @@ def test_each_summary_is_one_sentence_of_its_own_that_begins_with_a_verb():
     summaries = [one["summary"] for path in DOCUMENT["paths"].values() for one in path.values()]
     assert len(set(summaries)) == len(summaries) == len(SUMMARIES)
     verbs = {
-        "Ask", "Browse", "Change", "Check", "Create", "Delete", "Describe", "Explain", "Export", "Get",
-        "Import", "List", "Make", "Match", "Pause", "Put", "Read", "Register", "Remove", "Replace", "Report",
+        "Announce", "Browse", "Change", "Check", "Create", "Delete", "Describe", "Explain", "Export", "Get",
+        "Import", "List", "Match", "Pause", "Put", "Read", "Register", "Remove", "Replace", "Report",
         "Resume", "Revoke", "Show",
     }  # fmt: skip
     assert {one.split()[0] for one in summaries} <= verbs
