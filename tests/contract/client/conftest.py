@@ -1,9 +1,20 @@
-"""The databases of the registry's tests, behind a service."""
+"""A database behind a service. Its own contract is held on every kind of database; a client meets one, at night
+both.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from tests.contract.registry.conftest import url  # noqa: F401
+from tests.support.components import POSTGRES
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[*POSTGRES, pytest.mark.nightly])])
+def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/registry.db"
+    return str(request.getfixturevalue("postgres")())
