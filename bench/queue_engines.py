@@ -19,7 +19,7 @@ import selectroute as sr
 from bench.definition import Size
 from bench.engine import Engine, Timed
 from bench.oracle import Expected
-from bench.queued import GROUP, DictHolder, Holder, QueueHolder, TableHolder, asked
+from bench.queued import GROUP, DictHolder, Holder, QueueHolder, SortedHolder, TableHolder, asked
 from bench.workloads import Ints
 
 
@@ -124,6 +124,8 @@ class Queues:
         holder: Holder
         if kind == "dict":
             holder = DictHolder(size)
+        elif kind == "sorted-dicts":
+            holder = SortedHolder(size)
         elif kind == "sqlite":
             holder = TableHolder(size)
         elif kind == "sqlite-file":
@@ -147,6 +149,7 @@ _Maker = tuple[type[QueueEngine], str]
 ENGINES: Final[dict[str, dict[str, _Maker]]] = {
     "queue-gets": {
         "dict": (TakeEngine, "dict"),
+        "sorted-dicts": (TakeEngine, "sorted-dicts"),
         "sqlite": (TakeEngine, "sqlite"),
         **{
             name: (TakeEngine, "queue")
@@ -161,6 +164,7 @@ ENGINES: Final[dict[str, dict[str, _Maker]]] = {
     },
     "queue-puts": {
         "dict": (PutEngine, "dict"),
+        "sorted-dicts": (PutEngine, "sorted-dicts"),
         "sqlite": (PutEngine, "sqlite"),
         "put": (PutEngine, "queue"),
     },

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from sortedcontainers import SortedDict
 
 import selectroute as sr
 from bench.workloads import Draws, Ints, splitmix64_at
@@ -120,6 +121,47 @@ class DictHolder(Holder):
         """See `Holder`."""
         pop = self._bodies.pop
         return [pop(id) for id in wanted]
+
+
+class SortedHolder(Holder):
+    """Messages as a program would hold them with dictionaries and `sortedcontainers`: by their place in the
+    order, and their places by MsgId, CorrelId and GroupId.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._arrivals = 0
+        self._messages: SortedDict = SortedDict()
+        self._by_msg_id: dict[bytes, int] = {}
+        self._by_correl_id: dict[bytes, int] = {}
+        self._by_group_id: dict[bytes, list[int]] = {}
+        super().__init__(size)
+
+    def prepared(self, numbers: Ints) -> list[Any]:
+        """See `Holder`."""
+        return list(zip(correl_ids(numbers), group_ids(numbers), bodies(numbers), strict=True))
+
+    def put(self, prepared: Sequence[Any]) -> None:
+        """See `Holder`."""
+        for correl_id, group_id, body in prepared:
+            self._arrivals = place = self._arrivals + 1
+            msg_id = place.to_bytes(_ID_BYTES, "big")
+            self._messages[place] = msg_id, correl_id, group_id, body
+            self._by_msg_id[msg_id] = self._by_correl_id[correl_id] = place
+            self._by_group_id.setdefault(group_id, []).append(place)
+
+    def take(self, wanted: Sequence[Any]) -> list[bytes]:
+        """See `Holder`."""
+        found = []
+        for id in wanted:
+            place = self._by_correl_id.pop(id)
+            msg_id, _, group_id, body = self._messages.pop(place)
+            del self._by_msg_id[msg_id]
+            group = self._by_group_id[group_id]
+            group.remove(place)
+            if not group:
+                del self._by_group_id[group_id]
+            found.append(body)
+        return found
 
 
 class TableHolder(Holder):
