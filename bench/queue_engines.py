@@ -120,7 +120,8 @@ class Queues:
 
     def _make(self, kind: str) -> Holder:
         """A holder by its kind."""
-        size, path = self._size.rules, self._scratch / f"{kind}.db"
+        size = self._size.rules
+        path = self._scratch / f"{kind}-{size}.db"
         holder: Holder
         if kind == "dict":
             holder = DictHolder(size)
