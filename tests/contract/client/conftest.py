@@ -1,6 +1,4 @@
-"""A database behind a service. Its own contract is held on every kind of database; a client meets one, at night
-both.
-"""
+"""A database behind a service: SQLite, at night PostgreSQL too. The registry's contract is held on both always."""
 
 from __future__ import annotations
 
