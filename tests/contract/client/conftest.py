@@ -1,4 +1,4 @@
-"""A database behind a service: SQLite, at night PostgreSQL too. The registry's contract is held on both always."""
+"""A database behind a service: SQLite, at night also PostgreSQL, on which the registry's own contract is held."""
 
 from __future__ import annotations
 
