@@ -1,4 +1,4 @@
-"""A database behind a service: SQLite, at night also PostgreSQL, on which the registry's own contract is held."""
+"""A database behind a service: SQLite, at night also PostgreSQL. Both are held to the registry's contract."""
 
 from __future__ import annotations
 
