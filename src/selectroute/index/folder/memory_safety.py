@@ -182,7 +182,7 @@ def _check_programs(segment: Segment) -> None:
     require(np.all(heights >= 1), "a step has its operands on the stack")
     require(np.all(heights[tables.step_first[1:] - 1] == 1), "a program leaves one value")
     require(np.max(heights, initial=0) <= segment.depth, "no program needs a deeper stack than `depth`")
-    require(segment.depth <= len(operation) + 2, "`depth` is no deeper than all steps together")
+    require(segment.depth <= len(operation) + 2, "all steps together are at least as many as `depth`")
 
 
 def _check_access_paths(tables: t.Tables, attributes: int) -> None:
