@@ -120,8 +120,7 @@ class Queues:
 
     def _make(self, kind: str) -> Holder:
         """A holder by its kind."""
-        size = self._size.rules
-        path = self._scratch / f"{kind}-{size}.db"
+        size, path = self._size.rules, self._scratch / f"{kind}.db"
         holder: Holder
         if kind == "dict":
             holder = DictHolder(size)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -86,12 +87,16 @@ class Tour:
 
     def _queues(self, size: Size, chosen: list[Benchmark]) -> None:
         """What is measured of messages on a queue: there are no rules."""
-        with closing(queue_engines.Queues(size, self._scratch)) as queues:
-            for benchmark in chosen:
-                if benchmark.name == queue_memory.NAME:
-                    self._take(benchmark, queue_memory.measured(benchmark.engines, size))
-                else:
-                    self._measure(benchmark, size, queue_engines.makers(benchmark.name, size, queues))
+        for benchmark in chosen:
+            if benchmark.name == queue_memory.NAME:
+                self._take(benchmark, queue_memory.measured(benchmark.engines, size))
+                continue
+            # Messages that another benchmark holds would cost this one's garbage collections time.
+            with (
+                TemporaryDirectory(dir=self._scratch) as folder,
+                closing(queue_engines.Queues(size, Path(folder))) as queues,
+            ):
+                self._measure(benchmark, size, queue_engines.makers(benchmark.name, size, queues))
 
     def _size(self, size: Size, chosen: list[Benchmark]) -> None:
         folder = self._scratch / size.name.replace(" ", "-")

@@ -36,14 +36,6 @@ def test_a_wrong_count_is_found(queues):
         measure("queue-gets", MESSAGES, SIZE.rules, [engine], replace(SIZE.check, matches=499), 1)
 
 
-@pytest.mark.parametrize("kind", ["sqlite-file", "sql-queue"])
-def test_sizes_that_share_a_folder_have_files_of_their_own(tmp_path, kind):
-    for rules in (20, 30):
-        made = queue_engines.Queues(replace(SIZE, rules=rules), tmp_path)
-        assert made.holder(kind).size == rules
-        made.close()
-
-
 def test_every_benchmark_of_queues_has_its_engines():
     for benchmark in benchmarks():
         if benchmark.group == "queues" and benchmark.name != queue_memory.NAME:
