@@ -80,7 +80,10 @@ def test_a_topic_that_takes_less_after_the_commit_costs_its_own_deliveries_only(
 
     monkeypatch.setattr(KafkaSender, "_write", changed)
     warnings = []
-    (report,) = pipe.run(destination_wait=0.0, on_warning=warnings.append)
+    # By default a record that is refused again and again is given up after a minute.
+    soon = {"kafka.request.timeout.ms": "5000", "kafka.delivery.timeout.ms": "8000"}
+    cluster = KafkaCluster(pipe.broker.address, soon)
+    (report,) = pipe.run(cluster=cluster, destination_wait=0.0, on_warning=warnings.append)
     assert (report.counts.sent, report.counts.refused) == (60, 60)
     assert len({headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(out)}) == 60
     assert not any(one.headers() for one in pipe.broker.records(short))
