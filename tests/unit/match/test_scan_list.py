@@ -94,6 +94,14 @@ def test_ranges_that_hold_for_most_rows_end_from_entry_to_entry():
     check(texts, sent(NUMBERS["longs"], 600))
 
 
+@pytest.mark.parametrize("numbers", ["longs", "doubles"])
+@pytest.mark.parametrize("operator", ["<>", "<", "<=", ">", ">="])
+def test_a_comparison_that_is_left_to_columns_includes_its_bound_or_not(operator, numbers):
+    """So many bounds that the entries of a sorted group have residuals of their own; some are values of rows."""
+    texts = [f"n > {k % 4} AND m {operator} {k / 8 if k % 8 else k // 8}" for k in range(60)]
+    check(texts, sent(NUMBERS[numbers], 600))
+
+
 def test_selectors_alike_are_one_span_and_each_is_found_once():
     alike = ["s LIKE '%a' AND n <> 3"] * 20 + ["s LIKE '%a' OR s LIKE '%b' OR n <> m"] * 12
     check([*alike, "n <> 3 AND m <> 3", *alike], sent(NUMBERS["longs"], 100))
