@@ -97,7 +97,7 @@ def test_ranges_that_hold_for_most_rows_end_from_entry_to_entry():
 @pytest.mark.parametrize("numbers", ["longs", "doubles"])
 @pytest.mark.parametrize("operator", ["<>", "<", "<=", ">", ">="])
 def test_a_comparison_that_is_left_to_columns_includes_its_bound_or_not(operator, numbers):
-    """So many bounds that the entries of a sorted group have residuals of their own; some are values of rows."""
+    """With so many bounds, entries of a sorted group have residuals of their own; some rows equal a bound."""
     texts = [f"n > {k % 4} AND m {operator} {k / 8 if k % 8 else k // 8}" for k in range(60)]
     check(texts, sent(NUMBERS[numbers], 600))
 
