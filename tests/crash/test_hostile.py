@@ -22,6 +22,7 @@ def test_a_hostile_folder_is_refused_with_a_sentence_or_gives_matches(tmp_path):
     assert counts["refused"] > 100 and counts["matched"] > 10
 
 
+@pytest.mark.nightly
 def test_a_fault_of_the_kernel_would_be_found(tmp_path, monkeypatch):
     monkeypatch.setattr(file_format, "check_memory_safety", lambda segment: None)
     counts, faults = hostile.run(tmp_path, 100, random.Random(7))

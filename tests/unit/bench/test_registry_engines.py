@@ -34,7 +34,12 @@ def _all(registered):
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "name"), [(benchmark, name) for benchmark, engines in ENGINES.items() for name in engines]
+    ("benchmark", "name"),
+    [
+        pytest.param(benchmark, name, marks=pytest.mark.nightly if name.startswith("beside-") else ())
+        for benchmark, engines in ENGINES.items()
+        for name in engines
+    ],
 )
 def test_an_engine_finds_what_is_registered_and_leaves_it_as_it_was(benchmark, name, registered):
     engine = makers(benchmark, registered)[name](COUNT)
