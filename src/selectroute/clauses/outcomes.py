@@ -16,8 +16,8 @@ from math import prod
 from typing import Final
 
 from selectroute.clauses.predicate import Clause, Matches
-from selectroute.clauses.samples import Sample, Simple, domain, mentioned_numbers, samples
-from selectroute.clauses.simple import comparisons_of, simple_predicate
+from selectroute.clauses.samples import Sample, domain, mentioned_numbers, samples
+from selectroute.clauses.simple import Simple, comparisons_of, simple_predicate
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.evaluate import Result, as_truth, condition, judge
 from selectroute.selector.fields import NO_ID
@@ -87,7 +87,7 @@ def outcomes_by_name(expr: Expr, dialect: Dialect) -> dict[str, Outcomes]:
     numbers, steps = MAX_NUMBERS, MAX_STEPS  # the remaining budget
     for name, group in leaves.items():
         predicates = [one for leaf in group for one in leaf.predicates]
-        numbers -= mentioned_numbers(predicates)
+        numbers -= len(mentioned_numbers(predicates))
         if numbers < 0:
             break
         listed = samples(predicates, domain(name, dialect))

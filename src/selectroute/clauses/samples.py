@@ -20,6 +20,7 @@ from itertools import product
 from typing import Final
 
 from selectroute.clauses.predicate import Lookup, Matches, Missing, OneOf, Test
+from selectroute.clauses.simple import Simple
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS
 from selectroute.selector.like import compile_like
@@ -43,8 +44,6 @@ MAX_NUMBERS: Final = 64
 
 MAX_PATTERNS: Final = 5
 """Maximum patterns for one name; beyond it, nothing is claimed."""
-
-Simple = Test | OneOf | Matches | Missing
 
 _Pattern = tuple[str, str | None]
 
@@ -116,7 +115,7 @@ def samples(predicates: Sequence[Simple], where: Domain) -> tuple[Sample, ...] |
     if where.values is not None:
         return (null, *map(Sample, where.values))
     constants = [one.constant for one in predicates if isinstance(one, Test)]
-    numbers = _numbers(predicates)
+    numbers = mentioned_numbers(predicates)
     patterns = list(
         dict.fromkeys((one.pattern, one.escape) for one in predicates if isinstance(one, Matches))
     )
@@ -139,12 +138,8 @@ def samples(predicates: Sequence[Simple], where: Domain) -> tuple[Sample, ...] |
     return tuple(found)
 
 
-def mentioned_numbers(predicates: Iterable[Simple]) -> int:
-    """Return how many numbers the predicates mention."""
-    return len(_numbers(predicates))
-
-
-def _numbers(predicates: Iterable[Simple]) -> list[Number]:
+def mentioned_numbers(predicates: Iterable[Simple]) -> list[Number]:
+    """Return the numbers that the predicates mention."""
     constants = [one.constant for one in predicates if isinstance(one, Test)]
     return list(dict.fromkeys(one for one in constants if isinstance(one, Number)))
 
@@ -209,14 +204,6 @@ def _first(make: Callable[[int], Value], op: str, number: Number, first: int, la
     return low
 
 
-def _float32(rank: int) -> Float:
-    return Float(_signed(rank, "<f", "<i"))
-
-
-def _float64(rank: int) -> Double:
-    return Double(_signed(rank, "<d", "<q"))
-
-
 def _signed(rank: int, floating: str, integer: str) -> float:
     """Return the float of this rank among all: the bits, read as an integer, have the order of the floats."""
     magnitude: float = struct.unpack(floating, struct.pack(integer, abs(rank)))[0]
@@ -227,7 +214,7 @@ _INFINITY32, _INFINITY64 = 0x7F800000, 0x7FF0000000000000
 
 _ORDERED: Final[Mapping[type, tuple[Callable[[int], Value], int, int]]] = {
     **{kind: (kind, -1 << (kind.BITS - 1), (1 << (kind.BITS - 1)) - 1) for kind in (Byte, Short, Int, Long)},
-    Float: (_float32, -_INFINITY32, _INFINITY32),
-    Double: (_float64, -_INFINITY64, _INFINITY64),
+    Float: (lambda rank: Float(_signed(rank, "<f", "<i")), -_INFINITY32, _INFINITY32),
+    Double: (lambda rank: Double(_signed(rank, "<d", "<q")), -_INFINITY64, _INFINITY64),
 }
 """For each type: the function from a rank to its value, the first rank and the last."""

@@ -196,14 +196,6 @@ class DigestingFile(io.RawIOBase):
         """Return the SHA-256 of everything written."""
         return self._digest.hexdigest()
 
-    def readable(self) -> bool:
-        """Return False: the file cannot be read."""
-        return False
-
     def writable(self) -> bool:
         """Return True: the file can be written."""
         return True
-
-    def seekable(self) -> bool:
-        """Return False: the file is only written forward."""
-        return False

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from selectroute.selector.dialect import DIALECTS, Dialect, NumberSyntax
 from selectroute.selector.fields import PREFIX
 from selectroute.selector.values.truth import VOID, Truth, Void
-from selectroute.selector.values.values import Double
+from selectroute.selector.values.values import TYPE_NAMES
 
 NONE: Final = "–"
 
@@ -77,10 +77,6 @@ _DOCUMENTS: Final = {
 }
 
 
-def _document(seed: str) -> str:
-    return _DOCUMENTS[seed]
-
-
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
@@ -104,16 +100,12 @@ def _numbers(syntax: NumberSyntax) -> str:
         parts.append("`L`")
     if syntax.suffixes:
         suffixes = sorted(syntax.suffixes.items())
-        parts.append(", ".join(f"`{suffix}` {_type_name(kind)}" for suffix, kind in suffixes))
+        parts.append(", ".join(f"`{suffix}` {TYPE_NAMES[kind]}" for suffix, kind in suffixes))
     if syntax.hexadecimal_floats:
         parts.append("`0x1.8p3`")
     if not syntax.zero_before_approximate:
         parts.append("no `010.5`, `07E3`")
     return "; ".join(parts)
-
-
-def _type_name(kind: type) -> str:
-    return "double" if kind is Double else "float"
 
 
 _BASES: Final = {2: "binary `0b1`", 8: "octal `017`", 16: "hex `0x1F`"}
@@ -157,7 +149,7 @@ def _between(outcome: Truth | None) -> str:
 
 
 _FIELDS: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
-    ("seed", "source", _document),
+    ("seed", "source", _DOCUMENTS.__getitem__),
     ("whitespace", "white space", _whitespace),
     ("numbers", "numbers", _numbers),
     ("byte_strings", 'byte strings `"0x2F1C"`', _yes),

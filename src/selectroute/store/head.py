@@ -48,12 +48,8 @@ class Head:
     def __init__(self, path: str) -> None:
         self.path = Path(f"{path}.head")
         self._lock = threading.Lock()
-        self._newest: CommitMark | None = None
-
-    @property
-    def newest(self) -> CommitMark | None:
+        self.newest: CommitMark | None = None
         """Newest mark that this process wrote."""
-        return self._newest
 
     def read(self) -> CommitMark | None:
         """Return the newest mark; None if none was ever written. Raises `DamagedError`, `ReadOnlyError`."""
@@ -73,12 +69,12 @@ class Head:
         whether the mark is durable; if not, the commit still is, and the next one tries again.
         """
         with self._lock:
-            if self._newest is None or self._newest.number < mark.number:
+            if self.newest is None or self.newest.number < mark.number:
                 try:
                     self._write(mark)
                 except OSError:
                     return False
-                self._newest = mark
+                self.newest = mark
             return True
 
     def _write(self, mark: CommitMark) -> None:

@@ -23,6 +23,8 @@ ComparisonOp = OneOf["=", "<>", "<", "<=", ">", ">="]
 
 _T = TypeVar("_T", bound="Node")
 
+_read: Any = property  # mypy would refuse a property that is not made by the decorator
+
 
 class Node:
     """Base of every node: equality, hash, representation and copy, all without recursion."""
@@ -81,9 +83,7 @@ class Literal(Node):
     value: LiteralValue
     span: Span = NOWHERE
 
-    @property
-    def _own(self) -> tuple[object, ...]:
-        return (self.value,)
+    _own = _read(lambda node: (node.value,))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -93,9 +93,7 @@ class Identifier(Node):
     name: str
     span: Span = NOWHERE
 
-    @property
-    def _own(self) -> tuple[object, ...]:
-        return (self.name,)
+    _own = _read(lambda node: (node.name,))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -106,13 +104,8 @@ class Unary(Node):
     operand: Expr
     span: Span = NOWHERE
 
-    @property
-    def _children(self) -> tuple[Expr, ...]:
-        return (self.operand,)
-
-    @property
-    def _own(self) -> tuple[object, ...]:
-        return (self.op,)
+    _children = _read(lambda node: (node.operand,))
+    _own = _read(lambda node: (node.op,))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -124,13 +117,8 @@ class Arithmetic(Node):
     right: Expr
     span: Span = NOWHERE
 
-    @property
-    def _children(self) -> tuple[Expr, ...]:
-        return (self.left, self.right)
-
-    @property
-    def _own(self) -> tuple[object, ...]:
-        return (self.op,)
+    _children = _read(lambda node: (node.left, node.right))
+    _own = _read(lambda node: (node.op,))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -142,13 +130,8 @@ class Comparison(Node):
     right: Expr
     span: Span = NOWHERE
 
-    @property
-    def _children(self) -> tuple[Expr, ...]:
-        return (self.left, self.right)
-
-    @property
-    def _own(self) -> tuple[object, ...]:
-        return (self.op,)
+    _children = _read(lambda node: (node.left, node.right))
+    _own = _read(lambda node: (node.op,))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -161,13 +144,8 @@ class Between(Node):
     negated: bool = False
     span: Span = NOWHERE
 
-    @property
-    def _children(self) -> tuple[Expr, ...]:
-        return (self.operand, self.low, self.high)
-
-    @property
-    def _own(self) -> tuple[object, ...]:
-        return (self.negated,)
+    _children = _read(lambda node: (node.operand, node.low, node.high))
+    _own = _read(lambda node: (node.negated,))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -179,13 +157,8 @@ class In(Node):
     negated: bool = False
     span: Span = NOWHERE
 
-    @property
-    def _children(self) -> tuple[Expr, ...]:
-        return (self.identifier,)
-
-    @property
-    def _own(self) -> tuple[object, ...]:
-        return (self.values, self.negated)
+    _children = _read(lambda node: (node.identifier,))
+    _own = _read(lambda node: (node.values, node.negated))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -198,13 +171,8 @@ class Like(Node):
     negated: bool = False
     span: Span = NOWHERE
 
-    @property
-    def _children(self) -> tuple[Expr, ...]:
-        return (self.identifier,)
-
-    @property
-    def _own(self) -> tuple[object, ...]:
-        return (self.pattern, self.escape, self.negated)
+    _children = _read(lambda node: (node.identifier,))
+    _own = _read(lambda node: (node.pattern, node.escape, node.negated))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -215,13 +183,8 @@ class IsNull(Node):
     negated: bool = False
     span: Span = NOWHERE
 
-    @property
-    def _children(self) -> tuple[Expr, ...]:
-        return (self.identifier,)
-
-    @property
-    def _own(self) -> tuple[object, ...]:
-        return (self.negated,)
+    _children = _read(lambda node: (node.identifier,))
+    _own = _read(lambda node: (node.negated,))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -232,13 +195,8 @@ class MatchId(Node):
     id: bytes
     span: Span = NOWHERE
 
-    @property
-    def _children(self) -> tuple[Expr, ...]:
-        return (self.identifier,)
-
-    @property
-    def _own(self) -> tuple[object, ...]:
-        return (self.id,)
+    _children = _read(lambda node: (node.identifier,))
+    _own = _read(lambda node: (node.id,))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -248,9 +206,7 @@ class Not(Node):
     operand: Expr
     span: Span = NOWHERE
 
-    @property
-    def _children(self) -> tuple[Expr, ...]:
-        return (self.operand,)
+    _children = _read(lambda node: (node.operand,))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -260,9 +216,7 @@ class And(Node):
     operands: tuple[Expr, ...]
     span: Span = NOWHERE
 
-    @property
-    def _children(self) -> tuple[Expr, ...]:
-        return self.operands
+    _children = _read(lambda node: node.operands)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -272,9 +226,7 @@ class Or(Node):
     operands: tuple[Expr, ...]
     span: Span = NOWHERE
 
-    @property
-    def _children(self) -> tuple[Expr, ...]:
-        return self.operands
+    _children = _read(lambda node: node.operands)
 
 
 Predicate = Comparison | Between | In | Like | IsNull | MatchId
