@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from selectroute.clauses.predicate import Lookup, Matches, Missing, OneOf, Test
+from selectroute.clauses.predicate import Lookup, Matches, OneOf, Test
 from selectroute.clauses.simple import Simple
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.fields import DERIVED, PREFIX, SYNONYMS

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from threading import local
-from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from selectroute.queues.errors import (
@@ -226,9 +225,7 @@ class Queue(Generic[StoreT]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _own(self, unit: object) -> UnitOfWork[Any]:
@@ -258,17 +255,14 @@ class Queue(Generic[StoreT]):
             record = self._store.wait(waiter, wait)
         return record
 
-    def _to_message(self, record: Record) -> QueuedMessage:
-        return self._store.to_message(record)
-
     def _at(self, queue_key: int) -> QueuedMessage:
-        record = self._store.at(queue_key)
-        if record is None:
-            raise failed(MQRC_NO_MSG_UNDER_CURSOR)
-        return self._store.to_message(record)
+        return self._under_cursor(self._store.at(queue_key))
 
     def _take_at(self, queue_key: int, syncpoint: UnitOfWork[Any] | None) -> QueuedMessage:
-        record = self._store.take_at(queue_key, None if syncpoint is None else self._own(syncpoint))
+        unit = None if syncpoint is None else self._own(syncpoint)
+        return self._under_cursor(self._store.take_at(queue_key, unit))
+
+    def _under_cursor(self, record: Record | None) -> QueuedMessage:
         if record is None:
             raise failed(MQRC_NO_MSG_UNDER_CURSOR)
         return self._store.to_message(record)
@@ -357,7 +351,7 @@ class Cursor:
             self._handle = handle
         self._queue_key = record.queue_key
         self._logical = handle is not None
-        return self._queue._to_message(record)
+        return self._queue._store.to_message(record)
 
 
 def _check_wait(request: Request, wait: object) -> None:

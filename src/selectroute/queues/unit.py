@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from selectroute.queues.errors import MQRC_UNIT_OF_WORK_NOT_STARTED, failed
@@ -53,9 +52,7 @@ class UnitOfWork(Generic[State]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self.ended:
             self._store.end_unit(self, commit=kind is None)
 

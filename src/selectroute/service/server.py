@@ -58,49 +58,6 @@ class ServeError(SelectRouteError):
     """Failure to start a service; the message says what to do."""
 
 
-def serve(
-    registry: Registry,
-    host: str = "127.0.0.1",
-    port: int = 8080,
-    *,
-    limits: ServiceLimits | None = None,
-    snapshots: Path | None = None,
-    queues: str | None = None,
-    queue_manager: str = QUEUE_MANAGER,
-    started: Callable[[str], None] = lambda _: None,
-    place: socket.socket | None = None,
-) -> None:
-    """Serve a registry until the process is asked to stop (SIGINT or SIGTERM).
-
-    Args:
-        registry: an open registry; it stays open.
-        host: a name or address of this machine; without tokens only a loopback one.
-        port: 0 for any free port.
-        limits: the limits of requests.
-        snapshots: the folder to which revisions are published; the registry's own by default.
-        queues: the URL of the database of queues; the registry's own by default.
-        queue_manager: the name of the queue manager of all queues.
-        started: called with the service's URL once it answers.
-        place: the socket of `bind_address`, to bind the port before the registry is opened.
-
-    Raises:
-        ServeError: the host is not loopback and there is no token, or listening fails.
-        StoreError: the database of the queues is unsupported or fails.
-    """
-    server = bound(
-        registry,
-        host,
-        port,
-        limits=limits,
-        snapshots=snapshots,
-        queues=queues,
-        queue_manager=queue_manager,
-        started=started,
-        place=place,
-    )
-    server.run()
-
-
 def bind_address(host: str, port: int) -> socket.socket:
     """Return a socket that is bound to this address and not listening yet. Raises ServeError."""
     # With an explicit protocol, or asyncio would leave Nagle's algorithm on: each response of more than one
@@ -134,7 +91,24 @@ def bound(
     started: Callable[[str], None] = lambda _: None,
     place: socket.socket | None = None,
 ) -> Server:
-    """Create a server that listens and does not answer yet. See `serve`."""
+    """Create a server of a registry that listens; its `run` serves until the process is asked to stop (SIGINT
+    or SIGTERM).
+
+    Args:
+        registry: an open registry; it stays open.
+        host: a name or address of this machine; without tokens only a loopback one.
+        port: 0 for any free port.
+        limits: the limits of requests.
+        snapshots: the folder to which revisions are published; the registry's own by default.
+        queues: the URL of the database of queues; the registry's own by default.
+        queue_manager: the name of the queue manager of all queues.
+        started: called with the service's URL once it answers.
+        place: the socket of `bind_address`, to bind the port before the registry is opened.
+
+    Raises:
+        ServeError: the host is not loopback and there is no token, or listening fails.
+        StoreError: the database of the queues is unsupported or fails.
+    """
     open_to_others = not is_loopback(host)
     if open_to_others and not registry.had_tokens():
         raise ServeError(

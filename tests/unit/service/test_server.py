@@ -19,7 +19,7 @@ import pytest
 from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.registry import Registry
 from selectroute.service.limits import ServiceLimits
-from selectroute.service.server import ServeError, bound, serve
+from selectroute.service.server import ServeError, bound
 from tests.unit.service.conftest import problem
 
 pytestmark = pytest.mark.slow
@@ -323,7 +323,7 @@ def test_what_is_no_http_is_a_problem_too(registry, request_):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "registry.example"])
 def test_without_tokens_only_the_loopback_is_listened_on(registry, host):
     with pytest.raises(ServeError, match="create a token with `selectroute token create`"):
-        serve(registry, host, 0)
+        bound(registry, host, 0)
 
 
 def test_an_address_that_is_taken_is_one_sentence(registry):
@@ -333,7 +333,7 @@ def test_an_address_that_is_taken_is_one_sentence(registry):
             ServeError, match="cannot be listened on: Address already in use: choose another --port"
         ),
     ):
-        serve(registry, "127.0.0.1", taken.getsockname()[1])
+        bound(registry, "127.0.0.1", taken.getsockname()[1])
 
 
 def test_with_a_token_others_are_answered_and_need_it(registry):

@@ -80,8 +80,7 @@ def serve(
         from selectroute.registry.registry import Registry
         from selectroute.service.limits import ServiceLimits
         from selectroute.service.logs import FORMS, LEVELS, configure
-        from selectroute.service.server import bind_address
-        from selectroute.service.server import serve as answer
+        from selectroute.service.server import bind_address, bound
     except ModuleNotFoundError as error:
         raise missing(error) from error
 
@@ -121,7 +120,7 @@ def serve(
             )
         needed = "needed" if opened.had_tokens() else "none"
         where = make_url(opened.url).render_as_string(hide_password=True)
-        answer(
+        server = bound(
             opened,
             given.host,
             given.port,
@@ -136,3 +135,4 @@ def serve(
             ),
             place=place,
         )
+        server.run()

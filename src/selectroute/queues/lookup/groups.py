@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol
 
 from selectroute.queues.errors import MQRC_MATCH_OPTIONS_ERROR, failed
+from selectroute.queues.lookup.finding import has_token
 from selectroute.queues.lookup.request import Request
 from selectroute.queues.message.message import NO_ID
 from selectroute.queues.message.record import Field, Record
@@ -24,8 +25,9 @@ class Messages(Protocol):
     def find(self, request: Request, after: int = -1) -> Record | None:
         """Return the first match of a request after a key."""
 
-    def has_token(self, record: Record, msg_token: bytes) -> bool:
-        """Return whether a message has this token."""
+    @property
+    def token_prefix(self) -> bytes:
+        """Prefix of the queue's tokens."""
 
 
 class Position(NamedTuple):
@@ -107,7 +109,8 @@ class Lookup(NamedTuple):
         if record is None:
             return None
         token = request.msg_token
-        if not request.agrees(record) or (token is not None and not messages.has_token(record, token)):
+        same_token = token is None or has_token(record, token, messages.token_prefix)
+        if not same_token or not request.agrees(record):
             raise failed(MQRC_MATCH_OPTIONS_ERROR, "options that do not apply in logical order disagree")
         return record
 

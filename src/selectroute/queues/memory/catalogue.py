@@ -14,7 +14,6 @@ from selectroute.queues.lookup.finding import (
     MAX_SCANNED_BEFORE_INDEX,
     Statistics,
     find_by_token,
-    has_token,
 )
 from selectroute.queues.lookup.request import (
     Fields,
@@ -210,10 +209,6 @@ class Catalogue:
                 return record
             after = queue_key
         return None if type(listed) is int else self._first(self._in(walk(listed, after)), request, None)
-
-    def has_token(self, record: Record, msg_token: bytes) -> bool:
-        """Return whether a message has this token."""
-        return has_token(record, msg_token, self.token_prefix)
 
     def _find_selected(self, request: Request, after: int) -> Record | None:
         if request.msg_token is not None:

@@ -191,8 +191,7 @@ class MemoryStore:
             given = self._waiters.all()
             self._waiters = Waiters(self.statistics)
             self._catalogue = Catalogue(self.statistics, self._token_prefix, self._id_prefix)
-        for waiter in given:
-            waiter.hand_over()
+        self._hand_over(given)
 
     def to_message(self, record: Record) -> QueuedMessage:
         """Return a record as a message for callers, with its remaining expiry."""

@@ -6,7 +6,8 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from dataclasses import asdict, fields
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select
 
@@ -26,14 +27,7 @@ from selectroute.store.engine import Store
 
 _NAME: Final = re.compile(QUEUE_NAME)
 
-_SETTINGS: Final = (
-    "order",
-    "default_priority",
-    "default_persistence",
-    "max_depth",
-    "max_message_length",
-    "dialect",
-)
+_SETTINGS: Final = tuple(field.name for field in fields(QueueSettings))
 
 
 class Defined(NamedTuple):
@@ -87,7 +81,7 @@ class QueueDatabase:
         """Create a queue. Raises MQError 2100 for a name that is taken, 2152 for an invalid one."""
         if type(name) is not str or not _NAME.fullmatch(name):
             raise failed(MQRC_OBJECT_NAME_ERROR, "a name must be 1 to 48 of A-Z a-z 0-9 . / _ %")
-        row: dict[str, Any] = {column: getattr(settings, column) for column in _SETTINGS}
+        row = asdict(settings)
         with self.store.writing() as connection:
             if connection.execute(select(queue.c.id).where(queue.c.name == name)).first() is not None:
                 raise failed(MQRC_OBJECT_ALREADY_EXISTS, f"there is a queue {name!r} already")

@@ -13,7 +13,6 @@ from selectroute.queues.lookup.finding import (
     MAX_SCANNED_BEFORE_INDEX,
     Statistics,
     find_by_token,
-    has_token,
 )
 from selectroute.queues.lookup.request import Request, asked_fields, both
 from selectroute.queues.lookup.selection import Alternative, KeyField
@@ -164,18 +163,14 @@ class SqlLookup:
         self._connection = connection
         self._given = given
         self._indexes = indexes_of(indexes)
-        self._token_prefix = token_prefix
+        self.token_prefix = token_prefix
         self._statistics = statistics
         self.vain: dict[Attributes, int] = {}
-
-    def has_token(self, record: Record, msg_token: bytes) -> bool:
-        """Return whether a message has this token."""
-        return has_token(record, msg_token, self._token_prefix)
 
     def find(self, request: Request, after: int = -1) -> Record | None:
         """Return the first visible match of a request after a key."""
         if request.msg_token is not None:
-            return find_by_token(request, after, self._token_prefix, self._at, self._statistics)
+            return find_by_token(request, after, self.token_prefix, self._at, self._statistics)
         if request.selection is None:
             first = next(self._walk(AccessPath(request), after, 1), None)
             self._statistics.looked_at += first is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Literal, Self
 
 from selectroute.queues.lookup.groups import Lookup
@@ -106,21 +107,15 @@ class SqlQueue(Queue[SqlStore]):
         settings = QueueSettings(
             order, default_priority, default_persistence, max_depth, max_message_length, dialect
         )
-        database = QueueDatabase(url, create=True)
-        try:
+        with closing(QueueDatabase(url, create=True)) as database:
             database.add(name, settings)
-        finally:
-            database.close()
         return cls(url, name, clock=clock)
 
     @staticmethod
     def names(url: str) -> list[str]:
         """Return the names of all queues of a database, in order."""
-        database = QueueDatabase(url)
-        try:
+        with closing(QueueDatabase(url)) as database:
             return database.names()
-        finally:
-            database.close()
 
     @staticmethod
     def delete(url: str, name: str, *, purge: bool = False) -> None:
@@ -129,8 +124,5 @@ class SqlQueue(Queue[SqlStore]):
         Raises MQError 2085 for a queue that does not exist, 2055 for one that is not empty, with `purge` only
         if messages are in units of work.
         """
-        database = QueueDatabase(url)
-        try:
+        with closing(QueueDatabase(url)) as database:
             database.remove(name, purge=purge)
-        finally:
-            database.close()

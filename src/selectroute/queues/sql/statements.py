@@ -36,6 +36,13 @@ from selectroute.queues.sql.tables import key, message, owner, queue
 Shape = tuple[Field, ...]
 """Given fields of the descriptor."""
 
+
+def _back_out_gets(which: ColumnElement[bool]) -> Update:
+    """Return the statement that puts messages got in units back on their queues."""
+    again = message.c.backout_count + 1
+    return update(message).where(which).values(owner=None, unit=None, backout_count=again)
+
+
 _IN_UNIT: Final = and_(message.c.owner == bindparam("own"), message.c.unit == bindparam("of_unit"))
 
 ARRIVE: Final = (
@@ -67,9 +74,7 @@ COMMIT_PUTS: Final = (
     update(message).where(_IN_UNIT, message.c.arriving).values(owner=None, unit=None, arriving=False)
 )
 BACK_OUT_PUTS: Final = delete(message).where(_IN_UNIT, message.c.arriving)
-BACK_OUT_GETS: Final = (
-    update(message).where(_IN_UNIT).values(owner=None, unit=None, backout_count=message.c.backout_count + 1)
-)
+BACK_OUT_GETS: Final = _back_out_gets(_IN_UNIT)
 
 _OF_OWNER: Final = message.c.owner == bindparam("own")
 OWNERS: Final = select(owner.c.id)
@@ -84,17 +89,11 @@ RELEASED_BY_OWNER: Final = (
     .values(releases=queue.c.releases + 1)
 )
 BACK_OUT_PUTS_OF_OWNER: Final = delete(message).where(_OF_OWNER, message.c.arriving)
-BACK_OUT_GETS_OF_OWNER: Final = (
-    update(message).where(_OF_OWNER).values(owner=None, unit=None, backout_count=message.c.backout_count + 1)
-)
+BACK_OUT_GETS_OF_OWNER: Final = _back_out_gets(_OF_OWNER)
 
 _OF_OWNER_HERE: Final = and_(_OF_OWNER, message.c.queue == bindparam("in_queue"))
 BACK_OUT_PUTS_OF_OWNER_HERE: Final = delete(message).where(_OF_OWNER_HERE, message.c.arriving)
-BACK_OUT_GETS_OF_OWNER_HERE: Final = (
-    update(message)
-    .where(_OF_OWNER_HERE)
-    .values(owner=None, unit=None, backout_count=message.c.backout_count + 1)
-)
+BACK_OUT_GETS_OF_OWNER_HERE: Final = _back_out_gets(_OF_OWNER_HERE)
 
 _EXPIRED: Final = and_(
     message.c.queue == bindparam("in_queue"),

@@ -15,13 +15,14 @@ the sort key of a message on its queue.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     DDL,
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     ForeignKeyConstraint,
     Index,
     Integer,
@@ -86,30 +87,21 @@ message: Final = Table(
 )
 # In delivery order, so that the first message with an id is the first in the index.
 Index("queue_message_msg_id", message.c.queue, message.c.msg_id, message.c.place)
+
+
+def _partial_index(name: str, *columns: Column[Any], where: ColumnElement[bool]) -> None:
+    """Add an index of the rows that satisfy a condition."""
+    Index(name, *columns, sqlite_where=where, postgresql_where=where)
+
+
 for _id in (message.c.correl_id, message.c.group_id):
-    Index(
-        f"queue_message_{_id.name}",
-        message.c.queue,
-        _id,
-        message.c.place,
-        sqlite_where=_id.is_not(None),
-        postgresql_where=_id.is_not(None),
-    )
-_in_unit = message.c.owner.is_not(None)
-Index(
-    "queue_message_owner",
-    message.c.owner,
-    message.c.unit,
-    sqlite_where=_in_unit,
-    postgresql_where=_in_unit,
-)
-_expires = message.c.expiration > text("0")
-Index(
+    _partial_index(f"queue_message_{_id.name}", message.c.queue, _id, message.c.place, where=_id.is_not(None))
+_partial_index("queue_message_owner", message.c.owner, message.c.unit, where=message.c.owner.is_not(None))
+_partial_index(
     "queue_message_expiration",
     message.c.queue,
     message.c.expiration,
-    sqlite_where=_expires,
-    postgresql_where=_expires,
+    where=message.c.expiration > text("0"),
 )
 
 key: Final = Table(

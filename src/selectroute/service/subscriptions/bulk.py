@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import closing
@@ -13,7 +12,7 @@ import anyio.from_thread
 import anyio.to_thread
 from fastapi import APIRouter, Query, Request, Response
 
-from selectroute.registry.changes import Idempotency, Operation
+from selectroute.registry.changes import Operation
 from selectroute.registry.errors import ImportLineError, InvalidSpecError, OperationError, TooLargeError
 from selectroute.registry.model import Status, Subscription, SubscriptionSpec
 from selectroute.registry.role import Role
@@ -33,6 +32,7 @@ from selectroute.service.http.models import (
 from selectroute.service.http.preconditions import IdempotencyKey
 from selectroute.service.http.problems import RETRY_SECONDS, ProblemError
 from selectroute.service.http.streamed import Streamed
+from selectroute.service.subscriptions.conditional import idempotency
 from selectroute.service.subscriptions.selector_warnings import with_warnings
 from selectroute.service.subscriptions.subscriptions import PATH
 
@@ -41,6 +41,15 @@ _LINES: Final = frozenset({NDJSON, "application/jsonl", "application/json-lines"
 
 _LOOKS: Final = 20
 """Pages that are read at most for one response to a caller who may see few subscriptions."""
+
+_MANY: Final = (
+    "invalid-selector",
+    "too-costly",
+    "too-large",
+    "unsupported-media-type",
+    "read-only",
+    "name-taken",
+)
 
 router = APIRouter(route_class=Call, tags=["subscriptions"])
 Filter = Annotated[str | None, Query(max_length=10_240, pattern=r"^[^\x00]*$")]
@@ -88,12 +97,7 @@ def page(
     "POST",
     f"{PATH}:batch",
     Role.writer,
-    "invalid-selector",
-    "too-costly",
-    "too-large",
-    "unsupported-media-type",
-    "read-only",
-    "name-taken",
+    *_MANY,
     "subscription-not-found",
     "stale-revision",
     response_model=BatchAnswer,
@@ -105,13 +109,9 @@ def batch(
     limit = service.limits.batch_operations
     if len(body.operations) > limit:
         raise TooLargeError(f"a batch must not have more than {limit:,} operations")
-    key = None
-    if idempotency_key is not None:
-        data = body.model_dump(exclude_none=True, by_alias=True)
-        key = Idempotency(by.subject, idempotency_key, _digest(data))
     done = service.registry.apply(
         _operations(body),
-        idempotency=key,
+        idempotency=idempotency(by, idempotency_key, body),
         max_expanded=service.limits.expanded_literals,
         by=by.permission,
     )
@@ -125,12 +125,7 @@ def batch(
     "POST",
     f"{PATH}:import",
     Role.writer,
-    "invalid-selector",
-    "too-costly",
-    "too-large",
-    "unsupported-media-type",
-    "read-only",
-    "name-taken",
+    *_MANY,
     response_model=ImportAnswer,
     openapi_extra={"requestBody": {"required": True, "content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
@@ -219,10 +214,6 @@ def _operation(given: OperationBody) -> Operation:
     elif data:
         raise InvalidSpecError(f"/{min(data)}", f"{given.op} does not take fields of a subscription")
     return Operation(given.op, given.id, spec, given.expected, given.from_ or "latest")
-
-
-def _digest(data: Any) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def _lines(parts: AsyncIterator[bytes], stall_seconds: float) -> Iterator[bytes]:

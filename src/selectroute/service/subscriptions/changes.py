@@ -28,6 +28,8 @@ a page of a thousand would take a second.
 # A job must see every change: it would miss resumes, and report wrong revisions.
 _JOB: Final = "a job needs a writer's token"
 
+_REPORT: Final = ("invalid-body", "unsupported-media-type", "too-large", "read-only", "not-found")
+
 router = APIRouter(route_class=Call, tags=["changes"])
 Name = Annotated[str, Path(pattern="^[A-Za-z0-9._-]{1,128}$", description="A query's name.")]
 
@@ -81,18 +83,7 @@ def queries(service: ServiceDep, by: CallerDep) -> Response:
     return JsonAnswer({"items": [one.to_json() for one in service.registry.queries()]})
 
 
-@call(
-    router,
-    "POST",
-    "/v1/queries/{query}",
-    Role.writer,
-    "invalid-body",
-    "unsupported-media-type",
-    "too-large",
-    "read-only",
-    "not-found",
-    status_code=204,
-)
+@call(router, "POST", "/v1/queries/{query}", Role.writer, *_REPORT, status_code=204)
 def query(service: ServiceDep, by: CallerDep, query: Name, body: QueryBody) -> Response:
     """Announce a query: its source, and whether it can replay. A query delivers for all subscriptions, so
     this needs a token for all topics.
@@ -102,18 +93,7 @@ def query(service: ServiceDep, by: CallerDep, query: Name, body: QueryBody) -> R
     return Response(status_code=204)
 
 
-@call(
-    router,
-    "POST",
-    "/v1/queries/{query}/batches",
-    Role.writer,
-    "invalid-body",
-    "unsupported-media-type",
-    "too-large",
-    "read-only",
-    "not-found",
-    status_code=204,
-)
+@call(router, "POST", "/v1/queries/{query}/batches", Role.writer, *_REPORT, status_code=204)
 def batch(service: ServiceDep, by: CallerDep, query: Name, body: BatchNumberBody) -> Response:
     """Report the revision that a batch of a query used. Needs a token for all topics."""
     by.check_unlimited(_JOB)

@@ -1,10 +1,17 @@
-"""Conditional requests: visibility of a subscription, and its revision against If-Match."""
+"""Conditional and repeated requests: visibility of a subscription, its revision against If-Match, and the
+Idempotency-Key.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from pydantic import BaseModel
+
+from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import NotFoundError, StaleRevisionError
 from selectroute.registry.model import Subscription
 from selectroute.service.context import Service
@@ -81,6 +88,15 @@ def check(now: Subscription, wanted: Revisions | None, *, needed: bool) -> None:
             expected=expected,
             found=now.revision,
         )
+
+
+def idempotency(by: Caller, key: str | None, body: BaseModel) -> Idempotency | None:
+    """Return the identity of a request with an Idempotency-Key; None without one."""
+    if key is None:
+        return None
+    data = body.model_dump(exclude_none=True, by_alias=True)
+    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    return Idempotency(by.subject, key, digest)
 
 
 def busy() -> ProblemError:

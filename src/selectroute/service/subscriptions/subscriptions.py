@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from selectroute.registry.changes import Idempotency, Resumed
+from selectroute.registry.changes import Resumed
 from selectroute.registry.errors import IdTakenError, InvalidSpecError, NotFoundError, StaleRevisionError
 from selectroute.registry.model import Subscription, SubscriptionSpec
 from selectroute.registry.role import Role
@@ -43,6 +41,7 @@ from selectroute.service.subscriptions.conditional import (
     busy,
     check,
     found,
+    idempotency,
     visible,
 )
 from selectroute.service.subscriptions.selector_warnings import warnings_of
@@ -67,12 +66,8 @@ def register(
     prefer: Prefer = None,
 ) -> Response:
     """Register a subscription; the service generates its id."""
-    data = body.model_dump(exclude_none=True)
-    spec = SubscriptionSpec.from_json(data)
-    key = None
-    if idempotency_key is not None:
-        digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-        key = Idempotency(by.subject, idempotency_key, digest)
+    spec = SubscriptionSpec.from_json(body.model_dump(exclude_none=True))
+    key = idempotency(by, idempotency_key, body)
     made = service.registry.register(spec, idempotency=key, by=by.permission)
     return _created(service, made, prefer)
 
