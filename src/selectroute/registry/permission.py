@@ -10,30 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 
 from sqlalchemy import Connection, bindparam, select
 
 from selectroute.index.destination import KAFKA, NOWHERE, QUEUE
 from selectroute.registry.errors import AuthError, ForbiddenError
 from selectroute.registry.log.tables import token
-from selectroute.registry.model import Destination
+from selectroute.registry.model import SubscriptionSpec
 from selectroute.registry.tokens import Token
 from selectroute.topics.filter import TopicFilter
 
 _KNOWN: Final = select(token.c.id).where(token.c.id == bindparam("given_id"))
-
-
-class Stored(Protocol):
-    """Row to be stored: a specification or a subscription."""
-
-    @property
-    def topic(self) -> str | None:
-        """Topic filter, None for every topic."""
-
-    @property
-    def destination(self) -> Destination:
-        """Destination of deliveries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +77,8 @@ class Permission:
         patterns = {QUEUE: self.queues, KAFKA: self.kafka}.get(kind, ())
         return patterns is None or (name is not None and any(fnmatchcase(name, one) for one in patterns))
 
-    def check_stored(self, new: Stored) -> None:
-        """Check a row before it is stored. Raises `ForbiddenError`, `InvalidTopicFilterError`."""
+    def check_stored(self, new: SubscriptionSpec) -> None:
+        """Check a specification before it is stored. Raises `ForbiddenError`, `InvalidTopicFilterError`."""
         if not self.sees(new.topic):
             allowed = ", ".join(one.text for one in self.topics or ())
             raise ForbiddenError("/topic", f"the token permits only topic filters within {allowed}")

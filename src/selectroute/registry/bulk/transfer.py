@@ -99,6 +99,7 @@ def _import_block(revision: Revision, block: list[Staged], existing: dict[str, S
 
 
 def _view_row(data: dict[str, Any], last: LogRow, position: tuple[int, int]) -> dict[str, Any]:
+    assert last.body is not None, "an import removes nothing"
     status = data["status"] if last.op == "add" else json.loads(last.body)["status"]
     topic = topic_key(data["topic"])
     return view_row(data["id"], data["name"], topic, data["dialect"], status, position, last.body)

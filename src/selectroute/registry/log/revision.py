@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, cast
 
@@ -59,9 +60,12 @@ class LogRow(NamedTuple):
 
     op: Op
     id: str
-    body: str
+    body: str | None
     resume_from: From | None = None
     paused_at: int | None = None
+
+
+_COLUMNS: Final = ("revision", "seq", *LogRow._fields, "time", "digest")
 
 
 class Revision:
@@ -101,7 +105,7 @@ class Revision:
         if id is not None or spec.name is not None:  # a generated name is unique
             self._check_name(one)
         body = body_of(one)
-        logged = self._next_row("add", one.id, body, None, None)
+        logged = self._next_row(LogRow("add", one.id, body))
         position = logged["revision"], logged["seq"]
         row = view_row(one.id, one.name, topic_key(one.topic), one.dialect, one.status, position, body)
         self._added[one.id] = (logged, row)
@@ -120,7 +124,7 @@ class Revision:
     def remove(self, id: str, expected: int | None) -> Subscription:
         """Remove a subscription; return its last state."""
         old = self.get(id, expected)
-        self._log("remove", id, None)
+        self._log(LogRow("remove", id, None))
         self.connection.execute(delete(subscription).where(subscription.c.id == id))
         self._label(old, None)
         self._subscriptions -= 1
@@ -131,7 +135,7 @@ class Revision:
         old = self.get(id, expected)
         if old.status is Status.PAUSED:
             return old
-        return self._put("pause", self._made(id, old.spec, Status.PAUSED, old.created, old), old)
+        return self._put("pause", self._with_status(old, Status.PAUSED), old)
 
     def resume(self, id: str, from_: From, expected: int | None) -> Subscription:
         """Resume a subscription; no change if it is active."""
@@ -141,8 +145,7 @@ class Revision:
         if old.status is Status.ACTIVE:
             return old
         paused_at: int = self.connection.execute(last_pauses([id])).one()[1]
-        one = self._made(id, old.spec, Status.ACTIVE, old.created, old)
-        return self._put("resume", one, old, from_, paused_at)
+        return self._put("resume", self._with_status(old, Status.ACTIVE), old, from_, paused_at)
 
     def operate(self, operation: Operation) -> Subscription:
         """Apply one of several changes; return the subscription after the change, or before its removal."""
@@ -188,7 +191,7 @@ class Revision:
 
     def log_rows(self, rows: list[LogRow]) -> list[tuple[int, int]]:
         """Log many changes at once, and return their positions (revision, seq) in the log."""
-        logged = [self._next_row(*row) for row in rows]
+        logged = [self._next_row(row) for row in rows]
         self.connection.execute(insert(change), logged)
         self._subscriptions += sum(row.op == "add" for row in rows)
         return [(row["revision"], row["seq"]) for row in logged]
@@ -223,31 +226,13 @@ class Revision:
         row = self.connection.execute(_OF_ID, {"given_id": id}).one_or_none()
         return None if row is None else subscription_of(row)
 
-    def _made(
-        self,
-        id: str,
-        spec: SubscriptionSpec,
-        status: Status,
-        created: datetime,
-        old: Subscription | None = None,
-    ) -> Subscription:
-        """Return the subscription of a checked specification, or of a registered one (`old`)."""
-        seltype = spec.seltype if old is None else old.seltype
-        assert seltype is not None
-        return Subscription(
-            id=id,
-            name=id if spec.name is None else spec.name,
-            topic=spec.topic,
-            selector=spec.selector,
-            dialect=spec.dialect,
-            seltype=seltype,
-            destination=spec.destination,
-            status=status,
-            labels=dict(sorted(spec.labels.items())),
-            revision=self.number,
-            created=created,
-            modified=self.now,
-        )
+    def _made(self, id: str, spec: SubscriptionSpec, status: Status, created: datetime) -> Subscription:
+        """Return the subscription of a checked specification."""
+        assert spec.seltype is not None
+        return spec.registered(id, spec.seltype, status, self.number, created, self.now)
+
+    def _with_status(self, old: Subscription, status: Status) -> Subscription:
+        return replace(old, status=status, revision=self.number, modified=self.now)
 
     def _put(
         self,
@@ -259,7 +244,7 @@ class Revision:
     ) -> Subscription:
         self._check_name(one)
         body = body_of(one)
-        position = self._log(op, one.id, body, resume_from, paused_at)
+        position = self._log(LogRow(op, one.id, body, resume_from, paused_at))
         row = view_row(one.id, one.name, topic_key(one.topic), one.dialect, one.status, position, body)
         self.connection.execute(update(subscription).where(subscription.c.id == one.id).values(row))
         self._label(old, one)
@@ -279,38 +264,17 @@ class Revision:
         if one is not None and after:
             self.connection.execute(insert(label), _label_rows(one))
 
-    def _log(
-        self,
-        op: Op,
-        id: str,
-        body: str | None,
-        resume_from: From | None = None,
-        paused_at: int | None = None,
-    ) -> tuple[int, int]:
-        row = self._next_row(op, id, body, resume_from, paused_at)
-        self.connection.execute(insert(change), row)
-        return row["revision"], row["seq"]
+    def _log(self, row: LogRow) -> tuple[int, int]:
+        logged = self._next_row(row)
+        self.connection.execute(insert(change), logged)
+        return logged["revision"], logged["seq"]
 
-    def _next_row(
-        self, op: Op, id: str, body: str | None, resume_from: From | None, paused_at: int | None
-    ) -> dict[str, Any]:
-        self.digest = chained(
-            self.digest, self.number, self.seq, op, id, body, resume_from, paused_at, self._time
-        )
-        row = {
-            "revision": self.number,
-            "seq": self.seq,
-            "op": op,
-            "id": id,
-            "body": body,
-            "resume_from": resume_from,
-            "paused_at": paused_at,
-            "time": self._time,
-            "digest": self.digest,
-        }
+    def _next_row(self, row: LogRow) -> dict[str, Any]:
+        values = (self.number, self.seq, *row, self._time)
+        self.digest = chained(self.digest, *values)
         self.seq += 1
         self._changes += 1
-        return row
+        return dict(zip(_COLUMNS, (*values, self.digest), strict=True))
 
 
 def _label_rows(one: Subscription) -> list[dict[str, str]]:

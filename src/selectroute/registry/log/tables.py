@@ -13,7 +13,7 @@ itself. The other tables (tokens, idempotency keys, reports of queries) are seal
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -47,30 +47,30 @@ revision, are not in that index.
 
 IS_EVENT: Final = "op IN ('pause', 'remove', 'resume')"
 
-setting: Final = Table(
+
+def _table(name: str, *parts: Column[Any] | Index) -> Table:
+    return Table(name, metadata, *parts, sqlite_with_rowid=False)
+
+
+setting: Final = _table(
     "setting",
-    metadata,
     Column("name", _KEY, primary_key=True),
     Column("value", Text, nullable=False),
     Column("seal", LargeBinary, nullable=False),
-    sqlite_with_rowid=False,
 )
 
-counter: Final = Table(
+counter: Final = _table(
     "counter",
-    metadata,
     Column("name", _KEY, primary_key=True),
     Column("revision", _REVISION, nullable=False),
     Column("digest", LargeBinary, nullable=False),
     Column("changes", BigInteger, nullable=False),
     Column("subscriptions", BigInteger, nullable=False),
     Column("seal", LargeBinary, nullable=False),
-    sqlite_with_rowid=False,
 )
 
-change: Final = Table(
+change: Final = _table(
     "change",
-    metadata,
     Column("revision", _REVISION, primary_key=True, autoincrement=False),
     Column("seq", Integer, primary_key=True, autoincrement=False),
     Column("op", _KEY, nullable=False),
@@ -89,12 +89,10 @@ change: Final = Table(
         sqlite_where=text(IS_EVENT),
         postgresql_where=text(IS_EVENT),
     ),
-    sqlite_with_rowid=False,
 )
 
-subscription: Final = Table(
+subscription: Final = _table(
     "subscription",
-    metadata,
     Column("id", _KEY, primary_key=True),
     Column("name", _KEY, nullable=False),
     Column("topic_key", _KEY),
@@ -107,22 +105,18 @@ subscription: Final = Table(
     Index("subscription_topic", "topic_key", "id"),
     Index("subscription_dialect", "dialect", "id"),
     Index("subscription_status", "status", "id"),
-    sqlite_with_rowid=False,
 )
 
-label: Final = Table(
+label: Final = _table(
     "label",
-    metadata,
     Column("name", _KEY, primary_key=True),
     Column("value", _KEY, primary_key=True),
     Column("id", _KEY, primary_key=True),
     Index("label_of", "id"),
-    sqlite_with_rowid=False,
 )
 
-request: Final = Table(
+request: Final = _table(
     "request",
-    metadata,
     Column("subject", _KEY, primary_key=True),
     Column("key", _KEY, primary_key=True),
     Column("digest", _KEY, nullable=False),
@@ -130,33 +124,27 @@ request: Final = Table(
     Column("time", _KEY, nullable=False),
     Column("seal", LargeBinary, nullable=False),
     Index("request_time", "time"),
-    sqlite_with_rowid=False,
 )
 
-query: Final = Table(
+query: Final = _table(
     "query",
-    metadata,
     Column("query", _KEY, primary_key=True),
     Column("source", Text, nullable=False),
     Column("can_replay", Boolean, nullable=False),
     Column("reason", Text),
     Column("seal", LargeBinary, nullable=False),
-    sqlite_with_rowid=False,
 )
 
-batch: Final = Table(
+batch: Final = _table(
     "batch",
-    metadata,
     Column("query", _KEY, primary_key=True),
     Column("revision", _REVISION, primary_key=True, autoincrement=False),
     Column("batch", BigInteger, nullable=False),
     Column("seal", LargeBinary, nullable=False),
-    sqlite_with_rowid=False,
 )
 
-token: Final = Table(
+token: Final = _table(
     "token",
-    metadata,
     Column("id", _KEY, primary_key=True),
     Column("name", Text, nullable=False),
     Column("role", _KEY, nullable=False),
@@ -168,5 +156,4 @@ token: Final = Table(
     Column("queues", Text, info={ADDED: True}),
     Column("kafka", Text, info={ADDED: True}),
     Index("token_hash", "hash", unique=True),
-    sqlite_with_rowid=False,
 )
