@@ -27,31 +27,25 @@ RegistryOption = Annotated[
 
 def registry_settings(registry: str | None) -> tuple[str, Settings]:
     """Return the URL of the registry and all other settings. Raises BadParameter without a URL."""
-    try:
-        from selectroute.cli.settings import config_file, settings
-    except ModuleNotFoundError as error:
-        raise missing(error) from error
-    found = settings(registry=registry)
-    if found.registry is None:
-        raise typer.BadParameter(
-            f"give --registry, or set SELECTROUTE_REGISTRY, or `registry` in {config_file()[0]}",
-            param_hint="--registry",
-        )
-    return found.registry, found
+    return _settings_of("registry", registry=registry)
 
 
 def queue_settings(queues: str | None, manager: str | None = None) -> tuple[str, Settings]:
     """Return the URL of the queues, by default the registry's, and all other settings of the command."""
+    return _settings_of("queues", queues=queues, queue_manager=manager)
+
+
+def _settings_of(name: str, **options: str | None) -> tuple[str, Settings]:
     try:
         from selectroute.cli.settings import config_file, settings
     except ModuleNotFoundError as error:
         raise missing(error) from error
-    found = settings(queues=queues, queue_manager=manager)
-    url = found.queues or found.registry
+    found = settings(**options)
+    url: str | None = getattr(found, name) or found.registry
     if url is None:
         raise typer.BadParameter(
-            f"give --queues, or set SELECTROUTE_QUEUES, or `queues` in {config_file()[0]}",
-            param_hint="--queues",
+            f"give --{name}, or set SELECTROUTE_{name.upper()}, or `{name}` in {config_file()[0]}",
+            param_hint=f"--{name}",
         )
     return url, found
 
@@ -76,7 +70,7 @@ def connected(registry: str | None, *, create: bool = False) -> Iterator[Subscri
 
 
 @contextmanager
-def opened_database(registry: str | None, what: str, *, create: bool = False) -> Iterator[Registry]:
+def opened_database(registry: str | None, what: str) -> Iterator[Registry]:
     """Open the registry, which must be a database: a service does not support `what`."""
     url, _ = registry_settings(registry)
     if is_service(url):
@@ -88,7 +82,7 @@ def opened_database(registry: str | None, what: str, *, create: bool = False) ->
         from selectroute.registry.registry import Registry
     except ModuleNotFoundError as error:
         raise missing(error) from error
-    with Registry.open(url, create=create, limits=selector_limits(), verify=False) as opened:
+    with Registry.open(url, create=False, limits=selector_limits(), verify=False) as opened:
         yield opened
 
 

@@ -122,25 +122,18 @@ class BadMessageError(SelectRouteError):
 
 
 @contextmanager
-def opened_messages(source: str, skip_bad: bool = False) -> Iterator[Iterator[Given]]:
-    """Open the messages of a source: JSON text, a file with one message or one per line, or ``-`` for
-    standard input.
+def answering(source: str, skip_bad: bool, output: Output) -> Iterator[tuple[Iterator[Given], Add]]:
+    """Open the messages of a source (JSON text, a file with one message or one per line, or ``-`` for
+    standard input), and the printer of their records: an array unless there is only one.
 
     An invalid message raises BadMessageError; with `skip_bad` it is reported on standard error instead.
     """
     if source.lstrip().startswith("{"):
-        yield iter([_message("the message", None, source, _json(source))])
+        with records(output, several=False) as add:
+            yield iter([_message("the message", None, source, _json(source))]), add
         return
-    with opened(source) as lines:
-        yield _messages(lines, shown_name(source), skip_bad)
-
-
-@contextmanager
-def answering(source: str, skip_bad: bool, output: Output) -> Iterator[tuple[Iterator[Given], Add]]:
-    """Open the messages of a source, and the printer of their records: an array unless there is only one."""
-    several = not source.lstrip().startswith("{")
-    with opened_messages(source, skip_bad) as found, records(output, several) as add:
-        yield found, add
+    with opened(source) as lines, records(output, several=True) as add:
+        yield _messages(lines, shown_name(source), skip_bad), add
 
 
 def _messages(lines: Iterator[str], name: str, skip_bad: bool) -> Iterator[Given]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
 from selectroute.cli.connect import is_service, queue_settings
 from selectroute.client.queues import QueueDescription, RemoteQueues
@@ -16,27 +17,38 @@ from selectroute.queues.rest.lookup import LookupParams
 from selectroute.queues.settings import QueueSettings
 from selectroute.queues.sql.queues import SqlQueues
 
+_Opened = TypeVar("_Opened", SqlQueues, RemoteQueues)
 
-class Queues(Protocol):
+
+class Queues(ABC, Generic[_Opened]):
     """Queues, as used by the commands. All methods raise MQError with IBM's reason codes, and the errors of
     the database or the network.
     """
 
+    def __init__(self, queues: _Opened) -> None:
+        self._queues = queues
+
     def names(self) -> list[str]:
         """Return the names of all queues, in order."""
+        return self._queues.names()
 
+    @abstractmethod
     def create(self, name: str, settings: QueueSettings) -> bool:
         """Create a queue; return whether it is new. An existing one with these settings stays unchanged."""
 
+    @abstractmethod
     def describe(self, name: str) -> QueueDescription:
         """Return the name, settings and current depth of a queue."""
 
     def delete(self, name: str, purge: bool) -> None:
         """Delete a queue."""
+        self._queues.delete(name, purge=purge)
 
     def put(self, name: str, body: bytes, fields: Mapping[str, Any]) -> Descriptor:
         """Put a message; for `fields` see `Queue.put`."""
+        return self._queues.open(name).put(body, **fields)
 
+    @abstractmethod
     def get(
         self, name: str, lookup: LookupParams, wait: float | None, deliver: Callable[[QueuedMessage], None]
     ) -> None:
@@ -44,20 +56,21 @@ class Queues(Protocol):
 
     def browse(self, name: str, lookup: LookupParams, wait: float | None) -> QueuedMessage:
         """Return the message that a get would return."""
+        queue = self._queues.open(name)
+        return queue.browse(wait=wait, **self._wanted(queue, lookup))
 
     def listed(self, name: str, lookup: LookupParams, most: int) -> list[QueuedMessage]:
-        """Return the first messages without their bodies."""
+        """Return the first messages without their bodies; a service returns one page at most."""
+        queue = self._queues.open(name)
+        return queue.listed(most, **self._wanted(queue, lookup))
+
+    @abstractmethod
+    def _wanted(self, queue: Any, lookup: LookupParams) -> dict[str, Any]:
+        """Return the lookup as arguments of a queue's methods."""
 
 
-class DatabaseQueues:
+class DatabaseQueues(Queues[SqlQueues]):
     """Queues in a database."""
-
-    def __init__(self, queues: SqlQueues) -> None:
-        self._queues = queues
-
-    def names(self) -> list[str]:
-        """See `Queues.names`."""
-        return self._queues.names()
 
     def create(self, name: str, settings: QueueSettings) -> bool:
         """See `Queues.create`."""
@@ -74,42 +87,20 @@ class DatabaseQueues:
         queue = self._queues.open(name)
         return QueueDescription(name, queue.settings, queue.depth)
 
-    def delete(self, name: str, purge: bool) -> None:
-        """See `Queues.delete`."""
-        self._queues.delete(name, purge=purge)
-
-    def put(self, name: str, body: bytes, fields: Mapping[str, Any]) -> Descriptor:
-        """See `Queues.put`."""
-        return self._queues.open(name).put(body, **fields)
-
     def get(
         self, name: str, lookup: LookupParams, wait: float | None, deliver: Callable[[QueuedMessage], None]
     ) -> None:
         """See `Queues.get`. A message that cannot be delivered stays on the queue."""
         queue = self._queues.open(name)
         with queue.unit() as unit:
-            deliver(queue.get(**lookup.fields(queue.settings), wait=wait, syncpoint=unit))
+            deliver(queue.get(**self._wanted(queue, lookup), wait=wait, syncpoint=unit))
 
-    def browse(self, name: str, lookup: LookupParams, wait: float | None) -> QueuedMessage:
-        """See `Queues.browse`."""
-        queue = self._queues.open(name)
-        return queue.browse(**lookup.fields(queue.settings), wait=wait)
-
-    def listed(self, name: str, lookup: LookupParams, most: int) -> list[QueuedMessage]:
-        """See `Queues.listed`."""
-        queue = self._queues.open(name)
-        return queue.listed(most, **lookup.fields(queue.settings))
+    def _wanted(self, queue: Any, lookup: LookupParams) -> dict[str, Any]:
+        return lookup.fields(queue.settings)
 
 
-class ServiceQueues:
+class ServiceQueues(Queues[RemoteQueues]):
     """Queues of a service."""
-
-    def __init__(self, queues: RemoteQueues) -> None:
-        self._queues = queues
-
-    def names(self) -> list[str]:
-        """See `Queues.names`."""
-        return self._queues.names()
 
     def create(self, name: str, settings: QueueSettings) -> bool:
         """See `Queues.create`."""
@@ -119,31 +110,19 @@ class ServiceQueues:
         """See `Queues.describe`."""
         return self._queues.describe(name)
 
-    def delete(self, name: str, purge: bool) -> None:
-        """See `Queues.delete`."""
-        self._queues.delete(name, purge=purge)
-
-    def put(self, name: str, body: bytes, fields: Mapping[str, Any]) -> Descriptor:
-        """See `Queues.put`."""
-        return self._queues.open(name).put(body, **fields)
-
     def get(
         self, name: str, lookup: LookupParams, wait: float | None, deliver: Callable[[QueuedMessage], None]
     ) -> None:
         """See `Queues.get`. A message sent by the service is removed from the queue, delivered or not."""
-        deliver(self._queues.open(name).get(wait=wait, **lookup._asdict()))
+        queue = self._queues.open(name)
+        deliver(queue.get(wait=wait, **self._wanted(queue, lookup)))
 
-    def browse(self, name: str, lookup: LookupParams, wait: float | None) -> QueuedMessage:
-        """See `Queues.browse`."""
-        return self._queues.open(name).browse(wait=wait, **lookup._asdict())
-
-    def listed(self, name: str, lookup: LookupParams, most: int) -> list[QueuedMessage]:
-        """See `Queues.listed`; a service returns one page at most."""
-        return self._queues.open(name).listed(most, **lookup._asdict())
+    def _wanted(self, queue: Any, lookup: LookupParams) -> dict[str, Any]:
+        return lookup._asdict()
 
 
 @contextmanager
-def opened_queues(queues: str | None, manager: str | None = None) -> Iterator[Queues]:
+def opened_queues(queues: str | None, manager: str | None = None) -> Iterator[Queues[Any]]:
     """Open the queues of a command, in a database or of a service."""
     url, found = queue_settings(queues, manager)
     if not is_service(url):

@@ -130,13 +130,6 @@ class HttpClient:
             self._sleep(_pause(attempt, answer.headers.get("Retry-After")))
         raise AssertionError("the last attempt returns or raises")
 
-    def upload(self, path: str, lines: Iterable[bytes], *, params: Params, timeout_seconds: float) -> Answer:
-        """POST lines as they come, NDJSON, and return the response. Sent once: the lines are not kept."""
-        headers = {"Content-Type": "application/x-ndjson"}
-        return self.once(
-            "POST", path, params=params, content=lines, headers=headers, timeout_seconds=timeout_seconds
-        )
-
     def once(
         self,
         method: str,

@@ -123,7 +123,7 @@ class RemoteQueues:
 
     def open(self, name: str) -> RemoteQueue:
         """Return the queue of a name. Sends no request: a missing queue is noticed by the first call."""
-        return RemoteQueue(self, name, self._http, self._manager, self._timeout_seconds, self._warn)
+        return RemoteQueue(self, name)
 
 
 class RemoteQueue:
@@ -132,23 +132,12 @@ class RemoteQueue:
     Thread-safe. Opened by `RemoteQueues.open`; methods raise the same errors.
     """
 
-    def __init__(
-        self,
-        queues: RemoteQueues,
-        name: str,
-        http: HttpClient,
-        manager: str,
-        timeout_seconds: float,
-        warn: Callable[[str], object],
-    ) -> None:
+    def __init__(self, queues: RemoteQueues, name: str) -> None:
         self.name = name
         self._queues = queues
-        self._http = http
-        self._messages = (
-            f"/ibmmq/rest/v3/messaging/qmgr/{quote(manager, safe='')}/queue/{quote(name, safe='')}/message"
-        )
-        self._timeout_seconds = timeout_seconds
-        self._warn = warn
+        self._http = queues._http
+        manager, queue = quote(queues._manager, safe=""), quote(name, safe="")
+        self._messages = f"/ibmmq/rest/v3/messaging/qmgr/{manager}/queue/{queue}/message"
 
     def __repr__(self) -> str:
         return f"RemoteQueue({self.name!r}, {self._http.url!r})"
@@ -204,14 +193,14 @@ class RemoteQueue:
 
     def _ask_once(self, method: str, lookup: LookupParams, wait: float) -> QueuedMessage | None:
         params = _params(lookup) | ({"wait": str(math.ceil(1000 * wait))} if wait else {})
-        timeout = self._timeout_seconds + wait + _SPARE_SECONDS
+        timeout = self._queues._timeout_seconds + wait + _SPARE_SECONDS
         answer = self._http.once(method, self._messages, params=params, timeout_seconds=timeout)
         self._checked(answer, lookup)
         if answer.status == _NONE:
             return None
         if omitted := answer.headers.get(OMITTED):
             sentence = f"properties of the message that did not fit into the response are left out: {omitted}"
-            self._warn(printable(sentence, 200))
+            self._queues._warn(printable(sentence, 200))
         return _read(self._http, lambda: message_of(answer.headers, answer.body))
 
     def _checked(self, answer: Answer, lookup: LookupParams) -> None:

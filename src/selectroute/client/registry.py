@@ -150,10 +150,7 @@ class RemoteRegistry:
             batches = [EffectiveFrom(str(one["query"]), int(one["batch"])) for one in data["effective_from"]]
             return Subscription.from_json(data), batches
 
-        answer = self._http.ask(
-            "GET", path_of(id), params=params, timeout_seconds=self._timeout_seconds + wait
-        )
-        return self._read(self._checked(answer, id=id), take)
+        return self._read(self._ask("GET", path_of(id), params=params, id=id, wait_seconds=wait), take)
 
     def list(
         self,
@@ -194,10 +191,7 @@ class RemoteRegistry:
             params["cursor"] = cursor
         if ops is not None:
             params["op"] = sorted(ops)
-        answer = self._http.ask(
-            "GET", "/v1/changes", params=params, timeout_seconds=self._timeout_seconds + wait
-        )
-        return self._read(self._checked(answer), _change_page)
+        return self._read(self._ask("GET", "/v1/changes", params=params, wait_seconds=wait), _change_page)
 
     def follow_changes(self, after: int, *, ops: Collection[Op] | None = None) -> Generator[Change]:
         """Yield the changes after a revision that the token may see, up to the newest revision at the first
@@ -325,8 +319,13 @@ class RemoteRegistry:
     ) -> Imported:
         """Register subscriptions from JSON lines, all or none, sent once; see `Registry.import_`."""
         sent = Upload(lines, progress)
-        answer = self._http.upload(
-            f"{PATH}:import", sent, params={"mode": mode}, timeout_seconds=BULK_SECONDS
+        answer = self._http.once(
+            "POST",
+            f"{PATH}:import",
+            params={"mode": mode},
+            content=sent,
+            headers={"Content-Type": "application/x-ndjson"},
+            timeout_seconds=BULK_SECONDS,
         )
         return self._read(
             self._checked(answer, several=ImportLineError, asked=sent.spec),
@@ -395,8 +394,12 @@ class RemoteRegistry:
         headers: Mapping[str, str] | None = None,
         id: str = "",
         spec: SubscriptionSpec | None = None,
+        wait_seconds: float = 0.0,
     ) -> Answer:
-        answer = self._http.ask(method, path, params=params, body=body, headers=headers)
+        timeout = self._timeout_seconds + wait_seconds
+        answer = self._http.ask(
+            method, path, params=params, body=body, headers=headers, timeout_seconds=timeout
+        )
         return self._checked(answer, id=id, spec=spec)
 
     def _checked(self, answer: Answer, **about: Any) -> Answer:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from selectroute.cli.queue_access import Queues
     from selectroute.queues.message.message import QueuedMessage
-    from selectroute.queues.rest.lookup import LookupParams
     from selectroute.selector.values.values import Value
 
 NameArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
@@ -92,13 +91,6 @@ PropertyOption = Annotated[
 ]
 
 
-def lookup_of(*given: Any) -> LookupParams:
-    """Return the lookup of a message from options, in the order of the fields of `LookupParams`."""
-    from selectroute.queues.rest.lookup import LookupParams
-
-    return LookupParams(*given)
-
-
 def properties_of(given: list[str] | None) -> dict[str, Value]:
     """Parse properties given as NAME[:TYPE]=VALUE."""
     from selectroute.queues.rest.ids import RestError
@@ -135,7 +127,7 @@ def properties_of(given: list[str] | None) -> dict[str, Value]:
     return found
 
 
-def opened(queues: str | None, manager: str | None = None) -> AbstractContextManager[Queues]:
+def opened(queues: str | None, manager: str | None = None) -> AbstractContextManager[Queues[Any]]:
     """Open the queues of a command."""
     try:
         from selectroute.cli.queue_access import opened_queues
@@ -179,7 +171,9 @@ def list_(
 
     selectroute queue list ORDERS --selector "weight > 2500" -o ndjson
     """
-    lookup = lookup_of(message_id, correlation_id, group_id, None, None, None, selector, dialect)
+    from selectroute.queues.rest.lookup import LookupParams
+
+    lookup = LookupParams(message_id, correlation_id, group_id, selector=selector, dialect=dialect)
     with opened(queues, manager) as connection, records(output, several=True) as add_record:
         if queue is None:
             names = list(connection.names())
@@ -289,8 +283,10 @@ def _taking(removes: bool) -> Callable[..., None]:
         queues: QueuesOption = None,
         manager: ManagerOption = None,
     ) -> None:
+        from selectroute.queues.rest.lookup import LookupParams
+
         ids = (message_id, correlation_id, group_id, sequence, offset, token)
-        lookup = lookup_of(*ids, selector, dialect)
+        lookup = LookupParams(*ids, selector, dialect)
         with opened(queues, manager) as connection:
             if removes:
                 connection.get(queue, lookup, wait, lambda message: _show(message, output))

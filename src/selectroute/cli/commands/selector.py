@@ -32,7 +32,8 @@ class TableOutput(StrEnum):
     markdown = "markdown"
 
 
-def _known(name: str) -> str:
+def dialect_name(name: str) -> str:
+    """Return the name of a dialect. Raises BadParameter if it is unknown."""
     try:
         return dialect_named(name).name
     except UnknownDialectError as error:
@@ -44,7 +45,7 @@ DialectOption = Annotated[
     typer.Option(
         help=f"One of {', '.join(DIALECTS)}; see `selector dialects`.",
         envvar="SELECTROUTE_DIALECT",
-        callback=_known,
+        callback=dialect_name,
     ),
 ]
 SelectorArgument = Annotated[
@@ -210,7 +211,7 @@ def dialects(
     """
     from selectroute.selector.dialect_table import rows, to_markdown
 
-    names = list(DIALECTS) if only is None else [_known(name.strip()) for name in only.split(",")]
+    names = list(DIALECTS) if only is None else [dialect_name(name.strip()) for name in only.split(",")]
     shown = rows(names, differences=differences)
     if output is TableOutput.json:
         print(json.dumps([row._asdict() for row in shown]))

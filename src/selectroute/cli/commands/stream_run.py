@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -28,7 +28,7 @@ from selectroute.service.stopping import Stop
 
 if TYPE_CHECKING:
     from selectroute.registry.protocol import SubscriptionRegistry
-    from selectroute.spark import BatchReport, Job, KafkaCluster, KafkaInput
+    from selectroute.spark import BatchReport, Job, KafkaInput
     from selectroute.spark.runtime.session import Session
     from selectroute.spark.stream.metrics import StreamMetrics
 
@@ -372,7 +372,7 @@ def run(
     start again to continue. Every option can also be set in the environment: --max-files-per-trigger is
     SELECTROUTE_MAX_FILES_PER_TRIGGER.
     """
-    options = _options_of(locals())
+    options = _JobOptions.of(locals())
 
     def work(stop: Stop) -> int:
         return _run(options, stop, available_now, trigger_seconds, (metrics_host, metrics_port))
@@ -420,46 +420,8 @@ def rerun(
     """
     if not re.fullmatch(r"all|\d{1,18}(-\d{1,18})?", batches):
         raise typer.BadParameter("give a batch number, a range such as 0-99, or all", param_hint="BATCHES")
-    options = _options_of(locals())
+    options = _JobOptions.of(locals())
     raise typer.Exit(_run_until_stopped(options, lambda stop: _rerun(options, stop, batches, into)))
-
-
-def _options_of(given: Mapping[str, Any]) -> _JobOptions:
-    """Return the common options of `run` and `rerun`, given by name.
-
-    Raises BadParameter for conflicting options.
-    """
-    options = _JobOptions(
-        given["input"],
-        given["snapshots"],
-        given["output"],
-        given["checkpoint"],
-        given["format"],
-        given["max_files_per_trigger"],
-        given["max_message_bytes"],
-        given["unrouted"],
-        tuple(given["unrouted_topic"] or os.environ.get("SELECTROUTE_UNROUTED_TOPIC", "").split("\n")),
-        given["queues"],
-        given.get("missing_destinations", Missing.dead_letter),  # a rerun does not deliver
-        given.get("destination_wait", 0.0),
-        given["registry"],
-        _Kafka(
-            given["kafka_servers"],
-            given["kafka_topics"],
-            given["kafka_pattern"],
-            given["kafka_config"],
-            given["kafka_binding"],
-            tuple(given["bind"] or ()),
-            given["topic_separator"],
-            given["starting_offsets"],
-            given["max_offsets_per_trigger"],
-            given["min_partitions"],
-        ),
-        given["cores"],
-        _JobLog(given["log"]),
-    )
-    options.check()
-    return options
 
 
 class _JobLog:
@@ -502,63 +464,49 @@ class _JobLog:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kafka:
-    """Options of the command line for Kafka."""
-
-    servers: str
-    topics: str
-    pattern: str
-    config: str
-    binding: str
-    bind: tuple[str, ...]
-    separator: str
-    starting_offsets: str
-    max_offsets: int
-    min_partitions: int
-
-    def cluster(self) -> KafkaCluster | None:
-        from selectroute.spark import kafka_cluster
-
-        return kafka_cluster(self.servers, self.config or None)
-
-    def records(self, cluster: KafkaCluster) -> KafkaInput:
-        from selectroute.spark import KafkaInput, kafka_binding
-
-        return KafkaInput(
-            cluster,
-            tuple(filter(None, self.topics.split(","))),
-            self.pattern or None,
-            kafka_binding(list(self.bind), self.binding or None, self.separator or None),
-            self.starting_offsets,
-            self.max_offsets or None,
-            self.min_partitions or None,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class _JobOptions:
-    """Options of the command line that describe a job."""
+    """Options of the command line that describe a job, by their names; a rerun does not deliver."""
 
     input: Path | None
+    format: Format
+    max_files_per_trigger: int
+    max_message_bytes: int
+    kafka_servers: str
+    kafka_topics: str
+    kafka_pattern: str
+    bind: list[str] | None
+    kafka_binding: str
+    topic_separator: str
+    starting_offsets: str
+    max_offsets_per_trigger: int
+    min_partitions: int
+    kafka_config: str
+    registry: str
     snapshots: str
     output: Path
     checkpoint: Path | None
-    format: Format
-    max_files: int
-    max_message_bytes: int
     unrouted: Unrouted
-    unrouted_topics: tuple[str, ...]
+    unrouted_topic: list[str] | None
     queues: str
-    missing_destinations: Missing
-    destination_wait: float
-    registry: str
-    kafka: _Kafka
     cores: int
     log: _JobLog
+    missing_destinations: Missing = Missing.dead_letter
+    destination_wait: float = 0.0
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> _JobOptions:
+        """Return the common options of `run` and `rerun`, given by name.
+
+        Raises BadParameter for conflicting options.
+        """
+        own = {one.name: given[one.name] for one in fields(cls) if one.name in given}
+        options = cls(**own | {"log": _JobLog(given["log"])})
+        options.check()
+        return options
 
     def check(self) -> None:
         """Raise BadParameter for conflicting options."""
-        reads_kafka = bool(self.kafka.topics or self.kafka.pattern)
+        reads_kafka = bool(self.kafka_topics or self.kafka_pattern)
         if not self.snapshots and (not self.registry or is_service(self.registry)):
             raise typer.BadParameter(
                 "--snapshots is needed: a folder; only a registry in a database has a default",
@@ -570,13 +518,13 @@ class _JobOptions:
             )
         if not reads_kafka:
             for given, name in (
-                (self.kafka.bind, "--bind"),
-                (self.kafka.binding, "--kafka-binding"),
-                (self.kafka.separator, "--topic-separator"),
+                (self.bind, "--bind"),
+                (self.kafka_binding, "--kafka-binding"),
+                (self.topic_separator, "--topic-separator"),
             ):
                 if given:
                     raise typer.BadParameter(f"{name} is for records of --kafka-topics", param_hint=name)
-        if reads_kafka and not self.kafka.servers:
+        if reads_kafka and not self.kafka_servers:
             raise typer.BadParameter("--kafka-servers is needed to read topics", param_hint="--kafka-servers")
 
     def opened(self) -> AbstractContextManager[SubscriptionRegistry | None]:
@@ -593,14 +541,22 @@ class _JobOptions:
 
     def job(self, registry: SubscriptionRegistry | None) -> Job:
         """Return the job. Raises SelectRouteError for invalid options."""
-        from selectroute.spark import Job
+        from selectroute.spark import Job, KafkaInput, kafka_binding, kafka_cluster
 
-        cluster = self.kafka.cluster()
-        if self.input is None:
+        cluster = kafka_cluster(self.kafka_servers, self.kafka_config or None)
+        source: Path | KafkaInput | None = self.input
+        if source is None:
             assert cluster is not None  # see `check`
-            source: Path | KafkaInput = self.kafka.records(cluster)
-        else:
-            source = self.input
+            source = KafkaInput(
+                cluster,
+                tuple(filter(None, self.kafka_topics.split(","))),
+                self.kafka_pattern or None,
+                kafka_binding(self.bind or [], self.kafka_binding or None, self.topic_separator or None),
+                self.starting_offsets,
+                self.max_offsets_per_trigger or None,
+                self.min_partitions or None,
+            )
+        unrouted = self.unrouted_topic or os.environ.get("SELECTROUTE_UNROUTED_TOPIC", "").split("\n")
         return Job.of(
             source,
             # One of the two is given, see `check`.
@@ -608,9 +564,9 @@ class _JobOptions:
             self.output,
             self.checkpoint,
             file_format=self.format.value,
-            max_files=self.max_files,
+            max_files=self.max_files_per_trigger,
             unrouted=self.unrouted.value,
-            unrouted_topics=tuple(filter(None, self.unrouted_topics)),
+            unrouted_topics=tuple(filter(None, unrouted)),
             max_message_bytes=self.max_message_bytes,
             queues=self.queues or None,
             kafka=cluster,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from selectroute.cli.commands.selector import dialect_name
 from selectroute.cli.connect import RegistryOption, connected, opened_database, registry_settings
 from selectroute.cli.inputs import (
     MessagesArgument,
@@ -42,12 +43,7 @@ _COMPLETED: Final = 1_000
 
 def known_dialect(name: str | None) -> str | None:
     """Return the name of a dialect. Raises BadParameter if it is unknown."""
-    from selectroute.selector.dialect import UnknownDialectError, dialect
-
-    try:
-        return None if name is None else dialect(name).name
-    except UnknownDialectError as error:
-        raise typer.BadParameter(str(error)) from error
+    return None if name is None else dialect_name(name)
 
 
 def dialects_for(incomplete: str) -> list[str]:
@@ -84,14 +80,20 @@ TopicOption = Annotated[
     str | None,
     typer.Option(metavar="FILTER", help="Topics such as a/+/c or a/#.", show_default="every topic"),
 ]
-DialectOption = Annotated[
-    str | None,
-    typer.Option(
-        help="The selector's dialect; see `selector dialects`.",
-        show_default="jms",
+
+
+def _dialect_option(help: str, show_default: str | bool, metavar: str | None = None) -> Any:
+    return typer.Option(
+        help=help,
+        show_default=show_default,
+        metavar=metavar,
         callback=known_dialect,
         autocompletion=dialects_for,
-    ),
+    )
+
+
+DialectOption = Annotated[
+    str | None, _dialect_option("The selector's dialect; see `selector dialects`.", "jms")
 ]
 ExtendedOption = Annotated[
     bool, typer.Option("--extended", help="Use an extended selection provider for the selector (ibm-mq).")
@@ -265,16 +267,7 @@ def list_(
         str | None, typer.Option(metavar="FILTER", help="With this topic filter.", show_default=False)
     ] = None,
     status: Annotated[State | None, typer.Option(help="With this status.", show_default=False)] = None,
-    dialect: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIALECT",
-            help="With this dialect.",
-            show_default=False,
-            callback=known_dialect,
-            autocompletion=dialects_for,
-        ),
-    ] = None,
+    dialect: Annotated[str | None, _dialect_option("With this dialect.", False, "DIALECT")] = None,
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="With this name.", show_default=False)
     ] = None,
@@ -336,15 +329,7 @@ def replace(
         str | None,
         typer.Option(metavar="FILTER", help="Other topics; '' for every topic.", show_default="as it is"),
     ] = None,
-    dialect: Annotated[
-        str | None,
-        typer.Option(
-            help="Another dialect.",
-            show_default="as it is",
-            callback=known_dialect,
-            autocompletion=dialects_for,
-        ),
-    ] = None,
+    dialect: Annotated[str | None, _dialect_option("Another dialect.", "as it is")] = None,
     name: Annotated[str | None, typer.Option(help="Another name.", show_default="as it is")] = None,
     label: Annotated[
         list[str] | None,
