@@ -6,29 +6,11 @@ from collections.abc import Iterable
 
 from selectroute.index.errors import MAX_REPORTED, LineProblem
 from selectroute.selector.errors import SelectRouteError
-from selectroute.store.errors import BusyError, DamagedError, ReadOnlyError, StoreError, UnavailableError
-
-__all__ = [
-    "AuthError",
-    "BusyError",
-    "DamagedError",
-    "ForbiddenError",
-    "IdTakenError",
-    "IdempotencyConflictError",
-    "ImportLineError",
-    "InvalidSpecError",
-    "NameTakenError",
-    "NotFoundError",
-    "OperationError",
-    "PublishError",
-    "ReadOnlyError",
-    "RegistryError",
-    "StaleRevisionError",
-    "StoreError",
-    "TooCostlyError",
-    "TooLargeError",
-    "UnavailableError",
-]
+from selectroute.store.errors import BusyError as BusyError
+from selectroute.store.errors import DamagedError as DamagedError
+from selectroute.store.errors import ReadOnlyError as ReadOnlyError
+from selectroute.store.errors import StoreError as StoreError
+from selectroute.store.errors import UnavailableError as UnavailableError
 
 
 class RegistryError(SelectRouteError):

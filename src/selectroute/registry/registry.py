@@ -44,7 +44,7 @@ from selectroute.registry.changes import (
 from selectroute.registry.errors import InvalidSpecError, NotFoundError, OperationError, PublishError
 from selectroute.registry.log import change_log
 from selectroute.registry.log.header_rows import first_counter, read_counter, read_setting, write_setting
-from selectroute.registry.log.idempotency import answered, applied, keep
+from selectroute.registry.log.idempotency import answered, keep
 from selectroute.registry.log.revision import Revision, new_id
 from selectroute.registry.log.rows import change_of, subscription_of, subscriptions_with_state
 from selectroute.registry.log.tables import FORMAT, counter, metadata, subscription
@@ -318,9 +318,9 @@ class Registry:
             check_argument(one, Operation, "an operation", "an sr.Operation")
         specs = [one.spec for one in operations if one.spec is not None]
         with self._changing(Checks(self.limits, specs, Budget(max_expanded)), by) as revision:
-            before = applied(revision.connection, idempotency)
+            before = answered(revision.connection, idempotency)
             if before is not None:
-                return before
+                return Applied(before["revision"], [*map(Subscription.from_json, before["subscriptions"])])
             done = []
             for index, operation in enumerate(operations):
                 try:

@@ -39,12 +39,6 @@ def checked(spec: SubscriptionSpec, limits: Limits = DEFAULT_LIMITS) -> Subscrip
     return Checks(limits).checked(spec)
 
 
-def _with_seltype(spec: SubscriptionSpec, seltype: Any) -> SubscriptionSpec:
-    if spec.seltype is not None and spec.seltype != seltype:
-        raise InvalidSpecError("/seltype", wrong_seltype(seltype))
-    return spec if spec.seltype == seltype else replace(spec, seltype=seltype)
-
-
 PLAIN_LITERALS: Final = 32
 """Literals that every selector may have free of charge."""
 
@@ -118,7 +112,9 @@ class Checks:
         found: Any = self._known[key]
         if isinstance(found, SelectRouteError):
             raise found
-        return _with_seltype(spec, found)
+        if spec.seltype is not None and spec.seltype != found:
+            raise InvalidSpecError("/seltype", wrong_seltype(found))
+        return spec if spec.seltype == found else replace(spec, seltype=found)
 
 
 def _decisive(spec: SubscriptionSpec) -> tuple[str | None, ...]:

@@ -6,6 +6,7 @@ A raise site names a kind, a span and the expected tokens; every text that users
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -224,6 +225,7 @@ class Fix(NamedTuple):
         return text[: self.span.start] + self.text + text[self.span.end :]
 
 
+@dataclass(eq=False)
 class Fault(Exception):
     """Internal error of the parser: kind, span, expected tokens, a hint better than the kind's.
 
@@ -231,20 +233,11 @@ class Fault(Exception):
     valid selector, and raises an InvalidSelectorError.
     """
 
-    def __init__(
-        self,
-        kind: str,
-        span: Span,
-        expected: tuple[str, ...] = (),
-        hint: str | None = None,
-        fixes: tuple[Fix, ...] = (),
-    ) -> None:
-        super().__init__(kind, span, expected, hint, fixes)
-        self.kind = kind
-        self.span = span
-        self.expected = expected
-        self.hint = hint
-        self.fixes = fixes
+    kind: str
+    span: Span
+    expected: tuple[str, ...] = ()
+    hint: str | None = None
+    fixes: tuple[Fix, ...] = ()
 
 
 class InvalidSelectorError(SelectRouteError):

@@ -123,7 +123,7 @@ def create_app(
         service.publishing.stop()
         service.queues.close()
 
-    app = FastAPI(
+    app = _Application(
         title="selectroute",
         version="1",
         description="Subscriptions with selectors: register them, change them while messages flow, ask why. "
@@ -142,7 +142,6 @@ def create_app(
         for route in router.routes:
             assert isinstance(route, Call), "made by `call`"
         app.include_router(router)
-    app.openapi = _documented(app)  # type: ignore[method-assign]
     return app
 
 
@@ -188,13 +187,13 @@ def _allowed(request: Request) -> list[str]:
     return sorted({*methods, "OPTIONS", *({"HEAD"} if "GET" in methods else ())})
 
 
-def _documented(app: FastAPI) -> Any:
-    """Return a function for the OpenAPI document that adds problem documents and the bearer token."""
-    made = FastAPI.openapi
+class _Application(FastAPI):
+    """Application whose OpenAPI document also has problem documents, summaries and the bearer token."""
 
-    def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            found = made(app)
+    def openapi(self) -> dict[str, Any]:
+        """Return the document, made once."""
+        if self.openapi_schema is None:
+            found = super().openapi()
             components = found.setdefault("components", {})
             schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
             components.setdefault("schemas", {}).update({**schema.pop("$defs", {}), "Problem": schema})
@@ -213,7 +212,5 @@ def _documented(app: FastAPI) -> Any:
                         answer["description"] = _PLAINLY.get(answer["description"], answer["description"])
             for name in ("HTTPValidationError", "ValidationError"):
                 components["schemas"].pop(name, None)
-            app.openapi_schema = found
-        return app.openapi_schema
-
-    return document
+            self.openapi_schema = found
+        return self.openapi_schema

@@ -17,7 +17,7 @@ from selectroute.selector.explain.sentences import counted, printable
 
 if TYPE_CHECKING:
     from selectroute.kafka.record import Record
-    from selectroute.spark.audit.deliveries import Busiest, Delivery, Fetch
+    from selectroute.spark.audit.deliveries import Delivery, Fetch
     from selectroute.spark.audit.report import Audit
     from selectroute.spark.audit.status import Status
     from selectroute.spark.sinks.counts import Counts
@@ -54,7 +54,12 @@ def status(
     from selectroute.spark.audit.status import status as status_of
 
     found = status_of(output)
-    most = _busiest(output, top) if top else None
+    most = None
+    if top:
+        from selectroute.spark.audit.deliveries import busiest
+
+        with progress("counting deliveries"):
+            most = busiest(output, top)
     if as_ is not Output.table:
         counts = [] if most is None else [{"subscription": id, "deliveries": n} for id, n in most.counts]
         print(json.dumps(asdict(found) | ({} if most is None else {"top": counts})))
@@ -85,13 +90,6 @@ def status(
         rows["busiest"] = f"\n{'':<12}".join(lines)
     for name, text in rows.items():
         console.print(f"{name:<12}{text}", soft_wrap=True)
-
-
-def _busiest(output: Path, top: int) -> Busiest:
-    from selectroute.spark.audit.deliveries import busiest
-
-    with progress("counting deliveries"):
-        return busiest(output, top)
 
 
 @app.command()

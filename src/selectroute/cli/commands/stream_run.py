@@ -373,11 +373,8 @@ def run(
     SELECTROUTE_MAX_FILES_PER_TRIGGER.
     """
     options = _JobOptions.of(locals())
-
-    def work(stop: Stop) -> int:
-        return _run(options, stop, available_now, trigger_seconds, (metrics_host, metrics_port))
-
-    raise typer.Exit(_run_until_stopped(options, work))
+    how = available_now, trigger_seconds, (metrics_host, metrics_port)
+    raise typer.Exit(_run_until_stopped(options, lambda stop: _run(options, stop, *how)))
 
 
 def rerun(

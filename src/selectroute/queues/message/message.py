@@ -9,22 +9,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from selectroute.queues.message.selector_view import visible_headers, visible_properties
-from selectroute.selector.fields import ID_BYTES, NO_ID
+from selectroute.selector.fields import NO_ID as NO_ID
 from selectroute.selector.message import Message as SelectorMessage
 from selectroute.selector.message import MessageError, from_wire, to_wire
 from selectroute.selector.values.values import Value
 from selectroute.store.errors import DamagedError
-
-__all__ = [
-    "ID_BYTES",
-    "NO_ID",
-    "NO_PROPERTIES",
-    "NO_TOKEN",
-    "TOKEN_BYTES",
-    "UNLIMITED",
-    "Descriptor",
-    "QueuedMessage",
-]
 
 TOKEN_BYTES: Final = 16
 """Bytes of a message token."""

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, delete, insert, select
 
-from selectroute.registry.changes import Applied, Idempotency
+from selectroute.registry.changes import Idempotency
 from selectroute.registry.errors import IdempotencyConflictError
 from selectroute.registry.log.tables import request
-from selectroute.registry.model import Subscription, time_text
+from selectroute.registry.model import time_text
 from selectroute.store.digests import row_digest
 from selectroute.store.errors import DamagedError
 
@@ -34,14 +34,6 @@ def answered(connection: Connection, asked: Idempotency | None) -> Any:
     if row.digest != asked.request:
         raise IdempotencyConflictError("this Idempotency-Key was used with a different request")
     return json.loads(row.answer)
-
-
-def applied(connection: Connection, asked: Idempotency | None) -> Applied | None:
-    """Return the stored result of `Registry.apply` for the same request; see `answered`."""
-    before = answered(connection, asked)
-    if before is None:
-        return None
-    return Applied(before["revision"], [Subscription.from_json(one) for one in before["subscriptions"]])
 
 
 def keep(connection: Connection, asked: Idempotency | None, answer: Any) -> None:

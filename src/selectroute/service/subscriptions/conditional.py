@@ -50,7 +50,7 @@ def at_its_revision(
     by: Caller,
     id: str,
     if_match: str | None,
-    change: Callable[[Subscription], _T],
+    change: Callable[..., _T],
     *,
     needed: bool = False,
 ) -> _T:
@@ -64,7 +64,7 @@ def at_its_revision(
         now = visible(service, by, id)
         check(now, wanted, needed=needed)
         try:
-            return change(now)
+            return change(id, expected=now.revision, by=by.permission)
         except StaleRevisionError:
             if wanted is not None and not wanted.any:
                 raise

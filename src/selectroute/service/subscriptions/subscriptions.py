@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from selectroute.registry.changes import Resumed
 from selectroute.registry.errors import IdTakenError, InvalidSpecError, NotFoundError, StaleRevisionError
 from selectroute.registry.model import Subscription, SubscriptionSpec
 from selectroute.registry.role import Role
@@ -198,10 +198,7 @@ def patch(
     prefer: Prefer = None,
 ) -> Response:
     """Change fields of a subscription (a merge patch, RFC 7396)."""
-
-    def change(now: Subscription) -> Subscription:
-        return service.registry.change(id, body, expected=now.revision, by=by.permission)
-
+    change = partial(service.registry.change, patch=body)
     changed = at_its_revision(service, by, id, if_match, change, needed=True)
     return _changed(changed, prefer, warnings=warnings_of(changed, service.registry.limits))
 
@@ -221,11 +218,8 @@ def remove(
     service: ServiceDep, by: CallerDep, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
 ) -> Response:
     """Remove a subscription; the response is its last state."""
-
-    def change(now: Subscription) -> Subscription:
-        return service.registry.remove(id, expected=now.revision, by=by.permission)
-
-    return _changed(at_its_revision(service, by, id, if_match, change, needed=True), prefer)
+    removed = at_its_revision(service, by, id, if_match, service.registry.remove, needed=True)
+    return _changed(removed, prefer)
 
 
 @call(
@@ -242,11 +236,7 @@ def pause(
     service: ServiceDep, by: CallerDep, id: OfPath, if_match: IfMatch = None, prefer: Prefer = None
 ) -> Response:
     """Pause a subscription: it gets no messages until it is resumed."""
-
-    def change(now: Subscription) -> Subscription:
-        return service.registry.pause(id, expected=now.revision, by=by.permission)
-
-    return _changed(at_its_revision(service, by, id, if_match, change), prefer)
+    return _changed(at_its_revision(service, by, id, if_match, service.registry.pause), prefer)
 
 
 @call(
@@ -273,11 +263,7 @@ def resume(
     """Resume a subscription: it gets future messages, or also those since its pause. For a caller who may not
     see all subscriptions, numbers replace the names of queries, and there are no reasons.
     """
-    start = "latest" if body is None else body.from_
-
-    def change(now: Subscription) -> Resumed:
-        return service.registry.resume(id, from_=start, expected=now.revision, by=by.permission)
-
+    change = partial(service.registry.resume, from_="latest" if body is None else body.from_)
     resumed = at_its_revision(service, by, id, if_match, change)
     backfill = _numbered(by, [one.to_json() for one in resumed.backfill])
     return _changed(resumed.subscription, prefer, backfill=backfill)
