@@ -28,7 +28,7 @@ from selectroute.selector.selector import Selector
 from selectroute.selector.selector_type import EXTENDED
 from selectroute.selector.syntax.ast import And, Arithmetic, Comparison, Expr, Identifier, Literal, postorder
 from selectroute.selector.syntax.printer import to_text
-from selectroute.selector.syntax.source import Span, excerpt, position
+from selectroute.selector.syntax.source import Span, excerpt, place
 from selectroute.selector.values.truth import Truth
 
 MQRC_SELECTOR_ALWAYS_FALSE: Final = 2504
@@ -122,14 +122,10 @@ class Analysis:
         }
 
     def _warning(self, warning: SelectorWarning) -> dict[str, Any]:
-        line, column = position(self.text, warning.span.start)
         return {
             "kind": warning.kind,
             "message": warning.sentence,
-            "offset": warning.span.start,
-            "length": warning.span.end - warning.span.start,
-            "line": line,
-            "column": column,
+            **place(self.text, warning.span),
             "reason": warning.reason,
         }
 

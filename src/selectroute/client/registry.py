@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import httpx
 
-from selectroute.client.http import Answer, HttpClient, Params
+from selectroute.client.http import Answer, HttpClient
 from selectroute.client.limits import BULK_SECONDS, MAX_WAIT_SECONDS, MOST_CHANGES, TIMEOUT_SECONDS
 from selectroute.client.problems import refusal
 from selectroute.client.queues import QUEUE_MANAGER, RemoteQueues
@@ -389,18 +389,14 @@ class RemoteRegistry:
         method: str,
         path: str,
         *,
-        params: Params | None = None,
-        body: Any = None,
-        headers: Mapping[str, str] | None = None,
         id: str = "",
         spec: SubscriptionSpec | None = None,
         wait_seconds: float = 0.0,
+        **sent: Any,
     ) -> Answer:
+        """Send a request, see `HttpClient.ask`, and return its successful response."""
         timeout = self._timeout_seconds + wait_seconds
-        answer = self._http.ask(
-            method, path, params=params, body=body, headers=headers, timeout_seconds=timeout
-        )
-        return self._checked(answer, id=id, spec=spec)
+        return self._checked(self._http.ask(method, path, timeout_seconds=timeout, **sent), id=id, spec=spec)
 
     def _checked(self, answer: Answer, **about: Any) -> Answer:
         """Return a successful response. Raises the error that any other response stands for."""

@@ -29,7 +29,7 @@ def page(connection: Connection, filters: Filters, limit: int, cursor: str | Non
         raise InvalidSpecError("/limit", f"a limit must be 1 to {MAX_LIMIT:,}")
     rows = connection.execute(statement_of(filters, limit, cursor)).all()
     items = [subscription_of(row) for row in rows[:limit]]
-    return Page(items, _cursor(items[-1].id, filters) if len(rows) > limit else None)
+    return Page(items, cursor_of(_digest(filters), items[-1].id) if len(rows) > limit else None)
 
 
 def statement_of(filters: Filters, limit: int, cursor: str | None) -> Select[Any]:
@@ -67,10 +67,6 @@ def _filtered(statement: Select[Any], filters: Filters) -> Select[Any]:
 
 def _digest(filters: Filters) -> str:
     return hashlib.sha256(json.dumps(filters, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _cursor(last: str, filters: Filters) -> str:
-    return cursor_of(_digest(filters), last)
 
 
 def _read_cursor(cursor: str, filters: Filters) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from selectroute.selector.syntax.source import EXCERPT_COLUMNS, Span, excerpt, position
+from selectroute.selector.syntax.source import EXCERPT_COLUMNS, Span, excerpt, place, position
 
 MQRC_SELECTION_NOT_AVAILABLE = 2551
 """Reason code of a selector that is invalid when it is presented."""
@@ -305,7 +305,6 @@ class InvalidSelectorError(SelectRouteError):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error as plain data; offset and length count code points, line and column start at 1."""
-        line, column = position(self.text, self.span.start)
         fix = self.fix and {
             "offset": self.fix.span.start,
             "length": self.fix.span.end - self.fix.span.start,
@@ -315,10 +314,7 @@ class InvalidSelectorError(SelectRouteError):
             "kind": self.kind,
             "message": self.sentence,
             "dialect": self.dialect,
-            "offset": self.span.start,
-            "length": self.span.end - self.span.start,
-            "line": line,
-            "column": column,
+            **place(self.text, self.span),
             "expected": list(self.expected),
             "hint": self.hint,
             "fix": fix,

@@ -118,7 +118,8 @@ def selector_values(record: Record) -> Callable[[str], Value | None]:
 
 def descriptor_of(record: Record, token_prefix: bytes) -> Descriptor:
     """Return the descriptor of a stored message."""
-    return _made(Descriptor, (*record[:DESCRIPTOR_FIELDS], token_of(record, token_prefix)))
+    token = token_prefix + record.queue_key.to_bytes(8, "big")  # of its queue, and unique there
+    return _made(Descriptor, (*record[:DESCRIPTOR_FIELDS], token))
 
 
 def message_of(record: Record, token_prefix: bytes) -> QueuedMessage:
@@ -135,11 +136,6 @@ def current_message_of(record: Record, token_prefix: bytes, clock: Callable[[], 
         return message
     left = _tenths_left(record.expiration, int(clock() * 1000))
     return message._replace(descriptor=message.descriptor._replace(expiry=left))
-
-
-def token_of(record: Record, token_prefix: bytes) -> bytes:
-    """Return the token of a stored message: 8 bytes of its queue, then its unique key."""
-    return token_prefix + record.queue_key.to_bytes(8, "big")
 
 
 def backed_out(record: Record) -> Record:

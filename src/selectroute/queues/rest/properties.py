@@ -32,10 +32,6 @@ _NON_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 
 
-def _boolean(text: str) -> bool:
-    return {"true": True, "false": False}[text.lower()]
-
-
 def _integral(kind: Callable[[int], Value]) -> Callable[[str], Value]:
     def read(text: str) -> Value:
         if not _INTEGER.fullmatch(text):
@@ -58,7 +54,7 @@ def _floating(kind: type[Float | Double]) -> Callable[[str], Value]:
 
 _READ: Final[Mapping[str, Callable[[str], Value]]] = MappingProxyType(
     {
-        "boolean": _boolean,
+        "boolean": lambda text: {"true": True, "false": False}[text.lower()],
         "byte": _integral(Byte),
         "short": _integral(Short),
         "integer": _integral(Int),

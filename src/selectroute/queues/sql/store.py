@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -85,7 +86,7 @@ class SqlStore:
         self._token_prefix = defined.token_prefix
         self._clock = clock
         self._arrivals = Arrivals(queue, defined.settings)
-        self._endings = UnitEndings(store, database.owner, self._now, self._released)
+        self._endings = UnitEndings(store, database.owner, self._now, lambda: self._watch.released())
         self._owner = self._endings.owner
         self.url = store.url.render_as_string(hide_password=True)
         self._watch = Watch(self.statistics, self._changes, self._arrived, self._endings.clean_up_if_due)
@@ -163,10 +164,7 @@ class SqlStore:
         self, lookup: Lookup, notify: Callable[[], None], unit: Unit | None, browses: bool
     ) -> WaitingCall:
         """Return a get or browse that waits without a thread."""
-
-        def new_waiter() -> Waiter:
-            return Waiter(lookup, browses=browses, unit=unit, notify=notify)
-
+        new_waiter = partial(Waiter, lookup, browses=browses, unit=unit, notify=notify)
         return WaitingCall(self._watch, self._retry, self.to_message, new_waiter)
 
     def listed(self, lookup: Lookup, most: int) -> list[Record]:
@@ -258,9 +256,6 @@ class SqlStore:
         if self._closed:
             raise failed(MQRC_HOBJ_ERROR, "the queue is closed")
         self._endings.clean_up_if_due()
-
-    def _released(self) -> None:
-        self._watch.released()
 
     @contextmanager
     def _in(self, unit: Unit | None) -> Iterator[dict[str, int]]:

@@ -46,7 +46,8 @@ class Owner:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = Lock()
-        self._id: int | None = None
+        self.id: int | None = None
+        """Id of this owner; None while it is not in the database."""
         self._lost: int | None = None
         self._file: FileLock | None = None
         self._session: Connection | None = None
@@ -56,11 +57,6 @@ class Owner:
     def __del__(self) -> None:
         self._let_go()
 
-    @property
-    def id(self) -> int | None:
-        """Id of this owner; None while it is not in the database."""
-        return self._id
-
     def next_unit(self) -> int:
         """Return the number of a new unit, of any queue of this database."""
         return next(self._units)
@@ -68,10 +64,10 @@ class Owner:
     def enter(self) -> int:
         """Insert this owner into the database if missing; return its id."""
         with self._lock:
-            if self._id is not None and self._id == self._lost:
-                self._id = None  # later units belong to a new owner
+            if self.id is not None and self.id == self._lost:
+                self.id = None  # later units belong to a new owner
                 self._let_go()
-            if self._id is None:
+            if self.id is None:
                 id = secrets.randbits(62)
                 try:
                     self._hold(id)
@@ -80,8 +76,8 @@ class Owner:
                 except BaseException:
                     self._let_go()
                     raise
-                self._id = id
-            return self._id
+                self.id = id
+            return self.id
 
     def check(self, connection: Connection, id: int) -> None:
         """Check that this owner is still in the database, and lock it for the transaction.
@@ -95,7 +91,7 @@ class Owner:
     def leave(self) -> None:
         """Back out all units and remove this owner from the database."""
         with self._lock:
-            id, self._id = self._id, None
+            id, self.id = self.id, None
             try:
                 if id is not None:
                     with self._store.writing() as connection:
@@ -115,7 +111,7 @@ class Owner:
 
     def others(self, connection: Connection) -> list[int]:
         """Return the ids of all other owners in the database, dead or alive."""
-        return [id for id in connection.execute(OWNERS).scalars() if id != self._id]
+        return [id for id in connection.execute(OWNERS).scalars() if id != self.id]
 
     def back_out_if_dead(self, id: int) -> bool:
         """Back out the units of another owner if it is dead. Returns whether it was."""
@@ -173,7 +169,7 @@ class Owner:
     def forked(self) -> None:
         """Drop the lock inherited from the parent of a fork: otherwise it would outlive the parent."""
         self._lock = Lock()
-        self._id = None
+        self.id = None
         if self._file is not None:
             self._file.close()
             self._file = None

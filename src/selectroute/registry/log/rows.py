@@ -82,19 +82,13 @@ def subscription_of(row: Row[Any]) -> Subscription:
         raise DamagedError(f"the log has no subscription in the row of {row.id!r}: {error}") from error
 
 
-def change_digest(previous: bytes, row: Any) -> bytes:
-    """Return the digest of a change that follows the one with the digest `previous`."""
-    return chained(
-        previous, row.revision, row.seq, row.op, row.id, row.body, row.resume_from, row.paused_at, row.time
-    )
-
-
 def chained_rows(rows: Iterable[Row[Any]], previous: bytes) -> Iterator[Row[Any]]:
     """Yield the rows of the log, each checked against the previous digest. Raises `DamagedError`, naming the
     first row that was altered, or before which one is missing.
     """
     for row in rows:
-        digest = change_digest(previous, row)
+        state = row.op, row.id, row.body, row.resume_from, row.paused_at, row.time
+        digest = chained(previous, row.revision, row.seq, *state)
         if digest != row.digest:
             raise DamagedError(
                 f"the table change is damaged at revision {row.revision!r}, change {row.seq!r}, or before it"

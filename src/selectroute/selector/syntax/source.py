@@ -49,6 +49,12 @@ def position(text: str, offset: int) -> Position:
     return Position(line, offset - line_start + 1)
 
 
+def place(text: str, span: Span) -> dict[str, int]:
+    """Return a span as plain data; offset and length count code points, line and column start at 1."""
+    line, column = position(text, span.start)
+    return {"offset": span.start, "length": span.end - span.start, "line": line, "column": column}
+
+
 def excerpt(text: str, span: Span) -> tuple[str, str]:
     """Return the line of `text` in which `span` starts, and the carets that underline the span.
 

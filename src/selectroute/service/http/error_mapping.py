@@ -140,12 +140,7 @@ def selector_fault(error: InvalidSelectorError, within: str = "") -> Fault:
         pointer=f"{within}/selector",
         reason=error.sentence,
         kind=error.kind,
-        offset=data["offset"],
-        length=data["length"],
-        line=data["line"],
-        column=data["column"],
-        expected=data["expected"],
-        hint=data["hint"],
+        **{name: data[name] for name in ("offset", "length", "line", "column", "expected", "hint")},
         suggestion=None if error.kind in LIMIT_KINDS else data["suggestion"],
         mqrc=error.reason,
     )

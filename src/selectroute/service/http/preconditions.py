@@ -64,15 +64,13 @@ def revisions(header: str | None, name: str, *, weak: bool = False) -> Revisions
     if header.strip() == "*":
         return Revisions(True, frozenset())
     numbers, at = set(), 0
-    while at < len(header):
+    while at < len(header) or not header:
         found = _ETAG.match(header, at)
         if found is None:
             raise ProblemError("invalid-request", f'{name} is * or a list of ETags such as "7"', place=name)
         if _REVISION.fullmatch(found[2]) and (weak or not found[1]):
             numbers.add(int(found[2]))
         at = found.end()
-    if not header.strip():
-        raise ProblemError("invalid-request", f'{name} is * or a list of ETags such as "7"', place=name)
     return Revisions(False, frozenset(numbers))
 
 
