@@ -26,7 +26,7 @@ class Queues(ABC, Generic[_Opened]):
     """
 
     def __init__(self, queues: _Opened) -> None:
-        self._queues = queues
+        self._queues: _Opened = queues
 
     def names(self) -> list[str]:
         """Return the names of all queues, in order."""

@@ -11,12 +11,10 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final, NoReturn
 
-from selectroute.service.stopping import Stop
+from selectroute.service.stopping import Stop, handled
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 """Exit code of a command interrupted by Ctrl-C, as in a shell."""
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(SystemExit):
@@ -44,9 +42,5 @@ def stopping(line: str) -> Iterator[Stop]:
             os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
     stop = Stop(say)
-    before = {number: signal.signal(number, stop.handle) for number in _SIGNALS}
-    try:
+    with handled(stop.handle):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

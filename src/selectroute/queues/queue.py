@@ -255,6 +255,9 @@ class Queue(Generic[StoreT]):
             record = self._store.wait(waiter, wait)
         return record
 
+    def _to_message(self, record: Record) -> QueuedMessage:
+        return self._store.to_message(record)
+
     def _at(self, queue_key: int) -> QueuedMessage:
         return self._under_cursor(self._store.at(queue_key))
 
@@ -351,7 +354,7 @@ class Cursor:
             self._handle = handle
         self._queue_key = record.queue_key
         self._logical = handle is not None
-        return self._queue._store.to_message(record)
+        return self._queue._to_message(record)
 
 
 def _check_wait(request: Request, wait: object) -> None:

@@ -170,8 +170,7 @@ class Registry:
     def revision(self) -> int:
         """Newest revision; 0 before the first change."""
         with self._store.reading() as connection:
-            number: int = read_counter(connection).revision
-            return number
+            return int(read_counter(connection).revision)
 
     def info(self) -> dict[str, str | int | None]:
         """Return the newest revision, the count of subscriptions, the registry's id, and the folder that it
@@ -193,8 +192,7 @@ class Registry:
     def __len__(self) -> int:
         """Return the count of subscriptions, including paused ones. O(1)."""
         with self._store.reading() as connection:
-            number: int = read_counter(connection).subscriptions
-            return number
+            return int(read_counter(connection).subscriptions)
 
     def get(self, id: str) -> Subscription:
         """Return a subscription. Raises `NotFoundError`."""

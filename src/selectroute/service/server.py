@@ -6,7 +6,6 @@ import asyncio
 import errno
 import gc
 import resource
-import signal
 import socket
 import sys
 import threading
@@ -26,7 +25,7 @@ from selectroute.service.app import QUEUE_MANAGER, create_app
 from selectroute.service.http.protocol import AcceptErrors, Protocol
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.logs import log
-from selectroute.service.stopping import Stop
+from selectroute.service.stopping import Stop, handled
 
 STOP_SECONDS: Final = 30
 """Longest time that running requests may take after the service is asked to stop."""
@@ -218,9 +217,5 @@ class Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with handled(self.handle_exit):
             yield
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)

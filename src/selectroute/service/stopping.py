@@ -6,16 +6,28 @@ Used by the service and by commands that run until they are stopped.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
 _ONE_REQUEST_SECONDS: Final = 1.0
 """Signals within this time count as one: a terminal signals the whole process group, and wrappers
 (`uv run`, `npm`, …) forward the signal again."""
+
+
+@contextmanager
+def handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Handle SIGINT and SIGTERM by this function in the block. Only in the main thread."""
+    before = {one: signal.signal(one, handler) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, previous in before.items():
+            signal.signal(one, previous)
 
 
 class Stop:

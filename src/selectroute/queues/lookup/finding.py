@@ -43,7 +43,9 @@ def find_selected(
     asked = asked_fields(request)
     best: Record | None = None
     for alternative in request.selection.alternatives:
-        wanted = both(asked, alternative) if asked else (alternative.fields, alternative.keys)
+        wanted: tuple[Fields, Keys] | None = alternative.fields, alternative.keys
+        if asked:
+            wanted = both(asked, alternative)
         found = None if wanted is None else search(*wanted, alternative)
         if found is not None and (best is None or found.queue_key < best.queue_key):
             best = found

@@ -262,8 +262,7 @@ class QueueDeliveries:
 
     @staticmethod
     def _depth(connection: Connection, queue_id: int, now_ms: int) -> int:
-        found: int = connection.execute(HELD, {"in_queue": queue_id, "now_ms": now_ms}).scalar_one()
-        return found
+        return int(connection.execute(HELD, {"in_queue": queue_id, "now_ms": now_ms}).scalar_one())
 
     def _lock(self, connection: Connection, job: str, progress: Progress) -> bool:
         """Lock the row of the batch; return whether it is new. Raises StoreError for another progress."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from itertools import chain
 
 import anyio
 from anyio import CancelScope, CapacityLimiter
@@ -50,7 +51,7 @@ class Streamed(StreamingResponse):
             try:
                 blocks = _blocks(self._lines)
                 first = await run_in_threadpool(next, blocks, b"")
-                self.body_iterator = iterate_in_threadpool(_chain(first, blocks))
+                self.body_iterator = iterate_in_threadpool(chain([first] if first else [], blocks))
                 await super().__call__(scope, receive, timely)
             finally:
                 with CancelScope(shield=True):
@@ -68,9 +69,3 @@ def _blocks(lines: Iterator[str]) -> Iterator[bytes]:
             block, size = [], 0
     if block:
         yield ("\n".join(block) + "\n").encode()
-
-
-def _chain(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-    yield from blocks

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+import anyio
 from starlette.concurrency import run_in_threadpool
 
 LOOK_SECONDS: Final = 0.2
@@ -49,10 +50,8 @@ class BatchWaiting:
                 left = deadline - self._clock()
                 if left <= 0:
                     return
-                try:
-                    await asyncio.wait_for(self._stopping.wait(), min(left, LOOK_SECONDS))
-                except TimeoutError:
-                    continue
+                with anyio.move_on_after(min(left, LOOK_SECONDS)):
+                    await self._stopping.wait()
         finally:
             self._count -= 1
 

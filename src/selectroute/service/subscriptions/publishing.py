@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import anyio
+
 from selectroute.index.snapshot import Snapshot
 from selectroute.registry.errors import PublishError
 from selectroute.registry.publisher import RegistryPublisher
@@ -179,10 +181,8 @@ class Watch:
         try:
             while not self._stopping and self.revision <= after and (left := deadline - self._clock()) > 0:
                 event.clear()
-                try:
-                    await asyncio.wait_for(event.wait(), left)
-                except TimeoutError:
-                    return
+                with anyio.move_on_after(left):
+                    await event.wait()
         finally:
             self._waiting.discard(event)
 
