@@ -37,10 +37,10 @@ def queue_settings(queues: str | None, manager: str | None = None) -> tuple[str,
 
 def _settings_of(name: str, **options: str | None) -> tuple[str, Settings]:
     try:
-        from selectroute.cli.settings import config_file, settings
+        from selectroute.cli.settings import Settings, config_file, settings_of
     except ModuleNotFoundError as error:
         raise missing(error) from error
-    found = settings(**options)
+    found = settings_of(Settings, **options)
     url: str | None = getattr(found, name) or found.registry
     if url is None:
         raise typer.BadParameter(

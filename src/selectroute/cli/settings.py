@@ -101,13 +101,8 @@ class _File(PydanticBaseSettingsSource):
         }
 
 
-def settings(**options: Any) -> Settings:
-    """Return the effective settings; None is an option not given. Raises BadParameter for an invalid one."""
-    return settings_of(Settings, **options)
-
-
 def settings_of(kind: type[Kind], **options: Any) -> Kind:
-    """Return the effective settings of a command with additional ones."""
+    """Return the effective settings; None is an option not given. Raises BadParameter for an invalid one."""
     try:
         return kind(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as error:

@@ -95,16 +95,14 @@ class Head:
         """Create the file under a temporary name and rename it when it is durable."""
         new = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}.new")
         try:
-            with open(new, "xb", opener=_owners_alone) as file:
+            # Only its owner can read it, like the database.
+            with open(
+                new, "xb", opener=lambda path, flags: os.open(path, flags | os.O_CLOEXEC, 0o600)
+            ) as file:
                 file.write(_record(mark).ljust(2 * _SLOT, b"\0"))
             disk.name_if_absent(new, self.path)
         finally:
             new.unlink(missing_ok=True)
-
-
-def _owners_alone(path: str, flags: int) -> int:
-    """Open a new file that only its owner can read, like the database."""
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def lost(head: Head, what: str) -> DamagedError:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from selectroute.registry.protocol import SubscriptionRegistry
     from selectroute.spark import BatchReport, Job, KafkaInput
     from selectroute.spark.runtime.session import Session
-    from selectroute.spark.stream.metrics import StreamMetrics
 
 _LONGEST_TRIGGER: Final = 86_400.0
 _LARGEST: Final = 2**31 - 1
@@ -662,7 +661,14 @@ def _run(
         spark = options.session(job, stop)
         if stop.asked():
             return 0
-        metrics = _measured(spark, *metrics_at) if metrics_at[1] else None
+        metrics = None
+        host, port = metrics_at
+        if port:
+            from selectroute.spark.stream.metrics import StreamMetrics  # needs prometheus-client
+
+            metrics = StreamMetrics()
+            metrics.serve(port, host)
+            spark.streams.addListener(metrics.listener())
 
         def done(batch: BatchReport) -> None:
             if metrics is not None:
@@ -683,16 +689,6 @@ def _run(
             metrics.watch(query)
         query.wait(stop.asked)
     return 0
-
-
-def _measured(spark: Session, host: str, port: int) -> StreamMetrics:
-    """Start the endpoint for Prometheus; return the metrics of batches and of the job."""
-    from selectroute.spark.stream.metrics import StreamMetrics  # needs prometheus-client
-
-    metrics = StreamMetrics()
-    metrics.serve(port, host)
-    spark.streams.addListener(metrics.listener())
-    return metrics
 
 
 def _rerun(options: _JobOptions, stop: Stop, batches: str, into: Path) -> int:

@@ -193,7 +193,7 @@ class SqlStore:
 
     def begin_unit(self) -> Unit:
         """Begin a unit of work. It is in the database from its first put or get on."""
-        return UnitOfWork(self, UnitState(self._owner.next_unit()))
+        return UnitOfWork(self, UnitState(next(self._owner.units)))
 
     def end_unit(self, unit: Unit, *, commit: bool) -> None:
         """Commit a unit or back it out, in one transaction.

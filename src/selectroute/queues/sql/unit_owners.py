@@ -51,15 +51,12 @@ class Owner:
         self._lost: int | None = None
         self._file: FileLock | None = None
         self._session: Connection | None = None
-        self._units = itertools.count(1)
+        self.units = itertools.count(1)
+        """Numbers of new units, of any queue of this database."""
         _ALL.add(self)
 
     def __del__(self) -> None:
         self._let_go()
-
-    def next_unit(self) -> int:
-        """Return the number of a new unit, of any queue of this database."""
-        return next(self._units)
 
     def enter(self) -> int:
         """Insert this owner into the database if missing; return its id."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,11 +73,8 @@ class Callers:
         tokens_needed: require tokens in any case: the service listens on more than the loopback.
     """
 
-    def __init__(
-        self, registry: Registry, tokens_needed: bool, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, registry: Registry, tokens_needed: bool) -> None:
         self._registry = registry
-        self._clock = clock
         self._lock = threading.Lock()
         self._looked: float | None = None
         self.tokens_needed = tokens_needed
@@ -104,7 +100,7 @@ class Callers:
     def is_open(self) -> bool:
         """Return whether callers without a token are admitted."""
         with self._lock:
-            now = self._clock()
+            now = time.monotonic()
             if not self.tokens_needed and (self._looked is None or now - self._looked >= OPEN_SECONDS):
                 self._looked = now
                 self.tokens_needed = self._registry.had_tokens()

@@ -137,13 +137,12 @@ class ProblemError(SelectRouteError):
         place: str | None = None,
         faults: Sequence[Fault] = (),
         headers: Mapping[str, str] | None = None,
-        status: int | None = None,
         **extensions: int | None,
     ) -> None:
         super().__init__(kind, detail)
         self.kind = kind
         self.detail = detail
-        self.status = status or PROBLEMS[kind].status
+        self.status = PROBLEMS[kind].status
         self.faults = [Fault(pointer=place, reason=detail)] if place is not None else list(faults)
         self.headers = dict(headers or {})
         self.extensions = extensions

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from selectroute.service.http.problems import PROBLEMS, ProblemError
+from selectroute.service.http.problems import ProblemError
 from selectroute.service.limits import ServiceLimits
 
 
@@ -84,8 +84,8 @@ class Protocol(H11Protocol):
             answer = problem.response(str(uuid.uuid4()))
             head = [(b"connection", b"close"), (b"cache-control", b"no-store"), *answer.raw_headers]
             lines = b"".join(b"%s: %s\r\n" % one for one in head)
-            status = PROBLEMS[problem.kind].status
-            self.transport.write(b"HTTP/1.1 %d %b\r\n" % (status, _PHRASES[status]) + lines)
+            first = b"HTTP/1.1 %d %b\r\n" % (problem.status, _PHRASES[problem.status])
+            self.transport.write(first + lines)
             self.transport.write(b"\r\n" + bytes(answer.body))
         self.transport.close()
 

@@ -23,9 +23,8 @@ class BatchWaiting:
         newest: queries the database for the newest revision that any batch used.
     """
 
-    def __init__(self, newest: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, newest: Callable[[], int]) -> None:
         self._newest = newest
-        self._clock = clock
         self._count = 0
         self._used = 0
         self._looked: float | None = None
@@ -43,11 +42,11 @@ class BatchWaiting:
         """Return when a batch has used this revision or a later one, after the timeout, or when the service
         stops.
         """
-        deadline = self._clock() + seconds
+        deadline = time.monotonic() + seconds
         self._count += 1
         try:
             while not self._stopping.is_set() and not await self._is_used(revision):
-                left = deadline - self._clock()
+                left = deadline - time.monotonic()
                 if left <= 0:
                     return
                 with anyio.move_on_after(min(left, LOOK_SECONDS)):
@@ -59,7 +58,7 @@ class BatchWaiting:
         """Return whether a batch has used the revision, by the cached result or, if old, a new query."""
         if self._used < revision:
             async with self._looking:  # the others use the result of the first one
-                if self._looked is None or self._clock() - self._looked >= LOOK_SECONDS / 2:
+                if self._looked is None or time.monotonic() - self._looked >= LOOK_SECONDS / 2:
                     self._used = await run_in_threadpool(self._newest)
-                    self._looked = self._clock()
+                    self._looked = time.monotonic()
         return self._used >= revision
