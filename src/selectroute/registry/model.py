@@ -87,25 +87,6 @@ class SubscriptionSpec:
     destination: Destination = Destination()
     labels: Mapping[str, str] = field(default_factory=dict)
 
-    def registered(
-        self, id: str, seltype: Seltype, status: Status, revision: int, created: datetime, modified: datetime
-    ) -> Subscription:
-        """Return the subscription of this specification."""
-        return Subscription(
-            id=id,
-            name=id if self.name is None else self.name,
-            topic=self.topic,
-            selector=self.selector,
-            dialect=self.dialect,
-            seltype=seltype,
-            destination=self.destination,
-            status=status,
-            labels=dict(sorted(self.labels.items())),
-            revision=revision,
-            created=created,
-            modified=modified,
-        )
-
     def to_json(self) -> dict[str, Any]:
         """Return the given fields as plain data."""
         data: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
@@ -206,6 +187,32 @@ class Subscription:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidSpecError("", f"not a subscription: {error}") from error
+
+
+def registered(
+    spec: SubscriptionSpec,
+    id: str,
+    seltype: Seltype,
+    status: Status,
+    revision: int,
+    created: datetime,
+    modified: datetime,
+) -> Subscription:
+    """Return the subscription of a specification."""
+    return Subscription(
+        id=id,
+        name=id if spec.name is None else spec.name,
+        topic=spec.topic,
+        selector=spec.selector,
+        dialect=spec.dialect,
+        seltype=seltype,
+        destination=spec.destination,
+        status=status,
+        labels=dict(sorted(spec.labels.items())),
+        revision=revision,
+        created=created,
+        modified=modified,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from selectroute.registry.errors import (
 )
 from selectroute.registry.log.revision import new_id
 from selectroute.registry.log.rows import body_of
-from selectroute.registry.model import Status, SubscriptionSpec
+from selectroute.registry.model import Status, SubscriptionSpec, registered
 from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.specification import Budget, Checks, check_fields, check_id, wrong_seltype
 from selectroute.selector.errors import SelectRouteError
@@ -169,7 +169,7 @@ def _stage_block(
     now = datetime.now(UTC)
     texts = []
     for one, seltype in zip(found, types, strict=True):
-        made = one.spec.registered(one.id, seltype, one.status or Status.ACTIVE, 0, now, now)
+        made = registered(one.spec, one.id, seltype, one.status or Status.ACTIVE, 0, now, now)
         texts.append(f"{one.number}\t{one.status or ''}\t{body_of(made)}\n")
     try:
         stage.file.writelines(texts)

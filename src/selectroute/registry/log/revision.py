@@ -27,7 +27,7 @@ from selectroute.registry.log.rows import (
     view_row,
 )
 from selectroute.registry.log.tables import change, counter, label, subscription
-from selectroute.registry.model import Status, Subscription, SubscriptionSpec, time_text
+from selectroute.registry.model import Status, Subscription, SubscriptionSpec, registered, time_text
 from selectroute.registry.permission import EVERYTHING, Permission
 from selectroute.registry.specification import Checks, check_id, is_id
 from selectroute.store.digests import chained
@@ -229,7 +229,7 @@ class Revision:
     def _made(self, id: str, spec: SubscriptionSpec, status: Status, created: datetime) -> Subscription:
         """Return the subscription of a checked specification."""
         assert spec.seltype is not None
-        return spec.registered(id, spec.seltype, status, self.number, created, self.now)
+        return registered(spec, id, spec.seltype, status, self.number, created, self.now)
 
     def _with_status(self, old: Subscription, status: Status) -> Subscription:
         return replace(old, status=status, revision=self.number, modified=self.now)
