@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -284,7 +285,12 @@ def test_modules_of_queues_are_loaded_by_their_commands_only():
 
 def test_serve_is_told_of_queues_by_options_environment_and_file(run, database, tmp_path, monkeypatch):
     told = []
-    monkeypatch.setattr("selectroute.service.server.serve", lambda *_, **options: told.append(options))
+
+    def bound(*_, **options):
+        told.append(options)
+        return SimpleNamespace(run=lambda: None)
+
+    monkeypatch.setattr("selectroute.service.server.bound", bound)
 
     def served_queues(*options):
         code, _, err = run("serve", "--registry", database, *options)
