@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from selectroute.queues.lookup.request import Fields, Keys, Request, asked_fields, both
-from selectroute.queues.lookup.selection import Alternative
+from selectroute.queues.lookup.request import Request
 from selectroute.queues.message.queue_key import queue_key_in
 from selectroute.queues.message.record import Record
 
@@ -33,23 +32,6 @@ class Statistics:
     indexes_made: int = 0
     waiters_looked_at: int = 0
     """Waiting calls that were compared with an arriving message."""
-
-
-def find_selected(
-    request: Request, search: Callable[[Fields, Keys, Alternative], Record | None]
-) -> Record | None:
-    """Return the first of the messages that `search` finds for the alternatives of a request's selector."""
-    assert request.selection is not None
-    asked = asked_fields(request)
-    best: Record | None = None
-    for alternative in request.selection.alternatives:
-        wanted: tuple[Fields, Keys] | None = alternative.fields, alternative.keys
-        if asked:
-            wanted = both(asked, alternative)
-        found = None if wanted is None else search(*wanted, alternative)
-        if found is not None and (best is None or found.queue_key < best.queue_key):
-            best = found
-    return best
 
 
 def has_token(record: Record, msg_token: bytes, token_prefix: bytes) -> bool:

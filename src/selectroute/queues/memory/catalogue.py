@@ -14,12 +14,13 @@ from selectroute.queues.lookup.finding import (
     MAX_SCANNED_BEFORE_INDEX,
     Statistics,
     find_by_token,
-    find_selected,
 )
 from selectroute.queues.lookup.request import (
     Fields,
     Keys,
     Request,
+    asked_fields,
+    both,
     fields_and_keys,
     key_of_fields,
 )
@@ -212,9 +213,20 @@ class Catalogue:
     def _find_selected(self, request: Request, after: int) -> Record | None:
         if request.msg_token is not None:
             return find_by_token(request, after, self.token_prefix, self._blocks.get, self.statistics)
-        return find_selected(
-            request, lambda fields, keys, one: self._search(fields, keys, request, one, after)
-        )
+        assert request.selection is not None
+        asked = asked_fields(request)
+        best: Record | None = None
+        for alternative in request.selection.alternatives:
+            fields, keys = alternative.fields, alternative.keys
+            if asked:
+                wanted = both(asked, alternative)
+                if wanted is None:
+                    continue
+                fields, keys = wanted
+            found = self._search(fields, keys, request, alternative, after)
+            if found is not None and (best is None or found.queue_key < best.queue_key):
+                best = found
+        return best
 
     def _search(
         self, fields: Fields, keys: Keys, request: Request, alternative: Alternative | None, after: int

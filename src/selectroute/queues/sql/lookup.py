@@ -13,9 +13,8 @@ from selectroute.queues.lookup.finding import (
     MAX_SCANNED_BEFORE_INDEX,
     Statistics,
     find_by_token,
-    find_selected,
 )
-from selectroute.queues.lookup.request import Request
+from selectroute.queues.lookup.request import Request, asked_fields, both
 from selectroute.queues.lookup.selection import Alternative, KeyField
 from selectroute.queues.message.record import Field, Record, selector_values
 from selectroute.queues.sql.rows import BARE_COLUMNS, bare_record_of, digest_of, is_lasting, key_of, record_of
@@ -176,7 +175,15 @@ class SqlLookup:
             first = next(self._walk(AccessPath(request), after, 1), None)
             self._statistics.looked_at += first is not None
             return first
-        return find_selected(request, lambda fields, keys, one: self._search(fields, keys, one, after))
+        asked = asked_fields(request)
+        best: Record | None = None
+        for alternative in request.selection.alternatives:
+            wanted = both(asked, alternative)
+            if wanted is not None:
+                found = self._search(*wanted, alternative, after)
+                if found is not None and (best is None or found.queue_key < best.queue_key):
+                    best = found
+        return best
 
     def _at(self, queue_key: int) -> Record | None:
         row = self._connection.execute(AT, {**self._given, "at_place": queue_key}).one_or_none()
