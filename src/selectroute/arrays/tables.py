@@ -32,11 +32,18 @@ the next three are the same for all attributes, the others are assigned in the o
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+Int32 = Annotated[Array, np.int32]
+Int64 = Annotated[Array, np.int64]
+UInt8 = Annotated[Array, np.uint8]
+UInt16 = Annotated[Array, np.uint16]
+UInt64 = Annotated[Array, np.uint64]
+Float64 = Annotated[Array, np.float64]
 
 # -- type tags of a lane; the `tag` of a mixed-type column
 NULL: Final = 0
@@ -141,115 +148,66 @@ class Tables(NamedTuple):
     # access keys: tuples of one attribute or two, and their leaves. The codes of an attribute that is alone
     # or an anchor, from `code_low` on, have a leaf (-1: none) and postings. A posting has an open-addressing
     # table of a power of two slots, at most half full, for the codes of its attribute.
-    tuple_attributes: Array  # int32[tuples, 2]
-    tuple_above: (
-        Array  # int32[tuples], the tuple whose leaves lead here if the second one is BENEATH, else -1
-    )
-    tuple_leaf: Array  # int32[tuples + 1], then come the divided leaves
-    divided_tuple: Array  # int32[divided leaves], the tuple that each belongs to
-    code_low: Array  # int32[attributes]
-    code_first: Array  # int64[attributes + 1], into code_leaf
-    code_leaf: Array  # int32[codes]
-    code_posting: Array  # int32[codes + divided leaves + 1], into posting_attribute
-    posting_attribute: Array  # int32[postings]
-    posting_filter: Array  # uint64[postings], bit ``code & 63`` is set for each code that has a slot
-    slot_first: Array  # int64[postings + 1]
-    slot: Array  # int64[slots], leaf << 32 | code, or -1
+    tuple_attributes: Int32  # [tuples, 2]
+    tuple_above: Int32  # [tuples], the tuple whose leaves lead here if the second one is BENEATH, else -1
+    tuple_leaf: Int32  # [tuples + 1], then come the divided leaves
+    divided_tuple: Int32  # [divided leaves], the tuple that each belongs to
+    code_low: Int32  # [attributes]
+    code_first: Int64  # [attributes + 1], into code_leaf
+    code_leaf: Int32  # [codes]
+    code_posting: Int32  # [codes + divided leaves + 1], into posting_attribute
+    posting_attribute: Int32  # [postings]
+    posting_filter: UInt64  # [postings], bit ``code & 63`` is set for each code that has a slot
+    slot_first: Int64  # [postings + 1]
+    slot: Int64  # [slots], leaf << 32 | code, or -1
 
     # prefixes of strings, for each attribute ascending by their bytes, see ``prefixes``
-    prefix_first: Array  # int64[attributes + 1]
-    prefix_parent: Array  # int32[prefixes], the longest other prefix of this prefix, or -1
-    prefix_leaf: Array  # int32[prefixes]
-    prefix_key: Array  # int64[prefixes], the first eight bytes as a number, ascending for each attribute
-    prefix_byte_first: Array  # int64[prefixes + 1], into prefix_bytes
-    prefix_bytes: Array  # uint8[bytes], UTF-8
+    prefix_first: Int64  # [attributes + 1]
+    prefix_parent: Int32  # [prefixes], the longest other prefix of this prefix, or -1
+    prefix_leaf: Int32  # [prefixes]
+    prefix_key: Int64  # [prefixes], the first eight bytes as a number, ascending for each attribute
+    prefix_byte_first: Int64  # [prefixes + 1], into prefix_bytes
+    prefix_bytes: UInt8  # [bytes], UTF-8
 
     # leaves have groups, groups have entries; invariant: every entry belongs to one group of one leaf
-    group_first: Array  # int32[leaves + 1]
-    group_flags: Array  # uint16[groups]
-    group_attribute: Array  # int32[groups], of a SORTED group
-    entry_first: Array  # int64[groups + 1]
-    entry_bound: Array  # int64[entries], a long, or the bits of a double; ascending within a SORTED group
-    entry_residual: Array  # int32[entries], in a RESIDUAL group, else -1
-    entry_ordinal: Array  # int32[entries], the subscription
-    group_high: Array  # int32[groups], of an INTERVAL group where its upper ends begin in `high`, else -1
-    high: Array  # int64[…], longs, or doubles in the order of their values; then their maxima, see above
+    group_first: Int32  # [leaves + 1]
+    group_flags: UInt16  # [groups]
+    group_attribute: Int32  # [groups], of a SORTED group
+    entry_first: Int64  # [groups + 1]
+    entry_bound: Int64  # [entries], a long, or the bits of a double; ascending within a SORTED group
+    entry_residual: Int32  # [entries], in a RESIDUAL group, else -1
+    entry_ordinal: Int32  # [entries], the subscription
+    group_high: Int32  # [groups], of an INTERVAL group where its upper ends begin in `high`, else -1
+    high: Int64  # […], longs, or doubles in the order of their values; then their maxima, see above
 
     # a residual is a conjunction of terms: programs with their wanted truth
-    term_first: Array  # int32[residuals + 1]
-    term_program: Array  # int32[terms]
-    term_wanted: Array  # uint8[terms], 0 or 1; plus 2 where several residuals have the program
-    step_first: Array  # int32[programs + 1]
-    step: Array  # int64[steps, 3]: operation, attribute, argument
-    item_first: Array  # int32[sets and patterns + 1]
-    item: Array  # int32[items]: codes, ascending within a set, or the symbols of a pattern
-    level_first: Array  # int32[level strings + 1], into level_bytes
-    level_bytes: Array  # uint8[bytes]
+    term_first: Int32  # [residuals + 1]
+    term_program: Int32  # [terms]
+    term_wanted: UInt8  # [terms], 0 or 1; plus 2 where several residuals have the program
+    step_first: Int32  # [programs + 1]
+    step: Int64  # [steps, 3]: operation, attribute, argument
+    item_first: Int32  # [sets and patterns + 1]
+    item: Int32  # [items]: codes, ascending within a set, or the symbols of a pattern
+    level_first: Int32  # [level strings + 1], into level_bytes
+    level_bytes: UInt8  # [bytes]
 
     # the constants: for each attribute a hash table of strings, and sorted numbers
-    string_slot_first: Array  # int64[attributes + 1]
-    string_slot: Array  # uint64[slots], the upper half of the string's hash, and the string; or EMPTY_SLOT
-    string_code: Array  # int32[strings]
-    string_tag: Array  # uint8[strings], STRING or BYTES
-    string_first: Array  # int64[strings + 1], into string_bytes
-    string_bytes: Array  # uint8[bytes], UTF-8 or a byte string's own
-    number_first: Array  # int64[attributes + 1]
-    number: Array  # float64[numbers], ascending for each attribute
-    number_code: Array  # int32[numbers]
-    large_float_first: Array  # int64[attributes + 1]
-    large_float: Array  # float64[large floats], ascending for each attribute
-    large_float_code: Array  # int32[large floats]
+    string_slot_first: Int64  # [attributes + 1]
+    string_slot: UInt64  # [slots], the upper half of the string's hash, and the string; or EMPTY_SLOT
+    string_code: Int32  # [strings]
+    string_tag: UInt8  # [strings], STRING or BYTES
+    string_first: Int64  # [strings + 1], into string_bytes
+    string_bytes: UInt8  # [bytes], UTF-8 or a byte string's own
+    number_first: Int64  # [attributes + 1]
+    number: Float64  # [numbers], ascending for each attribute
+    number_code: Int32  # [numbers]
+    large_float_first: Int64  # [attributes + 1]
+    large_float: Float64  # [large floats], ascending for each attribute
+    large_float_code: Int32  # [large floats]
 
 
 DTYPES: Final[dict[str, np.dtype[Any]]] = {
-    "tuple_attributes": np.dtype(np.int32),
-    "tuple_above": np.dtype(np.int32),
-    "tuple_leaf": np.dtype(np.int32),
-    "divided_tuple": np.dtype(np.int32),
-    "code_low": np.dtype(np.int32),
-    "code_first": np.dtype(np.int64),
-    "code_leaf": np.dtype(np.int32),
-    "code_posting": np.dtype(np.int32),
-    "posting_attribute": np.dtype(np.int32),
-    "posting_filter": np.dtype(np.uint64),
-    "slot_first": np.dtype(np.int64),
-    "slot": np.dtype(np.int64),
-    "prefix_first": np.dtype(np.int64),
-    "prefix_parent": np.dtype(np.int32),
-    "prefix_leaf": np.dtype(np.int32),
-    "prefix_key": np.dtype(np.int64),
-    "prefix_byte_first": np.dtype(np.int64),
-    "prefix_bytes": np.dtype(np.uint8),
-    "group_first": np.dtype(np.int32),
-    "group_flags": np.dtype(np.uint16),
-    "group_attribute": np.dtype(np.int32),
-    "entry_first": np.dtype(np.int64),
-    "entry_bound": np.dtype(np.int64),
-    "entry_residual": np.dtype(np.int32),
-    "entry_ordinal": np.dtype(np.int32),
-    "group_high": np.dtype(np.int32),
-    "high": np.dtype(np.int64),
-    "term_first": np.dtype(np.int32),
-    "term_program": np.dtype(np.int32),
-    "term_wanted": np.dtype(np.uint8),
-    "step_first": np.dtype(np.int32),
-    "step": np.dtype(np.int64),
-    "item_first": np.dtype(np.int32),
-    "item": np.dtype(np.int32),
-    "level_first": np.dtype(np.int32),
-    "level_bytes": np.dtype(np.uint8),
-    "string_slot_first": np.dtype(np.int64),
-    "string_slot": np.dtype(np.uint64),
-    "string_code": np.dtype(np.int32),
-    "string_tag": np.dtype(np.uint8),
-    "string_first": np.dtype(np.int64),
-    "string_bytes": np.dtype(np.uint8),
-    "number_first": np.dtype(np.int64),
-    "number": np.dtype(np.float64),
-    "number_code": np.dtype(np.int32),
-    "large_float_first": np.dtype(np.int64),
-    "large_float": np.dtype(np.float64),
-    "large_float_code": np.dtype(np.int32),
+    name: np.dtype(hint.__metadata__[0]) for name, hint in get_type_hints(Tables, include_extras=True).items()
 }
 """Element type of each array."""
 
