@@ -26,34 +26,13 @@ KEPT: Final = 2
 """Arrays in the pool of a process: the previous matches are still in use while the next batch is matched."""
 
 
-class _Pool:
-    """Pool of int32 arrays.
+_lock = threading.Lock()
+_arrays = [np.empty(0, np.int32) for _ in range(KEPT)]
+"""Arrays of the pool.
 
-    invariant: `take` returns a view of a pooled array, and every view of that view holds a reference to the
-    array itself, in NumPy and Arrow. So an array is free if only the list refers to it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._arrays = [np.empty(0, np.int32) for _ in range(KEPT)]
-
-    def take(self, count: int) -> t.Array:
-        size = 4 * count
-        if not LEAST <= size <= MOST:
-            return np.empty(count, np.int32)
-        with self._lock:
-            # Referred to by the list and the argument.
-            free = [n for n in range(KEPT) if sys.getrefcount(self._arrays[n]) <= 2]
-            for number in free:
-                # Not a much larger one: a small result would keep all of its memory.
-                if size <= self._arrays[number].nbytes <= 4 * size:
-                    return self._arrays[number][:count]
-            number = free[0] if free else 0
-            self._arrays[number] = np.empty(count, np.int32)
-            return self._arrays[number][:count]
-
-
-_pool = _Pool()
+invariant: `take_array` returns a view of a pooled array, and every view of that view holds a reference to the
+array itself, in NumPy and Arrow. So an array is free if only the list refers to it.
+"""
 
 
 def take_array(count: int) -> t.Array:
@@ -62,4 +41,16 @@ def take_array(count: int) -> t.Array:
     NumPy allocates it, in huge pages if the system has them: in small pages, which the system clears one by
     one, a million matches took seven times as long.
     """
-    return _pool.take(count)
+    size = 4 * count
+    if not LEAST <= size <= MOST:
+        return np.empty(count, np.int32)
+    with _lock:
+        # Referred to by the list and the argument.
+        free = [n for n in range(KEPT) if sys.getrefcount(_arrays[n]) <= 2]
+        for number in free:
+            # Not a much larger one: a small result would keep all of its memory.
+            if size <= _arrays[number].nbytes <= 4 * size:
+                return _arrays[number][:count]
+        number = free[0] if free else 0
+        _arrays[number] = np.empty(count, np.int32)
+        return _arrays[number][:count]

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
-from selectroute.match.from_messages import is_mixed
+from selectroute.match.from_messages import TAGS, is_mixed
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import CORRELATION_IDS
 from selectroute.selector.message import octets_of
@@ -40,17 +40,10 @@ from selectroute.selector.values.values import Long
 from selectroute.topics.levels import Derivation
 
 _TAGS: dict[pa.DataType, int] = {
-    pa.bool_(): t.BOOLEAN,
-    pa.int8(): t.BYTE,
-    pa.int16(): t.SHORT,
-    pa.int32(): t.INT,
-    pa.int64(): t.LONG,
+    **TAGS,
     pa.uint8(): t.SHORT,
     pa.uint16(): t.INT,
     pa.uint32(): t.LONG,
-    pa.float32(): t.FLOAT,
-    pa.float64(): t.DOUBLE,
-    pa.string(): t.STRING,
     pa.large_string(): t.STRING,
 }
 _INTEGERS = (t.BYTE, t.SHORT, t.INT, t.LONG)

@@ -54,7 +54,7 @@ def from_messages(messages: Sequence[Message], names: Sequence[str]) -> pa.Recor
 
 def mixed_array(values: Sequence[Value | Unsupported | None]) -> pa.Array:
     """Return values of any types as one `MIXED` column."""
-    rows = [_mixed_row(value) for value in values]
+    rows = [mixed_row(value) for value in values]
     return pa.StructArray.from_arrays(
         [
             pa.array([row[0] for row in rows], pa.int8()),
@@ -68,7 +68,8 @@ def mixed_array(values: Sequence[Value | Unsupported | None]) -> pa.Array:
 _MIXED_TAGS = {Byte: t.BYTE, Short: t.SHORT, Int: t.INT}
 
 
-def _mixed_row(value: Value | Unsupported | None) -> tuple[int, int, str | None]:
+def mixed_row(value: Value | Unsupported | None) -> tuple[int, int, str | None]:
+    """Return the tag, the bits and the text of a value, as in `MIXED`."""
     match value:
         case None:
             return t.NULL, 0, None
@@ -88,7 +89,7 @@ def _mixed_row(value: Value | Unsupported | None) -> tuple[int, int, str | None]
             return _MIXED_TAGS.get(type(value), t.LONG), int(value.value), None
 
 
-_TAGS_OF: Final = {
+TAGS: Final = {
     pa.bool_(): t.BOOLEAN,
     pa.int8(): t.BYTE,
     pa.int16(): t.SHORT,
@@ -98,6 +99,7 @@ _TAGS_OF: Final = {
     pa.float64(): t.DOUBLE,
     pa.string(): t.STRING,
 }
+"""Arrow types with the tag of their values."""
 
 
 def with_unlike(values: pa.Array, rows: Sequence[int]) -> pa.StructArray:
@@ -110,7 +112,7 @@ def with_unlike(values: pa.Array, rows: Sequence[int]) -> pa.StructArray:
         given, bits, text = values.flatten()
         tags = pc.fill_null(given, t.NULL).to_numpy(zero_copy_only=False).copy()
     else:
-        tags = values.is_valid().to_numpy(zero_copy_only=False) * np.int8(_TAGS_OF[values.type])
+        tags = values.is_valid().to_numpy(zero_copy_only=False) * np.int8(TAGS[values.type])
         if pa.types.is_string(values.type):
             bits, text = pa.array(np.zeros(len(values), np.int64)), values
         else:

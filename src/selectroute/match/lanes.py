@@ -79,7 +79,7 @@ class Lanes:
         self.rows = batch.rows
         self.lanes: dict[str, Lane] = {}
         self.hashes: dict[str, t.Array] = {}
-        """Hashes of the strings of each lane with codes."""
+        """Hashes of the strings of each lane whose codes or distinct strings are needed."""
         self.placed: dict[str, t.Array] = {}
         """Bits of each lane with values, with offsets of strings in `text`."""
         self.strings: dict[str, Strings | None] = {}
@@ -93,9 +93,6 @@ class Lanes:
             if found is None:
                 continue
             self.lanes[name] = found
-            if attribute.codes:
-                hashes = self.hashes[name] = np.empty(len(found.tags), np.uint64)
-                hash_strings(found.tags, found.bits, found.sizes, found.data, hashes)
             if attribute.values:
                 self.placed[name] = found.bits
                 if len(found.data):
@@ -126,7 +123,7 @@ class Lanes:
             tags[number] = found.spread(found.tags)
             if attribute.codes:
                 distinct = codes[number] if found.rows is None else np.empty(len(found.tags), np.int32)
-                hashes = self.hashes[attribute.name]
+                hashes = self._hashes(attribute.name)
                 encode(number, found.tags, found.bits, found.sizes, hashes, found.data, tables, distinct)
                 if found.rows is not None:
                     codes[number] = distinct[found.rows]
@@ -146,7 +143,6 @@ class Lanes:
         keyed = np.diff(tables.code_first) > 0
         anchors = np.flatnonzero(keyed & (present | (tables.code_low == t.CODE_NULL)))
         reals = tables.entry_bound.view(np.float64)
-        verdicts = self._verdicts(segment)
         return Columns(
             tags=tags,
             codes=codes,
@@ -158,10 +154,7 @@ class Lanes:
             invalid_names=invalid_names,
             prefixed=np.stack(prefixed) if prefixed else np.zeros((0, rows), np.int32),
             anchors=anchors,
-            strings=verdicts.strings,
-            patterns=verdicts.patterns,
-            pattern=verdicts.pattern,
-            cells=verdicts.cells,
+            **self._verdicts(segment)._asdict(),
         )
 
     def _verdicts(self, segment: Segment) -> Verdicts:
@@ -179,9 +172,12 @@ class Lanes:
         if found is None:
             return None
         if name not in self.strings:
-            hashes = self.hashes.get(name)
-            if hashes is None:
-                hashes = self.hashes[name] = np.empty(len(found.tags), np.uint64)
-                hash_strings(found.tags, found.bits, found.sizes, found.data, hashes)
-            self.strings[name] = distinct_strings(found, hashes)
+            self.strings[name] = distinct_strings(found, self._hashes(name))
         return self.strings[name]
+
+    def _hashes(self, name: str) -> t.Array:
+        if name not in self.hashes:
+            found = self.lanes[name]
+            hashes = self.hashes[name] = np.empty(len(found.tags), np.uint64)
+            hash_strings(found.tags, found.bits, found.sizes, found.data, hashes)
+        return self.hashes[name]

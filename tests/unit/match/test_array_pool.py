@@ -9,7 +9,8 @@ from selectroute.match import array_pool
 
 @pytest.fixture
 def take_array(monkeypatch):
-    monkeypatch.setattr(array_pool, "_pool", array_pool._Pool())
+    arrays = [np.empty(0, np.int32) for _ in range(array_pool.KEPT)]
+    monkeypatch.setattr(array_pool, "_arrays", arrays)
     return array_pool.take_array
 
 

@@ -6,7 +6,6 @@ follows the reference evaluator step by step; see ``tables`` for the operations.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sized
 from itertools import accumulate, chain
 
@@ -25,12 +24,13 @@ from selectroute.clauses.predicate import (
 )
 from selectroute.clauses.simple import comparisons_of, simple_predicate
 from selectroute.index.build.dictionary import AttributeCodes
+from selectroute.match.from_messages import mixed_row
 from selectroute.selector.dialect import Dialect
 from selectroute.selector.like import LikeOp, compile_like
 from selectroute.selector.syntax import ast
 from selectroute.selector.syntax.check import BOOLEAN, BYTES, NUMBER, STRING
 from selectroute.selector.values.truth import VOID, Truth
-from selectroute.selector.values.values import Double, Float, Int, Value, compare
+from selectroute.selector.values.values import Value, compare
 
 Step = tuple[int, int, int]
 """Operation, attribute (or type tag), argument."""
@@ -70,14 +70,8 @@ _TYPE_BITS = {
 
 def bits_of(value: bool | Value) -> tuple[int, int]:
     """Return the tag and payload of a boolean or a number: an integer, or the bits of a double."""
-    if isinstance(value, bool):
-        return t.BOOLEAN, int(value)
-    if isinstance(value, Float | Double):
-        tag = t.FLOAT if isinstance(value, Float) else t.DOUBLE
-        return tag, struct.unpack("<q", struct.pack("<d", value.value))[0]
-    if isinstance(value, str | bytes):
-        raise AssertionError("a string constant is compared by its code")
-    return t.INT if isinstance(value, Int) else t.LONG, value.value
+    assert not isinstance(value, str | bytes), "a string constant is compared by its code"
+    return mixed_row(value)[:2]
 
 
 def _mode(dialect: Dialect) -> int:
