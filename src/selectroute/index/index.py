@@ -9,8 +9,8 @@ from types import NoneType
 
 from selectroute.clauses.access import Key, equalities, message_key, scan_reason
 from selectroute.clauses.predicate import Literal, Lookup, NotVoid
+from selectroute.index.build.build import freeze
 from selectroute.index.build.collector import paused_collector
-from selectroute.index.build.freeze import freeze
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.explain import AccessStep, Explanation
 from selectroute.index.plan.access_key import SCAN, Attributes, Plan, Statistics

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -101,8 +101,7 @@ def read_subscriptions(
     again line by line, to find it.
     """
     reading = _Reading(revision, ignore_unknown)
-    for done in reading.read(lines):
-        progress(done)
+    reading.read(lines, progress)
     if reading.problems:
         raise InvalidLinesError(reading.problems, reading.wrong)
     return reading.subscriptions()
@@ -120,8 +119,7 @@ def build_from_lines(
     Raises `InvalidLinesError` naming the invalid lines.
     """
     reading = _Reading(revision, ignore_unknown=False)
-    for done in reading.read(lines):
-        progress(done)
+    reading.read(lines, progress)
     found = reading.subscriptions()
     problems, count = reading.problems, reading.wrong
     try:
@@ -147,8 +145,8 @@ class _Reading:
         self._tables: list[pa.Table] = [_SCHEMA.empty_table()]
         self._numbers: list[t.Array] = [np.zeros(0, np.int64)]
 
-    def read(self, lines: Iterable[str]) -> Iterator[int]:
-        """Read all lines; yield after each block the number of lines read so far."""
+    def read(self, lines: Iterable[str], progress: Callable[[int], None]) -> None:
+        """Read all lines; report after each block the number of lines read so far."""
         first = 1
         rest = iter(lines)
         while block := list(islice(rest, _BLOCK)):
@@ -162,7 +160,7 @@ class _Reading:
                 valid = _valid(table, self._revision)
                 self._tables.append(table.filter(valid))
                 self._numbers.append(np.array(kept, np.int64)[valid.to_numpy(zero_copy_only=False)])
-            yield first - 1
+            progress(first - 1)
 
     def subscriptions(self) -> Subscriptions:
         """Return the subscriptions read."""
@@ -193,10 +191,8 @@ def _read_block(lines: list[str], ignore_unknown: bool) -> pa.Table | None:
     table = None if ignore_unknown else _parsed(data, _EXPORT, "error")
     if table is None and (ignore_unknown or all(map(_has_known_fields, lines))):
         table = _parsed(data, _GIVEN, "ignore")
-    if table is None:
-        return None
-    if table.num_rows != len(lines) or table["id"].null_count:
-        return None  # a line of two objects, or one without an id
+    if table is None or table.num_rows != len(lines) or table["id"].null_count:
+        return None  # an invalid line, one of two objects, or one without an id
     seltype, selector = table["seltype"], table["selector"]
     none = pc.equal(pc.fill_null(selector, ""), "")
     own = pc.if_else(none, NONE, STANDARD)

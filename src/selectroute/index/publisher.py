@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 
 from selectroute.arrays.state import SnapshotState
 from selectroute.index.change.delta import Change, changed
@@ -142,9 +141,7 @@ class Publisher:
     def __enter__(self) -> Publisher:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _await(self, merge: _Merge | None, timeout: float | None) -> None:

@@ -112,6 +112,19 @@ def built(
         return _Build(_normal(rows), progress, limits, parsed).snapshot(revision)
 
 
+def freeze(subscriptions: Iterable[Subscription], revision: int | None = None) -> SnapshotState:
+    """Return the snapshot of an index: one segment, its keys planned from all clauses, no destinations.
+
+    Ordinals are in the order of the index. O(total size of the selectors).
+    """
+    with paused_collector():
+        listed = list(subscriptions)
+        columns = {name: [getattr(one, name, None) for one in listed] for name in COLUMNS}
+        table = pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
+        writer = file_groups((), enumerate(listed))
+        return SnapshotState((writer.segment(len(listed)),), table, revision)
+
+
 def _check_destinations(table: pa.Table) -> None:
     """Raise `BuildError` for the first invalid destination. O(rows)."""
     texts = table["destination"].cast(pa.string())

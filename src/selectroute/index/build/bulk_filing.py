@@ -42,14 +42,12 @@ def file_groups(groups: Iterable[Group], singles: Iterable[tuple[int, Subscripti
     statistics = Statistics()
     keys.count(statistics)
     alone = [(row, one.dialect, _satisfiable(one.clauses)) for row, one in singles]
-    for _, _, entries in alone:
-        for _, found in entries:
-            statistics.add(found)
     preferences: Counter[PreferredKeys] = Counter()
     for one in filed:
         preferences[preferred_keys(one.found, one.clauses)] += len(one.group.ordinals)
     for _, _, entries in alone:
         for _, found in entries:
+            statistics.add(found)
             preferences[preferred_keys(found, len(entries))] += 1
     writer = Writer(CostPlan(statistics, preferences))
     for row, name, entries in alone:

@@ -111,15 +111,11 @@ def dictionary_tables(dictionaries: list[Dictionary]) -> dict[str, Array]:
         plain: dict[float, int] = {}
         floats: dict[float, int] = {}
         for key, code in dictionary.codes.items():
-            if isinstance(key, str):
+            if isinstance(key, str | bytes):
                 # Columns are UTF-8, so the bytes of a lone surrogate match no value.
-                strings.append(key.encode("utf-8", "surrogatepass"))
+                strings.append(key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key)
                 string_codes.append(code)
-                string_tags.append(STRING)
-            elif isinstance(key, bytes):
-                strings.append(key)
-                string_codes.append(code)
-                string_tags.append(BYTES)
+                string_tags.append(STRING if isinstance(key, str) else BYTES)
             elif isinstance(key, float):
                 plain[key] = code
             elif len(key) == 2:

@@ -151,9 +151,9 @@ class _Division:
             return best
         # A residual shared by many entries is judged once.
         rows = np.flatnonzero(self._active)
-        alike = _alike(self._leaf[rows], self._entries.shape[self._row[rows]], self._residual[rows])
+        equal = alike(self._leaf[rows], self._entries.shape[self._row[rows]], self._residual[rows])
         judged = np.ones(len(self._row))
-        judged[rows] = np.where(alike >= COMMON, 1 / alike, 1.0)
+        judged[rows] = np.where(equal >= COMMON, 1 / equal, 1.0)
         weight = judged[choices.row]
         order = np.lexsort((choices.row, choices.code, choices.attribute, choices.leaf))
         row, leaf, attribute, code, weight = (
@@ -168,7 +168,7 @@ class _Division:
         clauses = np.diff(values, append=len(row))
         all_judged, all_clauses = np.add.reduceat(weight, ways), np.diff(ways, append=len(row))
         # A clause with several codes counts once among those judged undivided.
-        copies = np.add.reduceat(weight * (1 - 1 / _alike(row, attribute)), ways)
+        copies = np.add.reduceat(weight * (1 - 1 / alike(row, attribute)), ways)
         expected = np.bincount(way_of_value, judged * clauses, minlength=len(ways)) / all_clauses
         saved = all_judged - copies - expected
         order = np.lexsort((attribute[ways], -saved, leaf[ways]))
@@ -195,7 +195,7 @@ class _Division:
         changed = np.zeros(len(self._tuple), np.bool_)
         changed[taken.leaf] = True
         changed[leaf] = True
-        copies = self._copies[taken.row] * _alike(taken.row)
+        copies = self._copies[taken.row] * alike(taken.row)
         self._copies = np.append(self._copies[stays], copies)
         self._row = np.append(self._row[stays], self._row[taken.row])
         self._leaf = np.append(self._leaf[stays], leaf)
@@ -234,13 +234,13 @@ class _Division:
         ), divided
 
 
-def _alike(*columns: t.Array) -> t.Array:
+def alike(*columns: t.Array) -> t.Array:
     """Return for each row the number of equal rows."""
     order = np.lexsort(columns)
     run = np.cumsum(changes(*(column[order] for column in columns))) - 1
-    alike = np.empty(len(order), np.int64)
-    alike[order] = np.bincount(run)[run]
-    return alike
+    found = np.empty(len(order), np.int64)
+    found[order] = np.bincount(run)[run]
+    return found
 
 
 def _own(tuple_: t.Array, codes: t.Array, divided: Divided) -> t.Array:

@@ -9,7 +9,7 @@ import numpy as np
 from selectroute.arrays import tables as t
 from selectroute.index.build.access_paths import access_paths
 from selectroute.index.build.entry_columns import Entries, changes
-from selectroute.index.build.hot_keys import OWN, divide
+from selectroute.index.build.hot_keys import OWN, alike, divide
 from selectroute.index.build.intervals import ascending, high_tables
 from selectroute.index.plan.cost import COMMON
 from selectroute.index.plan.prefix_keys import Prefixes, prefix_filing
@@ -99,11 +99,9 @@ def _common_residuals(entries: Entries) -> t.Array:
     """Return the residual of each entry if it is common in the leaf and shape, else -1."""
     common = np.full(len(entries.residual), -1, np.int32)
     rows = np.flatnonzero(entries.residual >= 0)
-    columns = [entries.residual[rows], entries.shape[rows], entries.codes[rows], entries.tuple_[rows]]
-    order = np.lexsort(columns)
-    run = np.cumsum(changes(*(column[order] for column in columns))) - 1
-    many = np.bincount(run, minlength=1)[run] >= COMMON
-    common[rows[order[many]]] = columns[0][order[many]]
+    columns = (entries.residual, entries.shape, entries.codes, entries.tuple_)
+    many = rows[alike(*(column[rows] for column in columns)) >= COMMON]
+    common[many] = entries.residual[many]
     return common
 
 

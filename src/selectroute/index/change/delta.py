@@ -24,9 +24,8 @@ import pyarrow as pa
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.arrays.tables import Array
-from selectroute.index.build.build import built
+from selectroute.index.build.build import built, freeze
 from selectroute.index.build.collector import paused_collector
-from selectroute.index.build.freeze import freeze
 from selectroute.index.errors import BuildError, DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_iterable
@@ -117,7 +116,8 @@ def _indexed(
                     raise DuplicateSubscriptionError(change.id)
                 removed.append(before)
             if not isinstance(change, Remove):
-                destinations[change.id] = _destination(snapshot, change, before, destinations)
+                earlier = destinations.get(change.id)
+                destinations[change.id] = _kept(snapshot, "destination", change.destination, before, earlier)
             known = prepared.get(change.id)
             if before is None and known is None and not isinstance(change, Add):
                 raise UnknownSubscriptionError(change.id)
@@ -126,7 +126,7 @@ def _indexed(
                 continue
             if isinstance(change, Add) and known is not None:
                 raise DuplicateSubscriptionError(change.id)
-            topic = _topic(snapshot, change, before, known)
+            topic = _kept(snapshot, "topic", change.topic, before, known.topic if known else None)
             prepared[change.id] = prepare(
                 change.id, change.selector, topic, change.dialect, change.extended, limits
             )
@@ -155,9 +155,9 @@ def _built(
         elif not isinstance(change, Add):
             raise UnknownSubscriptionError(change.id)
         if not isinstance(change, Remove):
-            text, topic = str(change.selector or ""), _topic(snapshot, change, before, None)
-            seltype = EXTENDED if change.extended else None
-            destination = _destination(snapshot, change, before, {})
+            text, seltype = str(change.selector or ""), EXTENDED if change.extended else None
+            topic = _kept(snapshot, "topic", change.topic, before, None)
+            destination = _kept(snapshot, "destination", change.destination, before, None)
             rows.append((change.id, text, topic, change.dialect, seltype, destination))
     names = ("id", "selector", "topic", "dialect", "seltype", "destination")
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
@@ -173,28 +173,15 @@ def _is_parsed(change: Change) -> bool:
     return not isinstance(change, Remove) and isinstance(change.selector, Selector)
 
 
-def _topic(
-    snapshot: SnapshotState, change: Add | Replace, before: int | None, earlier: Subscription | None
+def _kept(
+    snapshot: SnapshotState, column: str, given: str | Keep | None, before: int | None, earlier: str | None
 ) -> str | None:
-    """Return the topic filter after a change; a kept one is that of an earlier change or of the snapshot."""
-    if not isinstance(change.topic, Keep):
-        return change.topic
-    if earlier is not None:
-        return earlier.topic
-    topic: str | None = snapshot.subscriptions["topic"][before].as_py()
-    return topic
-
-
-def _destination(
-    snapshot: SnapshotState, change: Add | Replace, before: int | None, earlier: dict[str, str | None]
-) -> str | None:
-    """Return the destination after a change; a kept one is that of an earlier change or of the snapshot."""
-    if not isinstance(change.destination, Keep):
-        return change.destination
-    if before is None:
-        return earlier.get(change.id)
-    destination: str | None = snapshot.subscriptions["destination"][before].as_py()
-    return destination
+    """Return the topic filter or destination after a change; a kept one is that of the snapshot, or of an
+    earlier change.
+    """
+    if not isinstance(given, Keep):
+        return given
+    return earlier if before is None else snapshot.subscriptions[column][before].as_py()
 
 
 def with_delta(
