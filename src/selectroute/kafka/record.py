@@ -213,12 +213,13 @@ def too_large(size: int, most: int) -> RecordError:
     )
 
 
-def _no_constant(name: str) -> NoReturn:
+def no_constant(name: str) -> NoReturn:
+    """Reject NaN and Infinity, which Python reads as JSON."""
     raise ValueError(f"{name} is not valid JSON")
 
 
 # `scan_once`, not `decode`: that skips white space with regular expressions, which doubles the time.
-_DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
+_DECODER: Final = json.JSONDecoder(parse_constant=no_constant)
 _SCAN: Final[Callable[[str, int], tuple[Any, int]]] = _DECODER.scan_once  # type: ignore[attr-defined]
 _WHITE_SPACE: Final = " \t\n\r"
 

@@ -24,10 +24,10 @@ def leaves(schema: pa.Schema) -> Iterator[tuple[str, Path]]:
 
     A struct of type `MIXED` is one property. The columns of the frame (``@…``) are not properties.
     """
-    return ((name, path) for name, path, type_ in _columns(schema) if not _is_group(name, type_))
+    return ((name, path) for name, path, type_ in schema_columns(schema) if not is_group(name, type_))
 
 
-def _columns(schema: pa.Schema) -> Iterator[tuple[str, Path, pa.DataType]]:
+def schema_columns(schema: pa.Schema) -> Iterator[tuple[str, Path, pa.DataType]]:
     """Yield every column and every field of a struct, at any depth."""
     waiting: list[tuple[str, Path, pa.DataType]] = [
         (field.name, (position,), field.type) for position, field in enumerate(schema)
@@ -36,12 +36,13 @@ def _columns(schema: pa.Schema) -> Iterator[tuple[str, Path, pa.DataType]]:
     while waiting:
         name, path, type_ = waiting.pop()
         yield name, path, type_
-        if _is_group(name, type_):
+        if is_group(name, type_):
             fields = [(f"{name}.{field.name}", (*path, i), field.type) for i, field in enumerate(type_)]
             waiting += reversed(fields)
 
 
-def _is_group(name: str, type_: pa.DataType) -> bool:
+def is_group(name: str, type_: pa.DataType) -> bool:
+    """Return whether a column is a struct that groups properties."""
     return bool(pa.types.is_struct(type_)) and not is_mixed(type_) and not name.startswith("@")
 
 
@@ -58,8 +59,8 @@ class Batch:
         self._messages = messages
         self._paths: dict[str, list[Path]] = {}
         self._groups: dict[str, Path] = {}
-        for name, path, type_ in _columns(messages.schema):
-            if _is_group(name, type_):
+        for name, path, type_ in schema_columns(messages.schema):
+            if is_group(name, type_):
                 self._groups.setdefault(name, path)
             else:
                 self._paths.setdefault(name, []).append(path)

@@ -25,9 +25,6 @@ _ID = "JMSMessageID"
 class FullMessages(Protocol):
     """Full messages of one source, in any form."""
 
-    def slice(self, start: int, length: int) -> FullMessages:
-        """Return a slice of the messages."""
-
     def take(self, rows: npt.NDArray[np.int64]) -> FullMessages:
         """Return the messages at these rows."""
 
@@ -40,10 +37,6 @@ class ParsedMessages:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
-
-    def slice(self, start: int, length: int) -> ParsedMessages:
-        """Return a slice of the messages."""
-        return ParsedMessages(self._messages[start : start + length])
 
     def take(self, rows: npt.NDArray[np.int64]) -> ParsedMessages:
         """Return the messages at these rows."""
@@ -70,10 +63,6 @@ class ColumnMessages:
         self._columns = columns
         found = dict.fromkeys(name for name, _ in leaves(columns.schema))
         self._names = [name for name in found if not name.startswith("@") or name in (TOPIC, BODY)]
-
-    def slice(self, start: int, length: int) -> ColumnMessages:
-        """Return a slice of the messages."""
-        return ColumnMessages(self._columns.slice(start, length))
 
     def take(self, rows: npt.NDArray[np.int64]) -> ColumnMessages:
         """Return the messages at these rows."""

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from selectroute.match.batch import leaves, properties
+from selectroute.kafka.record import no_constant
+from selectroute.match.batch import is_group, properties, schema_columns
 from selectroute.match.from_messages import from_messages, is_mixed
 from selectroute.selector.message import Message, MessageError, longest_name
 from selectroute.selector.names import INVALID_NAMES, breaches
 from selectroute.spark.sources.files.full_messages import ColumnMessages, FullMessages, ParsedMessages
-from selectroute.spark.sources.files.splits import Split
+from selectroute.spark.sources.files.splits import READ_ERRORS, Split
 
 _ID_COLUMNS = ("@id", "JMSMessageID")
 _ENCODED_BYTES_A_VALUE = 3
@@ -52,14 +53,16 @@ def select(metadata: Any, row_groups: Sequence[int], names: Sequence[str], full:
     If ``names`` has the rules on property names, all columns in a breach of them are chosen as well. Columns
     that the matcher refuses, such as groups of properties, are chosen so that it reports them.
     """
-    schema = metadata.schema.to_arrow_schema()
     types: dict[str, list[pa.DataType]] = {}
-    for name, path in leaves(schema):
-        types.setdefault(name, []).append(_type_at(schema, path))
+    groups: set[str] = set()
+    for name, _, type_ in schema_columns(metadata.schema.to_arrow_schema()):
+        if is_group(name, type_):
+            groups.add(name)
+        else:
+            types.setdefault(name, []).append(type_)
     needed = list(names)
     if INVALID_NAMES in names and INVALID_NAMES not in types:
         needed += dict.fromkeys(name for breach in breaches(properties(list(types))) for name in breach)
-    groups = set(_groups(schema))
     wanted = dict.fromkeys(name for name in needed if name in types or name in groups)
     ambiguous = next((name for name in wanted if len(types.get(name, ())) > 1), None)
     id_name = next((name for name in _ID_COLUMNS if len(types.get(name, ())) == 1), None)
@@ -71,23 +74,6 @@ def select(metadata: Any, row_groups: Sequence[int], names: Sequence[str], full:
         name for name in wanted for type_ in types.get(name, ()) if type_ in (pa.string(), pa.large_string())
     }
     return Selection(list(wanted), _repeating(metadata, row_groups, strings), id_name, ambiguous)
-
-
-def _type_at(schema: pa.Schema, path: Sequence[int]) -> pa.DataType:
-    type_ = schema.field(path[0]).type
-    for position in path[1:]:
-        type_ = type_.field(position).type
-    return type_
-
-
-def _groups(schema: pa.Schema) -> Iterator[str]:
-    """Return the names of all structs."""
-    waiting = [(field.name, field.type) for field in schema]
-    while waiting:
-        name, type_ = waiting.pop()
-        if pa.types.is_struct(type_):
-            yield name
-            waiting += [(f"{name}.{field.name}", field.type) for field in type_]
 
 
 def _repeating(metadata: Any, row_groups: Sequence[int], strings: set[str]) -> list[str]:
@@ -115,8 +101,6 @@ _JSON_BATCH_ROWS = 16_384
 RAW_BYTES = 65_536
 """Maximum bytes of an unreadable line in its dead letter."""
 
-_READ_ERRORS = (pa.ArrowException, OSError)
-
 
 class SourcePartition(NamedTuple):
     """Origin of messages: a file and partition 0, or a topic of Kafka and one of its partitions."""
@@ -135,15 +119,6 @@ class Messages:
     ids: Any | None
     full: FullMessages | None = None
     """Full messages, if requested."""
-
-    def slice(self, start: int, length: int) -> Messages:
-        """Return a slice of the messages."""
-        return Messages(
-            self.columns.slice(start, length),
-            self.rows[start : start + length],
-            None if self.ids is None else self.ids.slice(start, length),
-            None if self.full is None else self.full.slice(start, length),
-        )
 
     def take(self, indices: npt.NDArray[np.int64]) -> Messages:
         """Return the messages at these indices."""
@@ -233,11 +208,11 @@ def _read_parquet(
                         rows = np.arange(row, row + batch.num_rows)
                         yield from _checked(batch, rows, selection.id_name, max_message_bytes, full)
                         row += batch.num_rows
-                except _READ_ERRORS as error:
+                except READ_ERRORS as error:
                     # From the first rows that don't decode; those before were yielded.
                     yield DeadLetterBatch("read", "corrupt-row-group", str(error), np.arange(row, group_end))
                 row = group_end
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         # The footer was readable when the batch was planned.
         yield DeadLetterBatch("read", "unreadable-file", str(error), np.arange(row, end))
 
@@ -337,10 +312,6 @@ def id_text(column: Any) -> Any | None:
         return None
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not valid JSON")
-
-
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
@@ -348,7 +319,7 @@ def _finite(text: str) -> float:
     return number
 
 
-_DECODE = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite).decode
+_DECODE = json.JSONDecoder(parse_constant=no_constant, parse_float=_finite).decode
 
 
 def _read_json(

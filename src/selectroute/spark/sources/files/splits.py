@@ -23,7 +23,7 @@ _SPLITS_A_TASK = 4
 
 _SMALLEST_SPLIT = 1 << 20
 _BLOCK = 1 << 22
-_READ_ERRORS = (pa.ArrowException, OSError)
+READ_ERRORS = (pa.ArrowException, OSError)
 
 OUTSIDE = "link-outside"
 """Reason of a dead letter for a symbolic link that leads out of the input folder: it could otherwise expose
@@ -107,7 +107,7 @@ def _file(path: Path, folder: Path | None, file_format: str) -> Split:
             row_groups=tuple(range(metadata.num_row_groups)),
             weight=max(1, size),
         )
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         return _unreadable(split, "unreadable-file", str(error))
 
 
@@ -121,7 +121,7 @@ def _cut_row_groups(whole: Split, target: int) -> list[Split]:
     try:
         with pa.OSFile(whole.path, "rb") as file:
             metadata = pq.ParquetFile(file).metadata
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         return [_unreadable(whole, "unreadable-file", str(error))]
     splits: list[Split] = []
     groups: list[int] = []

@@ -6,7 +6,7 @@ They use Kafka's own Java client, which Spark's connector includes, with the sam
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,6 +22,8 @@ _OF_ONE_TOPIC = ("UnknownTopicOrPartitionException", "TopicAuthorizationExceptio
 
 SECONDS = 20
 """Timeout of a request to the cluster."""
+
+_TIMEOUTS = {"request.timeout.ms": str(SECONDS * 500), "default.api.timeout.ms": str(SECONDS * 1000)}
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
@@ -45,13 +47,7 @@ class KafkaAdmin:
         self._cluster = cluster
         jvm: Any = spark.sparkContext._jvm
         self._jvm, self._package = jvm, jvm.org.apache.kafka
-        settings = jvm.java.util.HashMap()
-        for name, value in {
-            "request.timeout.ms": str(SECONDS * 500),
-            "default.api.timeout.ms": str(SECONDS * 1000),
-            **cluster.for_clients(),
-        }.items():
-            settings.put(name, value)
+        settings = self._java_map({**_TIMEOUTS, **cluster.for_clients()})
         self._admin = self._called(lambda: self._package.clients.admin.AdminClient.create(settings))
 
     def __enter__(self) -> KafkaAdmin:
@@ -111,11 +107,9 @@ class KafkaAdmin:
     @contextmanager
     def _consumer(self) -> Iterator[Any]:
         """Open a consumer that polls one record at a time, without a group and without commits."""
-        settings = self._jvm.java.util.HashMap()
         deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
-        for name, value in {
-            "request.timeout.ms": str(SECONDS * 500),
-            "default.api.timeout.ms": str(SECONDS * 1000),
+        settings = {
+            **_TIMEOUTS,
             "max.partition.fetch.bytes": str(1 << 16),  # a longer record is still returned, alone
             **self._cluster.for_clients(),
             "max.poll.records": "1",
@@ -123,9 +117,9 @@ class KafkaAdmin:
             "auto.offset.reset": "none",
             "key.deserializer": deserializer,
             "value.deserializer": deserializer,
-        }.items():
-            settings.put(name, value)
-        consumer = self._called(lambda: self._package.clients.consumer.KafkaConsumer(settings))
+        }
+        java_settings = self._java_map(settings)
+        consumer = self._called(lambda: self._package.clients.consumer.KafkaConsumer(java_settings))
         try:
             yield consumer
         finally:
@@ -159,14 +153,9 @@ class KafkaAdmin:
 
     def check_producer(self) -> tuple[int, int]:
         """Check the settings of a producer; return its maximum request size and its buffer size in bytes."""
-        settings = self._jvm.java.util.HashMap()
         serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
-        for name, value in {
-            **self._cluster.for_producers(),
-            "key.serializer": serializer,
-            "value.serializer": serializer,
-        }.items():
-            settings.put(name, value)
+        serializers = {"key.serializer": serializer, "value.serializer": serializer}
+        settings = self._java_map(self._cluster.for_producers() | serializers)
         config = self._called(lambda: self._package.clients.producer.ProducerConfig(settings))
         return int(config.getInt("max.request.size")), int(config.getLong("buffer.memory"))
 
@@ -187,6 +176,12 @@ class KafkaAdmin:
             wanted.add(topic)
         found = self._called(lambda: self._each(self._admin.describeTopics(wanted).topicNameValues()))
         return {str(key): len(one.partitions()) for key, one in found}
+
+    def _java_map(self, entries: Mapping[str, str]) -> Any:
+        found = self._jvm.java.util.HashMap()
+        for name, value in entries.items():
+            found.put(name, value)
+        return found
 
     @staticmethod
     def _each(futures: Any) -> list[tuple[Any, Any]]:

@@ -51,7 +51,7 @@ class Headers:
     @cached_property
     def sizes(self) -> Integers:
         """Bytes of each record's headers and of their names."""
-        sizes = _lengths(self._keys) + _lengths(self._values)
+        sizes = lengths(self._keys) + lengths(self._values)
         return np.bincount(self._rows, sizes, self.records).astype(np.int64)
 
     @cached_property
@@ -153,7 +153,8 @@ def _breaches(names: tuple[str, ...]) -> list[tuple[str, ...]]:
     return breaches(names)
 
 
-def _lengths(array: Any) -> Any:
+def lengths(array: Any) -> Any:
+    """Return the lengths of strings or byte strings in bytes; NULL has none."""
     return pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
 
 
@@ -183,9 +184,7 @@ _FEW: Final = 64
 
 def column_of_texts(texts: Any, type_: str, name: str) -> Column:
     """Convert a binary array of header values to the column of the identifier ``name``. O(rows)."""
-    if type_ == "bytes":
-        return _one_by_one(texts.to_pylist(), lambda text: value_of(text, type_, name), type_, name)
-    found = _at_once(texts, type_, name)
+    found = None if type_ == "bytes" else _at_once(texts, type_, name)
     if found is not None:
         return found, {}
     return _one_by_one(texts.to_pylist(), lambda text: value_of(text, type_, name), type_, name)

@@ -203,9 +203,7 @@ def kafka_binding(
         if not isinstance(data, dict):
             raise ValueError("a binding must be an object")
         own = KafkaBinding.from_dict(data)
-    except (ValueError, RecursionError) as error:
-        raise KafkaBindingError(f"{file}: {error}") from error
-    except KafkaBindingError as error:
+    except (ValueError, RecursionError, KafkaBindingError) as error:
         raise KafkaBindingError(f"{file}: {error}") from error
     return KafkaBinding({**own.bound, **given.bound}, separator or own.separator)
 

@@ -39,16 +39,17 @@ from selectroute.spark.sources.kafka.columns import (
     ARROW_TYPES,
     Column,
     Headers,
+    Integers,
     Mask,
     column_of_json,
     column_of_texts,
+    lengths,
 )
 from selectroute.topics.levels import TOPIC
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns of Spark's source that are read."""
 
-Integers = npt.NDArray[np.int64]
 Errors = dict[int, RecordError]
 """Errors of the rows of a batch that are not messages."""
 
@@ -145,7 +146,7 @@ class KafkaReader:
             for row in np.flatnonzero(headers.counts > MAX_PROPERTIES)
         }
         if batch.nbytes > self._most:
-            sizes = headers.sizes + _sizes(batch.column("key")) + _sizes(batch.column("value"))
+            sizes = headers.sizes + lengths(batch.column("key")) + lengths(batch.column("value"))
             for row in np.flatnonzero(sizes > self._most):
                 errors[int(row)] = too_large(int(sizes[row]), self._most)
         return errors
@@ -250,11 +251,6 @@ def _present(column: Any) -> Mask:
     return np.asarray(pc.is_valid(column))
 
 
-def _sizes(column: Any) -> Integers:
-    sizes: Integers = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
-    return sizes.astype(np.int64)
-
-
 def _partitions(batch: pa.RecordBatch, offsets: Integers) -> Iterator[tuple[int, int]]:
     """Yield start and stop of each run of rows of one partition with ascending offsets."""
     topics = batch.column("topic").dictionary_encode().indices.to_numpy(zero_copy_only=False)
@@ -280,10 +276,6 @@ class FullRecords:
     def __init__(self, rows: pa.RecordBatch, binding: KafkaBinding) -> None:
         self.rows = rows
         self._binding = binding
-
-    def slice(self, start: int, length: int) -> FullRecords:
-        """Return a slice of the messages."""
-        return FullRecords(self.rows.slice(start, length), self._binding)
 
     def take(self, rows: npt.NDArray[np.int64]) -> FullRecords:
         """Return the messages at these rows."""
