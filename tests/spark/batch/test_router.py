@@ -321,13 +321,13 @@ def test_a_file_that_changes_after_the_plan_stops_the_batch(world, monkeypatch):
     world.publish(1, red="color = 'red'")
     path = world.drop_parquet("a.parquet", pa.table({"color": ["red"] * 4}))
     router = world.router()
-    real = router.source._run
+    real = router.source.run
 
     def changed(tasks, work):
         pq.write_table(pa.table({"color": ["red"] * 3}), path)
         return real(tasks, work)
 
-    router.source._run = changed
+    router.source.run = changed
     with pytest.raises(CommitError, match=r"a\.parquet had 4 rows when planned and 3 when read"):
         router.route(0, [path], "q")
 

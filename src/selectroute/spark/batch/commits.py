@@ -33,6 +33,7 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.spark.destinations.staging import PREFIX
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.senders.sender import Sender
+from selectroute.spark.sinks.counts import NUMBERS
 from selectroute.spark.sinks.schemas import SINKS
 
 _STAGED = re.compile(r"(-?\d+)-[0-9a-f]{32}")
@@ -41,8 +42,6 @@ _SIDE_BATCH = re.compile(r"-[1-9]\d*")
 STREAM = "stream"
 BACKFILL, REPLAY = SIDE_BATCHES = ("backfill", "replay")
 """Kinds of side batches, the keys of their records in a commit."""
-
-_ACCOUNTED = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused", "queued", "sent")
 
 
 class Commits:
@@ -180,18 +179,14 @@ class Commits:
                 if target.exists():
                     raise CommitError(f"{target} exists, but was not written by this job: move it away")
                 disk.rename(staged, target)
-        self._account(commit)
+        disk.append_line(self._accounting, self.line(commit))
         # Renamed first: a partly removed folder must not look unfinished.
         done = staging.rename(f"{staging}{_DONE}")
         shutil.rmtree(done, ignore_errors=True)
 
     def staging(self, commit: Mapping[str, Any]) -> Path:
         """Return the staging folder of a commit, which exists until the batch is published and accounted."""
-        path: Path = self._staging / commit["staging"]
-        return path
-
-    def _account(self, commit: Mapping[str, Any]) -> None:
-        disk.append_line(self._accounting, self.line(commit))
+        return self._staging / str(commit["staging"])
 
     def _send(self, commit: Mapping[str, Any], staging: Path) -> None:
         """Send the staged messages, and write the number of refused ones."""
@@ -230,7 +225,7 @@ class Commits:
         line = {"batch": commit["batch"], "revision": commit["revision"], "digest": commit["digest"]}
         if commit["batch"] < 0:
             line[kind_of(commit)] = True
-        accounted = {name: counts[name] for name in _ACCOUNTED}
+        accounted = {name: counts[name] for name in NUMBERS}
         return json.dumps(line | accounted | {"committed": commit["committed"]})
 
     def counts(self, commit: Mapping[str, Any]) -> dict[str, Any]:

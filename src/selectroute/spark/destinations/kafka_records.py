@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.index.destination import KAFKA
-from selectroute.kafka.produced import Produced, record_of
+from selectroute.kafka.produced import record_of
 from selectroute.match.compiled import compiled
-from selectroute.spark.destinations.staging import Codes, Contents, Ints, Mask
+from selectroute.spark.destinations.staging import Codes, Contents, Ints, Mask, converted
 from selectroute.spark.sinks.schemas import HEADERS
 from selectroute.spark.sources.files.readers import Messages
 from selectroute.spark.sources.kafka.reader import FullRecords
@@ -136,7 +136,6 @@ class KafkaMessages:
     def contents(self, messages: Messages, places: Ints) -> Contents:
         """Return the records to send: the original Kafka records, or records made of the messages."""
         full = messages.full
-        assert full is not None
         if isinstance(full, FullRecords):
             rows = full.rows.select(_COLUMNS.names)
             if len(places) < len(rows):
@@ -145,15 +144,7 @@ class KafkaMessages:
             return Contents(
                 pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), np.ones(len(places), np.bool_), []
             )
-        found: list[Produced] = []
-        fit = np.ones(len(places), np.bool_)
-        reasons: list[str] = []
-        for index, message in enumerate(full.messages(places)):
-            if isinstance(message, str):
-                fit[index] = False
-                reasons.append(message)
-            else:
-                found.append(record_of(message))
+        found, fit, reasons = converted(messages, places, record_of)
         columns = {
             "key": [one.key for one in found],
             "value": [one.value for one in found],

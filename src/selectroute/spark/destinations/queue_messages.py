@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from selectroute.index.destination import QUEUE
 from selectroute.queues.errors import REASONS, MQError
 from selectroute.queues.message.from_stream import Routed, routed_of
-from selectroute.spark.destinations.staging import Codes, Contents, Ints, Mask
+from selectroute.selector.message import Message
+from selectroute.spark.destinations.staging import Codes, Contents, Ints, Mask, converted
 from selectroute.spark.sources.files.readers import Messages
 
 UNKNOWN_QUEUE: Final = "unknown-queue"
@@ -61,21 +62,7 @@ class QueueMessages:
 
     def contents(self, messages: Messages, places: Ints) -> Contents:
         """Return the fields that queues store of the messages at these rows."""
-        assert messages.full is not None
-        found: list[Routed] = []
-        fit = np.ones(len(places), np.bool_)
-        reasons: list[str] = []
-        for index, message in enumerate(messages.full.messages(places)):
-            if isinstance(message, str):
-                reason = message
-            else:
-                try:
-                    found.append(routed_of(message))
-                    continue
-                except MQError as error:
-                    reason = sentence(error)
-            fit[index] = False
-            reasons.append(reason)
+        found, fit, reasons = converted(messages, places, _routed)
         columns = list(zip(*found, strict=True)) or [()] * len(_COLUMNS)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _COLUMNS, strict=True)]
         return Contents(pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), fit, reasons)
@@ -98,6 +85,13 @@ class QueueMessages:
         if not self._has_queues:
             return f"the job has no database of queues for the queue {self._names[code]}: see --queues"
         return f"there is no queue {self._names[code]} in the job's database of queues"
+
+
+def _routed(message: Message) -> Routed | str:
+    try:
+        return routed_of(message)
+    except MQError as error:
+        return sentence(error)
 
 
 def sentence(error: MQError) -> str:

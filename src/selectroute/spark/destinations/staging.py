@@ -12,16 +12,17 @@ letter, and not counted among the batch's deliveries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from selectroute.match.match import Matches
+from selectroute.selector.message import Message
 from selectroute.spark.destinations.codes import Destinations
 from selectroute.spark.sinks.parquet_file import StagedFile
 from selectroute.spark.sinks.schemas import DELIVERY_LIST, PLACE, as_written
@@ -30,6 +31,8 @@ from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, S
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
+
+_Converted = TypeVar("_Converted")
 
 PREFIX = "outgoing-"
 """Prefix of a staged file's name, before the kind."""
@@ -45,6 +48,27 @@ class Contents:
     columns: pa.RecordBatch
     fit: Mask
     reasons: list[str]
+
+
+def converted(
+    messages: Messages, places: Ints, convert: Callable[[Message], _Converted | str]
+) -> tuple[list[_Converted], Mask, list[str]]:
+    """Convert the messages at these rows one by one; return the results, and mask and reasons of `Contents`.
+
+    ``convert`` returns an error text for a message that does not fit.
+    """
+    assert messages.full is not None
+    found: list[_Converted] = []
+    fit = np.ones(len(places), np.bool_)
+    reasons: list[str] = []
+    for index, message in enumerate(messages.full.messages(places)):
+        one = message if isinstance(message, str) else convert(message)
+        if isinstance(one, str):
+            fit[index] = False
+            reasons.append(one)
+        else:
+            found.append(one)
+    return found, fit, reasons
 
 
 class DestinationFormat(Protocol):
@@ -152,11 +176,6 @@ class Outgoing:
             whole[np.flatnonzero(fitting)[without]] = True
             yield whole, reason, sentence
 
-    def _partitions(self, contents: Contents, offsets: Ints, positions: Ints, codes: Codes) -> Any:
-        rows = (np.cumsum(contents.fit) - 1)[positions]
-        found = self._kind.partitions(contents, rows, offsets[positions], codes)
-        return pa.nulls(len(codes), pa.int32()) if found is None else pa.array(found, pa.int32())
-
     def _write(
         self, place: SourcePartition, offsets: Ints, contents: Contents, positions: Ints, ordinals: Codes
     ) -> None:
@@ -172,7 +191,9 @@ class Outgoing:
         ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts[chosen])))
         codes = self._to.codes[ordinals]
         to = self._names.take(pa.array(codes))
-        partitions = self._partitions(contents, offsets, positions, codes)
+        rows = (np.cumsum(contents.fit) - 1)[positions]
+        found = self._kind.partitions(contents, rows, offsets[positions], codes)
+        partitions = pa.nulls(len(codes), pa.int32()) if found is None else pa.array(found, pa.int32())
         deliveries = pa.ListArray.from_arrays(
             pa.array(ends, pa.int32()),
             pa.StructArray.from_arrays(

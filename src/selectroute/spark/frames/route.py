@@ -185,7 +185,7 @@ def route(
         routed = route_partitioned(df, against, binding, SUBSCRIPTIONS, strict)
         if output == "ids":
             return _with_ids(routed, against.ref)
-        return routed.withMetadata(SUBSCRIPTIONS, _metadata(revision)) if revision is not None else routed
+        return routed if revision is None else routed.withMetadata(SUBSCRIPTIONS, {_REVISION: revision})
     if isinstance(against, _Followed) and output != "ids":
         raise OutputError(
             "ordinals are valid within one revision only, but a stream that follows a folder has many: use "
@@ -194,7 +194,7 @@ def route(
     exact, columns = by_position(df)
     form = form_of(output, known) if isinstance(known, Snapshot) else "array"
     judge, arguments = _judging(df, columns, against, binding, form, strict)
-    metadata = {} if form == "ids" or revision is None else _metadata(revision)
+    metadata = {} if form == "ids" or revision is None else {_REVISION: revision}
     routed = exact.select("*", judge(*arguments).alias(SUBSCRIPTIONS, metadata=metadata))
     return routed if exact is df else routed.toDF(*df.columns, SUBSCRIPTIONS)
 
@@ -358,10 +358,6 @@ def _revision(given: object, known: Snapshot | PartitionedSnapshot) -> int | Non
     if isinstance(given, Snapshot):
         return given.revision if given.folder is not None else None
     return known.ref.revision if isinstance(known, PartitionedSnapshot) else known.revision
-
-
-def _metadata(revision: int) -> dict[str, Any]:
-    return {_REVISION: revision}
 
 
 def _check_routed(field: StructField, revision: int | None, *, followed: bool) -> None:

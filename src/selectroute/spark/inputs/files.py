@@ -47,11 +47,11 @@ class FileSource:
         tasks: int,
         spark: SparkSession | None = None,
     ) -> None:
-        self._folder = folder
-        self._format = file_format
+        self.folder = folder
+        self.file_format = file_format
         self._max_files = max_files
-        self._run = run
-        self._tasks = tasks
+        self.run = run
+        self.tasks = tasks
         self._spark = spark
 
     @property
@@ -61,12 +61,12 @@ class FileSource:
 
     def connect(self) -> None:
         """Check that the folder exists."""
-        check_folder(self._folder)
+        check_folder(self.folder)
 
     def stream(self) -> DataFrame:
         """Return the stream of the files' names."""
         assert self._spark is not None, "a stream needs Spark"
-        return stream_files(self._spark, self._folder, self._max_files)
+        return stream_files(self._spark, self.folder, self._max_files)
 
     def planned(self, checkpoint: Path, batch: int) -> list[Path]:
         """Return the files of a batch from Spark's list."""
@@ -78,7 +78,7 @@ class FileSource:
 
     def batch_input(self, inputs: Sequence[Path], frame: DataFrame | None = None) -> FileBatchInput:
         """Return these files as the input of a batch."""
-        return FileBatchInput(inputs, self._folder, self._format, self._run, self._tasks)
+        return FileBatchInput(inputs, self)
 
     def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
         """Return the unchanged files of each batch, and the names of the others."""
@@ -88,7 +88,7 @@ class FileSource:
         batch, inputs = commit["batch"], commit["inputs"]
         if "sizes" not in inputs:
             return self._reread_without_sizes(batch, inputs["sha256"], checkpoint)
-        paths = {name: self._folder / name for name in inputs["sizes"]}
+        paths = {name: self.folder / name for name in inputs["sizes"]}
         same = {
             name
             for name, size in inputs["sizes"].items()
@@ -99,7 +99,7 @@ class FileSource:
 
     def narrow(self, inputs: Sequence[Path], letters: pa.Table) -> tuple[list[Path], npt.NDArray[np.bool_]]:
         """Return the files of these letters, and which letters are in them."""
-        names = {as_written(source_name(path, self._folder)): path for path in inputs}
+        names = {as_written(source_name(path, self.folder)): path for path in inputs}
         mask: npt.NDArray[np.bool_] = pc.is_in(
             letters["source"], pa.array(list(names), pa.string())
         ).to_numpy()
@@ -116,7 +116,7 @@ class FileSource:
             paths = batch_files(checkpoint, batch)
         except SourceError as error:
             return ReplayableInput(batch, (), unknown=str(error))
-        names = [source_name(path, self._folder) for path in paths]
+        names = [source_name(path, self.folder) for path in paths]
         if inputs_digest(names) != digest:
             return ReplayableInput(batch, (), unknown=f"the checkpoint {checkpoint} names other files")
         gone = tuple(name for name, path in zip(names, paths, strict=True) if not path.is_file())
@@ -126,24 +126,20 @@ class FileSource:
 class FileBatchInput:
     """Files of one batch; see `BatchInput`."""
 
-    def __init__(
-        self, paths: Sequence[Path], folder: Path, file_format: str, run: Runner, tasks: int
-    ) -> None:
+    def __init__(self, paths: Sequence[Path], source: FileSource) -> None:
         self._paths = paths
-        self._folder = folder
-        self._format = file_format
-        self._run = run
-        self._tasks = tasks
+        self._source = source
 
     def record(self) -> dict[str, Any]:
         """Return the number of files, the digest of their names, and the size of each, for `reread`."""
-        sizes = {source_name(path, self._folder): file_size(path) for path in self._paths}
+        sizes = {source_name(path, self._source.folder): file_size(path) for path in self._paths}
         return {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
 
     def route(self, batch: int, settings: TaskSettings) -> Outcome:
         """Route the files, in tasks. Raises `CommitError`."""
-        tasks = plan(self._paths, self._folder, self._format, self._tasks)
-        reports = sorted(self._run(tasks, settings), key=lambda report: int(report["task"])) if tasks else []
+        source = self._source
+        tasks = plan(self._paths, source.folder, source.file_format, source.tasks)
+        reports = sorted(source.run(tasks, settings), key=lambda report: int(report["task"])) if tasks else []
         if [report["task"] for report in reports] != list(range(len(tasks))):
             raise CommitError(f"batch {batch} had {len(tasks)} tasks but {len(reports)} reports")
         counts = Counts()
@@ -159,7 +155,7 @@ class FileBatchInput:
         links = [split.source for splits in tasks for split in splits if split.reason == OUTSIDE]
         if links:
             warnings[OUTSIDE] = (
-                f"{self._folder} has a symbolic link that leads out of it: such a link is not read and is a "
+                f"{source.folder} has a symbolic link that leads out of it: such a link is not read and is a "
                 f"dead letter ({links[0]})"
             )
         return Outcome(counts, written, {}, unlike=unlike, warnings=warnings)

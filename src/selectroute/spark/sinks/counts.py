@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from selectroute.index.destination import KAFKA, QUEUE
 
+NUMBERS = ("messages", "routed", "unrouted", "dead_lettered", "deliveries", "refused", "queued", "sent")
+"""Counts that are numbers, in the order of the accounting."""
+
 
 @dataclass(slots=True)
 class Counts:
@@ -31,14 +34,8 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Add another task's counts."""
-        self.messages += other.messages
-        self.routed += other.routed
-        self.unrouted += other.unrouted
-        self.dead_lettered += other.dead_lettered
-        self.deliveries += other.deliveries
-        self.refused += other.refused
-        self.queued += other.queued
-        self.sent += other.sent
+        for name in NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
         for reason, count in other.reasons.items():
             self.count_dead_letters(reason, count)
         for policy, count in other.policies.items():
