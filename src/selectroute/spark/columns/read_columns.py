@@ -48,15 +48,8 @@ def read_columns(
     """
     bound = bind(schema, snapshot.reads, binding)
     unlike = check_types(snapshot, bound, strict)
-    read = [
-        (
-            one.identifier,
-            _unsupported(column_at(schema, columns, one.path))
-            if one.identifier in unlike
-            else column_at(schema, columns, one.path),
-        )
-        for one in bound
-    ]
+    read = [(one.identifier, column_at(schema, columns, one.path)) for one in bound]
+    read = [(name, _unsupported(column) if name in unlike else column) for name, column in read]
     if INVALID_NAMES in snapshot.reads and INVALID_NAMES not in (one.identifier for one in bound):
         read.append((INVALID_NAMES, invalid_names(schema, columns, binding or BY_NAME)))
     return read
@@ -64,7 +57,7 @@ def read_columns(
 
 def invalid_names(schema: StructType, columns: Sequence[Column], binding: Binding) -> Column:
     """Return whether the property names of a row break a rule: FALSE for the names of most frames."""
-    places = _properties(schema, binding)
+    places = by_identifier(schema, binding)
     broken: list[Column] = []
     for names in breaches(properties(list(places))):
         together: list[Column] = []
@@ -78,8 +71,8 @@ def invalid_names(schema: StructType, columns: Sequence[Column], binding: Bindin
     return F.greatest(*broken) if len(broken) > 1 else broken[0] if broken else F.lit(False)
 
 
-def _properties(schema: StructType, binding: Binding) -> Places:
-    """Return the columns of the frame by their property names."""
+def by_identifier(schema: StructType, binding: Binding) -> Places:
+    """Return the columns of the frame by their identifiers."""
     columns, _ = columns_of(schema)
     renamed = set(binding.columns.values())
     found = {

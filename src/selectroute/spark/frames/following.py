@@ -30,7 +30,7 @@ from selectroute.match.from_messages import BODY
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import BY_NAME, Binding, ambiguous, column_at, columns_of
 from selectroute.spark.columns.column_types import can_be_property
-from selectroute.spark.columns.read_columns import invalid_names
+from selectroute.spark.columns.read_columns import by_identifier, invalid_names
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease
 from selectroute.topics.levels import TOPIC
 
@@ -130,25 +130,14 @@ def all_columns(
     """
     binding = binding or BY_NAME
     found, _ = columns_of(schema)
-    renamed = set(binding.columns.values())
-    names = [
-        name
-        for name in found
-        if (not name.startswith("@") or name in (TOPIC, BODY))
-        and name not in renamed
-        and name not in binding.columns
-    ]
-    wanted = {name: name for name in names} | dict(binding.columns)
     read: list[tuple[str, Column]] = []
-    for identifier, name in sorted(wanted.items()):
-        places = found.get(name, [])
-        if identifier == INVALID_NAMES or (identifier.startswith("@") and identifier not in (TOPIC, BODY)):
+    for identifier, places in sorted(by_identifier(schema, binding).items()):
+        if identifier.startswith("@") and identifier not in (TOPIC, BODY):
             continue
         if len(places) > 1:
-            raise ambiguous(name, len(places))
-        if places:
-            path, type_ = places[0]
-            read.append((identifier, _sent(column_at(schema, columns, path), type_)))
+            raise ambiguous(binding.column(identifier), len(places))
+        path, type_ = places[0]
+        read.append((identifier, _sent(column_at(schema, columns, path), type_)))
     if INVALID_NAMES in found:
         path, _ = found[INVALID_NAMES][0]
         read.append((INVALID_NAMES, column_at(schema, columns, path)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from selectroute.spark.replay.request import ReplayFilterSpec, as_of_now
 from selectroute.spark.sinks.schemas import DEAD_LETTERS
 from selectroute.spark.worker.replay_filter import LETTERS, Scope
 
-_FOLDER = re.compile(r"batch=(-?\d+)")
 _BATCH_ROWS = 4_096
 
 
@@ -99,29 +97,29 @@ def dead_letters(
         JobError: the folder is not a job's, or a file in it can't be read.
     """
     job_record(output)
-    found = []
-    for folder in (output / DEAD_LETTERS).glob("batch=*"):
-        named = _FOLDER.fullmatch(folder.name)
-        if named is not None and (not batches or int(named[1]) in batches):
-            found.append((int(named[1]), folder))
     wanted = {"stage": stages, "reason": reasons, "subscription": subscriptions}
-    for batch, folder in sorted(found):
-        for path in sorted(folder.glob("*.parquet")):
-            yield from _of_file(batch, path, wanted)
+    for batch in sorted(batches_with_letters(output)):
+        for rows in _rows(output, batch) if not batches or batch in batches else ():
+            for row in rows.to_pylist():
+                if all(not names or row[column] in names for column, names in wanted.items()):
+                    yield _letter(batch, row)
 
 
-def _of_file(batch: int, path: Path, wanted: dict[str, Collection[str]]) -> Iterator[DeadLetter]:
-    try:
-        # Opened as a file: from a path, Arrow would make a column of the folder's name.
-        with pa.OSFile(str(path), "rb") as file:
-            for rows in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
-                for row in rows.to_pylist():
-                    if all(not names or row[column] in names for column, names in wanted.items()):
-                        yield _letter(batch, row)
-    except FileNotFoundError:
-        return
-    except (pa.ArrowException, OSError) as error:
-        raise JobError(f"{path} can't be read: {error}") from error
+def _rows(output: Path, batch: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the dead letters of a batch, some thousands at a time; none of a file that was moved away.
+
+    Raises:
+        JobError: a file can't be read.
+    """
+    for path in sorted((output / DEAD_LETTERS / f"batch={batch}").glob("*.parquet")):
+        try:
+            # Opened as a file: from a path, Arrow would make a column of the folder's name.
+            with pa.OSFile(str(path), "rb") as file:
+                yield from pq.ParquetFile(file).iter_batches(_BATCH_ROWS, columns=columns)
+        except FileNotFoundError:
+            continue
+        except (pa.ArrowException, OSError) as error:
+            raise JobError(f"{path} can't be read: {error}") from error
 
 
 def _letter(batch: int, row: dict[str, Any]) -> DeadLetter:
@@ -171,32 +169,12 @@ def letters_left(
     Raises:
         JobError: a file of dead letters can't be read.
     """
-    parts = []
-    for path in sorted((output / DEAD_LETTERS / f"batch={batch}").glob("*.parquet")):
-        try:
-            # Opened as a file: from a path, Arrow would make a column of the folder's name.
-            with pa.OSFile(str(path), "rb") as file:
-                table = pq.ParquetFile(file).read(columns=LETTERS.names)
-        except FileNotFoundError:
-            continue
-        except (pa.ArrowException, OSError) as error:
-            raise JobError(f"{path} can't be read: {error}") from error
-        parts.append(_plain(table))
-    if not parts:
-        return LETTERS.empty_table()
-    table = pa.concat_tables(parts)
+    parts = [pa.Table.from_batches([rows]).cast(LETTERS) for rows in _rows(output, batch, LETTERS.names)]
+    table = pa.concat_tables([LETTERS.empty_table(), *parts])
     mask = wanted.mask(table)
     for taken in taken_of:
         mask &= ~taken.mask(table)
-    return table.filter(pa.array(mask)).cast(LETTERS)
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    columns = [
-        column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-        for column in table.columns
-    ]
-    return pa.table(columns, names=table.schema.names)
+    return table.filter(pa.array(mask))
 
 
 def messages_in(letters: pa.Table) -> int | None:
