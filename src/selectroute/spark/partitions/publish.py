@@ -110,10 +110,7 @@ def publish_partitions(
                 "no_bytes": sorted(ReadTypes(snapshot).no_bytes),
                 "extended": 0 if snapshot.extended is None else int(snapshot.extended.sum()),
                 "parts": parts,
-                "files": {
-                    name: {"file": f"{own.name}/{path.name}", "sha256": digest}
-                    for name, (path, digest) in files.items()
-                },
+                "files": files,
             },
         )
     except OSError as error:
@@ -250,5 +247,5 @@ def _write_ids(file: Any, ids: pa.ChunkedArray) -> None:
         writer.write_table(table)
 
 
-def _written(path: Path, write: Callable[[BinaryIO], object]) -> tuple[Path, str]:
-    return path, disk.write_file(path, write)
+def _written(path: Path, write: Callable[[BinaryIO], object]) -> dict[str, str]:
+    return {"file": f"{path.parent.name}/{path.name}", "sha256": disk.write_file(path, write)}

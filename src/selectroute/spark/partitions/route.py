@@ -100,8 +100,7 @@ def _octets(columns: Sequence[Column], types: Sequence[DataType]) -> Column:
     parts: list[Column] = []
     for column, type_ in zip(columns, types, strict=True):
         if is_mixed(type_):
-            parts += [_netstring(column.getField(name), StringType()) for name in ("tag", "bits")]
-            parts.append(_netstring(column.getField("text"), StringType()))
+            parts += [_netstring(column.getField(name), StringType()) for name in ("tag", "bits", "text")]
         else:
             parts.append(_netstring(column, type_))
     return F.concat(*parts) if parts else F.lit(b"")

@@ -188,6 +188,7 @@ def _ivy(module: Module, folder: Path, scratch: Path, transitive: bool) -> None:
 
 
 _NAME: Final = "spark-sql-kafka-0-10_2.13"
+_OWN: Final = Module("org.apache.spark", _NAME, SPARK_VERSION)
 _STAND_IN_FOLDER: Final = "kafka-connector-stand-in"
 _PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
@@ -234,39 +235,34 @@ def find_connector() -> Connector:
         ConnectorError: the connector is neither cached nor available; one sentence.
         JavaError: there is no Java to fetch it with.
     """
-    own, name = _module(SPARK_VERSION), f"kafka-connector-{SPARK_VERSION}"
+    name = f"kafka-connector-{SPARK_VERSION}"
     shipped = {_artifact(jar) for jar in spark_jars().glob("*.jar")}
     lacking = {module: digest for module, digest in STAND_IN.items() if module.name not in shipped}
     if not kept(name) and kept(_STAND_IN_FOLDER):
         return _stand_in(lacking)
     try:
-        jars = fetch(name, [own], transitive=True)
+        jars = fetch(name, [_OWN], transitive=True)
     except JarError:
         return _stand_in(lacking)
     return Connector(tuple(jar for jar in jars if _artifact(jar) not in shipped), SPARK_VERSION)
 
 
 def _stand_in(lacking: Mapping[Module, str]) -> Connector:
-    own = _module(SPARK_VERSION)
     try:
         jars = fetch(_STAND_IN_FOLDER, lacking)
     except JarError as error:
         raise ConnectorError(
-            f"Spark's Kafka connector is missing: neither {own} nor its substitute was found: {error}; start "
-            f"the job with spark-submit --packages {own}, or --jars with the files"
+            f"Spark's Kafka connector is missing: neither {_OWN} nor its substitute was found: {error}; "
+            f"start the job with spark-submit --packages {_OWN}, or --jars with the files"
         ) from error
     wanted = {module.file: digest for module, digest in lacking.items()}
     for jar in jars:
-        if hashlib.sha256(jar.read_bytes()).hexdigest() != wanted.get(jar.name):
+        if _digest(jar) != wanted.get(jar.name):
             forget(_STAND_IN_FOLDER)
             raise ConnectorError(
                 f"{jar.name} does not have the SHA-256 of the published file, and was removed: start again"
             )
     return Connector(jars, next(iter(STAND_IN)).version)
-
-
-def _module(version: str) -> Module:
-    return Module("org.apache.spark", _NAME, version)
 
 
 def require_connector(spark: SparkSession) -> None:
@@ -282,8 +278,7 @@ def require_connector(spark: SparkSession) -> None:
         jvm.org.apache.spark.util.Utils.classForName(_PROVIDER, False, False)
     except (Py4JError, TypeError) as error:
         raise ConnectorError(
-            "this Spark session has no Kafka connector: start it with spark-submit --packages "
-            f"{_module(SPARK_VERSION)}"
+            f"this Spark session has no Kafka connector: start it with spark-submit --packages {_OWN}"
         ) from error
 
 

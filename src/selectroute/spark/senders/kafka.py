@@ -39,7 +39,7 @@ from selectroute.spark.destinations.kafka_records import UNKNOWN_TOPIC, Topic
 from selectroute.spark.job.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
 from selectroute.spark.senders.late_dead_letters import LateDelivery, write_late_letters
 from selectroute.spark.senders.patience import Waiting
-from selectroute.spark.senders.sender import StoppingError, patient, staged_file
+from selectroute.spark.senders.sender import StoppingError, patient, shown, staged_file
 from selectroute.spark.sources.files.readers import SourcePartition
 from selectroute.spark.sources.files.stream import SourceError
 from selectroute.spark.sources.kafka.admin import KafkaAdmin
@@ -487,10 +487,9 @@ def check_topics(job: Job, sender: KafkaSender) -> None:
         return
     missing = sorted(topics - known.keys())
     if missing:
-        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3:,} more" if len(missing) > 3 else "")
         raise DestinationNotFoundError(
-            f"subscriptions are delivered to topics that do not exist in Kafka ({sender.servers}): {shown}; "
-            "create them first"
+            f"subscriptions are delivered to topics that do not exist in Kafka ({sender.servers}): "
+            f"{shown(missing)}; create them first"
         )
     own = sorted(name for name, topic in known.items() if topic.is_input)
     if own:

@@ -14,7 +14,7 @@ same at the next start. A database that does not answer holds the stream back, a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -31,7 +31,7 @@ from selectroute.spark.destinations.queue_messages import UNKNOWN_QUEUE
 from selectroute.spark.job.job import FAIL_MISSING, DestinationNotFoundError, Job, JobError
 from selectroute.spark.senders.late_dead_letters import LateDelivery, write_late_letters
 from selectroute.spark.senders.patience import Waiting
-from selectroute.spark.senders.sender import StoppingError, patient, staged_file
+from selectroute.spark.senders.sender import StoppingError, patient, shown, staged_file
 from selectroute.spark.sources.files.readers import SourcePartition
 from selectroute.store.errors import UnavailableError
 
@@ -89,14 +89,14 @@ class QueueSender:
         Raises:
             JobError: the queues already have messages of this batch: the output folder is an old copy.
         """
-        progress = self._patient(partial(self._progress, job, batch))
+        progress = self._patient(lambda queues: queues.progress(job, batch))
         if progress is None or not progress.is_fresh:
             raise JobError(
                 f"batch {batch} is not committed, but the queues in {self.name} already have messages of it, "
                 "or of a later one: the output folder is older than the queues; restore the newest one, or "
                 "choose a new output folder and checkpoint"
             )
-        return self._patient(self.known)
+        return self._patient(lambda queues: queues.lengths())
 
     def outgoing(self, job: str, puts: int) -> dict[str, Any]:
         """Return the record of a commit's queue deliveries, without the files."""
@@ -106,13 +106,13 @@ class QueueSender:
         self, batch: int, revision: int, outgoing: Mapping[str, Any], staging: Path
     ) -> list[dict[str, Any]]:
         """Put the staged deliveries of a batch. See `Sender.send`."""
-        name = self._patient(lambda: self.name)
+        name = self._patient(lambda queues: queues.name)
         if outgoing["queues"] != name:
             raise JobError(
                 f"batch {batch} is committed for the queues in {outgoing['queues']}, not in {name}: start "
                 "the job with the former once more, to put it"
             )
-        progress = self._patient(partial(self._progress, outgoing["job"], batch))
+        progress = self._patient(lambda queues: queues.progress(outgoing["job"], batch))
         if progress is None:
             return []
         done = progress.done >= outgoing["puts"] and not progress.held
@@ -138,9 +138,6 @@ class QueueSender:
             self._opened = QueueDeliveries(self._url)
         return self._opened
 
-    def _progress(self, job: str, batch: int) -> Progress | None:
-        return self._queues().progress(job, batch)
-
     def _put(self, job: str, progress: Progress, puts: int, staged: _Staged) -> Progress:
         """Put the remaining deliveries: first those with room, then those that full queues have held back,
         until there is room or a queue has no time left.
@@ -148,8 +145,7 @@ class QueueSender:
         named: set[str] = set()
         for chunk in _chunks(staged.numbered(progress.done)):
             named.update(one.queue for _, one in chunk)
-            deliveries = [one for _, one in chunk]
-            progress = self._patient(partial(self._put_some, job, progress, deliveries))
+            progress = self._put_some(job, progress, [one for _, one in chunk])
         assert progress.done == puts, "every delivery that was counted is in the files"
         while progress.held:
             progress = self._put_held(job, progress, staged)
@@ -161,14 +157,14 @@ class QueueSender:
         """Put those of the held deliveries that there is room for; otherwise wait, or give up."""
         started = time.monotonic()
         names = set(progress.held)
-        rooms = self._patient(partial(self._rooms, names))
+        rooms = self._patient(lambda queues: queues.rooms(names))
         going = {name for name in names if (room := rooms.get(name)) is None or room.left > 0}
         if going:
             progress = self._put_pass(job, progress, staged, going)
         still = progress.held.keys() & names
         given_up = [name for name in still if self.waiting.left(name) <= 0]
         if given_up:
-            progress = self._patient(partial(self._give_up, job, progress, given_up))
+            progress = self._patient(lambda queues: queues.give_up(job, progress, given_up))
             for name in given_up:
                 self.waiting.trip(name, _is_full(name, rooms.get(name)))
         elif still and not going:
@@ -187,30 +183,23 @@ class QueueSender:
         for chunk in _chunks(held):
             # A queue without room gets no later delivery, to keep its order.
             mine = [(number, one) for number, one in chunk if one.queue in going]
-            progress = self._patient(partial(self._put_some_held, job, progress, mine))
+            progress = self._put_some_held(job, progress, mine)
             after = {one.queue: number + 1 for number, one in mine}
             going -= {name for name, number in after.items() if progress.held.get(name) != number}
-        return self._patient(partial(self._put_some_held, job, progress, [], going)) if going else progress
-
-    # Methods, so that each retry gets the newest client: `patient` may retry much later.
+        return self._put_some_held(job, progress, [], going) if going else progress
 
     def _put_some(self, job: str, progress: Progress, chunk: list[Delivery]) -> Progress:
-        return self._queues().put(job, progress, chunk)
+        return self._patient(lambda queues: queues.put(job, progress, chunk))
 
     def _put_some_held(
         self, job: str, progress: Progress, chunk: list[tuple[int, Delivery]], finished: Collection[str] = ()
     ) -> Progress:
-        return self._queues().put_held(job, progress, chunk, finished)
+        return self._patient(lambda queues: queues.put_held(job, progress, chunk, finished))
 
-    def _give_up(self, job: str, progress: Progress, names: Collection[str]) -> Progress:
-        return self._queues().give_up(job, progress, names)
-
-    def _rooms(self, names: Collection[str]) -> dict[str, Room | None]:
-        return self._queues().rooms(names)
-
-    def _patient(self, call: Callable[[], _Result]) -> _Result:
+    def _patient(self, call: Callable[[QueueDeliveries], _Result]) -> _Result:
         """Call until the database answers. Raises `StoppingError`."""
-        return patient(call, _why, self._warn, self._pause)
+        # Each retry gets the newest client: it may come much later.
+        return patient(lambda: call(self._queues()), _why, self._warn, self._pause)
 
 
 def _why(error: Exception) -> str | None:
@@ -236,7 +225,7 @@ def check_queues(job: Job) -> None:
     if job.queues is None:
         if names:
             raise JobError(
-                f"subscriptions are delivered to queues ({_shown(names)}): name their database with --queues"
+                f"subscriptions are delivered to queues ({shown(names)}): name their database with --queues"
             )
         return
     sender = QueueSender(job.queues)
@@ -244,16 +233,11 @@ def check_queues(job: Job) -> None:
         missing = sorted(set(names) - set(sender.known()))
         if missing:
             raise DestinationNotFoundError(
-                f"subscriptions are delivered to queues that are not in {sender.name}: {_shown(missing)}; "
+                f"subscriptions are delivered to queues that are not in {sender.name}: {shown(missing)}; "
                 "create them first"
             )
     finally:
         sender.close()
-
-
-def _shown(names: Sequence[str]) -> str:
-    more = len(names) - 3
-    return ", ".join(sorted(names)[:3]) + (f" and {more:,} more" if more > 0 else "")
 
 
 class _Staged:

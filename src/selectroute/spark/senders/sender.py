@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -69,6 +69,12 @@ def patient(
                 warned = why
             if pause():
                 raise StoppingError(f"the job stopped while it waited: {why}") from error
+
+
+def shown(names: Collection[str]) -> str:
+    """Return a few names and the number of the others."""
+    more = len(names) - 3
+    return ", ".join(sorted(names)[:3]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def staged_file(staging: Path, file: Mapping[str, Any]) -> Path:
