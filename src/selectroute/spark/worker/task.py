@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -82,9 +82,6 @@ class TaskSettings:
         return tuple(dict.fromkeys((*snapshot.reads, *self.unrouted.reads)))
 
 
-OriginalOf: TypeAlias = Callable[[DeadLetterBatch], pa.RecordBatch]
-
-
 class Part(NamedTuple):
     """Messages of a task, or inputs that can't be read.
 
@@ -96,7 +93,7 @@ class Part(NamedTuple):
 
     place: SourcePartition
     read: Messages | DeadLetterBatch
-    original: OriginalOf | None = None
+    original: Callable[[DeadLetterBatch], pa.RecordBatch] | None = None
 
 
 class Reader(Protocol):
@@ -168,17 +165,16 @@ def run(
 
 def outgoing_of(snapshot: Snapshot, settings: TaskSettings, folder: Path) -> list[Outgoing]:
     """Return the staged files for destinations outside the output folder: one for each kind in use."""
-    found: list[Outgoing] = []
-    queues, topics = (
-        destinations(snapshot, kind) if kind in settings.destinations else None for kind in (QUEUE, KAFKA)
-    )
-    if queues is not None:
-        format_: DestinationFormat = QueueMessages(queues.names, settings.queues)
-        found.append(Outgoing(format_, folder, queues, snapshot.ids))
-    if topics is not None:
-        format_ = KafkaMessages(topics.names, settings.topics)
-        found.append(Outgoing(format_, folder, topics, snapshot.ids))
-    return found
+    formats: dict[str, Callable[[Sequence[str]], DestinationFormat]] = {
+        QUEUE: lambda names: QueueMessages(names, settings.queues),
+        KAFKA: lambda names: KafkaMessages(names, settings.topics),
+    }
+    found = {kind: destinations(snapshot, kind) for kind in formats if kind in settings.destinations}
+    return [
+        Outgoing(formats[kind](to.names), folder, to, snapshot.ids)
+        for kind, to in found.items()
+        if to is not None
+    ]
 
 
 def judge(
