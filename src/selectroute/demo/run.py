@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,10 +17,10 @@ import selectroute as sr
 from selectroute.demo import flights, subscriptions
 from selectroute.demo.feed import Feed, Watch
 from selectroute.demo.flights import DemoError
-from selectroute.demo.folder import fresh_folder
 from selectroute.demo.progress import Progress
 from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED, DemoSubscription
 from selectroute.demo.verify import Check, Judge, busiest
+from selectroute.durable import disk
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark import Job, local_session, start_fanout
 
@@ -29,6 +28,8 @@ FILES: Final = 12
 """Number of message files: enough for several batches, each large enough to keep every core busy."""
 
 FILES_A_BATCH: Final = 3
+
+_FOLDER: Final = "selectroute-demo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +155,37 @@ def run(options: Options, progress: Progress) -> Outcome:
         },
         "verified": check.summary(),
     }
-    _write_json(folder / "summary.json", summary)
+    disk.replace_text(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
     named = {one.id: one for one in wanted}
     return Outcome(
         folder, summary, check, [(named[id], count) for id, count in busiest(folder / "output", 8)]
     )
+
+
+def fresh_folder(out: Path | None) -> Path:
+    """Return a new or empty folder: ``out``, or the first unused of ``selectroute-demo``,
+    ``selectroute-demo-2``, …
+
+    Raises ``DemoError`` if ``out`` is given and not empty, or cannot be created.
+    """
+    if out is None:
+        number = 1
+        while not _take(path := Path(_FOLDER if number == 1 else f"{_FOLDER}-{number}")):
+            number += 1
+        return path.resolve()
+    if not _take(out):
+        raise DemoError(f"{out} is not an empty folder: name a new one with --out, or omit --out")
+    return out.resolve()
+
+
+def _take(path: Path) -> bool:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        return not any(path.iterdir())
+    except (FileExistsError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise DemoError(f"the folder {path} cannot be created or read: {error.strerror or error}") from error
 
 
 def _compile_kernel() -> subprocess.Popen[bytes]:
@@ -193,9 +220,3 @@ def _history(
             yield WATCHED_CHANGED, second, None
         else:
             yield one, first, None
-
-
-def _write_json(path: Path, data: Mapping[str, Any]) -> None:
-    hidden = path.with_name(f".{path.name}.writing")
-    hidden.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    os.replace(hidden, path)

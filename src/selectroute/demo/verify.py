@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -78,9 +79,9 @@ class Judge:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._selectors: dict[str, sr.Selector] = {}
+        self._selector = cache(sr.Selector)
+        self._filter = cache(TopicFilter.parse)
         self._valid = list(read_jsonl(folder / "subscriptions.jsonl"))
-        self._filters: dict[str, TopicFilter] = {}
 
     def check(self, count: int, seed: int) -> Check:
         """Evaluate ``count`` random messages against each subscription valid at their batch's revision."""
@@ -143,16 +144,6 @@ class Judge:
             valid = any(start <= revision and (end is None or revision < end) for revision in revisions)
             if valid and subscription.id in delivered.subscriptions and subscription.selector:
                 yield Worked(message, subscription)
-
-    def _selector(self, text: str) -> sr.Selector:
-        if text not in self._selectors:
-            self._selectors[text] = sr.Selector(text)
-        return self._selectors[text]
-
-    def _filter(self, text: str) -> TopicFilter:
-        if text not in self._filters:
-            self._filters[text] = TopicFilter.parse(text)
-        return self._filters[text]
 
     def _draw(self, count: int, seed: int) -> list[Place]:
         files = sorted((self._folder / "messages").glob("*.parquet"))

@@ -161,7 +161,7 @@ class KafkaBinding:
             for part in parts or ():
                 if part not in _PARTS:
                     raise KafkaBindingError(unknown_field(f"the binding of {name!r}", part, _PARTS))
-            if parts is None or not all(map(_is_text, parts.values())):
+            if parts is None or not all(isinstance(part, str) for part in parts.values()):
                 raise KafkaBindingError(f'{name!r} must be bound to {{"type": …, "from": …}}, both strings')
             bound[name] = _bound(name, parts.get("type"), parts.get("from"))
         return cls(bound, separator)
@@ -246,7 +246,3 @@ def _path(text: str) -> Path:
         steps.append(int(step[2]) if step[2] is not None else step[1] if step[1] is not None else step[3])
         at = step.end()
     return tuple(steps)
-
-
-def _is_text(thing: object) -> bool:
-    return isinstance(thing, str)

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -172,10 +172,7 @@ class Broker:
         """Remove a topic, and wait until it is gone."""
         admin = self._admin()
         admin.delete_topics([topic])[topic].result(60)
-        deadline = time.monotonic() + seconds
-        while topic in admin.list_topics(timeout=60).topics:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        _wait(lambda: topic not in admin.list_topics(timeout=60).topics, seconds)
 
     def drop(self, topic: str, partition: int, before: int) -> None:
         """Remove the records before an offset, as retention does."""
@@ -204,10 +201,7 @@ class Broker:
         for answer in admin.incremental_alter_configs([resource]).values():
             answer.result(60)
         asked = kafka.ConfigResource(kafka.ResourceType.TOPIC, topic)
-        deadline = time.monotonic() + 60
-        while admin.describe_configs([asked])[asked].result(60)[name].value != value:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        _wait(lambda: admin.describe_configs([asked])[asked].result(60)[name].value == value)
 
     def refuse_longer(self, topic: str, size: int) -> None:
         """Limit a topic to records of at most this many bytes, and wait until it refuses longer ones. Some
@@ -252,12 +246,9 @@ class Broker:
             consumer.close()
         return found
 
-    def _wait_for(self, topic: str, partitions: int, seconds: float = 60.0) -> None:
+    def _wait_for(self, topic: str, partitions: int) -> None:
         """Wait until a topic has this many partitions: the controller answers before the broker has them."""
-        deadline = time.monotonic() + seconds
-        while not self._serves(topic, partitions):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        _wait(lambda: self._serves(topic, partitions))
 
     def _serves(self, topic: str | None = None, partitions: int = 0) -> bool:
         """Return whether each partition of a topic, or of all topics, is served, and there are that many.
@@ -284,6 +275,13 @@ class Broker:
         from confluent_kafka.admin import AdminClient
 
         return AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+
+
+def _wait(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -15,10 +15,9 @@ from rich.console import Console
 
 from selectroute.demo.feed import Watch
 from selectroute.demo.flights import DemoError
-from selectroute.demo.folder import fresh_folder
 from selectroute.demo.progress import Progress
 from selectroute.demo.report import next_commands, show
-from selectroute.demo.run import Options, run
+from selectroute.demo.run import Options, fresh_folder, run
 from selectroute.demo.subscriptions import WATCHED, WATCHED_CHANGED
 from selectroute.spark import BatchReport
 from selectroute.spark.sinks.counts import Counts
