@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from selectroute.selector.errors import SelectRouteError
 
-PREFIX: Final = "selectroute-"
 SUBSCRIPTION: Final = "selectroute-subscription"
 DELIVERY_ID: Final = "selectroute-delivery-id"
 REVISION: Final = "selectroute-revision"

@@ -31,17 +31,10 @@ ROOMS: Final = ("arrays", "clauses", "match")
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
-def _private_folder() -> Path | None:
-    """Return an existing directory of this user, closed to others; ``None`` if there is none."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    if chosen:
-        return Path(chosen)  # the user's own choice and responsibility
-    return next(private_folders(CLOSED), None)
-
-
 def _cache() -> str | None:
     """Return the cache of this version of the code: numba notices changes only in a function's own file."""
-    folder = _private_folder()
+    chosen = os.environ.get("NUMBA_CACHE_DIR")  # the user's own choice and responsibility
+    folder = Path(chosen) if chosen else next(private_folders(CLOSED), None)
     if folder is None:
         return None
     sources = [path for room in ROOMS for path in sorted((Path(__file__).parents[1] / room).rglob("*.py"))]

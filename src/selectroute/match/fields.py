@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from selectroute.arrays import tables as t
 from selectroute.match.batch import Batch
 from selectroute.match.columns import Lane, lane, null_lane
-from selectroute.match.from_messages import mixed_array
+from selectroute.match.from_messages import INTEGER_TAGS, mixed_array
 from selectroute.selector.fields import (
     DERIVED,
     ID_BYTES,
@@ -26,24 +26,9 @@ from selectroute.selector.fields import (
     id_from_any_text,
     id_from_text,
 )
-from selectroute.selector.values.values import (
-    UNSUPPORTED,
-    Byte,
-    Double,
-    Float,
-    Int,
-    Long,
-    Short,
-    Unsupported,
-    Value,
-)
+from selectroute.selector.values.values import UNSUPPORTED, Double, Float, Unsupported, Value
 
-_INTEGERS: dict[int, type[Byte | Short | Int | Long]] = {
-    t.BYTE: Byte,
-    t.SHORT: Short,
-    t.INT: Int,
-    t.LONG: Long,
-}
+_INTEGERS = {tag: kind for kind, tag in INTEGER_TAGS.items()}
 _TEXT_ID = 3 + 2 * ID_BYTES
 _NIBBLES = np.full(256, 255, np.uint8)
 for _digit, _character in enumerate(b"0123456789ABCDEF"):

@@ -14,7 +14,7 @@ from selectroute.arrays import tables as t
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import Message
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.selector.values.values import Byte, Double, Float, Int, Number, Short, Unsupported, Value
+from selectroute.selector.values.values import Byte, Double, Float, Int, Long, Short, Unsupported, Value
 from selectroute.topics.levels import TOPIC, level_value
 
 BODY = "@body"
@@ -65,7 +65,13 @@ def mixed_array(values: Sequence[Value | Unsupported | None]) -> pa.Array:
     )
 
 
-_MIXED_TAGS = {Byte: t.BYTE, Short: t.SHORT, Int: t.INT}
+INTEGER_TAGS: Final[dict[type[Byte | Short | Int | Long], int]] = {
+    Byte: t.BYTE,
+    Short: t.SHORT,
+    Int: t.INT,
+    Long: t.LONG,
+}
+"""Types of integers with their tags."""
 
 
 def mixed_row(value: Value | Unsupported | None) -> tuple[int, int, str | None]:
@@ -85,8 +91,7 @@ def mixed_row(value: Value | Unsupported | None) -> tuple[int, int, str | None]:
             tag = t.FLOAT if isinstance(value, Float) else t.DOUBLE
             return tag, struct.unpack("<q", struct.pack("<d", value.value))[0], None
         case _:
-            assert isinstance(value, Number)
-            return _MIXED_TAGS.get(type(value), t.LONG), int(value.value), None
+            return INTEGER_TAGS[type(value)], value.value, None
 
 
 TAGS: Final = {

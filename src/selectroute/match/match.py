@@ -102,7 +102,8 @@ def match(
     """Match a batch: see `Snapshot.match`."""
     if isinstance(messages, pa.Table):
         # Usually one batch; several where a string column exceeds the 2 GiB of 32-bit offsets.
-        batches = messages.combine_chunks().to_batches() or [_no_rows(messages.schema)]
+        batches = messages.combine_chunks().to_batches()
+        batches = batches or [pa.RecordBatch.from_pylist([], messages.schema)]
         return _joined([match(snapshot, batch, missing) for batch in batches])
     if not isinstance(messages, pa.RecordBatch):
         check_argument(messages, pa.RecordBatch, "messages", _MESSAGES)
@@ -128,10 +129,6 @@ _COMPLETE = "_complete_columns"
 
 _REPORTED = object()
 """Missing columns were reported."""
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in schema], schema=schema)
 
 
 def _report_missing(snapshot: SnapshotState, batch: Batch, missing: Missing) -> None:

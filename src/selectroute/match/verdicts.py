@@ -53,11 +53,7 @@ def distinct_strings(lane: Lane, hashes: t.Array) -> Strings | None:
 def no_verdicts(segment: Segment) -> Verdicts:
     """Return verdicts without cells."""
     patterns = np.zeros((len(segment.attributes), 3), np.int64)
-    return Verdicts(_NO_STRINGS, patterns, _NO_PATTERN, _NO_CELLS)
-
-
-_NO_STRINGS, _NO_PATTERN = np.zeros((0, 0), np.int32), np.zeros(0, np.int32)
-_NO_CELLS = np.zeros(0, np.uint8)
+    return Verdicts(np.zeros((0, 0), np.int32), patterns, np.zeros(0, np.int32), np.zeros(0, np.uint8))
 
 
 def verdicts_of(segment: Segment, columns: dict[int, Strings], rows: int) -> Verdicts:

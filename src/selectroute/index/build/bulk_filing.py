@@ -62,7 +62,7 @@ def file_groups(groups: Iterable[Group], singles: Iterable[tuple[int, Subscripti
     codes = keys.encode(writer, [(one, place) for one, place, _ in placed])
     for (one, place, residual), of_keys in zip(placed, codes, strict=True):
         for entries_ in _entries(one.group, place, residual, of_keys):
-            writer.add_entries(entries_)
+            writer.blocks.append(entries_)
     return writer
 
 

@@ -28,6 +28,10 @@ class Entries(NamedTuple):
     high: t.Array | None = None
 
 
+ENTRY_TYPES = (np.int64, np.uint64, np.int64, np.int64, np.int32, np.int32, np.int64)
+"""Element types of the columns of `Entries`."""
+
+
 def joined(blocks: Sequence[Entries]) -> Entries:
     """Return the concatenated blocks; entries without upper ends get zeros if others have upper ends."""
     if all(block.high is None for block in blocks):

@@ -16,7 +16,7 @@ from selectroute.clauses.access import Equalities, Key, prefixed, scan_reason
 from selectroute.clauses.predicate import Clause, Literal
 from selectroute.index.build.compile_residual import Programs
 from selectroute.index.build.dictionary import AttributeCodes, dictionary_tables
-from selectroute.index.build.entry_columns import Entries, joined
+from selectroute.index.build.entry_columns import ENTRY_TYPES, Entries, joined
 from selectroute.index.build.layout import lay_out
 from selectroute.index.plan.access_key import SCAN, Attributes
 from selectroute.index.plan.cost import CostPlan
@@ -48,14 +48,8 @@ class Writer:
     ranged: set[int] = field(default_factory=set)
     checks_names: bool = False
     programs: Programs = field(init=False)
-    # the columns of the entries
-    tuple_: list[int] = field(default_factory=list)
-    codes: list[int] = field(default_factory=list)
-    shape: list[int] = field(default_factory=list)
-    bound: list[int] = field(default_factory=list)
-    high: list[int] = field(default_factory=list)
-    residual: list[int] = field(default_factory=list)
-    ordinal: list[int] = field(default_factory=list)
+    rows: list[tuple[int, ...]] = field(default_factory=list)
+    """Entries one by one, with the fields of `Entries`."""
     blocks: list[Entries] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -106,29 +100,13 @@ class Writer:
         residual = self.programs.residual(placed.rest) if placed.rest else -1
         for codes in product(*key_codes):
             first, second = (*codes, 0, 0)[:2]
-            self.tuple_.append(placed.tuple_)
-            self.codes.append(first << 32 | second)
-            self.shape.append(placed.shape)
-            self.bound.append(bound)
-            self.high.append(high)
-            self.residual.append(residual)
-            self.ordinal.append(ordinal)
-
-    def add_entries(self, entries: Entries) -> None:
-        """Add a block of entries."""
-        self.blocks.append(entries)
+            code = first << 32 | second
+            self.rows.append((placed.tuple_, code, placed.shape, bound, residual, ordinal, high))
 
     def segment(self, rows: int) -> Segment:
         """Return the entries as a segment of ``rows`` subscriptions."""
-        single = Entries(
-            tuple_=np.array(self.tuple_, np.int64),
-            codes=np.array(self.codes, np.uint64),
-            shape=np.array(self.shape, np.int64),
-            bound=np.array(self.bound, np.int64),
-            residual=np.array(self.residual, np.int32),
-            ordinal=np.array(self.ordinal, np.int32),
-            high=np.array(self.high, np.int64),
-        )
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(ENTRY_TYPES)
+        single = Entries(*map(np.array, columns, ENTRY_TYPES))
         entries = joined([single, *self.blocks])
         self.blocks.clear()
         tuples = [[self.attributes.numbers[name] for name in path] for path in self.tuples if path]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from selectroute.arrays import tables as t
@@ -43,17 +41,10 @@ def levels(level: t.Array) -> list[t.Array]:
     return found
 
 
-def sizes_of_levels(entries: int) -> list[int]:
-    """Return the length of each level."""
-    found = [entries]
-    while found[-1] > t.HIGH:
-        found.append(-(-found[-1] // t.HIGH))
-    return found
-
-
 def level_slices(first: int, entries: int) -> list[slice]:
     """Return the slices of ``high`` with the levels of a group's upper ends."""
-    ends = [first]
-    for size in sizes_of_levels(entries):
-        ends.append(ends[-1] + size)
-    return [slice(start, end) for start, end in pairwise(ends)]
+    found = [slice(first, first + entries)]
+    while entries > t.HIGH:
+        entries = -(-entries // t.HIGH)
+        found.append(slice(found[-1].stop, found[-1].stop + entries))
+    return found

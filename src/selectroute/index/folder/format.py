@@ -48,7 +48,7 @@ from selectroute.index.folder.manifest import (
     write_manifest,
 )
 from selectroute.index.folder.memory_safety import check_memory_safety
-from selectroute.index.folder.tombstones import misplaced_tombstones
+from selectroute.index.folder.tombstones import check_tombstones
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
@@ -213,8 +213,12 @@ def _open(folder: Path, revision: int) -> SnapshotState:
         digest=manifest["sha256"],
         folder=folder,
     )
-    for sentence in misplaced_tombstones(snapshot):
-        raise SnapshotError(f"{path} is invalid (broken invariant: {sentence}); publish it again")
+    try:
+        check_tombstones(snapshot)
+    except InvariantError as error:
+        raise SnapshotError(
+            f"{path} is invalid (broken invariant: {_broken(error)}); publish it again"
+        ) from None
     return snapshot
 
 
@@ -262,8 +266,13 @@ class _OtherFormatError(Exception):
 
 
 def _unsound(path: Path, error: Exception) -> SnapshotError:
-    sentence = " ".join(str(error).split()).removeprefix("invariant broken: ")
-    return SnapshotError(f"{path} is invalid (broken invariant: {sentence}); publish the snapshot again")
+    return SnapshotError(
+        f"{path} is invalid (broken invariant: {_broken(error)}); publish the snapshot again"
+    )
+
+
+def _broken(error: Exception) -> str:
+    return " ".join(str(error).split()).removeprefix("invariant broken: ")
 
 
 def _segment(table: pa.Table, rows: int) -> Segment:

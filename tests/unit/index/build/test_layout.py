@@ -8,7 +8,7 @@ import pytest
 import selectroute as sr
 from selectroute.arrays import tables as t
 from selectroute.index.build.dictionary import open_addressing
-from selectroute.index.build.intervals import levels, sizes_of_levels
+from selectroute.index.build.intervals import level_slices, levels
 from selectroute.index.errors import InvariantError
 from selectroute.index.plan.prefix_keys import Prefixes, prefix_key
 from selectroute.index.snapshot import build_snapshot
@@ -60,10 +60,11 @@ def test_an_interval_goes_before_a_range_that_stands_first():
 def test_each_level_of_upper_ends_has_the_maxima_of_16_below():
     ends = np.arange(1_000, dtype=np.int64)[::-1].copy()
     found = levels(ends)
-    assert [len(level) for level in found] == sizes_of_levels(1_000) == [1_000, 63, 4]
+    assert [len(level) for level in found] == [1_000, 63, 4]
     assert found[1][:2].tolist() == [999, 983]
-    assert sizes_of_levels(16) == [16]
-    assert sizes_of_levels(17) == [17, 2]
+    assert level_slices(5, 1_000) == [slice(5, 1_005), slice(1_005, 1_068), slice(1_068, 1_072)]
+    assert level_slices(0, 16) == [slice(0, 16)]
+    assert level_slices(0, 17) == [slice(0, 17), slice(17, 19)]
 
 
 def test_a_residual_that_many_entries_share_makes_a_group_of_its_own():
