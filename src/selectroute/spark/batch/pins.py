@@ -146,12 +146,10 @@ def reference(pinned: Pin, snapshots: Path) -> SnapshotRef:
 
 def _previous(batch: int, pins: Path) -> Pin | None:
     # Batches come one after another, so the previous one nearly always has a pin.
-    for number in range(batch - 1, -1, -1):
+    for number in range(batch - 1, max(-1, batch - 4), -1):
         written = disk.read_json(pins / f"{number}.json")
         if written is not None:
             return Pin.from_json(written)
-        if number < batch - 2:
-            break
     return None
 
 

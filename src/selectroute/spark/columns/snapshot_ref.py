@@ -54,7 +54,10 @@ def open_once(ref: SnapshotRef) -> Snapshot:
     if snapshot is not None:
         _freeze_loaded_objects()
     else:
-        snapshot = Snapshot.open(located(ref.folder), ref.revision)
+        folder = ref.folder
+        if folder.startswith(_SPARK_FILES):  # a different folder in each process
+            folder = SparkFiles.get(folder.removeprefix(_SPARK_FILES))
+        snapshot = Snapshot.open(folder, ref.revision)
         if snapshot.digest != ref.digest:
             raise SnapshotError(
                 f"revision {ref.revision} in {ref.folder} was replaced after it was pinned: its digest is "
@@ -112,11 +115,6 @@ def distribute(spark: SparkSession, snapshot: Snapshot) -> None:
     archive = shutil.make_archive(str(Path(temporary_folder()) / name), "zip", folder)
     spark.sparkContext.addArchive(archive)
     _published[snapshot] = SnapshotRef(f"{_SPARK_FILES}{name}.zip", revision, digest)
-
-
-def located(folder: str) -> str:
-    """Return the local folder of a reference. Spark's files have a different folder in each process."""
-    return SparkFiles.get(folder.removeprefix(_SPARK_FILES)) if folder.startswith(_SPARK_FILES) else folder
 
 
 def temporary_folder() -> str:

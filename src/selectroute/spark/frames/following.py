@@ -15,6 +15,7 @@ tasks, and tasks of the same micro-batch after a restart from its checkpoint.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from pyspark import TaskContext
@@ -40,8 +41,6 @@ _KEPT = 2
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark sets in the tasks of a stream."""
 
-_known: dict[tuple[str, str, int], SnapshotRef] = {}
-
 
 def current(folder: str) -> SnapshotRef:
     """Return the revision of a micro-batch, in one of its tasks.
@@ -57,14 +56,12 @@ def current(folder: str) -> SnapshotRef:
             f"only the micro-batches of a stream can follow {folder}; open a revision with "
             "sr.Snapshot.open(folder) instead"
         )
-    key = (folder, query, int(batch))
-    found = _known.get(key)
-    if found is None:
-        found = pinned(Path(folder), query, int(batch))
-        while len(_known) >= _KEPT:
-            del _known[next(iter(_known))]
-        _known[key] = found
-    return found
+    return _known(folder, query, int(batch))
+
+
+@lru_cache(maxsize=_KEPT)
+def _known(folder: str, query: str, batch: int) -> SnapshotRef:
+    return pinned(Path(folder), query, batch)
 
 
 def pinned(folder: Path, query: str, batch: int) -> SnapshotRef:

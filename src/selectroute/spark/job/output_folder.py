@@ -61,7 +61,7 @@ class OutputFolder:
         repaired = repair(self.job.checkpoint, self._has_begun)
         if self.query() is None:
             remove_unfinished(self.job.checkpoint)
-            disk.write_json(self._record, self._own(query=None))
+            disk.write_json(self._record, self._own())
         return repaired
 
     def query(self) -> str | None:
@@ -107,14 +107,14 @@ class OutputFolder:
         while self._locks:
             self._locks.pop().close()
 
-    def _own(self, query: str | None) -> dict[str, Any]:
+    def _own(self) -> dict[str, Any]:
         job = self.job
         return {
             "format": _FORMAT,
             "input": job.source,
             "snapshots": str(job.snapshots),
             "checkpoint": str(job.checkpoint),
-            "query": query,
+            "query": None,
         }
 
     def _refuse_foreign(self) -> None:
@@ -146,8 +146,7 @@ class OutputFolder:
             if record["query"] is not None and record[name] != mine:
                 raise OtherJobError(
                     f"the output folder {job.output} belongs to another job: its {name} is "
-                    f"{record[name]}, not "
-                    f"{mine}; choose another output folder"
+                    f"{record[name]}, not {mine}; choose another output folder"
                 )
         query = self._checkpoint_query()
         if record["query"] is not None and query is None:

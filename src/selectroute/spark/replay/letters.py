@@ -193,9 +193,12 @@ class History:
         self._kinds: dict[int, str] = {}
         self._records: dict[int, dict[str, Any]] = {}
         self._given: defaultdict[int, set[str]] = defaultdict(set)
-        self._taken: defaultdict[int, list[TakenLetters]] = defaultdict(list)
-        self._of_request: defaultdict[str, list[int]] = defaultdict(list)
-        self._handled: defaultdict[str, set[int]] = defaultdict(set)
+        self.taken: defaultdict[int, list[TakenLetters]] = defaultdict(list)
+        """Letters of a batch that replays took."""
+        self.replays: defaultdict[str, list[int]] = defaultdict(list)
+        """Replays of a request."""
+        self.handled: defaultdict[str, set[int]] = defaultdict(set)
+        """Batches of the replays of a request."""
 
     def read(self) -> None:
         """Read the commits since the last call."""
@@ -209,22 +212,10 @@ class History:
             elif kind == REPLAY:
                 taken = TakenLetters.of(record)
                 for batch in record["batches"]:
-                    self._taken[batch].append(taken)
-                self._of_request[record["request"]].append(number)
-                self._handled[record["request"]].update(record["batches"])
+                    self.taken[batch].append(taken)
+                self.replays[record["request"]].append(number)
+                self.handled[record["request"]].update(record["batches"])
             self._read_to = number
-
-    def taken_of(self, batch: int) -> Sequence[TakenLetters]:
-        """Return the letters of a batch that replays took."""
-        return self._taken[batch]
-
-    def replays_of(self, request: str) -> list[int]:
-        """Return the replays of a request."""
-        return self._of_request[request]
-
-    def handled(self, request: str) -> set[int]:
-        """Return the batches of the replays of a request."""
-        return self._handled[request]
 
     def only(self, batch: int) -> tuple[str, ...] | None:
         """Return the subscriptions to which the letters of a batch are restricted; None for all."""
@@ -262,7 +253,7 @@ def count_left(output: Path, wanted: ReplayFilterSpec) -> Counter[tuple[str, str
     found: Counter[tuple[str, str]] = Counter()
     for batch in batches_with_letters(output):
         if request.means(batch) and commits.is_committed(batch):
-            letters = letters_left(output, batch, wanted, history.taken_of(batch))
+            letters = letters_left(output, batch, wanted, history.taken[batch])
             for row in letters.group_by(["stage", "reason"]).aggregate([([], "count_all")]).to_pylist():
                 found[row["stage"], row["reason"]] += row["count_all"]
     return found

@@ -118,7 +118,7 @@ class Replays:
             self._history.read()
             batches = self._due(request)
             if not batches:
-                finish_request(self._job.output, request, self._history.replays_of(request.id))
+                finish_request(self._job.output, request, self._history.replays[request.id])
                 continue
             pinned = self._pinned(request, batches, query, revision)
             if pinned is not None:
@@ -169,7 +169,7 @@ class Replays:
         return left
 
     def _candidates(self, request: Request) -> list[int]:
-        done = self._history.handled(request.id) | self._without_letters[request.id]
+        done = self._history.handled[request.id] | self._without_letters[request.id]
         open_ = batches_with_letters(self._job.output) - done
         found = (batch for batch in open_ if request.means(batch) and self._commits.is_committed(batch))
         return sorted(found, key=lambda batch: (batch < 0, abs(batch)))
@@ -181,7 +181,7 @@ class Replays:
         )
 
     def _letters(self, batch: int, wanted: ReplayFilterSpec) -> pa.Table:
-        return letters_left(self._job.output, batch, wanted, self._history.taken_of(batch))
+        return letters_left(self._job.output, batch, wanted, self._history.taken[batch])
 
     def _pinned(
         self, request: Request, batches: Sequence[int], query: str, revision: int | None

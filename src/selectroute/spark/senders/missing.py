@@ -5,7 +5,7 @@ Each delivery to them is a dead letter (see ``staging``); other deliveries are n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from selectroute.index.destination import FILES, KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
-from selectroute.spark.destinations.codes import Destinations, destinations
+from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import INPUT_TOPIC, UNKNOWN_TOPIC, Topic
 from selectroute.spark.destinations.queue_messages import UNKNOWN_QUEUE
 
@@ -55,11 +55,12 @@ class MissingDestinations:
             queues: the existing queues; None if the job has no database of queues.
             topics: the existing topics; None if the job has no Kafka cluster.
         """
-        found = {
-            KAFKA: set(_topics(destinations(snapshot, KAFKA), topics)),
-            QUEUE: set(_queues(destinations(snapshot, QUEUE), queues)),
-            FILES: set(_files(destinations(snapshot, FILES))),
-        }
+        found: dict[str, set[Missing]] = {}
+        for kind in (KAFKA, QUEUE, FILES):
+            to = destinations(snapshot, kind)
+            names = () if to is None else to.names
+            problems = {name: _problem(kind, name, queues, topics) for name in names}
+            found[kind] = {Missing(f"{kind}:{name}", *one) for name, one in problems.items() if one}
         every = set().union(*found.values())
         new = every - self._known
         self._known = every
@@ -93,37 +94,27 @@ class MissingDestinations:
         )
 
 
-def _queues(to: Destinations | None, existing: Mapping[str, int] | None) -> Iterator[Missing]:
-    for name in () if to is None else to.names:
-        if existing is None:
-            problem, remedy = "the job has no database of queues", "Start it with --queues"
-        elif name not in existing:
-            problem, remedy = "there is no such queue in the job's database of queues", "Create it"
-        else:
-            continue
-        yield Missing(f"{QUEUE}:{name}", problem, remedy, UNKNOWN_QUEUE)
-
-
-def _topics(to: Destinations | None, existing: Mapping[str, Topic] | None) -> Iterator[Missing]:
-    for name in () if to is None else to.names:
-        reason = UNKNOWN_TOPIC
-        if existing is None:
-            problem, remedy = "the job has no Kafka cluster", "Start it with --kafka-servers"
-        elif name not in existing:
-            problem, remedy = "there is no such topic in the job's Kafka cluster", "Create it"
-        elif existing[name].is_input:
-            problem = "the job reads this topic, so each delivery would return endlessly"
-            remedy, reason = "Choose another destination", INPUT_TOPIC
-        else:
-            continue
-        yield Missing(f"{KAFKA}:{name}", problem, remedy, reason)
-
-
-def _files(to: Destinations | None) -> Iterator[Missing]:
-    for name in () if to is None else to.names:
-        yield Missing(
-            f"{FILES}:{name}",
+def _problem(
+    kind: str, name: str, queues: Mapping[str, int] | None, topics: Mapping[str, Topic] | None
+) -> tuple[str, str, str | None] | None:
+    """Return problem, remedy and reason of a destination to which nothing can be delivered."""
+    if kind == FILES:
+        return (
             "an earlier release accepted this destination, but nothing was ever written to it",
             "its deliveries are recorded under deliveries/; change it to none, queue:NAME or kafka:TOPIC",
             None,
         )
+    if kind == QUEUE:
+        if queues is None:
+            return "the job has no database of queues", "Start it with --queues", UNKNOWN_QUEUE
+        if name not in queues:
+            return "there is no such queue in the job's database of queues", "Create it", UNKNOWN_QUEUE
+        return None
+    if topics is None:
+        return "the job has no Kafka cluster", "Start it with --kafka-servers", UNKNOWN_TOPIC
+    if name not in topics:
+        return "there is no such topic in the job's Kafka cluster", "Create it", UNKNOWN_TOPIC
+    if topics[name].is_input:
+        problem = "the job reads this topic, so each delivery would return endlessly"
+        return problem, "Choose another destination", INPUT_TOPIC
+    return None
