@@ -29,14 +29,8 @@ from selectroute.topics.levels import TOPIC
 
 @dataclass(frozen=True, eq=False)
 class SnapshotState:
-    """Subscriptions of one revision: segments of arrays, and the table of subscriptions.
-
-    ``subscriptions`` has the columns id, destination, topic, selector, dialect, seltype, one row for each
-    ordinal. Ordinals run through the segments in order: the base, then the deltas. `Snapshot` adds the
-    operations.
-
-    ``len()`` counts the subscriptions. There may be more ordinals: a removed or replaced subscription leaves
-    a hole, because the ordinals after it do not change. A hole matches nothing; `dead` marks the holes.
+    """Subscriptions of one revision: segments of arrays, and the table of subscriptions. `Snapshot` describes
+    both, and adds the operations.
     """
 
     segments: tuple[Segment, ...]
@@ -173,9 +167,9 @@ class SnapshotState:
             first + _extended_rows(segment, _piece(column, first, segment.rows))
             for first, segment in zip(self.firsts[:-1], self.segments, strict=True)
         ]
-        mask = np.zeros(self.firsts[-1], np.bool_) if any(map(len, places)) else None
-        if mask is None:
+        if not any(map(len, places)):
             return None
+        mask = np.zeros(self.firsts[-1], np.bool_)
         mask[np.concatenate(places)] = True
         if self.dead is not None:
             mask &= ~self.dead

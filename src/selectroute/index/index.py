@@ -9,12 +9,10 @@ from types import NoneType
 
 from selectroute.clauses.access import Key, equalities, message_key, scan_reason
 from selectroute.clauses.predicate import Literal, Lookup, NotVoid
-from selectroute.index.build.build import freeze
-from selectroute.index.build.collector import paused_collector
+from selectroute.index.build.build import freeze, paused_collector
 from selectroute.index.errors import DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.explain import AccessStep, Explanation
-from selectroute.index.plan.access_key import SCAN, Attributes, Plan, Statistics
-from selectroute.index.plan.filed_clause import FiledClause, file_clause
+from selectroute.index.plan.access_key import SCAN, Attributes, FiledClause, Plan, Statistics, file_clause
 from selectroute.index.snapshot import Snapshot
 from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_iterable

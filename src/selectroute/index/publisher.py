@@ -93,7 +93,9 @@ class Publisher:
         with self._lock:
             done = self._rolled_in()
             after = changed(done or self._snapshot, changes, limits=self._limits)
-            due = merge_due(after, self._sealed(done))
+            # A merge in progress replaces or keeps these segments.
+            sealed = 0 if self._merge is None or done is not None else len(self._merge.of.segments)
+            due = merge_due(after, sealed)
             if due is not None and merge_size(after, due) <= AT_ONCE:
                 after = merged(after, due, merged_part(after, due))
                 due = None
@@ -175,10 +177,6 @@ class Publisher:
         self._snapshot = Snapshot.of(state)
         if done is not None:
             self._merge = None
-
-    def _sealed(self, done: SnapshotState | None) -> int:
-        """Return the number of segments that a merge in progress replaces or keeps."""
-        return len(self._merge.of.segments) if self._merge is not None and done is None else 0
 
     def _rolled_in(self) -> SnapshotState | None:
         """Return the newest revision with a finished merge; None without one."""

@@ -161,11 +161,8 @@ class _Sources:
         if not self._parsed:  # a body that is not JSON is parsed again for each of its fields
             self._body = None if self._record.value is None else parsed(self._record.value)
             self._parsed = True
-        try:
-            plain = at_path(self._body, bound.source.path)
-            return _as_header(name, value_of_json(plain, bound.type, name))
-        except TextError as error:
-            raise not_of_type(name, bound, error) from None
+        plain = at_path(self._body, bound.source.path)
+        return _converted(name, bound, partial(value_of_json, plain))
 
 
 def _unbound(name: str, text: bytes | None, bound: Bound, reads: Collection[str] | None) -> Value | None:
@@ -177,10 +174,15 @@ def _unbound(name: str, text: bytes | None, bound: Bound, reads: Collection[str]
 
 
 def _strict(name: str, bound: Bound, text: bytes) -> Value | None:
+    return _converted(name, bound, partial(value_of, text))
+
+
+def _converted(name: str, bound: Bound, convert: Callable[[str, str], Value | None]) -> Value | None:
     try:
-        return _as_header(name, value_of(text, bound.type, name))
+        return _as_header(name, convert(bound.type, name))
     except TextError as error:
-        raise not_of_type(name, bound, error) from None
+        stage = "read" if error.reason == NOT_UTF_8 else "judge"
+        raise RecordError(stage, error.reason, f"{name!r} ({bound.source}): {error}") from None
 
 
 def _as_header(name: str, value: Value | None) -> Value | None:
@@ -193,12 +195,6 @@ def _as_it_is(text: bytes) -> Value:
         return text.decode("utf-8")
     except UnicodeDecodeError:
         return text
-
-
-def not_of_type(name: str, bound: Bound, error: TextError) -> RecordError:
-    """Return the error of a value that is not of its bound type."""
-    stage = "read" if error.reason == NOT_UTF_8 else "judge"
-    return RecordError(stage, error.reason, f"{name!r} ({bound.source}): {error}")
 
 
 def too_many_headers(count: int) -> RecordError:

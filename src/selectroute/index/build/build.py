@@ -7,7 +7,9 @@ clauses that depend on more than the shape, are read one by one, as ``Index.add`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from types import NoneType
@@ -22,7 +24,6 @@ from selectroute.arrays.state import SnapshotState
 from selectroute.clauses.access import LARGE_FLOAT, literal_keys
 from selectroute.clauses.predicate import OneOf
 from selectroute.index.build.bulk_filing import file_groups
-from selectroute.index.build.collector import paused_collector
 from selectroute.index.destination import check_destination
 from selectroute.index.errors import (
     MAX_REPORTED,
@@ -69,6 +70,22 @@ _FORMS: Final = (
     "tuples (id, selector) or (id, selector, topic), dicts, or a pyarrow.Table with a column 'id' "
     "(pa.Table.from_pandas(df))"
 )
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Pause the collection of cyclic garbage.
+
+    A bulk load makes no cyclic garbage, and the collector would traverse the whole index again and again
+    (measured: a third of the time at 100,000 subscriptions). Reference counting continues.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def build(

@@ -18,9 +18,8 @@ from selectroute.index.build.compile_residual import Programs
 from selectroute.index.build.dictionary import AttributeCodes, dictionary_tables
 from selectroute.index.build.entry_columns import ENTRY_TYPES, Entries, joined
 from selectroute.index.build.layout import lay_out
-from selectroute.index.plan.access_key import SCAN, Attributes
+from selectroute.index.plan.access_key import SCAN, Attributes, file_clause
 from selectroute.index.plan.cost import CostPlan
-from selectroute.index.plan.filed_clause import file_clause
 from selectroute.index.plan.sort_range import bound_of, chosen_range, name_of
 
 

@@ -24,8 +24,7 @@ import pyarrow as pa
 from selectroute.arrays.segment import Segment
 from selectroute.arrays.state import SnapshotState
 from selectroute.arrays.tables import Array
-from selectroute.index.build.build import built, freeze
-from selectroute.index.build.collector import paused_collector
+from selectroute.index.build.build import built, freeze, paused_collector
 from selectroute.index.errors import BuildError, DuplicateSubscriptionError, UnknownSubscriptionError
 from selectroute.index.subscription import KEEP, Keep, Subscription, prepare
 from selectroute.selector.arguments import check_argument, check_iterable

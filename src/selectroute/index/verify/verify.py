@@ -17,8 +17,7 @@ from selectroute.index.errors import require
 from selectroute.index.folder.memory_safety import check_memory_safety
 from selectroute.index.folder.tombstones import verify_tombstones
 from selectroute.index.index import Index
-from selectroute.index.plan.access_key import MAX_PAIRS, Statistics
-from selectroute.index.plan.filed_clause import FiledClause
+from selectroute.index.plan.access_key import MAX_PAIRS, FiledClause, Statistics
 from selectroute.index.verify.access_paths import verify_paths, verify_prefixes, verify_probing
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD

@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,8 +32,8 @@ import pyarrow as pa
 
 from selectroute.durable import disk
 from selectroute.index.build.build import rebuilt
-from selectroute.index.folder.format import publish, published_digest
-from selectroute.index.folder.manifest import latest_revision, locked, revisions
+from selectroute.index.folder.format import published
+from selectroute.index.folder.manifest import latest_revision, locked, published_digest, revisions
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.backfill.owed import OWED_OPS, Logged, Owed, OwedOp
 from selectroute.spark.batch.commits import BACKFILL, kind_of
@@ -84,7 +84,7 @@ class Backfills:
         self._recorded = -1
         self._given: defaultdict[int, list[frozenset[str]]] | None = None
         self._live: tuple[int, frozenset[str]] | None = None
-        self._revisions: dict[int, int] = {}
+        self._revision = cache(lambda batch: int(self._commit(batch)["revision"]))
         self._nothing_at = -1
         self._leased = True
 
@@ -241,11 +241,6 @@ class Backfills:
     def _commit(self, batch: int) -> dict[str, Any]:
         return self._commits.read(batch) or {}
 
-    def _revision(self, batch: int) -> int:
-        if batch not in self._revisions:
-            self._revisions[batch] = self._commit(batch)["revision"]
-        return self._revisions[batch]
-
     # ---- execution
 
     def _make(self, pinned: Pin, query: str) -> BatchReport:
@@ -275,8 +270,8 @@ class Backfills:
         whole = open_once(reference(pinned, self._job.snapshots))
         rows = whole.subscriptions.take(pa.array(whole.find(pinned.subscriptions)))
         folder = staging / "snapshot"
-        publish(rebuilt(rows.combine_chunks(), pinned.revision), folder)
-        return SnapshotRef(str(folder), pinned.revision, published_digest(folder, pinned.revision))
+        small = published(rebuilt(rows.combine_chunks(), pinned.revision), folder)
+        return SnapshotRef(str(folder), pinned.revision, small.digest)
 
 
 def _without(ids: frozenset[str], others: Sequence[frozenset[str]]) -> frozenset[str]:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from selectroute.durable import disk
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import publish, published_digest
+from selectroute.index.folder.format import published
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.arguments import check_argument
 
@@ -91,10 +91,9 @@ def refer(snapshot: Snapshot) -> SnapshotRef:
         return ref
     if snapshot.folder is not None and snapshot.revision is not None and snapshot.digest:
         return SnapshotRef(str(Path(snapshot.folder).resolve()), snapshot.revision, snapshot.digest)
-    folder = temporary_folder()
-    revision = publish(snapshot, folder)
-    ref = SnapshotRef(folder, revision, published_digest(folder, revision))
-    _published[snapshot] = ref
+    state = published(snapshot, temporary_folder())
+    assert state.revision is not None
+    ref = _published[snapshot] = SnapshotRef(str(state.folder), state.revision, state.digest)
     return ref
 
 
@@ -108,13 +107,13 @@ def distribute(spark: SparkSession, snapshot: Snapshot) -> None:
     check_argument(spark, SparkSession, "spark", "the SparkSession")
     check_argument(snapshot, Snapshot, "snapshot", "a Snapshot: sr.Snapshot.open(folder)")
     folder = temporary_folder()
-    revision = publish(snapshot, folder)
-    digest = published_digest(folder, revision)
+    state = published(snapshot, folder)
+    assert state.revision is not None
     # Spark unpacks an archive on each executor into a folder of the archive's name.
-    name = f"snapshot-{revision}-{digest[:16]}"
+    name = f"snapshot-{state.revision}-{state.digest[:16]}"
     archive = shutil.make_archive(str(Path(temporary_folder()) / name), "zip", folder)
     spark.sparkContext.addArchive(archive)
-    _published[snapshot] = SnapshotRef(f"{_SPARK_FILES}{name}.zip", revision, digest)
+    _published[snapshot] = SnapshotRef(f"{_SPARK_FILES}{name}.zip", state.revision, state.digest)
 
 
 def temporary_folder() -> str:

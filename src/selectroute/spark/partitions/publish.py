@@ -20,7 +20,7 @@ from selectroute.clauses.access import Key, equalities
 from selectroute.durable import disk
 from selectroute.index.build.build import rebuilt
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import publish, published_digest
+from selectroute.index.folder.format import published
 from selectroute.index.plan.access_key import Attributes, Statistics
 from selectroute.index.plan.cost import CostPlan, PreferredKeys, preferred_keys
 from selectroute.index.snapshot import Snapshot
@@ -222,10 +222,8 @@ class _Addresses:
 def _publish_part(table: pa.Table, ordinals: Ordinals, folder: Path, revision: int) -> dict[str, Any]:
     rows = table.take(pa.array(ordinals))
     rows = rows.set_column(rows.schema.get_field_index("id"), "id", pa.array(ordinals).cast(pa.string()))
-    part = rebuilt(rows, revision)
-    publish(part, folder)
-    digest = published_digest(folder, revision)
-    return {"revision": revision, "digest": digest, "rows": len(part), "bytes": part.nbytes}
+    part = published(rebuilt(rows, revision), folder)
+    return {"revision": revision, "digest": part.digest, "rows": len(part), "bytes": part.nbytes}
 
 
 def _bitmap(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
