@@ -61,7 +61,7 @@ class OutputFolder:
         repaired = repair(self.job.checkpoint, self._has_begun)
         if self.query() is None:
             remove_unfinished(self.job.checkpoint)
-            disk.write_json(self._record, self._own())
+            disk.write_json(self._record, self._own(query=None))
         return repaired
 
     def query(self) -> str | None:
@@ -107,14 +107,14 @@ class OutputFolder:
         while self._locks:
             self._locks.pop().close()
 
-    def _own(self) -> dict[str, Any]:
+    def _own(self, query: str | None) -> dict[str, Any]:
         job = self.job
         return {
             "format": _FORMAT,
             "input": job.source,
             "snapshots": str(job.snapshots),
             "checkpoint": str(job.checkpoint),
-            "query": None,
+            "query": query,
         }
 
     def _refuse_foreign(self) -> None:
