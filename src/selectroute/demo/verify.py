@@ -88,12 +88,14 @@ class Judge:
         check = Check()
         places = self._draw(max(count, 1), seed)
         outputs = _outputs(self._folder / "output", places)
+        worked: list[Worked] = []
         for number, place in enumerate(places):
             message = self._message(place)
             delivered = outputs[place]
             if number < count:
                 self._judge(place, message, delivered, check)
-            check.worked = _more_telling(check.worked, self._worked(message, delivered))
+            worked += self._worked(message, delivered)
+        check.worked = max(worked, key=_weight, default=None)
         return check
 
     def _judge(self, place: Place, message: sr.Message, delivered: _Delivered, check: Check) -> None:
@@ -199,14 +201,7 @@ def _outputs(output: Path, places: list[Place]) -> dict[Place, _Delivered]:
     return found
 
 
-def _more_telling(best: Worked | None, others: Iterator[Worked]) -> Worked | None:
-    """Return the example whose selector reads the most properties."""
-    for one in others:
-        if best is None or _weight(one) > _weight(best):
-            best = one
-    return best
-
-
 def _weight(worked: Worked) -> tuple[int, int]:
+    """Return how telling an example is: the more properties its selector reads, the more."""
     selector = sr.Selector(worked.subscription.selector)
     return len(selector.identifiers), len(selector.text)

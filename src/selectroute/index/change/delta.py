@@ -109,22 +109,15 @@ def _indexed(
     destinations: dict[str, str | None] = {}
     with paused_collector():
         for change in changes:
-            before = ordinals.pop(change.id, None)
+            before, known = ordinals.pop(change.id, None), prepared.get(change.id)
+            _check(change, before is not None or known is not None)
             if before is not None:
-                if isinstance(change, Add):
-                    raise DuplicateSubscriptionError(change.id)
                 removed.append(before)
-            if not isinstance(change, Remove):
-                earlier = destinations.get(change.id)
-                destinations[change.id] = _kept(snapshot, "destination", change.destination, before, earlier)
-            known = prepared.get(change.id)
-            if before is None and known is None and not isinstance(change, Add):
-                raise UnknownSubscriptionError(change.id)
             if isinstance(change, Remove):
                 prepared.pop(change.id, None)
                 continue
-            if isinstance(change, Add) and known is not None:
-                raise DuplicateSubscriptionError(change.id)
+            earlier = destinations.get(change.id)
+            destinations[change.id] = _kept(snapshot, "destination", change.destination, before, earlier)
             topic = _kept(snapshot, "topic", change.topic, before, known.topic if known else None)
             prepared[change.id] = prepare(
                 change.id, change.selector, topic, change.dialect, change.extended, limits
@@ -147,12 +140,9 @@ def _built(
     rows: list[tuple[str | None, ...]] = []
     for change in changes:
         before = ordinals.get(change.id)
+        _check(change, before is not None)
         if before is not None:
-            if isinstance(change, Add):
-                raise DuplicateSubscriptionError(change.id)
             removed.append(before)
-        elif not isinstance(change, Add):
-            raise UnknownSubscriptionError(change.id)
         if not isinstance(change, Remove):
             text, seltype = str(change.selector or ""), EXTENDED if change.extended else None
             topic = _kept(snapshot, "topic", change.topic, before, None)
@@ -165,6 +155,15 @@ def _built(
         return built(table, limits=limits)
     except BuildError as error:
         raise error.cause from None
+
+
+def _check(change: Change, exists: bool) -> None:
+    """Raise an error for a new subscription that exists, or a change of one that does not."""
+    if isinstance(change, Add):
+        if exists:
+            raise DuplicateSubscriptionError(change.id)
+    elif not exists:
+        raise UnknownSubscriptionError(change.id)
 
 
 def _is_parsed(change: Change) -> bool:

@@ -56,8 +56,7 @@ def latest_revision(folder: str | Path) -> int:
 
 def published_digest(folder: str | Path, revision: int) -> str:
     """Return the digest of a published revision, without reading segments. Raises `SnapshotError`."""
-    digest: str = read_manifest(Path(folder), revision)["sha256"]
-    return digest
+    return str(read_manifest(Path(folder), revision)["sha256"])
 
 
 def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
@@ -98,8 +97,7 @@ def write_manifest(folder: Path, revision: int, segments: list[dict[str, Any]]) 
         raise RevisionExistsError(
             f"revision {revision} is already published in {folder}; publish this one under a higher revision"
         ) from None
-    digest: str = manifest["sha256"]
-    return digest
+    return str(manifest["sha256"])
 
 
 @contextmanager

@@ -67,14 +67,14 @@ def audit(
     for done, commit in enumerate(read_commits):
         files = commits.files(commit)
         _check_counts(commit, Counts(**commits.counts(commit)), files, found)
-        _check_files(output, commit, files, digests, found)
+        _check_files(commits, commit, files, digests, found)
         if recount:
             _recount(Path(record["input"]), commit, file_format, found)
         advance(done + 1)
-    _check_strays(output, read_commits, found)
+    _check_strays(commits, read_commits, found)
     _check_inputs(commits, Path(record["input"]), found)
     check_source(record, read_commits, found)
-    _check_accounting(output, read_commits, found)
+    _check_accounting(commits, read_commits, found)
     return found
 
 
@@ -143,13 +143,13 @@ def _check_counts(
 
 
 def _check_files(
-    output: Path, commit: Mapping[str, Any], files: list[dict[str, Any]], digests: bool, found: Audit
+    commits: Commits, commit: Mapping[str, Any], files: list[dict[str, Any]], digests: bool, found: Audit
 ) -> None:
     """Compare the published files of a batch with its commit."""
-    batch = commit["batch"]
+    batch, output = commit["batch"], commits.output
     folders = sorted({file["path"].rsplit("/", 1)[0] for file in files})
     # Checked first: files that leave the staging folder afterwards are found in place.
-    pending = Commits(output).staging(commit).is_dir()
+    pending = commits.staging(commit).is_dir()
     absent = {folder for folder in folders if not (output / folder).is_dir()}
     if pending:
         found.pending.append(batch)  # committed; the job publishes it, or its next start
@@ -177,30 +177,28 @@ def _check_files(
             found.bytes += size
 
 
-def _check_strays(output: Path, commits: Iterable[Mapping[str, Any]], found: Audit) -> None:
+def _check_strays(commits: Commits, known: Iterable[Mapping[str, Any]], found: Audit) -> None:
     """Find published files that no commit names, but readers would count."""
-    own = Commits(output)
-    named = {file["path"] for commit in commits for file in own.files(commit)}
-    known = {commit["batch"] for commit in commits}
+    named = {file["path"] for commit in known for file in commits.files(commit)}
+    batches = {commit["batch"] for commit in known}
     for sink in SINKS:
-        for path in sorted((output / sink).glob("batch=*/*.parquet")):
+        for path in sorted((commits.output / sink).glob("batch=*/*.parquet")):
             text = path.parent.name.removeprefix("batch=")
             batch = int(text) if text.removeprefix("-").isdecimal() else None
-            if batch not in known and own.is_committed(batch):
+            if batch not in batches and commits.is_committed(batch):
                 continue  # committed during the audit
-            name = path.relative_to(output).as_posix()
+            name = path.relative_to(commits.output).as_posix()
             if name not in named:
                 found.find(batch, f"{name} is in no commit")
 
 
-def _check_accounting(output: Path, commits: Iterable[Mapping[str, Any]], found: Audit) -> None:
+def _check_accounting(commits: Commits, known: Iterable[Mapping[str, Any]], found: Audit) -> None:
     """Compare ``accounting.jsonl`` with the commits. Later batches have lines, too, and one that is not yet
     published may have none.
     """
-    known = Commits(output)
-    pending = {commit["batch"] for commit in commits if known.staging(commit).is_dir()}
-    wanted = {commit["batch"]: known.line(commit) for commit in commits if commit["batch"] not in pending}
-    path = output / "accounting.jsonl"
+    done = [commit for commit in known if not commits.staging(commit).is_dir()]
+    wanted = {commit["batch"]: commits.line(commit) for commit in done}
+    path = commits.output / "accounting.jsonl"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         written = {json.loads(line)["batch"]: line for line in lines}
@@ -208,7 +206,7 @@ def _check_accounting(output: Path, commits: Iterable[Mapping[str, Any]], found:
         found.find(None, f"{path} can't be read ({error}); the next start rebuilds it")
         return
     wrong = [batch for batch, line in wanted.items() if written.get(batch) != line]
-    wrong += [batch for batch in written if batch not in wanted and not known.is_committed(batch)]
+    wrong += [batch for batch in written if batch not in wanted and not commits.is_committed(batch)]
     if wrong or len(written) != len(lines):
         found.find(
             wrong[0] if wrong else None,

@@ -54,19 +54,17 @@ class KafkaSource:
     def stream(self) -> DataFrame:
         """Return the stream of the records."""
         input = self._input
-        reader = self._spark.readStream.format("kafka").options(**input.cluster.for_source())
-        reader = reader.option("startingOffsets", input.starting).option("includeHeaders", True)
-        # Records that Kafka dropped before they were read fail the job instead of being skipped.
-        reader = reader.option("failOnDataLoss", True)
-        if input.topics:
-            reader = reader.option("subscribe", ",".join(input.topics))
-        else:
-            reader = reader.option("subscribePattern", input.pattern)
-        if input.max_offsets is not None:
-            reader = reader.option("maxOffsetsPerTrigger", input.max_offsets)
-        if input.min_partitions is not None:
-            reader = reader.option("minPartitions", input.min_partitions)
-        return reader.load()
+        options = {
+            "startingOffsets": input.starting,
+            "includeHeaders": True,
+            # Records that Kafka dropped before they were read fail the job instead of being skipped.
+            "failOnDataLoss": True,
+            "subscribe" if input.topics else "subscribePattern": ",".join(input.topics) or input.pattern,
+            "maxOffsetsPerTrigger": input.max_offsets,
+            "minPartitions": input.min_partitions,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return self._spark.readStream.format("kafka").options(**input.cluster.for_source(), **given).load()
 
     def planned(self, checkpoint: Path, batch: int) -> list[Range]:
         """Return the ranges of a batch from Spark's offset log."""
@@ -119,14 +117,17 @@ class KafkaSource:
         """Return a frame of the records of committed batches."""
         frames = []
         for layer in _layers(ranges):
-            reader = self._spark.read.format("kafka").options(**self._input.cluster.for_source())
-            reader = reader.option("includeHeaders", True).option("failOnDataLoss", False)
             partitions: dict[str, list[int]] = {}
             for one in layer:
                 partitions.setdefault(one.topic, []).append(one.partition)
-            reader = reader.option("assign", json.dumps(partitions))
-            for name, end in (("startingOffsets", False), ("endingOffsets", True)):
-                reader = reader.option(name, json.dumps(as_offsets(layer, end)))
+            reader = self._spark.read.format("kafka").options(
+                **self._input.cluster.for_source(),
+                includeHeaders=True,
+                failOnDataLoss=False,
+                assign=json.dumps(partitions),
+                startingOffsets=json.dumps(as_offsets(layer, end=False)),
+                endingOffsets=json.dumps(as_offsets(layer, end=True)),
+            )
             frames.append(reader.load())
         return reduce(DataFrame.union, frames)
 

@@ -157,7 +157,7 @@ class Replays:
     def _left(self, batch: int, request: Request) -> pa.Table:
         """Return the letters of a batch that are left for a request, and remember whether there are any."""
         try:
-            left = self._letters(batch, request.wanted)
+            left = letters_left(self._job.output, batch, request.wanted, self._history.taken[batch])
         except JobError as error:
             self._warn(f"dead letters are not replayed: {error}")
             left = LETTERS.empty_table()
@@ -178,9 +178,6 @@ class Replays:
         return len(letters) > MOST_LETTERS or (
             limit is not None and self._router.source.weight(letters) > limit
         )
-
-    def _letters(self, batch: int, wanted: ReplayFilterSpec) -> pa.Table:
-        return letters_left(self._job.output, batch, wanted, self._history.taken[batch])
 
     def _pinned(
         self, request: Request, batches: Sequence[int], query: str, revision: int | None
@@ -203,9 +200,10 @@ class Replays:
         history, source = self._history, self._router.source
         history.read()
         wanted = ReplayFilterSpec.from_json(pinned.wanted)
-        letters = pa.concat_tables(
-            [LETTERS.empty_table(), *(self._letters(batch, wanted) for batch in pinned.batches)]
-        )
+        of_each = [
+            letters_left(self._job.output, batch, wanted, history.taken[batch]) for batch in pinned.batches
+        ]
+        letters = pa.concat_tables([LETTERS.empty_table(), *of_each])
         only = history.only(pinned.batches[0])
         codes = np.full(len(letters), -1, np.int32)
         scopes: dict[Scope, int] = {}

@@ -85,9 +85,7 @@ def local_session(
         )
         settings = {**_LOCAL, "spark.driver.extraJavaOptions": logging, **settings}
         builder = builder.master(f"local[{cores or '*'}]")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    session = builder.config(map=settings).getOrCreate()
     if not submitted:
         session.sparkContext.setLogLevel(log_level)
     return session
