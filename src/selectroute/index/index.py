@@ -262,7 +262,7 @@ class Index:
     def _unfile(self, subscription: str) -> None:
         self._extended.discard(subscription)
         for entry in self._filed[subscription]:
-            self.statistics.remove(equalities(entry.clause))
+            self.statistics.add(equalities(entry.clause), sign=-1)
             buckets = self._buckets[entry.attributes]
             for keys in product(*entry.keys):
                 del buckets[keys][entry]

@@ -222,7 +222,7 @@ def _entries(
             bound=_column(bound, rows, np.int64),
             residual=_column(residual, rows, np.int32),
             ordinal=group.ordinals.astype(np.int32),
-            high=None if place.high is None else _column(high, rows, np.int64),
+            high=_column(high, rows, np.int64),
         )
 
 

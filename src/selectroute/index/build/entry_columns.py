@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ class Entries(NamedTuple):
     ``tuple_`` int64[n] is 0 on the scan list, else 1 + the tuple of attributes; ``codes`` uint64[n] packs the
     keys, ``first << 32 | second``; ``shape`` int64[n] is the attribute of the range, above the flags of the
     group; ``bound`` int64[n], ``residual`` and ``ordinal`` int32[n] are as in `Tables`. ``high`` int64[n] is
-    the second bound, of the same kind, of entries whose shape is `INTERVAL`; None without such entries.
+    the second bound, of the same kind, of entries whose shape is `INTERVAL`; 0 of others.
     """
 
     tuple_: t.Array
@@ -25,23 +24,11 @@ class Entries(NamedTuple):
     bound: t.Array
     residual: t.Array
     ordinal: t.Array
-    high: t.Array | None = None
+    high: t.Array
 
 
 ENTRY_TYPES = (np.int64, np.uint64, np.int64, np.int64, np.int32, np.int32, np.int64)
 """Element types of the columns of `Entries`."""
-
-
-def joined(blocks: Sequence[Entries]) -> Entries:
-    """Return the concatenated blocks; entries without upper ends get zeros if others have upper ends."""
-    if all(block.high is None for block in blocks):
-        blocks = [block._replace(high=np.zeros(0, np.int64)) for block in blocks]
-    else:
-        blocks = [
-            block._replace(high=np.zeros(len(block.bound), np.int64)) if block.high is None else block
-            for block in blocks
-        ]
-    return Entries(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def changes(*columns: t.Array) -> t.Array:

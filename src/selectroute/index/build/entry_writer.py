@@ -16,7 +16,7 @@ from selectroute.clauses.access import Equalities, Key, prefixed, scan_reason
 from selectroute.clauses.predicate import Clause, Literal
 from selectroute.index.build.compile_residual import Programs
 from selectroute.index.build.dictionary import AttributeCodes, dictionary_tables
-from selectroute.index.build.entry_columns import ENTRY_TYPES, Entries, joined
+from selectroute.index.build.entry_columns import ENTRY_TYPES, Entries
 from selectroute.index.build.layout import lay_out
 from selectroute.index.plan.access_key import SCAN, Attributes, file_clause
 from selectroute.index.plan.cost import CostPlan
@@ -106,7 +106,7 @@ class Writer:
         """Return the entries as a segment of ``rows`` subscriptions."""
         columns = list(zip(*self.rows, strict=True)) or [()] * len(ENTRY_TYPES)
         single = Entries(*map(np.array, columns, ENTRY_TYPES))
-        entries = joined([single, *self.blocks])
+        entries = Entries(*map(np.concatenate, zip(single, *self.blocks, strict=True)))
         self.blocks.clear()
         tuples = [[self.attributes.numbers[name] for name in path] for path in self.tuples if path]
         others = {**self.programs.arrays(), **dictionary_tables(self.attributes.dictionaries)}

@@ -222,7 +222,6 @@ class _Division:
         own = _own(tuple_, codes, divided)
         tuple_, codes = np.where(own >= 0, OWN, tuple_), np.where(own >= 0, own.astype(np.uint64), codes)
         shape = entries.shape[rows] & np.where(residual < 0, ~t.RESIDUAL, -1)
-        high = entries.high
         return Entries(
             tuple_=tuple_,
             codes=codes,
@@ -230,7 +229,7 @@ class _Division:
             bound=entries.bound[rows],
             residual=compacted(residual, self._others),
             ordinal=entries.ordinal[rows],
-            high=high if high is None or not len(high) else high[rows],
+            high=entries.high[rows],
         ), divided
 
 

@@ -41,7 +41,6 @@ def lay_out(entries: Entries, tuples: Sequence[Sequence[int]], others: Mapping[s
     in_divided = own + np.searchsorted(codes[own:], np.arange(len(divided.codes), dtype=np.uint64))
     group_first = np.searchsorted(group_starts, np.concatenate(([0], keyed, in_divided)))
     entry_first = np.concatenate((group_starts, [len(order)]))
-    high = entries.high[order] if entries.high is not None and len(entries.high) else np.zeros(0, np.int64)
     arrays: dict[str, object] = {
         **access_paths(tuple_[keyed], codes[keyed], tuples, divided, attributes),
         "group_first": np.append(group_first, len(group_starts)),
@@ -52,7 +51,7 @@ def lay_out(entries: Entries, tuples: Sequence[Sequence[int]], others: Mapping[s
         "entry_residual": residual,
         "entry_ordinal": entries.ordinal[order],
         **prefixes.arrays(attributes),
-        **high_tables(shape[group_starts], entry_first, high),
+        **high_tables(shape[group_starts], entry_first, entries.high[order]),
         **others,
         "term_wanted": others["term_wanted"] | _shared(entries.residual, others) << 1,
     }

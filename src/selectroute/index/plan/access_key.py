@@ -61,10 +61,6 @@ class Statistics:
             else:
                 del self.counts[name], self._squares[name], self._totals[name]
 
-    def remove(self, equalities: Equalities) -> None:
-        """Remove a clause from the counts."""
-        self.add(equalities, sign=-1)
-
     def add_column(self, name: str, clauses: int, squares: int) -> None:
         """Add clauses with one key each; ``squares`` is the sum of the squares of the counts of each key."""
         self._totals[name] = self._totals.get(name, 0) + clauses

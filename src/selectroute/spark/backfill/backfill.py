@@ -258,7 +258,7 @@ class Backfills:
             ],
         }
         self._read_given()
-        backfill = SideBatch(BACKFILL, partial(self._snapshot, pinned), record, Unrouted(DROP))
+        backfill = SideBatch(partial(self._snapshot, pinned), record, Unrouted(DROP))
         inputs = [one_input for one in found for one_input in one.inputs]
         report = self._router.write(pinned, source.batch_input(inputs), clock, query, backfill)
         self._give(record)

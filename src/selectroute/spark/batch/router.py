@@ -69,14 +69,12 @@ class SideBatch:
     """Settings of a side batch: a backfill or a replay.
 
     Attributes:
-        kind: ``backfill`` or ``replay``.
         prepare: prepares the staging folder; returns the snapshot to match with.
         record: the side batch's record in its commit.
         unrouted: the policy for unrouted messages.
         replay_list: file name in the staging folder of the list of letters to judge, of a replay only.
     """
 
-    kind: str
     prepare: Callable[[Path], SnapshotRef]
     record: dict[str, Any]
     unrouted: Unrouted
@@ -252,7 +250,7 @@ class Router:
                 for kind, staged in outgoing.items()
             }
         if side_batch is not None:
-            commit[side_batch.kind] = side_batch.record
+            commit[pinned.kind] = side_batch.record
         self.commits.commit(commit)
         clock.lap("commit")
         return partial(self._publish, commit, clock, dict(of_topics))

@@ -234,7 +234,7 @@ class Replays:
             return reference(pinned, self._job.snapshots)
 
         unrouted = self._job.policy.never_failing() if only is None else Unrouted(DROP)
-        side_batch = SideBatch(REPLAY, prepare, record, unrouted, _LIST)
+        side_batch = SideBatch(prepare, record, unrouted, _LIST)
         report = self._router.write(pinned, source.batch_input(inputs), clock, query, side_batch)
         release_side_batch(self._job.snapshots, query)
         sentences = [one["why"] for one in missing]
