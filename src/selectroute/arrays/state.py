@@ -154,9 +154,7 @@ class SnapshotState:
         if not byte_strings:
             without = [one.name for one in DIALECTS.values() if not one.byte_strings]
             reads = pc.and_(reads, pc.is_in(rows["dialect"], pa.array(without)))
-        found = np.asarray(
-            reads.to_numpy(zero_copy_only=False) if isinstance(reads, pa.Array) else reads.to_numpy()
-        )
+        found = np.asarray(reads.to_numpy())
         return int(np.count_nonzero(found if self.dead is None else found & ~self.dead))
 
     @cached_property

@@ -24,7 +24,6 @@ _INTEGERS: Final[Mapping[str, type[Byte | Short | Int | Long]]] = {
     "int": Int,
     "long": Long,
 }
-_FLOATS: Final = ("float", "double")
 _INTEGER: Final = re.compile("[+-]?0*([0-9]{1,19})")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NAMED: Final = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}

@@ -47,8 +47,7 @@ from selectroute.index.folder.manifest import (
     revisions,
     write_manifest,
 )
-from selectroute.index.folder.memory_safety import check_memory_safety
-from selectroute.index.folder.tombstones import check_tombstones
+from selectroute.index.folder.memory_safety import check_memory_safety, check_tombstones
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD

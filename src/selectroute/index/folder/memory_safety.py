@@ -15,6 +15,7 @@ import numpy as np
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.segment import Segment
+from selectroute.arrays.state import SnapshotState
 from selectroute.index.build.compile_residual import stack_effect
 from selectroute.index.errors import require
 from selectroute.selector.fields import DERIVED, PREFIX
@@ -83,6 +84,18 @@ def check_memory_safety(segment: Segment) -> None:
     _check_access_paths(tables, attributes)
     _check_dictionaries(tables)
     _check_attributes(segment)
+
+
+def check_tombstones(snapshot: SnapshotState) -> None:
+    """Check what keeps readers inside the array of dead ordinals, when a snapshot is opened. O(tombstones).
+
+    Raises `InvariantError`.
+    """
+    removed = [segment.removed for segment in snapshot.segments]
+    require(all(array.dtype == np.int32 for array in removed), "tombstones are int32")
+    for array, first in zip(removed, snapshot.firsts.tolist(), strict=False):
+        placed = not len(array) or 0 <= array.min() <= array.max() < first
+        require(placed, "a segment removes ordinals before its own")
 
 
 def _check_slices(tables: t.Tables, attributes: int) -> None:

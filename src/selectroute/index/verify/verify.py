@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import pairwise, product
 
 import numpy as np
+import pyarrow as pa
 
 from selectroute.arrays import tables as t
 from selectroute.arrays.hashing import hash_strings
@@ -14,8 +15,7 @@ from selectroute.arrays.state import SnapshotState
 from selectroute.clauses.access import equalities
 from selectroute.index.build.intervals import level_slices
 from selectroute.index.errors import require
-from selectroute.index.folder.memory_safety import check_memory_safety
-from selectroute.index.folder.tombstones import verify_tombstones
+from selectroute.index.folder.memory_safety import check_memory_safety, check_tombstones
 from selectroute.index.index import Index
 from selectroute.index.plan.access_key import MAX_PAIRS, FiledClause, Statistics
 from selectroute.index.verify.access_paths import verify_paths, verify_prefixes, verify_probing
@@ -64,7 +64,20 @@ def verify_snapshot(snapshot: SnapshotState) -> None:
     require(seltypes <= {NONE, STANDARD, EXTENDED}, "the type of every selector is known")
     dialects = set(snapshot.subscriptions["dialect"].unique().to_pylist())
     require(dialects <= set(DIALECTS), "the dialect of every subscription is known")
-    verify_tombstones(snapshot)
+    _verify_tombstones(snapshot)
+
+
+def _verify_tombstones(snapshot: SnapshotState) -> None:
+    """Check the tombstones of all segments."""
+    check_tombstones(snapshot)
+    removed = [segment.removed for segment in snapshot.segments]
+    for array in removed:
+        require(np.all(np.diff(array) > 0), "tombstones ascend")
+    every = np.concatenate(removed)
+    require(len(np.unique(every)) == len(every), "an ordinal is removed once")
+    live = np.ones(snapshot.firsts[-1], np.bool_) if snapshot.dead is None else ~snapshot.dead
+    ids = snapshot.ids.to_arrow().filter(pa.array(live))
+    require(len(ids.unique()) == len(ids), "an id belongs to one subscription")
 
 
 def verify_segment(segment: Segment) -> None:

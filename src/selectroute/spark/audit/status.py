@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from selectroute.durable.lock import is_locked
-from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.format import latest_revision
+from selectroute.index.folder.manifest import revisions
 from selectroute.spark.batch.changed_inputs import LOOKED_AT, changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.job.job import job_record
@@ -83,15 +82,8 @@ def status(output: Path) -> Status:
         batch=last,
         revision=newest.get("revision"),
         committed=newest.get("committed"),
-        published=_published(Path(record["snapshots"])),
+        published=max(revisions(Path(record["snapshots"])), default=None),
         planned=tuple(batch for batch in planned if batch > (-1 if last is None else last)),
         counts=counts,
         changed=tuple(one.source for one in changed_files(commits, Path(record["input"]), LOOKED_AT)),
     )
-
-
-def _published(snapshots: Path) -> int | None:
-    try:
-        return latest_revision(snapshots)
-    except SnapshotError:
-        return None

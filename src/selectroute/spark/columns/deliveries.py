@@ -78,8 +78,7 @@ def list_array(offsets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int32]) 
     if int(offsets[-1]) > _LARGEST_LIST_OFFSET:
         raise TooManyMatchesError(
             f"{len(offsets) - 1} messages have {int(offsets[-1])} matches, more than one Arrow batch "
-            "can hold (2^31 - 1): "
-            "lower spark.sql.execution.arrow.maxRecordsPerBatch"
+            "can hold (2^31 - 1): lower spark.sql.execution.arrow.maxRecordsPerBatch"
         )
     # NumPy narrows the offsets ten times as fast as Arrow, which checks each.
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ordinals, pa.int32()))

@@ -73,10 +73,6 @@ class TaskSettings:
     replay_list: str | None = None
     destinations: tuple[str, ...] = (QUEUE, KAFKA)
 
-    def replay_filter(self, snapshot: Snapshot) -> ReplayFilter | None:
-        """Return the filter of a replay; None for any other batch."""
-        return None if self.replay_list is None else ReplayFilter(Path(self.replay_list), snapshot)
-
     def names(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return the identifiers to read."""
         return tuple(dict.fromkeys((*snapshot.reads, *self.unrouted.reads)))
@@ -150,7 +146,8 @@ def run(
     folder = Path(settings.staging)
     outgoing = outgoing_of(snapshot, settings, folder)
     sinks = Sinks(folder, snapshot.ids, settings.snapshot.revision, settings.unrouted, outgoing)
-    replay_filter = settings.replay_filter(snapshot)
+    replayed = settings.replay_list
+    replay_filter = None if replayed is None else ReplayFilter(Path(replayed), snapshot)
     reader = reader_of(snapshot, settings, bool(outgoing))
     for place, read_or_dead, original in reader.parts():
         for part, limit in select_inputs(replay_filter, place, read_or_dead):
