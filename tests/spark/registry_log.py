@@ -10,7 +10,7 @@ from typing import Any
 from selectroute.durable import disk
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.backfill.backfill import Backfills
-from selectroute.spark.stream.effective_from import EffectiveFromReporter
+from selectroute.spark.stream.side_thread import EffectiveFromReporter
 
 
 @dataclass(frozen=True)

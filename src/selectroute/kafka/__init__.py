@@ -1,8 +1,8 @@
 """Kafka records as messages, and deliveries as Kafka records, without Spark or a Kafka client.
 
 `binding` maps record headers and fields of JSON bodies to properties; `record` converts a record to a message
-by it, with `texts` for the values; `produced` is the inverse. `headers` has the headers that a delivery
-carries, and `deduplicate` drops the repeats of at-least-once deliveries (`repeats` has the proof).
+by it, with `texts` for the values, and back. `headers` has the headers that a delivery carries, and
+`deduplicate` drops the repeats of at-least-once deliveries (`repeats` has the proof).
 """
 
 from selectroute.kafka.binding import KafkaBinding, KafkaBindingError

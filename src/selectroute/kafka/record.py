@@ -1,4 +1,5 @@
-"""Kafka records as messages, one at a time: the reference for the meaning of a binding.
+"""Kafka records as messages, one at a time: the reference for the meaning of a binding. `record_of` is the
+inverse without a binding.
 
 `spark/sources/kafka/reader.py` does the same column by column, for the identifiers that selectors read, and
 is tested against this module. Queues, which take whole messages one by one, use this module itself.
@@ -7,6 +8,7 @@ is tested against this module. Queues, which take whole messages one by one, use
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn
@@ -16,7 +18,7 @@ from selectroute.kafka.texts import NOT_UTF_8, TextError, value_of, value_of_jso
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import HEADER_TYPES, MAX_PROPERTIES, Message, MessageError, longest_name
-from selectroute.selector.values.values import Int, Long, Value
+from selectroute.selector.values.values import Double, Float, Int, Long, Number, Value
 from selectroute.topics.levels import TOPIC
 
 Header = tuple[str, bytes | None]
@@ -249,3 +251,49 @@ def at_path(body: Any, path: Path) -> Any:
         if body is None:
             return None
     return body
+
+
+class Produced(NamedTuple):
+    """Record of a message: no key, the body as value, and a header for each JMS header and property.
+
+    A record header has no type: numbers are decimal, booleans ``true`` and ``false``, byte strings their
+    bytes. A reader of the record gives the types in a binding (``weight:int``).
+    """
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+
+
+def record_of(message: Message) -> Produced:
+    """Return the record of a message. A text body is encoded as UTF-8."""
+    headers = [
+        (name, text_of(value))
+        for part in (message.headers, message.properties)
+        for name, value in part.items()
+        if value is not None
+    ]
+    body = message.body
+    return Produced(None, body.encode("utf-8") if isinstance(body, str) else body, headers)
+
+
+def text_of(value: Value) -> bytes:
+    """Return a value as the bytes of a header.
+
+    >>> text_of(True), text_of(Double(0.1))
+    (b'true', b'0.1')
+    """
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    if isinstance(value, Float | Double):
+        number = value.value
+        if math.isnan(number):
+            return b"NaN"
+        if math.isinf(number):
+            return b"Infinity" if number > 0 else b"-Infinity"
+        return repr(number).encode()
+    if isinstance(value, Number):
+        return str(value.value).encode()
+    return str(value).encode("utf-8")

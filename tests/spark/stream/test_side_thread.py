@@ -10,9 +10,8 @@ import pytest
 
 from selectroute.registry.errors import AuthError
 from selectroute.spark.job.job import JobError
-from selectroute.spark.stream.effective_from import EffectiveFromReporter
 from selectroute.spark.stream.fan_out import check
-from selectroute.spark.stream.side_thread import FairLock, SideThread
+from selectroute.spark.stream.side_thread import EffectiveFromReporter, FairLock, SideThread
 from tests.spark.batch.test_router import crash
 from tests.spark.registry_log import Log, Run, delivered
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.index.destination import KAFKA
-from selectroute.kafka.produced import record_of
+from selectroute.kafka.record import record_of
 from selectroute.match.compiled import compiled
 from selectroute.spark.destinations.staging import Codes, Contents, Ints, Mask, converted
 from selectroute.spark.sinks.schemas import HEADERS

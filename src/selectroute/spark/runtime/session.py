@@ -85,7 +85,9 @@ def local_session(
         )
         settings = {**_LOCAL, "spark.driver.extraJavaOptions": logging, **settings}
         builder = builder.master(f"local[{cores or '*'}]")
-    session = builder.config(map=settings).getOrCreate()
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
     if not submitted:
         session.sparkContext.setLogLevel(log_level)
     return session

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from selectroute.durable import disk
 from selectroute.registry.errors import AuthError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.backfill.backfill import Backfills, ChangeLog
+from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.router import BatchReport, Router
-from selectroute.spark.job.job import JobError
+from selectroute.spark.inputs.source import Source
+from selectroute.spark.job.job import Job, JobError
 from selectroute.spark.replay.replay import Replays
-from selectroute.spark.stream.effective_from import EffectiveFromReporter, QueryReports
 
 _LOOK_SECONDS = 0.5
 """Interval of the rounds of an idle stream, which look for backfills that a new revision asks for. The
@@ -27,6 +29,61 @@ revision of a batch itself is chosen by `pins.pin`.
 """
 
 _POLL_SECONDS = 0.2
+
+
+class QueryReports(Protocol):
+    """Registry that a query reports its batches to."""
+
+    def note_query(self, query: str, *, source: str, can_replay: bool, reason: str | None) -> None:
+        """Record a query, and whether its source can be read again; if not, the reason."""
+
+    def note_batch(self, query: str, batch: int, revision: int) -> None:
+        """Record that a batch was routed with a revision."""
+
+
+class EffectiveFromReporter:
+    """Reporter to a registry: the first batch of a query that was pinned to a revision or a later one.
+
+    The registry shows it as a change's ``effective_from``. Every first batch is reported, even if the
+    registry was not reachable when it was routed: the commits have the batches to report, and
+    ``_cutoffs.json`` the position of the last report. Reports are idempotent.
+    """
+
+    def __init__(self, job: Job, commits: Commits, source: Source) -> None:
+        self._job = job
+        self._source = source
+        self._commits = commits
+        self._record = job.output / "_cutoffs.json"
+        self._introduced = False
+        reported = disk.read_json(self._record) or {"batch": -1, "revision": -1}
+        self._batch: int = reported["batch"]
+        self._revision: int = reported["revision"]
+
+    def write_back(self, notes: QueryReports, query: str) -> None:
+        """Report the new first batches. Raises the registry's errors; the next call continues there."""
+        if not self._introduced:
+            can_replay, reason = self._replayable()
+            notes.note_query(query, source=self._job.source, can_replay=can_replay, reason=reason)
+            self._introduced = True
+        reported = self._revision
+        try:
+            while (commit := self._commits.read(self._batch + 1)) is not None:
+                if commit["revision"] > self._revision:
+                    notes.note_batch(query, commit["batch"], commit["revision"])
+                    self._revision = commit["revision"]
+                self._batch = commit["batch"]
+        finally:
+            if self._revision > reported:
+                disk.write_json(self._record, {"batch": self._batch, "revision": self._revision})
+
+    def _replayable(self) -> tuple[bool, str | None]:
+        """Return whether the inputs of the newest batch can be read again; if not, the reason."""
+        batches = self._commits.batches()
+        commit = self._commits.read(batches[-1]) if batches else None
+        if commit is None:
+            return True, None
+        (replayable,) = self._source.reread([commit], self._job.checkpoint)
+        return (False, replayable.sentence) if replayable.gone else (True, None)
 
 
 class RegistryClient(ChangeLog, QueryReports, Protocol):
