@@ -21,6 +21,7 @@ from selectroute.match.lanes import Columns, Lanes
 from selectroute.match.missing import Missing, check_choice, missing_columns, report_missing
 from selectroute.match.multi_segment import empty_matches, merge_segments
 from selectroute.selector.arguments import check_argument
+from selectroute.selector.explain.sentences import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,8 @@ class Matches:
         return (self[row] for row in range(len(self)))
 
     def __repr__(self) -> str:
-        messages, pairs = len(self), len(self.ordinals)
-        return (
-            f"Matches({messages:,} message{'' if messages == 1 else 's'}, "
-            f"{pairs:,} match{'' if pairs == 1 else 'es'})"
-        )
+        pairs = counted(len(self.ordinals), "match", "matches")
+        return f"Matches({counted(len(self), 'message')}, {pairs})"
 
     def ids(self) -> pa.Array:
         """Return the ids of the subscriptions of each row: an Arrow array, one list of strings a row.

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, Literal, TypeAlias, get_args
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.explain.sentences import printable
+from selectroute.selector.explain.sentences import counted, printable
 from selectroute.selector.fields import DERIVED
 from selectroute.selector.names import INVALID_NAMES
 
@@ -92,8 +92,8 @@ def _sentence(columns: Collection[str], present: Iterable[str], where: str) -> s
         for name in list(columns)[:_SHOWN]
     ]
     more = f" and {len(columns) - _SHOWN:,} more" if len(columns) > _SHOWN else ""
-    plural = "column" if len(columns) == 1 else "columns"
     return (
-        f"selectors read {len(columns):,} {plural} that {where} does not have: {', '.join(shown)}{more}; "
+        f"selectors read {counted(len(columns), 'column')} that {where} does not have: "
+        f"{', '.join(shown)}{more}; "
         f"{'it is' if len(columns) == 1 else 'they are'} NULL for every message"
     )

@@ -96,11 +96,8 @@ _TYPES: dict[str, DataType] = TYPES | {
     _WITH_REVISION: StructType([StructField("revision", LongType()), StructField("subscriptions", IDS)])
 }
 
-_FRAME = {
-    "source": ("@source", "string"),
-    "partition": ("@partition", "int"),
-    "offset": ("@offset", "bigint"),
-}
+_FRAME = {"source": "string", "partition": "int", "offset": "bigint"}
+"""Types of the columns of a delivery that come from the frame's columns of these names with an ``@``."""
 
 
 def route(
@@ -247,9 +244,9 @@ def deliveries(
         _check_routed(field, _revision(snapshot, known), followed=isinstance(against, _Followed))
         found = columns[df.columns.index(SUBSCRIPTIONS)]
     place: dict[str, tuple[str, Column]] = {}
-    for name, (identifier, spark_type) in _FRAME.items():
-        for one in bind(df.schema, (identifier,), binding):
-            place[name] = (identifier, column_at(df.schema, columns, one.path).cast(spark_type))
+    for name, spark_type in _FRAME.items():
+        for one in bind(df.schema, (f"@{name}",), binding):
+            place[name] = (f"@{name}", column_at(df.schema, columns, one.path).cast(spark_type))
     for one in bind(df.schema, ("@id", "JMSMessageID"), binding)[:1]:
         place["message_id"] = ("@id", _id_text(column_at(df.schema, columns, one.path), one.type))
     if kept or has_ids:

@@ -118,7 +118,7 @@ class KafkaReader:
     def read(self, batch: pa.RecordBatch) -> Iterator[Records]:
         """Yield the rows of a batch, one partition at a time."""
         errors = self._unreadable(batch)
-        rows = _others(np.arange(batch.num_rows), errors)
+        rows = np.delete(np.arange(batch.num_rows), list(errors))
         columns, ids = self._columns(batch.take(pa.array(rows)) if errors else batch)
         offsets: Integers = batch.column("offset").to_numpy(zero_copy_only=False)
         for start, stop in _partitions(batch, offsets):
@@ -237,12 +237,6 @@ class KafkaReader:
 
 def _article(type_: str) -> str:
     return f"{'an' if type_ == 'int' else 'a'} {type_}"
-
-
-def _others(rows: Integers, errors: Errors) -> Integers:
-    mask = np.ones(len(rows), np.bool_)
-    mask[list(errors)] = False
-    return rows[mask]
 
 
 def _present(column: Any) -> Mask:
