@@ -49,15 +49,10 @@ class FileSource:
     ) -> None:
         self.folder = folder
         self.file_format = file_format
-        self._max_files = max_files
+        self.limit = max_files
         self.run = run
         self.tasks = tasks
         self._spark = spark
-
-    @property
-    def limit(self) -> int:
-        """Limit of the files of a batch."""
-        return self._max_files
 
     def connect(self) -> None:
         """Check that the folder exists."""
@@ -66,7 +61,7 @@ class FileSource:
     def stream(self) -> DataFrame:
         """Return the stream of the files' names."""
         assert self._spark is not None, "a stream needs Spark"
-        return stream_files(self._spark, self.folder, self._max_files)
+        return stream_files(self._spark, self.folder, self.limit)
 
     def planned(self, checkpoint: Path, batch: int) -> list[Path]:
         """Return the files of a batch from Spark's list."""

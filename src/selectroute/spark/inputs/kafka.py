@@ -33,11 +33,7 @@ class KafkaSource:
     def __init__(self, spark: SparkSession, input: KafkaInput) -> None:
         self._spark = spark
         self._input = input
-
-    @property
-    def limit(self) -> int | None:
-        """Limit of the records of a batch."""
-        return self._input.max_offsets
+        self.limit = input.max_offsets
 
     def connect(self) -> str:
         """Check that the cluster answers and has the topics; return its id."""

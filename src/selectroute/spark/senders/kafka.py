@@ -130,6 +130,7 @@ class KafkaSender:
     ) -> None:
         self._spark = spark
         self._cluster = cluster
+        self.servers = cluster.servers
         self._warn = warn
         self._pause = pause
         self._input = input
@@ -140,11 +141,6 @@ class KafkaSender:
         self._absent: frozenset[str] = frozenset()
         self._looked = -_LOOK_SECONDS
         self.waiting = Waiting("the topic", wait_seconds, warn)
-
-    @property
-    def servers(self) -> str:
-        """Addresses of the cluster."""
-        return self._cluster.servers
 
     @property
     def name(self) -> str:
