@@ -20,13 +20,13 @@ from typing import Final
 
 import selectroute as sr
 from selectroute.index.build import build, hot_keys
-from selectroute.index.change.merge import merge
 from selectroute.index.verify.verify import verify_index, verify_snapshot
 from selectroute.match.match import match
 from selectroute.selector import InvalidSelectorError, Message, MessageError, Selector
 from selectroute.topics import TopicFilter
 from tests.properties.fuzz.mutations import generated
 from tests.properties.fuzz.selectors import VALUES
+from tests.support.merging import merge
 from tests.support.strategies import DOTTED, INVALID, PROPERTIES, STRINGS, SYNONYMS, TableRow, table_of
 
 SUBSCRIPTIONS: Final = 300

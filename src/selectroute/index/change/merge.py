@@ -36,14 +36,6 @@ Part = tuple[Segment, pa.Table]
 """Segment and its subscriptions."""
 
 
-def merge(snapshot: SnapshotState, revision: int | None = None) -> SnapshotState:
-    """Return the same subscriptions in one segment without tombstones. O(total size of the selectors).
-
-    Ordinals change, their order does not. `snapshot` itself is not changed.
-    """
-    return merged(snapshot, 0, merged_part(snapshot, 0), revision)
-
-
 def merge_due(snapshot: SnapshotState, sealed: int = 0) -> int | None:
     """Return the first of the segments that are due to be merged, None if none are. O(segments).
 

@@ -12,7 +12,6 @@ import pytest
 import selectroute as sr
 from selectroute.index.change import delta
 from selectroute.index.change.delta import Add, Remove, Replace
-from selectroute.index.change.merge import merge
 from selectroute.index.describe import statistics
 from selectroute.index.errors import (
     DuplicateSubscriptionError,
@@ -22,6 +21,7 @@ from selectroute.index.errors import (
 )
 from selectroute.index.verify.verify import verify_snapshot
 from selectroute.match.from_messages import from_messages
+from tests.support.merging import merge
 from tests.unit.index.changing import expected, found, live_ids, random_changes, random_messages
 
 MESSAGES = pa.record_batch({"JMSType": ["car", "bus", None], "weight": pa.array([3000, 10, 7], pa.int32())})

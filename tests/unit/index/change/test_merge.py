@@ -12,7 +12,6 @@ from selectroute.index.change.merge import (
     DEAD_SHARE,
     MOST_SEGMENTS,
     RATIO,
-    merge,
     merge_due,
     merge_size,
     merged,
@@ -21,6 +20,7 @@ from selectroute.index.change.merge import (
 )
 from selectroute.index.verify.verify import verify_snapshot
 from selectroute.selector.limits import UNLIMITED
+from tests.support.merging import merge
 from tests.unit.index.changing import expected, found, live_ids, random_changes, random_messages
 
 

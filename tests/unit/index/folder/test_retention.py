@@ -10,9 +10,9 @@ import pytest
 import selectroute as sr
 from selectroute.durable.sealed_json import sealed
 from selectroute.index.change.delta import Add, Remove
-from selectroute.index.change.merge import merge
 from selectroute.index.folder.format import published, revisions
 from selectroute.index.folder.retention import Collected, collect
+from tests.support.merging import merge
 
 
 def files(folder):

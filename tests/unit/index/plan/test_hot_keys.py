@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import selectroute as sr
 from selectroute.index.build import build, hot_keys, residuals
-from selectroute.index.change.merge import merge
 from selectroute.index.describe import statistics
 from selectroute.index.errors import InvariantError
 from selectroute.index.verify.verify import verify_snapshot
 from selectroute.match.from_messages import from_messages
+from tests.support.merging import merge
 from tests.unit.index.folder.test_file_format import with_tables
 
 PAIR = "JMSType = 'car' AND color = 'red'"
