@@ -179,7 +179,7 @@ class Commits:
                 if target.exists():
                     raise CommitError(f"{target} exists, but was not written by this job: move it away")
                 disk.rename(staged, target)
-        disk.append_line(self._accounting, self.line(commit))
+        self._account(commit)
         # Renamed first: a partly removed folder must not look unfinished.
         done = staging.rename(f"{staging}{_DONE}")
         shutil.rmtree(done, ignore_errors=True)
@@ -187,6 +187,9 @@ class Commits:
     def staging(self, commit: Mapping[str, Any]) -> Path:
         """Return the staging folder of a commit, which exists until the batch is published and accounted."""
         return self._staging / str(commit["staging"])
+
+    def _account(self, commit: Mapping[str, Any]) -> None:
+        disk.append_line(self._accounting, self.line(commit))
 
     def _send(self, commit: Mapping[str, Any], staging: Path) -> None:
         """Send the staged messages, and write the number of refused ones."""
