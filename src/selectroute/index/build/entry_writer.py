@@ -104,8 +104,8 @@ class Writer:
 
     def segment(self, rows: int) -> Segment:
         """Return the entries as a segment of ``rows`` subscriptions."""
-        columns = list(zip(*self.rows, strict=True)) or [()] * len(ENTRY_TYPES)
-        single = Entries(*map(np.array, columns, ENTRY_TYPES))
+        columns = np.array(self.rows, np.int64).reshape(-1, len(ENTRY_TYPES)).T
+        single = Entries(*(one.astype(kind) for one, kind in zip(columns, ENTRY_TYPES, strict=True)))
         entries = Entries(*map(np.concatenate, zip(single, *self.blocks, strict=True)))
         self.blocks.clear()
         tuples = [[self.attributes.numbers[name] for name in path] for path in self.tuples if path]
