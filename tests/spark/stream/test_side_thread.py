@@ -231,7 +231,7 @@ def test_a_backfill_that_fails_ends_the_follower_with_its_error(world, log, monk
     run.route(1, RED)
     log.resume("red")
     one = Following(world, log)
-    monkeypatch.setattr(one.run.router.source, "_run", lambda *_: [])
+    monkeypatch.setattr(one.run.router.source, "run", lambda *_: [])
     one.follower.start("q")
     one.follower.finish()
     assert len(one.failures) == 1 and "1 tasks but 0 reports" in str(one.failures[0])
