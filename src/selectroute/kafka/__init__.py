@@ -2,7 +2,8 @@
 
 `binding` maps record headers and fields of JSON bodies to properties; `record` converts a record to a message
 by it, with `texts` for the values, and back. `headers` has the headers that a delivery carries, and
-`deduplicate` drops the repeats of at-least-once deliveries (`repeats` has the proof).
+`deduplicate` drops the repeats of at-least-once deliveries (`repeats` has the proof). `batches` reads and
+writes whole record batches, without an object for each record.
 """
 
 from selectroute.kafka.binding import KafkaBinding, KafkaBindingError

@@ -25,8 +25,8 @@ _LOGGER = logging.getLogger("selectroute")
 _KERNEL: Final = "selectroute.match."
 """Prefix of the modules whose functions take long to compile."""
 
-ROOMS: Final = ("arrays", "clauses", "match")
-"""Packages whose constants and functions are compiled into the kernel: any change is a new version."""
+ROOMS: Final = ("arrays", "clauses", "match", "kafka/batches")
+"""Packages whose constants and functions are compiled into each other: any change is a new version."""
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -60,22 +60,22 @@ def inlined(function: _Function) -> _Function:
     return dispatcher
 
 
+KERNEL: Final = "the matching kernel"
 _UNLOCKED: Final = nullcontext()
-_is_loaded = False
+_loaded: set[str] = set()
 
 
-def compiling_alone() -> AbstractContextManager[None]:
-    """Return a context for the kernel's first call in this process: of all processes of a user one compiles,
-    the others wait and load the result. Later contexts do nothing.
+def compiling_alone(what: str = KERNEL) -> AbstractContextManager[None]:
+    """Return a context for the first call of compiled code in this process: of all processes of a user one
+    compiles, the others wait and load the result. Later contexts for the same code do nothing.
 
     Without it each worker of a job that starts on a new machine would compile, all at the same time.
     """
-    return _UNLOCKED if _is_loaded else _first_call()
+    return _UNLOCKED if what in _loaded else _first_call(what)
 
 
 @contextmanager
-def _first_call() -> Iterator[None]:
-    global _is_loaded
+def _first_call(what: str) -> Iterator[None]:
     with ExitStack() as locks:
         if _CACHE is not None:
             path = Path(_CACHE) / "compiling.lock"
@@ -84,12 +84,12 @@ def _first_call() -> Iterator[None]:
                 try:
                     locks.enter_context(FileLock(path, wait=False))
                 except BlockingIOError:
-                    _LOGGER.warning("waiting for another process, which compiles the matching kernel")
+                    _LOGGER.warning("waiting for another process, which compiles %s", what)
                     locks.enter_context(FileLock(path))
             except OSError:  # a cache that can only be read, as in an image, or a file system without locks
                 pass
         yield
-    _is_loaded = True
+    _loaded.add(what)
 
 
 class _Compilations(event.Listener):  # type: ignore[misc]  # numba has no types

@@ -40,7 +40,7 @@ def _warm_spark() -> None:
     """Compile the functions for routing in partitions and sending to Kafka, in a second or two."""
     import pyarrow as pa
 
-    from selectroute.spark.destinations.kafka_records import key_hashes
+    from selectroute.kafka.batches.partitioner import key_hashes
     from selectroute.spark.partitions.keys import MessageKeys
 
     key_hashes(pa.array([b"key"]))

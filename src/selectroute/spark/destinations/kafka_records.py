@@ -8,71 +8,19 @@ were added, where no consumer can recognize it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.index.destination import KAFKA
+from selectroute.kafka.batches.partitioner import key_hashes
 from selectroute.kafka.record import record_of
-from selectroute.match.compiled import compiled
 from selectroute.spark.destinations.staging import Codes, Contents, Ints, Mask, converted
 from selectroute.spark.sinks.schemas import HEADERS
 from selectroute.spark.sources.files.readers import Messages
 from selectroute.spark.sources.kafka.reader import FullRecords
-
-
-def key_hashes(keys: Any) -> Any:
-    """Return the hash of each key from 0 to 2^31 - 1, int32[rows], NULL for no key. Modulo a topic's number
-    of partitions it is the key's partition. O(bytes of keys).
-
-    Args:
-        keys: binary or large binary array.
-    """
-    keys = pc.cast(keys, pa.large_binary())
-    found = np.empty(len(keys), np.int32)
-    if len(keys):
-        _, bounds, data = keys.buffers()
-        ends: Any = np.frombuffer(bounds, np.int64)[keys.offset : keys.offset + len(keys) + 1]
-        _hash(ends, np.frombuffer(b"" if data is None else data, np.uint8), found)
-    return pa.array(found, mask=np.asarray(pc.is_null(keys)))
-
-
-@compiled
-def _hash(ends: Any, content: Any, found: Any) -> None:
-    for row in range(len(found)):
-        found[row] = np.int32(_murmur2(content, ends[row], ends[row + 1]) & np.uint32(0x7FFFFFFF))
-
-
-@compiled
-def _murmur2(content: Any, start: Any, stop: Any) -> Any:
-    """Return ``org.apache.kafka.common.utils.Utils.murmur2`` as an unsigned number."""
-    factor = np.uint32(0x5BD1E995)
-    length = stop - start
-    state = np.uint32(0x9747B28C) ^ np.uint32(length)
-    at = start
-    while at + 4 <= stop:
-        word = (
-            np.uint32(content[at])
-            | np.uint32(content[at + 1]) << np.uint32(8)
-            | np.uint32(content[at + 2]) << np.uint32(16)
-            | np.uint32(content[at + 3]) << np.uint32(24)
-        )
-        word = np.uint32(word * factor)
-        word = np.uint32((word ^ word >> np.uint32(24)) * factor)
-        state = np.uint32(state * factor) ^ word
-        at += 4
-    rest = stop - at
-    if rest:
-        if rest == 3:
-            state ^= np.uint32(content[at + 2]) << np.uint32(16)
-        if rest >= 2:
-            state ^= np.uint32(content[at + 1]) << np.uint32(8)
-        state = np.uint32((state ^ np.uint32(content[at])) * factor)
-    state = np.uint32((state ^ state >> np.uint32(13)) * factor)
-    return state ^ state >> np.uint32(15)
-
 
 UNKNOWN_TOPIC: Final = "unknown-topic"
 INPUT_TOPIC: Final = "input-topic"
