@@ -16,7 +16,7 @@ import pyarrow as pa
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Codecs by the number in a batch's attributes, as Kafka's ``compression.type`` calls them."""
+"""Codecs by the number in a batch's attributes. Kafka's ``compression.type`` has these names, and Arrow."""
 
 _FIRST_ROOM: Final = 1 << 16
 _GROWTH: Final = 4
@@ -53,20 +53,17 @@ def unpack(codec: int, packed: memoryview, most: int) -> Any:
         UnpackError: the bytes are damaged, the content is longer, or the codec is missing.
     """
     name = NAMES[codec]
-    if not pa.Codec.is_available(_ARROW[codec]):
+    if not pa.Codec.is_available(name):
         raise UnpackError(f"pyarrow has been built here without {name}")
     try:
-        return _snappy(packed, most) if codec == SNAPPY else _streamed(_ARROW[codec], packed, most)
+        return _snappy(packed, most) if codec == SNAPPY else _streamed(name, packed, most)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UnpackError(f"{name} cannot unpack the records: {error}") from None
 
 
-_ARROW: Final = (None, "gzip", "snappy", "lz4", "zstd")
-
-
 def _streamed(name: str, packed: memoryview, most: int) -> Any:
     with pa.CompressedInputStream(pa.BufferReader(packed), name) as stream:
-        room = np.empty(min(most + 1, max(_FIRST_ROOM, _GROWTH * len(packed))), np.uint8)
+        room: Any = np.empty(min(most + 1, max(_FIRST_ROOM, _GROWTH * len(packed))), np.uint8)
         size = 0
         while count := stream.readinto(memoryview(room)[size:]):
             size += count
@@ -80,7 +77,7 @@ def _streamed(name: str, packed: memoryview, most: int) -> Any:
 
 
 def _snappy(packed: memoryview, most: int) -> Any:
-    if packed[: len(_XERIAL)] != _XERIAL:
+    if bytes(packed[: len(_XERIAL)]) != _XERIAL:
         return _snappy_block(packed, most, most)
     found = []
     at, left = _XERIAL_HEADER, most

@@ -52,14 +52,14 @@ class Batch(NamedTuple):
 
     Attributes:
         group: the group of its records.
-        first, count: its records.
+        first, records: the first of its records, and their number.
         sequence: sequence number of the first one, -1 without a producer id.
         data: the bytes.
     """
 
     group: int
     first: int
-    count: int
+    records: int
     sequence: int
     data: memoryview
 
@@ -84,13 +84,13 @@ class _Added(NamedTuple):
     """Own headers: constant texts before and after each value that differs from record to record.
 
     Attributes:
-        count: number of own headers.
+        headers: number of own headers.
         text, bounds: address of the texts, and the bounds of each; there is one more than values.
         starts: first part of each value, and the number of parts.
         parts: addresses, int64[parts, 5].
     """
 
-    count: int
+    headers: int
     text: int
     bounds: Numbers
     starts: Numbers
@@ -336,7 +336,7 @@ def _measure(
             while record < last:
                 if rows[record] != row:
                     row = rows[record]
-                    shared = _shared_size(records.messages, row, added.count)
+                    shared = _shared_size(records.messages, row, added.headers)
                 timestamp = timestamps[record * step]
                 length = 1 + size_of_varint(timestamp - base) + size_of_varint(record - first)
                 length += shared + _own_size(added, record)
@@ -397,7 +397,7 @@ def _write(
                 at = paste(at, shared, shared_size, out + room)
             else:
                 row, shared = rows[record], at
-                at = _put_shared(records.messages, row, added.count, at)
+                at = _put_shared(records.messages, row, added.headers, at)
                 shared_size = at - shared
             at = _put_own(added, record, at)
         if is_sealed:
@@ -468,7 +468,7 @@ def _put_shared(messages: Numbers, row: int, own: int, at: int) -> int:
 @inlined
 def _element(parts: Numbers, part: int, record: int) -> int:
     index = parts[part, _INDEX]
-    return long_at(index, record) if index else record  # type: ignore[no-any-return]
+    return long_at(index, record) if index else record
 
 
 @inlined

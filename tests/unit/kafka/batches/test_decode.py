@@ -237,7 +237,7 @@ def test_an_aborted_batch_need_not_be_unpacked():
 
 @st.composite
 def transactions(draw):
-    """Draw a log of transactions of three producers; and the aborted ones, with the offsets of their markers."""
+    """Draw a log of transactions of three producers; and the aborted ones, with their markers."""
     stored, aborted, opened = [], [], {}
     offset = 0
     for _ in range(draw(st.integers(0, 25))):

@@ -202,15 +202,20 @@ def test_records_are_divided_by_size():
     messages = columns([(None, bytes(size), []) for size in (100, 5_000, 200)])
     rows = np.array([0] * 50 + [1] + [2] * 10)
     found = encode(messages, rows, 0, batch_bytes=1_000)
-    assert all(len(one.data) <= 1_000 or one.count == 1 for one in found)
-    assert sum(one.count for one in found) == 61 and [one.first for one in found][:2] == [0, found[0].count]
+    assert all(len(one.data) <= 1_000 or one.records == 1 for one in found)
+    assert sum(one.records for one in found) == 61 and [one.first for one in found][:2] == [
+        0,
+        found[0].records,
+    ]
     # Each could not take the record after it.
     sizes = [100] * 50 + [5_000] + [200] * 10
     for one, later in pairwise(found):
         assert len(one.data) + sizes[later.first] + 7 > 1_000
     for one in found:
         plain = expected(
-            [(None, bytes(size), []) for size in (100, 5_000, 200)], rows[one.first :][: one.count], [0] * 61
+            [(None, bytes(size), []) for size in (100, 5_000, 200)],
+            rows[one.first :][: one.records],
+            [0] * 61,
         )
         assert bytes(one.data) == plain
 
