@@ -108,6 +108,7 @@ def logs(draw):
     return found
 
 
+@settings(deadline=None)
 @given(logs(), st.data())
 def test_any_log_is_read_as_it_was_written(log, data):
     stored = b"".join(batch_bytes(own, attributes=codec, last_delta=last) for own, codec, last in log)
@@ -261,6 +262,7 @@ def transactions(draw):
     return stored, draw(st.permutations(aborted))
 
 
+@settings(deadline=None)
 @given(transactions(), st.integers(0, 12))
 def test_transactions_are_read_as_kafkas_java_client_does(log, skipped):
     stored = log[0][skipped:]
@@ -438,6 +440,9 @@ GOOD = record_bytes(Record(7, -1), 7, -1)
         b"\xff" * 9 + b"\x01" + GOOD[1:],
         varint(6) + b"\0\0\0" + varint(9) + b"\0\0",  # a key beyond the record
         varint(15) + b"\0\0\0" + varint(1 << 62) + b"\0\0\0",
+        varint(15) + b"\0\0\0" + varint((1 << 63) - 1) + b"\0\0",
+        varint(15) + b"\0\0\0\1" + varint((1 << 63) - 1) + b"\0",
+        varint(16) + b"\0\0\0\1\1" + varint(1) + varint((1 << 63) - 1),
         varint(6) + b"\0\0\0\1\1" + varint(-1),  # headers
         varint(6) + b"\0\0\0\1\1" + varint(1),
         varint(15) + b"\0\0\0\1\1" + b"\xff" * 9 + b"\x01",  # -2^63 headers
@@ -479,7 +484,7 @@ LOG = b"".join(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_no_bytes_break_it(data):
     """Columns are read, or an error is raised; where checksums are made right again, one from deeper."""
@@ -511,6 +516,7 @@ def resealed(stored):
     return found + stored[at:]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_nor_any_records(content):
     stored = with_content(content, 3, 1_000)

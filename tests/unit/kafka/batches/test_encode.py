@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectroute.kafka.batches import RecordBatchError
@@ -67,6 +67,7 @@ def test_records_are_written_as_the_reference_writes_them():
     assert batch[:4] == (0, 0, 7, -1)
 
 
+@settings(deadline=None)
 @given(MESSAGES, st.data())
 def test_any_records_are_written_as_the_reference_writes_them(messages, data):
     rows = data.draw(st.lists(st.integers(0, len(messages) - 1), max_size=12)) if messages else []
@@ -84,6 +85,7 @@ def test_any_records_are_written_as_the_reference_writes_them(messages, data):
 LOGS = st.lists(st.tuples(st.integers(0, 1 << 40), FIELDS, FIELDS, OWN), min_size=1, max_size=8)
 
 
+@settings(deadline=None)
 @given(LOGS, st.sampled_from(NAMES))
 def test_what_is_written_is_read(log, compression):
     messages = columns([one[1:] for one in log])
@@ -143,6 +145,7 @@ def test_own_headers_follow_those_of_the_message_and_are_put_together():
     assert bytes(batch.data) == expected(SOME, [0, 0, 1], [9] * 3, together)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=30))
 def test_integers_are_written_in_decimal(numbers):
     messages = columns([(None, None, [])])
