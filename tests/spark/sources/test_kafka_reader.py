@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -9,13 +10,15 @@ pytest.importorskip("pyspark")
 
 import selectroute as sr
 from selectroute.arrays import tables as t
+from selectroute.kafka.batches.decode import decode
 from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.record import Record, RecordError, message_id, message_of
 from selectroute.selector.values.values import UNSUPPORTED
 from selectroute.spark.sources.files.readers import DeadLetterBatch
-from selectroute.spark.sources.kafka.reader import COLUMNS, KafkaReader
+from selectroute.spark.sources.kafka.reader import COLUMNS, FullRecords, KafkaReader
 from selectroute.spark.worker.task import judge
 from tests.spark.kafka_rows import SCHEMA, rows
+from tests.support import record_batches
 
 MOST = 1 << 20
 BINDING = KafkaBinding.of(
@@ -277,6 +280,33 @@ def test_rows_come_by_partition_with_their_offsets_and_the_rows_themselves():
     (part,) = found[0].parts
     assert found[0].of(part.rows[1:]).column("value").to_pylist() == [b"1"]
     assert list(KafkaReader(("weight",), BINDING, MOST).read(batch.slice(0, 0))) == []
+
+
+def test_records_decoded_from_batches_are_read_as_those_of_sparks_source():
+    headers = [[("weight", b"%d" % k), ("color", None), ("weight", b"7")][: k % 4] for k in range(8)]
+    records = [
+        Record("t", 3, k, 1_700_000_000_001 + k, b"k" * (k % 2) or None, b'{"count": 5}', own)
+        for k, own in enumerate(headers)
+    ]
+    stored = [
+        record_batches.Record(
+            one.offset,
+            one.timestamp,
+            one.key,
+            one.value,
+            tuple((name.encode(), text) for name, text in one.headers),
+        )
+        for one in records
+    ]
+    [part] = decode(record_batches.batch_bytes(stored), "t", 3, 0)
+    batch = part.records.append_column("topic", pa.array(["t"] * 8).dictionary_encode())
+    batch = batch.append_column("partition", pa.array([3] * 8, pa.int32()))
+    names = ("weight", "color", "count", "customer", "JMSTimestamp", "partition", "offset", "from")
+    found, dead = all_of(KafkaReader(names, BINDING, MOST), batch)
+    assert (found, dead) == all_of(KafkaReader(names, BINDING, MOST), rows(records)) and len(found) == 8
+    places = np.arange(8)
+    messages = [list(FullRecords(one, BINDING).messages(places)) for one in (batch, rows(records))]
+    assert messages[0] == messages[1] == [message_of(one, BINDING) for one in records]
 
 
 def test_large_types_of_arrow_are_read_alike():

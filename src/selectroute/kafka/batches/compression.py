@@ -47,7 +47,8 @@ class UnpackError(Exception):
 def unpack(codec: int, packed: memoryview, most: int) -> Any:
     """Return the content as a buffer of Arrow, at most ``most`` bytes.
 
-    No more memory is taken than some times what is there, or what it has unpacked to so far.
+    No more memory is taken than some times what is there or what it has unpacked to so far; for zstd also its
+    window, by its library at most 128 MiB.
 
     Raises:
         UnpackError: the bytes are damaged, the content is longer, or the codec is missing.

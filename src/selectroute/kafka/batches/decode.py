@@ -7,7 +7,7 @@ A part of the bytes is read in four steps, of which only unpacking is Python, on
     measure  record by record: all lengths are checked and added up
     fill     the columns are allocated with these sizes, and filled without further checks
 
-The bytes must not change meanwhile.
+The bytes must not change between the steps.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ _PROBLEMS: Final = {
     _LARGE: "the record batch has {0:,} bytes; the limit is {1:,}",
     _CHECKSUM: "the record batch is damaged: its checksum (CRC-32C) is wrong",
     _BATCH: "the record batch is damaged: it claims {0} records, the last at offset delta {1}",
-    _ORDER: "the record batch is damaged: it begins before the end of the batch before it",
+    _ORDER: "the record batch is damaged: its offsets begin before the previous batch ends",
     _UNKNOWN_CODEC: "the record batch has an unknown compression, number {0}",
     _ENDING: "the control batch is damaged: it has no marker of a transaction's end",
-    _RECORD: "the record is damaged: its lengths exceed its bytes, or are less",
+    _RECORD: "the record is damaged: the lengths of its fields do not add up to its own",
     _RECORD_ORDER: "the record is damaged: its offset delta {0} is not above that before, or too large",
     _REST: "the record batch is damaged: bytes follow its last record",
 }
@@ -137,7 +137,8 @@ def decode(
         most_batch_bytes: limit of a batch's bytes, and of its records unpacked; below 2 GiB.
         most_part_bytes: a part ends with the batch by which its records, unpacked, exceed this.
 
-    At least one part is yielded, without records if there are none.
+    At least one part is yielded, without records if there are none. Its columns are copies: the bytes may be
+    overwritten after the last part.
 
     Raises:
         RecordBatchError: bytes are damaged, of an older format, or exceed a limit. Parts that were yielded
@@ -264,7 +265,8 @@ _REPLACEMENT: Final = "\ufffd"
 
 def _texts(names: Any) -> Any:
     """Return names of headers as strings. Python and Java replace the same bytes by U+FFFD, with one
-    exception: for an encoded surrogate Java has one, Python three.
+    exception: for an encoded surrogate Java has one, Python three. Only here, where a name is not UTF-8, a
+    Python object is made for each distinct name.
     """
     try:
         return pc.cast(names, pa.string())  # O(bytes): it checks them, and copies nothing

@@ -400,8 +400,8 @@ def test_a_batch_above_the_limit():
 
 def test_a_batch_that_begins_too_early():
     stored = batch_bytes([Record(5), Record(6)])
-    assert "begins before the end of the batch before it" in problem(stored + batch_bytes([Record(6)]))
-    assert "begins before" in problem(batch_bytes([Record(-1)]))
+    assert "begin before the previous batch ends" in problem(stored + batch_bytes([Record(6)]))
+    assert "begin before" in problem(batch_bytes([Record(-1)]))
 
 
 def test_headers_of_batches_that_cannot_be():
