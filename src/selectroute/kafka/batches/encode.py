@@ -149,7 +149,7 @@ def encode(
         most_bytes: limit of the bytes of a batch, and so of a record.
 
     Raises:
-        RecordBatchError: a record exceeds the limit.
+        RecordBatchError: a record, named by its number, exceeds the limit.
         ValueError: columns and rows do not fit together.
     """
     if compression not in NAMES:
@@ -179,7 +179,9 @@ def encode(
     with compiling_alone("the encoder of records"):
         batches, size = _measure(records, groups, numbers, producer.id >= 0, batch_bytes, most, table)
         if batches < 0:
-            raise RecordBatchError(f"a record needs a batch of {size:,} bytes; the limit is {most:,}")
+            raise RecordBatchError(
+                f"record {~batches:,} needs a batch of {size:,} bytes; the limit is {most:,}"
+            )
         out = pa.allocate_buffer(size + f.ROOM)
         own_table, is_sealed = table[:batches], codec == NONE
         _write(records, own_table, producer.id, producer.epoch, attributes, is_sealed, out.address, out.size)
@@ -321,8 +323,8 @@ def _measure(
     most: int,
     table: Numbers,
 ) -> tuple[int, int]:
-    """Divide the records into batches; return the number of batches and their bytes, or -1 and the bytes of a
-    batch with the record that is too large.
+    """Divide the records into batches; return the number of batches and their bytes, or ``~record`` of a
+    record that is too large, and the bytes of a batch with it.
     """
     rows, timestamps, step, added = records.rows, records.timestamps, records.step, records.added
     batches, total = 0, 0
@@ -342,7 +344,7 @@ def _measure(
                 length += shared + _own_size(added, record)
                 whole = size_of_varint(length) + length
                 if f.RECORDS + whole > most:
-                    return -1, f.RECORDS + whole
+                    return ~record, f.RECORDS + whole
                 if record > first and size + whole > batch_bytes:
                     break
                 latest = max(latest, timestamp)

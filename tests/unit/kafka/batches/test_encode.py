@@ -260,7 +260,7 @@ def test_a_record_above_the_limit_is_refused():
     assert same.data == batch.data
     with pytest.raises(RecordBatchError) as raised:
         encode(columns(SOME), np.array([0, 3]), 0, most_bytes=size - 1)
-    assert str(raised.value) == f"a record needs a batch of {size:,} bytes; the limit is {size - 1:,}"
+    assert str(raised.value) == f"record 1 needs a batch of {size:,} bytes; the limit is {size - 1:,}"
 
 
 @pytest.mark.parametrize("compression", NAMES[1:])
