@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from tests.support.components import KAFKA
+from tests.support.components import BROKER
 
-pytestmark = [pytest.mark.spark, *KAFKA]
+pytestmark = BROKER
 
 
 def test_a_killed_stream_of_records_loses_and_repeats_nothing_and_a_fault_would_be_found(kafka, tmp_path):

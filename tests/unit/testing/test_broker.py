@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.components import KAFKA
+from tests.support.components import BROKER
 
-pytestmark = KAFKA
+pytestmark = BROKER
 
 
 def test_what_was_acknowledged_is_there_after_a_stop_and_after_a_kill(kafka):
