@@ -19,7 +19,7 @@ from selectroute.spark import JavaError, publish_partitions
 from selectroute.spark.runtime.java import find_java
 from tests.support.components import missing
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 ROOT = Path(__file__).parents[3]
 ROWS = 2_000
 
