@@ -27,7 +27,7 @@ from selectroute.index.index import Index
 from selectroute.spark import BatchReport, Job
 from selectroute.spark.batch.router import Router
 from selectroute.spark.inputs.files import FileSource
-from selectroute.spark.worker.task import route_splits
+from selectroute.spark.runtime.tasks import Work
 
 
 def files_of(job: Job, tasks: int) -> FileSource:
@@ -36,9 +36,9 @@ def files_of(job: Job, tasks: int) -> FileSource:
     return FileSource(job.input, job.file_format, job.max_files, run_here, tasks)
 
 
-def run_here(tasks: Sequence[Any], work: Any) -> list[dict[str, Any]]:
-    """Run the tasks of a batch in this process, as Spark's workers do."""
-    return [{"task": number, **route_splits(splits, work)} for number, splits in enumerate(tasks)]
+def run_here(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """Run tasks in this process, as Spark's workers do."""
+    return [work(number) for number in numbers]
 
 
 @dataclass

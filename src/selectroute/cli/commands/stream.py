@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -223,30 +221,23 @@ def _header(header: tuple[str, str | None]) -> str:
 
 
 def _fetch(servers: str, config: str, system: str | None) -> Fetch:
-    """Return a function that reads records of the job's cluster, and refuses other clusters. The function
-    starts Spark if there are records to read.
-    """
+    """Return a function that reads records of the job's cluster, and refuses other clusters."""
 
     def fetch(positions: list[tuple[str, int, int]]) -> Mapping[tuple[str, int, int], Record]:
-        from selectroute.spark import OtherJobError, find_connector, kafka_cluster, local_session
-        from selectroute.spark.sources.kafka.admin import KafkaAdmin
+        from selectroute.kafka.client.reading import records_at
+        from selectroute.spark import OtherJobError, kafka_cluster
 
         cluster = kafka_cluster(servers, config or None)
         if not positions or cluster is None:
             return {}
-        with progress("starting Spark") as advance, ThreadPoolExecutor(1) as threads:
-            # In another thread, because PySpark handles SIGINT itself if started in the main one.
-            start = partial(local_session, "selectroute deliveries", 1, log_level="OFF")
-            spark = threads.submit(lambda: start(**find_connector().conf())).result()
-            advance(f"reading {counted(len(positions), 'record')} of Kafka")
-            with KafkaAdmin(spark, cluster) as admin:
-                found = admin.cluster_id()
-                if system not in (None, found):
-                    raise OtherJobError(
-                        f"the job reads the Kafka cluster {system}, but {servers} is {found}: its offsets "
-                        "are those of other records"
-                    )
-                return admin.records(positions)
+        with progress(f"reading {counted(len(positions), 'record')} of Kafka"), cluster.wire() as wire:
+            found = wire.cluster_id()
+            if system not in (None, found):
+                raise OtherJobError(
+                    f"the job reads the Kafka cluster {system}, but {servers} is {found}: its offsets "
+                    "are those of other records"
+                )
+            return records_at(wire, positions)
 
     return fetch
 

@@ -260,7 +260,7 @@ class Backfills:
         self._read_given()
         backfill = SideBatch(partial(self._snapshot, pinned), record, Unrouted(DROP))
         inputs = [one_input for one in found for one_input in one.inputs]
-        report = self._router.write(pinned, source.batch_input(inputs), clock, query, backfill)
+        report = self._router.write(pinned, source.batch_input(inputs, again=True), clock, query, backfill)
         self._give(record)
         self._leased = True
         return replace(report, missing=tuple(one.sentence for one in missing))

@@ -1,12 +1,12 @@
 """Router of batches, from the inputs to the published output.
 
-Five steps; after a crash between any two of them the next start gives the same output (to Kafka, a record may
-be sent twice)::
+Five steps; after a crash between any two of them the next start gives the same output::
 
-    committed already? ─no→ pin the revision ─→ prepare ─→ match and stage ─→ commit ─→ send, publish
-                       └yes→ finish sending and publishing; skip
+    committed already? ─no→ pin revision and plan ─→ prepare ─→ match, send, stage ─→ commit ─→ put, publish
+                       └yes→ finish putting and publishing; skip
 
-The last step may run while the next batch is routed: it reads only the commit and the staged files.
+The tasks send to Kafka themselves, in transactions (see ``destinations/kafka_writer.py``); messages for queues
+are staged, and put after the commit.
 
 A side batch, a backfill (see ``backfill``) or a replay (see ``replay``), takes the same steps from the plan
 on, between two batches of the stream.
@@ -18,25 +18,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
-
-from pyspark.sql import DataFrame
 
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.explain.sentences import counted
+from selectroute.spark.batch.attempts import Attempts
 from selectroute.spark.batch.commits import Commits, kind_of
 from selectroute.spark.batch.pins import Pin, pin, reference
+from selectroute.spark.batch.plans import Plan, remove_plan, write_plan, written_plan
 from selectroute.spark.columns.column_types import unlike_sentence
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
-from selectroute.spark.inputs.source import BatchInput, Source
+from selectroute.spark.inputs.source import BatchInput, Outcome, Source
 from selectroute.spark.job.job import CommitError, Job
 from selectroute.spark.job.unrouted import FAIL, Unrouted
-from selectroute.spark.senders.kafka import KafkaSender, topics_of
+from selectroute.spark.senders.kafka import KafkaTopics, topics_of
 from selectroute.spark.senders.missing import MissingDestinations
 from selectroute.spark.senders.queues import QueueSender
+from selectroute.spark.senders.sender import Sender
+from selectroute.spark.senders.staged_records import StagedRecords
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.worker.task import TaskSettings
 
@@ -87,12 +88,12 @@ class Router:
     Args:
         job: the job.
         source: the source of its messages.
-        queues, kafka: the senders, if the job has such destinations.
-        destinations: the kinds of destinations to stage messages for; with none, nothing is sent, and queues
-            and topics are not looked up.
-        wait_until_sent: waits until every committed batch is sent and published, if the caller does so in the
-            background; see `commit`.
-        warn: called with a sentence, once, for each column of the messages whose type no property has.
+        queues, kafka: the queues and topics, if the job has such destinations.
+        destinations: the kinds of destinations to deliver to; with none, nothing is sent, and queues and
+            topics are not looked up.
+        warn: called with a sentence, once, for each column of the messages whose type no property has, and
+            when something holds the stream back.
+        pause: waits some time when something holds the stream back; returns whether the job is to stop.
     """
 
     def __init__(
@@ -100,23 +101,21 @@ class Router:
         job: Job,
         source: Source,
         queues: QueueSender | None = None,
-        kafka: KafkaSender | None = None,
+        kafka: KafkaTopics | None = None,
         *,
         destinations: Sequence[str] = (QUEUE, KAFKA),
-        wait_until_sent: Callable[[], object] = lambda: None,
         warn: Callable[[str], None] = lambda _: None,
+        pause: Callable[[], bool] = lambda: True,
     ) -> None:
         self.job = job
         self.source = source
-        self.wait_until_sent = wait_until_sent
         self._warn = warn
         self._warned: set[str] = set()
-        self._senders: dict[str, QueueSender | KafkaSender] = {}
-        if queues is not None:
-            self._senders[QUEUE] = queues
+        self._attempts = Attempts(kafka, warn, pause)
+        senders: dict[str, Sender] = {} if queues is None else {QUEUE: queues}
         if kafka is not None:
-            self._senders[KAFKA] = kafka
-        self.commits = Commits(job.output, self._senders)
+            senders[KAFKA] = StagedRecords(kafka)
+        self.commits = Commits(job.output, senders)
         self._queues = queues
         self._kafka = kafka
         self._destinations = tuple(destinations)
@@ -132,39 +131,27 @@ class Router:
         topics = None if self._kafka is None else self._kafka.known(topics_of(snapshot))
         self._missing.look(snapshot, queues, topics)
 
-    def route(
-        self, batch: int, inputs: Sequence[Any], query: str, frame: DataFrame | None = None
-    ) -> BatchReport:
-        """Route one batch completely, and return its report. Arguments and errors are those of `commit`."""
-        return self.commit(batch, inputs, query, frame)()
-
-    def commit(
-        self, batch: int, inputs: Sequence[Any], query: str, frame: DataFrame | None = None
-    ) -> Callable[[], BatchReport]:
-        """Route one batch up to its commit; skip a batch that was committed before.
-
-        Return a function that sends and publishes the batch and returns its report. Call it once, for one
-        batch after the other; otherwise the next start does it.
+    def route(self, batch: int, inputs: Sequence[Any], query: str) -> BatchReport:
+        """Route one batch completely, and return its report; finish a batch that was committed before.
 
         Args:
             batch: the number of the batch. The same number must always have the same inputs.
             inputs: the batch's inputs, from `Source.planned`.
             query: id of the query, whose lease in the snapshot folder keeps the revision.
-            frame: the batch's frame from Spark's stream.
 
         Raises:
             PinError, SnapshotError: the revision is not usable.
             CommitError: messages are unaccounted for, or the batch was committed with other inputs.
         """
         clock = Clock()
-        batch_input = self.source.batch_input(inputs, frame)
+        batch_input = self.source.batch_input(inputs)
         committed = self.commits.read(batch)
         if committed is not None:
             self._check_same(committed, batch_input.record())
-            return partial(self._skip, committed)
-        pinned = pin(batch, self.job.output / "pins", self.job.snapshots, query)
+            return self._skip(committed)
+        pinned = pin(batch, self._pins, self.job.snapshots, query)
         clock.lap("pin")
-        return self._commit(pinned, batch_input, clock, query)
+        return self._route(pinned, batch_input, clock, query)
 
     def write(
         self, pinned: Pin, batch_input: BatchInput, clock: Clock, query: str, side_batch: SideBatch
@@ -175,8 +162,11 @@ class Router:
             SnapshotError, CommitError: as `route`.
             JobError: the job's queues already have messages of this batch.
         """
-        self.wait_until_sent()
-        return self._commit(pinned, batch_input, clock, query, side_batch)()
+        return self._route(pinned, batch_input, clock, query, side_batch)
+
+    @property
+    def _pins(self) -> Path:
+        return self.job.output / "pins"
 
     def _warn_of(self, unlike: Mapping[str, tuple[str, bool]], snapshot: SnapshotRef) -> None:
         for name, (sentence, binary) in unlike.items():
@@ -188,80 +178,115 @@ class Router:
             self._warned.add(key)
             self._warn(sentence)
 
-    def _commit(
+    def _route(
         self,
         pinned: Pin,
         batch_input: BatchInput,
         clock: Clock,
         query: str,
         side_batch: SideBatch | None = None,
-    ) -> Callable[[], BatchReport]:
+    ) -> BatchReport:
         batch = pinned.batch
-        inputs = batch_input.record()
         staging = self.commits.stage(batch)
         snapshot = (
             reference(pinned, self.job.snapshots) if side_batch is None else side_batch.prepare(staging)
         )
-        clock.lap("plan")
         queues = None if self._queues is None else self._queues.begin(query, batch)
-        # A replay often follows a repair, so missing topics are looked up again.
         opened = open_once(snapshot)
-        topics = (
-            None if self._kafka is None else self._kafka.topics(topics_of(opened), side_batch is not None)
-        )
-        if self._destinations:
-            self._missing.look(opened, queues, topics)
+        policy = self.job.policy if side_batch is None else side_batch.unrouted
         settings = TaskSettings(
             snapshot,
             str(staging / "attempts"),
-            self.job.policy if side_batch is None else side_batch.unrouted,
+            policy,
             self.job.max_message_bytes,
             queues,
-            topics,
+            None,
             None
             if side_batch is None or side_batch.replay_list is None
             else str(staging / side_batch.replay_list),
             self._destinations,
         )
-        counts, written, found, of_topics, unlike, warnings = batch_input.route(batch, settings)
-        self._warn_of(unlike, snapshot)
-        for key, sentence in warnings.items():
+        if self._kafka is not None:
+            if policy.may_fail and topics_of(opened):
+                # What is sent cannot be taken back: the batch is judged once before.
+                self._check_policy(
+                    batch, batch_input.route(batch, replace(settings, destinations=()), self._attempts)
+                )
+            # A replay often follows a repair, so missing topics are looked up again.
+            plan = self._plan(pinned, batch_input, opened, side_batch is not None)
+            batch_input = batch_input.by(plan.input)
+            settings = replace(settings, kafka=self._kafka.target(query, batch, plan.topics, plan.sha256))
+        if self._destinations:
+            self._missing.look(opened, queues, None if settings.kafka is None else settings.kafka.topics)
+        inputs = batch_input.record()
+        clock.lap("plan")
+        outcome = batch_input.route(batch, settings, self._attempts)
+        self._warn_of(outcome.unlike, snapshot)
+        for key, sentence in outcome.warnings.items():
             self._warn_once(key, sentence)
         clock.lap("match")
-        if unwanted := counts.policies.get(FAIL):
-            raise CommitError(
-                f"batch {batch} has {counted(unwanted, 'unrouted message')}, and the policy is to fail; "
-                "it was not published"
-            )
-        files, outgoing = self.commits.collect(batch, staging, written)
+        self._check_policy(batch, outcome)
+        counts = outcome.counts
+        files, staged = self.commits.collect(batch, staging, outcome.files)
         commit = {
             "batch": batch,
             "revision": pinned.revision,
             "digest": pinned.digest,
             "staging": staging.name,
-            "inputs": inputs | found,
+            "inputs": inputs | outcome.found,
             "counts": asdict(counts),
             "files": files,
             "committed": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        if outgoing:
+        if staged:
+            assert self._queues is not None, "only messages for queues are staged"
             commit["outgoing"] = {
-                kind: self._senders[kind].outgoing(query, counts.sent_to(kind)) | {"files": staged}
-                for kind, staged in outgoing.items()
+                QUEUE: self._queues.outgoing(query, counts.queued) | {"files": staged[QUEUE]}
             }
         if side_batch is not None:
             commit[pinned.kind] = side_batch.record
         self.commits.commit(commit)
         clock.lap("commit")
-        return partial(self._publish, commit, clock, dict(of_topics))
-
-    def _publish(self, commit: dict[str, Any], clock: Clock, topics: dict[str, int]) -> BatchReport:
         self.commits.publish(commit)
+        if self._kafka is not None:
+            remove_plan(self._pins, batch)
         clock.lap("publish")
-        return replace(self._report(commit), seconds=clock.seconds, topics=topics, kind=kind_of(commit))
+        return replace(
+            self._report(commit), seconds=clock.seconds, topics=dict(outcome.topics), kind=kind_of(commit)
+        )
+
+    def _plan(self, pinned: Pin, batch_input: BatchInput, snapshot: Snapshot, refresh: bool) -> Plan:
+        """Return the plan of a batch: the one that it has begun with, or a new one, written durably.
+
+        Raises:
+            CommitError: the batch was sent in part, and its input has changed since.
+        """
+        assert self._kafka is not None
+        plan = written_plan(self._pins, pinned)
+        if plan is not None:
+            if batch_input.follows(plan.input):
+                return plan
+            if self._kafka.has_tokens(pinned.batch):
+                raise CommitError(
+                    f"batch {pinned.batch} was sent to Kafka in part, and its input has changed since: restore "
+                    "the files as they were"
+                )
+        tasks = batch_input.plan(self.source.tasks)
+        topics = self._kafka.topics(topics_of(snapshot), refresh)
+        plan = Plan(pinned.batch, pinned.revision, pinned.digest, tasks, topics)
+        write_plan(self._pins, plan)
+        return plan
+
+    def _check_policy(self, batch: int, outcome: Outcome) -> None:
+        if unwanted := outcome.counts.policies.get(FAIL):
+            raise CommitError(
+                f"batch {batch} has {counted(unwanted, 'unrouted message')}, and the policy is to fail; "
+                "it was not published"
+            )
 
     def _skip(self, committed: dict[str, Any]) -> BatchReport:
         self.commits.publish(committed)
+        remove_plan(self._pins, committed["batch"])
         return replace(self._report(committed), skipped=True)
 
     def _report(self, commit: dict[str, Any]) -> BatchReport:

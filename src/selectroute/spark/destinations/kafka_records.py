@@ -1,9 +1,4 @@
-"""Staged records for Kafka topics: key, value, headers, and the partition of each.
-
-The partition is the one that Kafka's own producers choose for the key by default: its murmur2 hash modulo the
-number of partitions. It is staged because a client would send a repeat to another partition after partitions
-were added, where no consumer can recognize it.
-"""
+"""Records for Kafka topics: key, value and headers of each message."""
 
 from __future__ import annotations
 
@@ -15,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from selectroute.index.destination import KAFKA
-from selectroute.kafka.batches.partitioner import key_hashes
 from selectroute.kafka.record import record_of
-from selectroute.spark.destinations.staging import Codes, Contents, Ints, Mask, converted
+from selectroute.spark.destinations.outgoing import Codes, Contents, Ints, Mask, converted
 from selectroute.spark.sinks.schemas import HEADERS
 from selectroute.spark.sources.files.readers import Messages
 from selectroute.spark.sources.kafka.reader import FullRecords
@@ -54,7 +48,7 @@ _UNKNOWN = Topic(-1, 1)
 
 
 class KafkaMessages:
-    """Staging format for Kafka topics; see `DestinationFormat`.
+    """Format for Kafka topics; see `DestinationFormat`.
 
     Args:
         names: the topics that the subscriptions name.
@@ -99,13 +93,6 @@ class KafkaMessages:
             "headers": [[{"key": name, "value": text} for name, text in one.headers] for one in found],
         }
         return Contents(pa.RecordBatch.from_pydict(columns, _COLUMNS), fit, reasons)
-
-    def partitions(self, contents: Contents, rows: Ints, offsets: Ints, codes: Codes) -> Codes:
-        """Return the partition that a producer chooses for each key; records without one spread by offset."""
-        hashes = key_hashes(contents.columns.column("key"))
-        keyed = np.asarray(pc.is_valid(hashes))[rows]
-        found = np.where(keyed, pc.fill_null(hashes, 0).to_numpy(zero_copy_only=False)[rows], offsets)
-        return (found % self._counts[codes]).astype(np.int32)
 
     def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[tuple[Mask, str, str]]:
         """Yield the deliveries to topics that do not exist, that the job reads, or whose size limit the

@@ -1,4 +1,4 @@
-"""Staged messages for queues: all fields that a queue stores."""
+"""Messages for queues: all fields that a queue stores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from selectroute.index.destination import QUEUE
 from selectroute.queues.errors import REASONS, MQError
 from selectroute.queues.message.from_stream import Routed, routed_of
 from selectroute.selector.message import Message
-from selectroute.spark.destinations.staging import Codes, Contents, Ints, Mask, converted
+from selectroute.spark.destinations.outgoing import Codes, Contents, Ints, Mask, converted
 from selectroute.spark.sources.files.readers import Messages
 
 UNKNOWN_QUEUE: Final = "unknown-queue"
@@ -39,7 +39,7 @@ assert tuple(_COLUMNS.names) == Routed._fields
 
 
 class QueueMessages:
-    """Staging format for queues; see `DestinationFormat`.
+    """Format for queues; see `DestinationFormat`.
 
     Args:
         names: the queues that the subscriptions name.
@@ -66,9 +66,6 @@ class QueueMessages:
         columns = list(zip(*found, strict=True)) or [()] * len(_COLUMNS)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _COLUMNS, strict=True)]
         return Contents(pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), fit, reasons)
-
-    def partitions(self, contents: Contents, rows: Ints, offsets: Ints, codes: Codes) -> None:
-        """Return None: queues have no partitions."""
 
     def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[tuple[Mask, str, str]]:
         """Yield the deliveries to queues that do not exist, or whose size limit the message exceeds."""

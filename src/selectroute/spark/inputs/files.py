@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +15,14 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from selectroute.selector.explain.sentences import counted
-from selectroute.spark.inputs.source import Outcome, ReplayableInput
+from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
 from selectroute.spark.job.job import CommitError
+from selectroute.spark.runtime.tasks import Runner, Work
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan, source_name
 from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError, batch_files, stream_files
-from selectroute.spark.worker.task import TaskSettings
-
-Runner: TypeAlias = Callable[[list[list[Split]], TaskSettings], list[dict[str, Any]]]
-"""Function that runs the tasks of a batch and returns their reports."""
+from selectroute.spark.worker.task import TaskSettings, route_splits
 
 
 class FileSource:
@@ -33,7 +32,7 @@ class FileSource:
         folder: the folder.
         file_format: ``parquet``, ``json`` or ``auto``.
         max_files: maximum number of files of a batch.
-        run: runs the tasks of a batch.
+        run: runs tasks.
         tasks: maximum number of tasks of a batch.
         spark: for `stream`.
     """
@@ -58,7 +57,7 @@ class FileSource:
         """Check that the folder exists."""
         check_folder(self.folder)
 
-    def stream(self) -> DataFrame:
+    def stream(self, checkpoint: Path) -> DataFrame:
         """Return the stream of the files' names."""
         assert self._spark is not None, "a stream needs Spark"
         return stream_files(self._spark, self.folder, self.limit)
@@ -67,13 +66,9 @@ class FileSource:
         """Return the files of a batch from Spark's list."""
         return batch_files(checkpoint, batch)
 
-    def is_full(self, inputs: Sequence[Path]) -> bool:
-        """Return whether more files may be waiting than these."""
-        return len(inputs) >= self.limit
-
-    def batch_input(self, inputs: Sequence[Path], frame: DataFrame | None = None) -> FileBatchInput:
+    def batch_input(self, inputs: Sequence[Path], again: bool = False) -> FileBatchInput:
         """Return these files as the input of a batch."""
-        return FileBatchInput(inputs, self)
+        return FileBatchInput(inputs, self, self.tasks)
 
     def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
         """Return the unchanged files of each batch, and the names of the others."""
@@ -121,22 +116,35 @@ class FileSource:
 class FileBatchInput:
     """Files of one batch; see `BatchInput`."""
 
-    def __init__(self, paths: Sequence[Path], source: FileSource) -> None:
+    def __init__(self, paths: Sequence[Path], source: FileSource, tasks: int) -> None:
         self._paths = paths
         self._source = source
+        self._tasks = tasks
 
     def record(self) -> dict[str, Any]:
         """Return the number of files, the digest of their names, and the size of each, for `reread`."""
         sizes = {source_name(path, self._source.folder): file_size(path) for path in self._paths}
         return {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
 
-    def route(self, batch: int, settings: TaskSettings) -> Outcome:
+    def plan(self, tasks: int) -> dict[str, Any]:
+        """Return the number of tasks, and the digest of their splits."""
+        return {"tasks": tasks, "sha256": _splits_digest(self.by({"tasks": tasks})._splits())}
+
+    def follows(self, plan: Mapping[str, Any]) -> bool:
+        """Return whether the files are still cut as in this plan."""
+        return self.plan(plan["tasks"])["sha256"] == plan["sha256"]
+
+    def by(self, plan: Mapping[str, Any]) -> FileBatchInput:
+        """Return the input in the tasks of this plan."""
+        return FileBatchInput(self._paths, self._source, plan["tasks"])
+
+    def _splits(self) -> list[list[Split]]:
+        return plan(self._paths, self._source.folder, self._source.file_format, self._tasks)
+
+    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
         """Route the files, in tasks. Raises `CommitError`."""
-        source = self._source
-        tasks = plan(self._paths, source.folder, source.file_format, source.tasks)
-        reports = sorted(source.run(tasks, settings), key=lambda report: int(report["task"])) if tasks else []
-        if [report["task"] for report in reports] != list(range(len(tasks))):
-            raise CommitError(f"batch {batch} had {len(tasks)} tasks but {len(reports)} reports")
+        source, tasks = self._source, self._splits()
+        reports = attempts.complete(source.run, partial(_work, tasks), settings, len(tasks))
         counts = Counts()
         written: list[dict[str, Any]] = []
         unlike: dict[str, tuple[str, bool]] = {}
@@ -154,6 +162,18 @@ class FileBatchInput:
                 f"dead letter ({links[0]})"
             )
         return Outcome(counts, written, {}, unlike=unlike, warnings=warnings)
+
+
+def _work(tasks: list[list[Split]], settings: TaskSettings) -> Work:
+    return partial(_route, tasks, settings)
+
+
+def _route(tasks: list[list[Split]], settings: TaskSettings, number: int) -> dict[str, Any]:
+    return route_splits(tasks[number], settings, number)
+
+
+def _splits_digest(tasks: list[list[Split]]) -> str:
+    return hashlib.sha256(repr(tasks).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def check_folder(folder: Path) -> None:

@@ -1,11 +1,10 @@
-"""Kafka records as the input of a batch: ranges of offsets, read by Spark's own connector."""
+"""Kafka records as the input of a batch: ranges of offsets, distributed to tasks, read by the workers."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,77 +14,87 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from selectroute.kafka.ranges import Range
 from selectroute.selector.explain.sentences import counted
-from selectroute.spark.inputs.source import Outcome, ReplayableInput
+from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
 from selectroute.spark.job.job import CommitError
+from selectroute.spark.runtime.tasks import Runner, Work
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sources.files.stream import SourceNotFoundError
-from selectroute.spark.sources.kafka.admin import KafkaAdmin
 from selectroute.spark.sources.kafka.config import KafkaInput
-from selectroute.spark.sources.kafka.offsets import Range, as_offsets, batch_ranges, ranges_digest, ranges_of
-from selectroute.spark.sources.kafka.reader import COLUMNS, Unlike
-from selectroute.spark.worker.task import TaskSettings, route_records
+from selectroute.spark.sources.kafka.offsets import (
+    as_offsets,
+    batch_ranges,
+    first_offsets,
+    has_first_offsets,
+    ranges_digest,
+    ranges_of,
+    write_first_offsets,
+)
+from selectroute.spark.sources.kafka.reader import Unlike
+from selectroute.spark.worker.task import TaskSettings, route_ranges
+
+_FEW_RECORDS = 2_000
+"""Records for which a further task is worth its fixed cost."""
 
 
 class KafkaSource:
-    """Source of the records of topics; see `Source`."""
+    """Source of the records of topics; see `Source`.
 
-    def __init__(self, spark: SparkSession, input: KafkaInput) -> None:
-        self._spark = spark
-        self._input = input
+    Args:
+        input: the topics.
+        run: runs tasks.
+        tasks: maximum number of tasks of a batch, unless the input asks for more.
+        spark: for `stream`.
+    """
+
+    def __init__(self, input: KafkaInput, run: Runner, tasks: int, spark: SparkSession | None = None) -> None:
+        self.input = input
         self.limit = input.max_offsets
+        self.run = run
+        self.tasks = tasks
+        self._spark = spark
 
     def connect(self) -> str:
         """Check that the cluster answers and has the topics; return its id."""
-        with KafkaAdmin(self._spark, self._input.cluster) as admin:
-            cluster = admin.cluster_id()
-            missing = sorted(set(self._input.topics) - admin.topics())
+        with self.input.cluster.wire() as wire:
+            cluster = wire.cluster_id()
+            missing = sorted(set(self.input.topics) - wire.topics())
         if missing:
             raise SourceNotFoundError(
-                f"Kafka at {self._input.cluster.servers} has no topic {', '.join(missing[:3])}: create it "
+                f"Kafka at {self.input.cluster.servers} has no topic {', '.join(missing[:3])}: create it "
                 "first, or correct the name"
             )
         return cluster
 
-    def stream(self) -> DataFrame:
-        """Return the stream of the records."""
-        input = self._input
-        options = {
-            "startingOffsets": input.starting,
-            "includeHeaders": True,
-            # Records that Kafka dropped before they were read fail the job instead of being skipped.
-            "failOnDataLoss": True,
-            "subscribe" if input.topics else "subscribePattern": ",".join(input.topics) or input.pattern,
-            "maxOffsetsPerTrigger": input.max_offsets,
-            "minPartitions": input.min_partitions,
-        }
-        given = {name: value for name, value in options.items() if value is not None}
-        return self._spark.readStream.format("kafka").options(**input.cluster.for_source(), **given).load()
+    def stream(self, checkpoint: Path) -> DataFrame:
+        """Return the stream that plans the batches. A new checkpoint gets the start of the first one."""
+        from selectroute.spark.sources.kafka.stream import NAME, first_of, offsets_source  # extra `kafka`
+
+        assert self._spark is not None, "a stream needs Spark"
+        if not has_first_offsets(checkpoint):
+            with self.input.cluster.wire() as wire:
+                write_first_offsets(checkpoint, first_of(wire, self.input))
+        self._spark.dataSource.register(offsets_source(self.input, first_offsets(checkpoint)))
+        return self._spark.readStream.format(NAME).load()
 
     def planned(self, checkpoint: Path, batch: int) -> list[Range]:
         """Return the ranges of a batch from Spark's offset log."""
         return batch_ranges(checkpoint, batch)
 
-    def is_full(self, inputs: Sequence[Range]) -> bool:
-        """Return whether more records may be waiting. Spark rounds each partition's share of `limit` down, so
-        that a full batch may have up to one record per partition less.
-        """
-        records = sum(one.end - one.start for one in inputs)
-        return self.limit is not None and records + len(inputs) > self.limit
-
-    def batch_input(self, inputs: Sequence[Range], frame: DataFrame | None = None) -> KafkaBatchInput:
+    def batch_input(self, inputs: Sequence[Range], again: bool = False) -> KafkaBatchInput:
         """Return these records as the input of a batch."""
-        if frame is None and inputs:
-            frame = self._frame(inputs)
-        return KafkaBatchInput(inputs, frame, self._input)
+        return KafkaBatchInput(inputs, self, again)
 
     def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
         """Return the ranges of each batch that Kafka still has."""
+        from selectroute.kafka.client.reading import kept  # needs the extra `kafka`
+
         of_batch = {commit["batch"]: ranges_of(commit["inputs"]) for commit in commits}
         asked = {(one.topic, one.partition) for ranges in of_batch.values() for one in ranges}
-        with KafkaAdmin(self._spark, self._input.cluster) as admin:
-            kept = admin.kept(asked)
-        return [_left(batch, ranges, kept) for batch, ranges in of_batch.items()]
+        with self.input.cluster.wire() as wire:
+            there = kept(wire, asked)
+        return [_left(batch, ranges, there) for batch, ranges in of_batch.items()]
 
     def narrow(self, inputs: Sequence[Range], letters: pa.Table) -> tuple[list[Range], npt.NDArray[np.bool_]]:
         """Return the part of each range between its first and last letter, and which letters are in them."""
@@ -109,52 +118,53 @@ class KafkaSource:
             return 0
         return int(pc.sum(pc.subtract(spans["offset_max"], spans["offset_min"])).as_py()) + len(spans)
 
-    def _frame(self, ranges: Sequence[Range]) -> DataFrame:
-        """Return a frame of the records of committed batches."""
-        frames = []
-        for layer in _layers(ranges):
-            partitions: dict[str, list[int]] = {}
-            for one in layer:
-                partitions.setdefault(one.topic, []).append(one.partition)
-            reader = self._spark.read.format("kafka").options(
-                **self._input.cluster.for_source(),
-                includeHeaders=True,
-                failOnDataLoss=False,
-                assign=json.dumps(partitions),
-                startingOffsets=json.dumps(as_offsets(layer, end=False)),
-                endingOffsets=json.dumps(as_offsets(layer, end=True)),
-            )
-            frames.append(reader.load())
-        return reduce(DataFrame.union, frames)
-
 
 class KafkaBatchInput:
-    """Ranges of records, and the frame with their rows; see `BatchInput`."""
+    """Ranges of records; see `BatchInput`."""
 
-    def __init__(self, ranges: Sequence[Range], frame: DataFrame | None, input: KafkaInput) -> None:
+    def __init__(
+        self,
+        ranges: Sequence[Range],
+        source: KafkaSource,
+        again: bool,
+        tasks: list[list[Range]] | None = None,
+    ) -> None:
         self._ranges = sorted(ranges)
-        self._frame = frame
-        self._input = input
+        self._source = source
+        self._again = again
+        self._tasks = tasks
+
+    def plan(self, tasks: int) -> dict[str, Any]:
+        """Return the ranges of each task."""
+        found = plan(self._ranges, tasks, self._source.input.min_partitions)
+        return {"ranges": [[list(one) for one in task] for task in found]}
+
+    def follows(self, plan: Mapping[str, Any]) -> bool:
+        """Return True: what Kafka no longer has is a gap."""
+        return True
+
+    def by(self, plan: Mapping[str, Any]) -> KafkaBatchInput:
+        """Return the input in the tasks of this plan."""
+        tasks = [[Range(*one) for one in task] for task in plan["ranges"]]
+        ranges = [one for task in tasks for one in task]
+        return KafkaBatchInput(ranges, self._source, self._again, tasks)
 
     def record(self) -> dict[str, Any]:
         """Return the number of offsets, and their start and end in each partition."""
         return {
-            "count": sum(one.end - one.start for one in self._ranges),
+            "count": sum(map(_size, self._ranges)),
             "sha256": ranges_digest(self._ranges),
             "start": as_offsets(self._ranges, end=False),
             "end": as_offsets(self._ranges, end=True),
         }
 
-    def route(self, batch: int, settings: TaskSettings) -> Outcome:
-        """Route the records, one Spark task per partition. Raises `CommitError`."""
-        if not self._ranges or self._frame is None:
-            return Outcome(Counts(), [], {})
-        # Expressions as text need fewer calls from Python to the JVM than columns.
-        frame = self._frame.selectExpr(*(f"`{name}`" for name in COLUMNS))
-        routed = frame.mapInArrow(route_records(settings, self._input.binding), "report string")
-        # Tasks end in any order; sorted, a repeat of the batch has the same order of files.
-        reports = [json.loads(row["report"]) for row in routed.collect()]
-        reports.sort(key=lambda report: sorted(report["came"]))
+    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
+        """Route the records, in tasks. Raises `CommitError`."""
+        source, input, tasks = self._source, self._source.input, self._tasks
+        if tasks is None:
+            tasks = plan(self._ranges, source.tasks, input.min_partitions)
+        work_of = partial(_work, tasks, input, self._again)
+        reports = attempts.complete(source.run, work_of, settings, len(tasks))
         counts = Counts()
         files: list[dict[str, Any]] = []
         came: Counter[tuple[str, int]] = Counter()
@@ -183,7 +193,7 @@ class KafkaBatchInput:
         topics: Counter[str] = Counter()
         for (topic, _), rows in came.items():
             topics[topic] += rows
-        binding = self._input.binding
+        binding = input.binding
         sentences = {name: (one.sentence(name, binding.field(name)), False) for name, one in unlike.items()}
         return Outcome(counts, files, {"gaps": gaps} if gaps else {}, topics, sentences)
 
@@ -196,24 +206,49 @@ class KafkaBatchInput:
             )
 
 
-def _layers(ranges: Sequence[Range]) -> list[list[Range]]:
-    """Group ranges into the fewest lists with each partition at most once; adjacent ranges are joined."""
-    joined: list[Range] = []
-    for one in sorted(ranges):
-        before = joined[-1] if joined else None
-        if before is not None and before[:2] == one[:2] and before.end == one.start:
-            joined[-1] = before._replace(end=one.end)
-        else:
-            joined.append(one)
-    layers: list[list[Range]] = []
-    seen: Counter[tuple[str, int]] = Counter()
-    for one in joined:
-        depth = seen[one.topic, one.partition]
-        seen[one.topic, one.partition] += 1
-        if depth == len(layers):
-            layers.append([])
-        layers[depth].append(one)
-    return layers
+def _work(tasks: list[list[Range]], input: KafkaInput, may_lack: bool, settings: TaskSettings) -> Work:
+    return partial(_route, tasks, input, may_lack, settings)
+
+
+def _route(
+    tasks: list[list[Range]], input: KafkaInput, may_lack: bool, settings: TaskSettings, number: int
+) -> dict[str, Any]:
+    return route_ranges(tasks[number], input, may_lack, settings, number)
+
+
+def plan(ranges: Sequence[Range], most_tasks: int, least_tasks: int | None = None) -> list[list[Range]]:
+    """Distribute ranges over tasks, the larger ones first, each to the task with the fewest offsets so far.
+
+    The records of a partition stay in one task, which keeps their order, unless there must be more tasks than
+    partitions: then the largest ranges are cut. The same arguments give the same plan.
+
+    Args:
+        ranges: the ranges, sorted.
+        most_tasks: the largest number of tasks, unless ``least_tasks`` is larger.
+        least_tasks: the smallest number of tasks, as far as there are records.
+    """
+    cut = list(ranges)
+    while len(cut) < (least_tasks or 0):
+        largest = max(cut, key=_size)
+        if _size(largest) < 2:
+            break
+        middle = largest.start + _size(largest) // 2
+        at = cut.index(largest)
+        cut[at : at + 1] = [largest._replace(end=middle), largest._replace(start=middle)]
+    total = sum(map(_size, cut))
+    count = max(min(len(cut), most_tasks, -(-total // _FEW_RECORDS)), min(len(cut), least_tasks or 0))
+    tasks: list[list[Range]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for one in sorted(cut, key=lambda one: (-_size(one), one)):
+        chosen = sizes.index(min(sizes))
+        tasks[chosen].append(one)
+        sizes[chosen] += _size(one)
+    # A task reads each partition once; of several parts of a range they would be in one task.
+    return [sorted(task) for task in tasks]
+
+
+def _size(one: Range) -> int:
+    return one.end - one.start
 
 
 def _left(

@@ -7,7 +7,7 @@ rerun reads again (`ReplayableInput`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from selectroute.spark.runtime.tasks import Runner, Work
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.worker.task import TaskSettings
 
@@ -36,6 +37,15 @@ class Outcome(NamedTuple):
     warnings: Mapping[str, str] = MappingProxyType({})
 
 
+class Attempts(Protocol):
+    """Runs the tasks of a batch until each is done; see ``batch/attempts.py``."""
+
+    def complete(
+        self, run: Runner, work_of: Callable[[TaskSettings], Work], settings: TaskSettings, count: int
+    ) -> list[dict[str, Any]]:
+        """Run the tasks from 0 to below ``count``; return their reports in order."""
+
+
 class BatchInput(Protocol):
     """Input of one batch."""
 
@@ -44,7 +54,16 @@ class BatchInput(Protocol):
         and whatever else the source needs to read the input again.
         """
 
-    def route(self, batch: int, settings: TaskSettings) -> Outcome:
+    def plan(self, tasks: int) -> dict[str, Any]:
+        """Return the plan of the input in at most so many tasks, as JSON: what `by` and `follows` need."""
+
+    def follows(self, plan: Mapping[str, Any]) -> bool:
+        """Return whether the input can be routed by a plan that `plan` returned before."""
+
+    def by(self, plan: Mapping[str, Any]) -> BatchInput:
+        """Return the input to be routed by this plan."""
+
+    def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
         """Route the whole input. Raises `CommitError` if less was read than planned."""
 
 
@@ -84,17 +103,18 @@ class Source(Protocol):
         a Kafka cluster, if there is one. Raises SourceError.
         """
 
-    def stream(self) -> DataFrame:
-        """Return the stream of the source."""
+    @property
+    def tasks(self) -> int:
+        """Maximum number of tasks of a batch, unless the source is asked for more."""
+
+    def stream(self, checkpoint: Path) -> DataFrame:
+        """Return the stream of the source, which plans the batches."""
 
     def planned(self, checkpoint: Path, batch: int) -> Sequence[Any]:
         """Return the inputs of a batch from Spark's checkpoint."""
 
-    def is_full(self, inputs: Sequence[Any]) -> bool:
-        """Return whether a batch of these inputs is at the limit, so that more may be waiting."""
-
-    def batch_input(self, inputs: Sequence[Any], frame: DataFrame | None = None) -> BatchInput:
-        """Return the input of a batch; ``frame`` is the stream's, None for a committed batch."""
+    def batch_input(self, inputs: Sequence[Any], again: bool = False) -> BatchInput:
+        """Return the input of a batch; ``again`` if it was read before, and some of it may be gone."""
 
     def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
         """Return those inputs of each of these committed batches that can be read again."""

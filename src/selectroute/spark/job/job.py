@@ -18,6 +18,9 @@ from selectroute.topics.filter import InvalidTopicFilterError
 DEAD_LETTER_MISSING, FAIL_MISSING = MISSING = ("dead-letter", "fail")
 """Policies for destinations that do not exist when a job starts."""
 
+EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERIES = ("exactly-once", "at-least-once")
+"""Guarantees of deliveries to Kafka: in transactions, or without."""
+
 MAX_MESSAGE_BYTES = 4 << 20
 """Default limit of a JSON line's length: IBM MQ's own limit for a message."""
 
@@ -70,6 +73,8 @@ class Job:
             MQ's own limit for a message.
         kafka: the cluster of the topics to which subscriptions are delivered, if any are; that of the input
             unless given.
+        kafka_delivery: ``exactly-once``, in transactions that consumers with ``read_committed`` see; or
+            ``at-least-once``, without.
         queues: URL of the database of the queues to which subscriptions are delivered, if any are.
         missing_destinations: policy for deliveries to queues and topics that do not exist or must not be
             written: ``dead-letter``, or ``fail``, with which the job does not start. If such a destination is
@@ -91,6 +96,7 @@ class Job:
     queues: str | None = field(default=None, repr=False)  # it may have a password
     missing_destinations: str = DEAD_LETTER_MISSING
     destination_wait: float = 30.0
+    kafka_delivery: str = EXACTLY_ONCE
 
     @classmethod
     def of(
@@ -109,6 +115,7 @@ class Job:
         queues: str | None = None,
         missing_destinations: str = DEAD_LETTER_MISSING,
         destination_wait: float = 30.0,
+        kafka_delivery: str = EXACTLY_ONCE,
     ) -> Job:
         """Return a job with absolute paths and checked options, which are those of `Job`.
 
@@ -134,6 +141,7 @@ class Job:
             queues=queues,
             missing_destinations=missing_destinations,
             destination_wait=destination_wait,
+            kafka_delivery=kafka_delivery,
         )
         if job.file_format not in FORMATS:
             raise JobError(f"the format must be one of {', '.join(FORMATS)}, not {job.file_format!r}")
@@ -144,6 +152,9 @@ class Job:
         if job.missing_destinations not in MISSING:
             known = ", ".join(MISSING)
             raise JobError(f"missing_destinations must be one of {known}, not {job.missing_destinations!r}")
+        if job.kafka_delivery not in DELIVERIES:
+            known = ", ".join(DELIVERIES)
+            raise JobError(f"kafka_delivery must be one of {known}, not {job.kafka_delivery!r}")
         if not job.destination_wait >= 0:  # false for NaN, too
             raise JobError("destination_wait must be 0 seconds or more, or inf")
         if job.max_files < 1 or job.max_message_bytes < 1:

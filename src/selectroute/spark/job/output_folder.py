@@ -9,6 +9,7 @@ folder binds the three together; any other combination is refused before anythin
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,26 @@ class OutputFolder:
                 f"{record['system']}, and this cluster is {system}, with other offsets: choose a new output "
                 "folder"
             )
+
+    def identity(self) -> str:
+        """Return the id of the job, made when it is first asked for; for names in other systems."""
+        record = disk.read_json(self._record)
+        if record is None:
+            raise JobError(f"{self._record} is gone, so the job of this folder is unknown: restore the file")
+        if "id" not in record:
+            record |= {"id": uuid.uuid4().hex[:16]}
+            disk.write_json(self._record, record)
+        return str(record["id"])
+
+    def has_tokens(self) -> bool:
+        """Return whether the job has sent to Kafka in transactions."""
+        return bool((disk.read_json(self._record) or {}).get("tokens"))
+
+    def note_tokens(self, topic: str) -> None:
+        """Record the topic of the job's commit tokens."""
+        record = disk.read_json(self._record) or {}
+        if record.get("tokens") != topic:
+            disk.write_json(self._record, record | {"tokens": topic})
 
     def release(self) -> None:
         """Unlock the folder for other processes."""

@@ -53,6 +53,11 @@ class Unrouted:
         """Identifiers to read in addition to those of selectors."""
         return (TOPIC,) if self.by_topic else ()
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether an unrouted message can fail a batch."""
+        return FAIL in (self.default, *(policy for _, policy in self.by_topic))
+
     def never_failing(self) -> Unrouted:
         """Return the same policies with `KEEP` for `FAIL`, for batches that must not fail the job."""
         kept = tuple((one, KEEP if policy == FAIL else policy) for one, policy in self.by_topic)

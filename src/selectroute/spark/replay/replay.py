@@ -113,7 +113,6 @@ class Replays:
             request = self._read(path)
             if request is None:
                 continue
-            self._router.wait_until_sent()  # the dead letters of a batch appear when it is published
             self._history.read()
             batches = self._due(request)
             if not batches:
@@ -235,7 +234,7 @@ class Replays:
 
         unrouted = self._job.policy.never_failing() if only is None else Unrouted(DROP)
         side_batch = SideBatch(prepare, record, unrouted, _LIST)
-        report = self._router.write(pinned, source.batch_input(inputs), clock, query, side_batch)
+        report = self._router.write(pinned, source.batch_input(inputs, again=True), clock, query, side_batch)
         release_side_batch(self._job.snapshots, query)
         sentences = [one["why"] for one in missing]
         messages = messages_in(replayed)

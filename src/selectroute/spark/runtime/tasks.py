@@ -1,15 +1,22 @@
-"""Functions over task numbers: a Spark job with one partition per task, with the plan in the function."""
+"""Tasks by their numbers: a Spark job with one partition for each, with the plan in the function."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 Batches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+Work: TypeAlias = Callable[[int], dict[str, Any]]
+"""Work of the task of a number; returns its report, as data for JSON."""
+
+Runner: TypeAlias = Callable[[Work, Sequence[int]], list[dict[str, Any]]]
+"""Function that runs the tasks of these numbers, and returns their reports in any order."""
 
 
 def run_tasks(
@@ -22,3 +29,19 @@ def run_tasks(
 def task_numbers(batch: pa.RecordBatch) -> list[int]:
     """Return the task numbers of one partition."""
     return [int(number) for number in batch.column(0).to_numpy(zero_copy_only=False)]
+
+
+def runner_of(spark: SparkSession) -> Runner:
+    """Return the function that runs tasks as one Spark job."""
+
+    def run(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        def reports(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for index in task_numbers(batch):
+                    report = {"task": numbers[index], **work(numbers[index])}
+                    yield pa.RecordBatch.from_pylist([{"report": json.dumps(report)}])
+
+        rows = run_tasks(spark, numbers, reports, "report string").collect()
+        return [json.loads(row["report"]) for row in rows]
+
+    return run

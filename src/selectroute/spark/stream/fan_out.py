@@ -26,17 +26,16 @@ from selectroute.index.folder.format import latest_revision
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.changed_inputs import ChangeWatch
+from selectroute.spark.batch.plans import begun_batches
 from selectroute.spark.batch.router import BatchReport, Router
 from selectroute.spark.inputs.files import check_folder
 from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.job.checkpoint import flush_plan
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.senders.kafka import KafkaSender, check_cluster, check_topics
+from selectroute.spark.senders.kafka import KafkaTopics, check_cluster, check_topics
 from selectroute.spark.senders.queues import QueueSender, check_queues
 from selectroute.spark.senders.sender import StoppingError
-from selectroute.spark.sources.kafka.config import KafkaInput
-from selectroute.spark.stream.background_publisher import BackgroundPublisher
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
 
 _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
@@ -113,23 +112,12 @@ class FanOut:
         self._folder = OutputFolder(job)
         self._should_stop = should_stop or (lambda: False)
         self._stopping = threading.Event()
-        options = self._on_warning, self._pause, job.destination_wait
-        self._queues = None if job.queues is None else QueueSender(job.queues, *options)
-        kafka_input = job.input if isinstance(job.input, KafkaInput) else None
-        self._kafka = None if job.kafka is None else KafkaSender(spark, job.kafka, *options, kafka_input)
+        waiting = self._on_warning, self._pause
+        self._queues = None if job.queues is None else QueueSender(job.queues, *waiting, job.destination_wait)
+        self._kafka = None if job.kafka is None else KafkaTopics(job, *waiting)
         self._source = source_of(spark, job)
-        # Not with queues: a batch must be put before the next begins, which the queues check.
-        self._publisher = (
-            BackgroundPublisher(self._fail) if self._kafka is not None and self._queues is None else None
-        )
-        wait_until_sent = (lambda: None) if self._publisher is None else self._publisher.wait_until_sent
         self._router = Router(
-            job,
-            self._source,
-            self._queues,
-            self._kafka,
-            wait_until_sent=wait_until_sent,
-            warn=self._on_warning,
+            job, self._source, self._queues, self._kafka, warn=self._on_warning, pause=self._pause
         )
         self._changed_inputs = (
             ChangeWatch(self._router.commits, job.input, self._on_warning)
@@ -155,10 +143,11 @@ class FanOut:
             self._folder.bind_system(self._source.connect())
             if self._kafka is not None:
                 check_topics(self.job, self._kafka)
+                self._open_tokens(self._kafka)
             self._router.look()
             self._router.commits.prepare()
             writer = (
-                self._source.stream()
+                self._source.stream(self.job.checkpoint)
                 .writeStream.foreachBatch(self._route)
                 .option("checkpointLocation", str(self.job.checkpoint))
             )
@@ -181,11 +170,6 @@ class FanOut:
             if isinstance(error, PySparkException | Py4JError | OSError):
                 raise sentence(error) from error
             raise
-
-    @property
-    def publishing(self) -> bool:
-        """True while a committed batch is being sent in the background."""
-        return self._publisher is not None and self._publisher.busy
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -217,16 +201,14 @@ class FanOut:
                 self._stopping.set()
             if self._side_thread is not None:
                 self._side_thread.finish(should_stop if ended else lambda: True)
-            try:
-                self._wait_until_sent(should_stop)
-            finally:
-                self._release()
+            self._release()
         if self._failure is not None and not isinstance(self._failure, StoppingError):
             raise sentence(self._failure) from self._failure
 
     def stop(self, timeout_seconds: float | None = 60.0) -> None:
         """End the query between two batches: the running one is finished within the timeout; None is no
-        limit. `wait` waits for deliveries that are still to be sent."""
+        limit.
+        """
         self._stopping.set()
         if self._side_thread is not None:
             self._side_thread.hurry()
@@ -243,8 +225,7 @@ class FanOut:
                 query = self._folder.bind()
                 inputs = self._source.planned(self.job.checkpoint, batch)
                 flush_plan(self.job.checkpoint, batch)
-                publish = self._router.commit(batch, inputs, query, frame)
-                self._finish(publish, self._source.is_full(inputs))
+                self._on_batch(self._router.route(batch, inputs, query))
             if self._side_thread is not None:
                 self._side_thread.wake(query)
         except BaseException as error:
@@ -254,40 +235,21 @@ class FanOut:
         finally:
             self._idle.set()
 
-    def _finish(self, publish: Callable[[], BatchReport], is_full: bool) -> None:
-        """Send and publish a committed batch, now, or in the background if more may be waiting.
-
-        Two concurrent Spark jobs raise throughput but also latency; small batches therefore wait.
-        """
-
-        def work() -> None:
-            with _interruptible():
-                self._on_batch(publish())
-
-        if self._publisher is not None and is_full:
-            self._publisher.give(work)
-        else:
-            self._router.wait_until_sent()
-            work()
+    def _open_tokens(self, kafka: KafkaTopics) -> None:
+        """Open the topic of the job's commit tokens. It must exist if a batch may have been sent in part."""
+        folder = self._folder
+        begun = folder.has_tokens() and bool(begun_batches(self.job.output / "pins"))
+        topic = kafka.open_tokens(folder.identity(), must_exist=begun)
+        if topic is not None:
+            folder.note_tokens(topic)
 
     def _pause(self) -> bool:
         """Wait for a queue or its database; return whether the job is to stop."""
         return self._stopping.wait(_PAUSE_SECONDS) or self._should_stop()
 
-    def _wait_until_sent(self, should_stop: Callable[[], bool]) -> None:
-        """Wait until all committed batches are sent."""
-        if self._publisher is None:
-            return
-        try:
-            while not self._publisher.wait_until_sent(_POLL_SECONDS):
-                if should_stop():
-                    self._stopping.set()
-        except Exception as error:
-            self._failure = self._failure or error
-
     def _release(self) -> None:
-        if self._publisher is not None:
-            self._publisher.close()
+        if self._kafka is not None:
+            self._kafka.close()
         if self._queues is not None:
             self._queues.close()
         self._folder.release()

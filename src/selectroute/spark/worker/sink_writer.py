@@ -13,7 +13,7 @@ import pyarrow as pa
 from selectroute.match.match import Matches
 from selectroute.selector.extended import GROUP
 from selectroute.spark.columns.deliveries import SLICE, ids_of, pairs
-from selectroute.spark.destinations.staging import Outgoing
+from selectroute.spark.destinations.outgoing import Outgoing
 from selectroute.spark.job.unrouted import DROP, KEEP, Unrouted
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.parquet_file import StagedFile
@@ -64,7 +64,7 @@ class Sinks:
         Without ``listed``, unrouted messages are only counted.
         """
         for outgoing in self._outgoing:
-            matches, refused = outgoing.stage(place, messages, matches)
+            matches, refused = outgoing.deliver(place, messages, matches)
             for dead, of_subscriptions in refused:
                 self.refuse(place, dead, of_subscriptions)
         offsets, ordinals = matches.offsets, matches.ordinals

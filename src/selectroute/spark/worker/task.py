@@ -1,13 +1,12 @@
 """Work of one Spark task: read a share of a batch, match it, write it, report.
 
 `run` is the task. It is the same for files and Kafka records, which differ in their reader: `SplitReader` and
-`RecordReader`.
+`RecordReader`. `route_splits` and `route_ranges` call it for either.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -22,18 +21,21 @@ import pyarrow.parquet as pq
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.binding import KafkaBinding
+from selectroute.kafka.ranges import Range
 from selectroute.match.batch import leaves
 from selectroute.match.columns import ColumnTypeError
 from selectroute.match.match import Matches
 from selectroute.match.missing import MissingColumnError, missing_columns
+from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.columns.column_types import ReadTypes
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.destinations.codes import destinations
-from selectroute.spark.destinations.kafka_records import KafkaMessages, Topic
+from selectroute.spark.destinations.kafka_records import KafkaMessages
+from selectroute.spark.destinations.kafka_writer import HeldTopicError, KafkaTarget, KafkaWriter
+from selectroute.spark.destinations.outgoing import NoWriter, Outgoing, OutgoingWriter
 from selectroute.spark.destinations.queue_messages import QueueMessages
-from selectroute.spark.destinations.staging import DestinationFormat, Outgoing
+from selectroute.spark.destinations.staging import StagingWriter
 from selectroute.spark.job.unrouted import Unrouted
-from selectroute.spark.runtime.tasks import Batches, task_numbers
 from selectroute.spark.sinks.schemas import RAW
 from selectroute.spark.sources.files.readers import (
     RAW_BYTES,
@@ -43,7 +45,9 @@ from selectroute.spark.sources.files.readers import (
     read,
 )
 from selectroute.spark.sources.files.splits import Split
-from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records
+from selectroute.spark.sources.kafka.config import KafkaInput
+from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records, rows_of
+from selectroute.spark.worker.connections import connected, disconnect
 from selectroute.spark.worker.replay_filter import ReplayFilter, select_inputs, write_judged
 from selectroute.spark.worker.sink_writer import Sinks
 
@@ -59,9 +63,9 @@ class TaskSettings:
         max_message_bytes: a longer message is a dead letter.
         queues: the queues of the job's database with their maximum message length in bytes; None if the job
             has no database of queues.
-        topics: the topics of the Kafka cluster to write to; None if the job has no cluster.
+        kafka: the Kafka topics to write to, and how; None if the job has no cluster.
         replay_list: path of the list of letters to judge, of a replay only.
-        destinations: the kinds of destinations to stage messages for.
+        destinations: the kinds of destinations to deliver to.
     """
 
     snapshot: SnapshotRef
@@ -69,7 +73,7 @@ class TaskSettings:
     unrouted: Unrouted
     max_message_bytes: int
     queues: Mapping[str, int] | None = None
-    topics: Mapping[str, Topic] | None = None
+    kafka: KafkaTarget | None = None
     replay_list: str | None = None
     destinations: tuple[str, ...] = (QUEUE, KAFKA)
 
@@ -102,49 +106,85 @@ class Reader(Protocol):
         """Return the report, after the last part."""
 
 
-def route_tasks(tasks: list[list[Split]], settings: TaskSettings) -> Batches:
-    """Return the function for ``mapInArrow`` over task numbers; it yields one report per task, as JSON."""
-
-    def tasks_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in task_numbers(batch):
-                report = {"task": number, **route_splits(tasks[number], settings)}
-                yield pa.RecordBatch.from_pylist([{"report": json.dumps(report)}])
-
-    return tasks_of
+def route_splits(splits: Sequence[Split], settings: TaskSettings, task: int) -> dict[str, Any]:
+    """Route these splits of files as a task of this number; return the report of `run` and `SplitReader`."""
+    return run(partial(SplitReader, splits), settings, task)
 
 
-def route_splits(splits: list[Split], settings: TaskSettings) -> dict[str, Any]:
-    """Route these splits; return the report of `run` and `SplitReader`."""
-    return run(partial(SplitReader, splits), settings)
-
-
-def route_records(settings: TaskSettings, binding: KafkaBinding) -> Batches:
-    """Return the function for ``mapInArrow`` over rows of Spark's Kafka source; it yields one report per
-    task, that of `run` and `RecordReader`, as JSON.
+def route_ranges(
+    ranges: Sequence[Range], input: KafkaInput, may_lack: bool, settings: TaskSettings, task: int
+) -> dict[str, Any]:
+    """Route the records of these ranges as a task of this number; return the report of `run` and
+    `RecordReader`. With ``may_lack``, records that Kafka no longer has are left out.
     """
+    return run(partial(_record_reader, ranges, input, may_lack), settings, task)
 
-    def task_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        report = run(partial(RecordReader, batches, binding), settings)
-        yield pa.RecordBatch.from_pylist([{"report": json.dumps(report)}])
 
-    return task_of
+def _record_reader(
+    ranges: Sequence[Range],
+    input: KafkaInput,
+    may_lack: bool,
+    snapshot: Snapshot,
+    settings: TaskSettings,
+    full: bool,
+) -> RecordReader:
+    from selectroute.kafka.client.reading import read  # needs the extra `kafka`
+
+    parts = read(connected(input.cluster), ranges, committed=input.cluster.reads_committed, may_lack=may_lack)
+    return RecordReader(map(rows_of, parts), input.binding, snapshot, settings, full)
 
 
 def run(
-    reader_of: Callable[[Snapshot, TaskSettings, bool], Reader], settings: TaskSettings
+    reader_of: Callable[[Snapshot, TaskSettings, bool], Reader], settings: TaskSettings, task: int
 ) -> dict[str, Any]:
-    """Read, match and write the input of one task into files under ``settings.staging``.
+    """Read, match and write the input of one task: into files under ``settings.staging``, and to Kafka.
 
-    Return the counts and the files, with the reader's report.
+    Return the counts and the files, with the reader's report. A task that is not done reports why: ``waits``,
+    a sentence, if Kafka does not answer or another attempt began (``fenced``); ``held``, the topics that refuse, each with
+    the reason. It must then be run again.
 
     Args:
         reader_of: creates the reader for a snapshot; the last argument is whether full messages are needed.
         settings: the settings of the batch.
+        task: the number of the task in the batch.
     """
+    held: dict[str, str] = {}
+    while True:
+        try:
+            return {"task": task, **_attempt(reader_of, settings, task, held), "held": held}
+        except HeldTopicError as error:
+            held[error.topic] = error.why
+        except SelectRouteError as error:
+            if not _passes(error):
+                raise
+            disconnect()
+            return {"task": task, "waits": str(error), "fenced": _is_fenced(error)}
+
+
+def _passes(error: SelectRouteError) -> bool:
+    """Return whether an error is one after which a task is run again."""
+    try:
+        from selectroute.kafka.client.errors import FencedError, UnreachableError
+    except ModuleNotFoundError:  # without the extra `kafka` there are no such errors
+        return False
+    return isinstance(error, FencedError | UnreachableError)
+
+
+def _is_fenced(error: SelectRouteError) -> bool:
+    from selectroute.kafka.client.errors import FencedError  # needs the extra `kafka`
+
+    return isinstance(error, FencedError)
+
+
+def _attempt(
+    reader_of: Callable[[Snapshot, TaskSettings, bool], Reader],
+    settings: TaskSettings,
+    task: int,
+    held: Collection[str],
+) -> dict[str, Any]:
     snapshot = open_once(settings.snapshot)
     folder = Path(settings.staging)
-    outgoing = outgoing_of(snapshot, settings, folder)
+    outgoing = outgoing_of(snapshot, settings, task, folder, held)
     sinks = Sinks(folder, snapshot.ids, settings.snapshot.revision, settings.unrouted, outgoing)
     replayed = settings.replay_list
     replay_filter = None if replayed is None else ReplayFilter(Path(replayed), snapshot)
@@ -157,21 +197,31 @@ def run(
                     records = original(judged)
                 write_judged(sinks, place, judged, limit, records)
     files = sinks.close()
-    return {"counts": asdict(sinks.counts), "files": files, **reader.report()}
+    report = {"counts": asdict(sinks.counts), "files": files, **reader.report()}
+    for one in outgoing:
+        report |= one.report()
+    return report
 
 
-def outgoing_of(snapshot: Snapshot, settings: TaskSettings, folder: Path) -> list[Outgoing]:
-    """Return the staged files for destinations outside the output folder: one for each kind in use."""
-    formats: dict[str, Callable[[Sequence[str]], DestinationFormat]] = {
-        QUEUE: lambda names: QueueMessages(names, settings.queues),
-        KAFKA: lambda names: KafkaMessages(names, settings.topics),
-    }
-    found = {kind: destinations(snapshot, kind) for kind in formats if kind in settings.destinations}
-    return [
-        Outgoing(formats[kind](to.names), folder, to, snapshot.ids)
-        for kind, to in found.items()
-        if to is not None
-    ]
+def outgoing_of(
+    snapshot: Snapshot, settings: TaskSettings, task: int, folder: Path, held: Collection[str] = ()
+) -> list[Outgoing]:
+    """Return what takes a task's deliveries outside the output folder: one for each kind in use."""
+    found = []
+    if QUEUE in settings.destinations and (to := destinations(snapshot, QUEUE)) is not None:
+        queues = QueueMessages(to.names, settings.queues)
+        found.append(Outgoing(queues, to, StagingWriter(queues, folder, to.names, snapshot.ids)))
+    if KAFKA in settings.destinations and (to := destinations(snapshot, KAFKA)) is not None:
+        target = settings.kafka
+        records = KafkaMessages(to.names, None if target is None else target.topics)
+        writer: OutgoingWriter = NoWriter()
+        if target is not None:
+            revision = settings.snapshot.revision
+            writer = KafkaWriter(
+                target, connected(target.cluster), task, to.names, snapshot.ids, revision, held
+            )
+        found.append(Outgoing(records, to, writer))
+    return found
 
 
 def judge(
@@ -234,7 +284,7 @@ class SplitReader:
 
 
 class RecordReader:
-    """Reader of Kafka records from batches of Spark's source. Reports columns that are ``unlike``, and under
+    """Reader of Kafka records. Reports columns that are ``unlike``, and under
     ``came`` the number of records, the first and the last offset of each partition.
     """
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from selectroute.index.destination import TOPIC_NAME
 from selectroute.kafka.binding import BY_NAME, KafkaBinding, KafkaBindingError
 from selectroute.spark.sources.files.stream import SourceError
+
+if TYPE_CHECKING:  # needs the extra `kafka`
+    from selectroute.kafka.client.settings import ClientSettings
+    from selectroute.kafka.client.wire import Wire
+
+StartingOffsets: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Offset of each partition of each topic; -2 is the earliest, -1 the latest."""
 
 _TOPIC: Final = re.compile(TOPIC_NAME)
 PREFIX: Final = "kafka:"
@@ -72,6 +79,24 @@ class KafkaCluster:
                     "or committed deliveries could be lost"
                 )
 
+    @property
+    def reads_committed(self) -> bool:
+        """Whether records of transactions that were aborted are left out."""
+        return self.settings.isolation == "read_committed"
+
+    @property
+    def settings(self) -> ClientSettings:
+        """Settings of the client. Raises SettingError."""
+        from selectroute.kafka.client.settings import client_settings
+
+        return client_settings({name.removeprefix(SETTING): value for name, value in self.options.items()})
+
+    def wire(self, seconds: float | None = None) -> Wire:
+        """Return connections to the cluster, whose calls take at most so many seconds; close them."""
+        from selectroute.kafka.client.wire import Wire  # needs the extra `kafka`
+
+        return Wire(self.servers, self.settings.connection_options(), seconds)
+
     def for_source(self) -> dict[str, str]:
         """Return the options of Spark's source."""
         return {**_SOON, **self._for_spark()}
@@ -99,7 +124,7 @@ class KafkaInput:
     Attributes:
         cluster: the cluster of the topics.
         topics: the names of the topics; or
-        pattern: a Java regular expression for them, which also matches topics created later.
+        pattern: a regular expression for their whole names, which also matches topics created later.
         binding: sources and types of properties.
         starting: start of the first batch in each partition: ``earliest``, ``latest``, or an offset for each
             as JSON, ``{"topic": {"0": 23, "1": -2}}`` (-2 is the earliest, -1 the latest). Later batches
@@ -112,7 +137,7 @@ class KafkaInput:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     binding: KafkaBinding = BY_NAME
-    starting: str = "earliest"
+    starting: str | StartingOffsets = "earliest"
     max_offsets: int | None = None
     min_partitions: int | None = None
 
@@ -122,11 +147,13 @@ class KafkaInput:
         for topic in self.topics:
             if not _TOPIC.fullmatch(topic):
                 raise SourceError(f"{topic!r} is not a valid Kafka topic: use 1 to 249 of A-Z a-z 0-9 . _ -")
-        if self.starting not in ("earliest", "latest") and not _is_offsets(self.starting):
-            raise SourceError(
-                'the starting offsets must be earliest, latest, or {"topic": {"0": 23}} for each partition, '
-                f"not {self.starting[:40]!r}"
-            )
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except re.error as error:
+                raise SourceError(f"the pattern of topics is not a regular expression: {error}") from error
+        if self.starting not in ("earliest", "latest"):
+            object.__setattr__(self, "starting", _starting_offsets(self.starting))
         for name, number in (("max_offsets", self.max_offsets), ("min_partitions", self.min_partitions)):
             if number is not None and number < 1:
                 raise SourceError(f"{name} must be at least 1, not {number}")
@@ -136,17 +163,29 @@ class KafkaInput:
         """Name that distinguishes this input from others."""
         return PREFIX + (",".join(sorted(self.topics)) or f"/{self.pattern}/")
 
+    def matching(self, topics: Iterable[str]) -> set[str]:
+        """Return those of these topics that are of this input."""
+        if self.pattern is None:
+            return set(topics) & set(self.topics)
+        return {topic for topic in topics if re.fullmatch(self.pattern, topic)}
 
-def _is_offsets(text: str) -> bool:
+
+def _starting_offsets(given: str | StartingOffsets) -> StartingOffsets:
+    """Return the offset of each partition. Raises SourceError."""
     try:
-        data = json.loads(text)
-        return bool(data) and all(
-            offset.is_integer() if isinstance(offset, float) else isinstance(offset, int)
-            for partitions in data.values()
-            for offset in partitions.values()
-        )
-    except (ValueError, AttributeError):
-        return False
+        data: Any = json.loads(given) if isinstance(given, str) else given
+        found = {
+            topic: {str(int(number)): int(offset) for number, offset in of_topic.items()}
+            for topic, of_topic in data.items()
+        }
+        if found and all(float(at) == at >= -2 for of_topic in data.values() for at in of_topic.values()):
+            return found
+    except (ValueError, TypeError, AttributeError):
+        pass
+    raise SourceError(
+        'the starting offsets must be earliest, latest, or {"topic": {"0": 23}} for each partition, '
+        f"not {str(given)[:40]!r}"
+    )
 
 
 _MOST_BYTES: Final = 1 << 20

@@ -1,4 +1,4 @@
-"""Offset ranges of a batch's Kafka records, from Spark's checkpoint."""
+"""Offset ranges of a batch's Kafka records, in Spark's checkpoint and in commits."""
 
 from __future__ import annotations
 
@@ -6,22 +6,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from selectroute.durable import disk
+from selectroute.kafka.ranges import Range
 from selectroute.spark.sources.files.stream import SourceError, log_lines
-
-
-class Range(NamedTuple):
-    """Records of one partition: from the offset ``start`` to the one before ``end``."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition} offsets {self.start} to {self.end - 1}"
-
 
 Offsets = Mapping[str, Mapping[str, int]]
 """The next offset of each partition of each topic."""
@@ -78,12 +67,28 @@ def _logged(path: Path) -> Offsets:
 
 def first_offsets(checkpoint: Path) -> Offsets:
     """Return the start of the first batch."""
-    path = checkpoint / "sources" / "0" / "0"
+    path = _first(checkpoint)
     try:
         text = path.read_bytes().lstrip(b"\0").decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"Spark's checkpoint is damaged: {path}: {error}") from error
     return _offsets(path, text[text.find("{") :])
+
+
+def write_first_offsets(checkpoint: Path, first: Offsets) -> None:
+    """Write the start of the first batch durably, where Spark's own connector had it."""
+    path = _first(checkpoint)
+    disk.make_folder(path.parent)
+    disk.replace_text(path, f"v1\n{json.dumps(first)}")
+
+
+def has_first_offsets(checkpoint: Path) -> bool:
+    """Return whether the start of the first batch was written."""
+    return _first(checkpoint).is_file()
+
+
+def _first(checkpoint: Path) -> Path:
+    return checkpoint / "sources" / "0" / "0"
 
 
 def _offsets(path: Path, text: str) -> Offsets:

@@ -1,4 +1,4 @@
-"""Reader of Spark's Kafka source in a worker: Arrow batches to messages and dead letters.
+"""Reader of Kafka records in a worker: Arrow batches to messages and dead letters.
 
 A batch of rows has the columns `COLUMNS`. The identifiers that selectors read become the columns of
 `Messages`, by the binding; `kafka/record.py` is the reference, one record at a time, and tests compare the
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
 from selectroute.kafka.binding import ID, Bound, KafkaBinding, Kind
+from selectroute.kafka.ranges import Part
 from selectroute.kafka.record import (
     Record,
     RecordError,
@@ -48,7 +49,19 @@ from selectroute.spark.sources.kafka.columns import (
 from selectroute.topics.levels import TOPIC
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""Columns of Spark's source that are read."""
+"""Columns of a batch, named as those of Spark's own source."""
+
+
+def rows_of(part: Part) -> pa.RecordBatch:
+    """Return the records of a partition with the columns `COLUMNS`."""
+    count = len(part.records)
+    topic = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(count, np.int32)), pa.array([part.topic], pa.string())
+    )
+    partition = pa.array(np.full(count, part.partition, np.int32))
+    own = (part.records.column(name) for name in COLUMNS[2:])
+    return pa.RecordBatch.from_arrays([topic, partition, *own], names=list(COLUMNS))
+
 
 Errors = dict[int, RecordError]
 """Errors of the rows of a batch that are not messages."""
@@ -265,7 +278,7 @@ def _dead(errors: Errors, offsets: Integers, start: int, stop: int) -> list[Mess
 
 
 class FullRecords:
-    """Full messages from rows of Spark's Kafka source, one row per message."""
+    """Full messages from rows of records, one row per message."""
 
     def __init__(self, rows: pa.RecordBatch, binding: KafkaBinding) -> None:
         self.rows = rows

@@ -1,0 +1,271 @@
+"""Transactions of Kafka: record batches that consumers with ``read_committed`` see together, or never.
+
+A transactional id has one producer at a time: `Transactions.begin` ends what an earlier one has left, and the
+earlier one can commit no more (it is *fenced*). That is what makes a repeat safe: after `begin` it is decided
+what of the earlier attempts was committed.
+
+Sources: Kafka's protocol guide; KIP-98 (transactions), KIP-360 (safe epochs), KIP-890 (its second version).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import kafka.errors as codes
+from kafka.protocol.producer import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ProduceRequest,
+)
+
+from selectroute.kafka.batches.encode import NOT_IDEMPOTENT, Producer
+from selectroute.kafka.client.errors import FencedError, KafkaClientError, RefusedError, UnreachableError
+from selectroute.kafka.client.wire import Partition, Wire
+
+_ALL_REPLICAS: Final = -1
+_ROUNDS: Final = 4
+"""Produce requests to one node that are not answered yet; the broker keeps the last five batches of each
+partition, by which it recognises a repeat."""
+
+_PASSING: Final = frozenset((7, 19, 20, 51))
+_MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 76))
+_COORDINATOR: Final = frozenset((14, 15, 16, 51))
+_FENCED: Final = frozenset((22, 47, 48, 49, 52, 59, 90))
+"""Codes: what passes, and is sent again; a leader that moved; a coordinator that is not ready, or still ends
+the transaction before; an epoch or transaction that has ended."""
+
+_DUPLICATE: Final = 46
+_RETRY_SECONDS: Final = 0.005
+
+Batches: TypeAlias = Mapping[Partition, Sequence[memoryview]]
+"""Record batches of each partition, in order."""
+
+
+class Transactions:
+    """Producer with a transactional id; without one, an idempotent producer without transactions.
+
+    Args:
+        wire: the connections.
+        transactional_id: id of the producer; None to produce without transactions.
+        seconds: how long a transaction may stay open before the broker aborts it.
+
+    Every call raises `KafkaClientError`; after one, only `begin` and `abort` may follow. `FencedError` means
+    that another producer of this id has begun.
+    """
+
+    def __init__(self, wire: Wire, transactional_id: str | None, seconds: float = 60.0) -> None:
+        self._wire = wire
+        self.transactional_id = transactional_id
+        self._seconds = seconds
+        self._coordinator: int | None = None
+        self._has_begun = False
+        self._partitions: set[Partition] = set()
+        self._sequences: dict[Partition, int] = {}
+        self.producer = NOT_IDEMPOTENT
+        """The producer, for `encode`."""
+
+    def begin(self) -> None:
+        """Make this the only producer of the id: abort what another one has open, and fence it."""
+        self._partitions.clear()
+        self._has_begun = False
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=int(self._seconds * 1_000),
+            producer_id=-1,
+            producer_epoch=-1,
+            max_version=5,
+        )
+        answer = self._of_coordinator(request, "a producer can't begin")
+        self._becomes(answer)
+
+    @property
+    def is_open(self) -> bool:
+        """True if batches were sent since the last end, which `commit` or `abort` must follow."""
+        return self._has_begun
+
+    def sequences(self, partitions: Iterable[Partition]) -> list[int]:
+        """Return the sequence number of the next record of each partition."""
+        return [self._sequences.get(one, 0) for one in partitions]
+
+    def produce(self, batches: Batches, records: Mapping[Partition, int]) -> None:
+        """Send batches, and wait until all replicas in sync have them.
+
+        They must be encoded with `producer` and the numbers of `sequences`. A request that was not answered
+        is sent again: the broker recognises a repeat.
+
+        Args:
+            batches: the batches of each partition, in order.
+            records: the number of records of each partition, in all of its batches.
+        """
+        if not batches:
+            return
+        deadline = time.monotonic() + self._wire.seconds
+        if self.transactional_id is not None and not self._wire.is_new_protocol:
+            self._add(batches.keys() - self._partitions)
+        self._has_begun = self.transactional_id is not None
+        self._partitions |= batches.keys()
+        left = {partition: list(of_partition) for partition, of_partition in batches.items()}
+        while left:
+            left = self._send(left, deadline)
+        for partition, count in records.items():
+            self._sequences[partition] = (self._sequences.get(partition, 0) + count) & 0x7FFFFFFF
+
+    def commit(self) -> None:
+        """Commit the open transaction, if there is one."""
+        self._end(True)
+
+    def abort(self) -> None:
+        """Abort the open transaction, if there is one."""
+        self._end(False)
+
+    # ---- inside
+
+    def _becomes(self, answer: Any) -> None:
+        """Take the producer of an answer; one with a new epoch counts its records anew."""
+        before = self.producer
+        self.producer = Producer(answer.producer_id, answer.producer_epoch, self.transactional_id is not None)
+        if before != self.producer:
+            self._sequences.clear()
+
+    def _send(
+        self, left: dict[Partition, list[memoryview]], deadline: float
+    ) -> dict[Partition, list[memoryview]]:
+        """Send the next batches of each partition; return those that are left, or must be sent again."""
+        requests: list[tuple[int | str, Any]] = []
+        sent: list[list[tuple[Partition, memoryview]]] = []
+        for node, partitions in self._wire.leaders(left).items():
+            for number in range(_ROUNDS):
+                round_ = [(one, left[one][number]) for one in partitions if len(left[one]) > number]
+                if round_:
+                    requests.append((node, self._request(round_)))
+                    sent.append(round_)
+        failed: set[Partition] = set()
+        problem = ""
+        for of_request, response in zip(sent, self._wire.ask_all(requests, deadline), strict=True):
+            if isinstance(response, RefusedError):
+                raise response
+            if isinstance(response, KafkaClientError):
+                problem = str(response)
+                failed.update(partition for partition, _ in of_request)
+                continue
+            for topic in response.responses:
+                for one in topic.partition_responses:
+                    partition = topic.name, one.index
+                    if one.error_code in (0, _DUPLICATE):
+                        if (
+                            partition not in failed
+                        ):  # a later batch may only be accepted after those before it
+                            left[partition].pop(0)
+                        continue
+                    if one.error_code not in _MOVED | _PASSING and partition not in failed:
+                        self._check(
+                            one.error_code, f"{partition[0]}/{partition[1]}", partition[0], one.error_message
+                        )
+                    problem = f"{partition[0]}/{partition[1]}: {codes.for_code(one.error_code).__name__}"
+                    failed.add(partition)
+        if failed:
+            self._wire.forget(failed)
+            if time.monotonic() >= deadline:
+                raise UnreachableError(
+                    problem if "Kafka at" in problem else f"Kafka at {self._wire.servers}: {problem}"
+                )
+            time.sleep(_RETRY_SECONDS)
+        return {partition: batches for partition, batches in left.items() if batches}
+
+    def _request(self, batches: Sequence[tuple[Partition, memoryview]]) -> ProduceRequest:
+        of_topics: dict[str, list[Any]] = {}
+        topic_of = ProduceRequest.TopicProduceData
+        for (topic, number), data in batches:
+            part = topic_of.PartitionProduceData(index=number, records=data)
+            of_topics.setdefault(topic, []).append(part)
+        is_new = self.transactional_id is not None and self._wire.is_new_protocol
+        return ProduceRequest(
+            max_version=12 if is_new else 11,  # from 12 on a request adds its partitions to the transaction
+            transactional_id=self.transactional_id,
+            acks=_ALL_REPLICAS,
+            timeout_ms=int(self._wire.seconds * 1_000),
+            topic_data=[topic_of(name=topic, partition_data=parts) for topic, parts in of_topics.items()],
+        )
+
+    def _add(self, partitions: Iterable[Partition]) -> None:
+        """Add partitions to the transaction (its first version only)."""
+        of_topics: dict[str, list[int]] = {}
+        for topic, number in sorted(partitions):
+            of_topics.setdefault(topic, []).append(number)
+        if not of_topics:
+            return
+        topic_of = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        request = AddPartitionsToTxnRequest(
+            max_version=3,
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer.id,
+            v3_and_below_producer_epoch=self.producer.epoch,
+            v3_and_below_topics=[
+                topic_of(name=topic, partitions=numbers) for topic, numbers in of_topics.items()
+            ],
+        )
+        self._of_coordinator(request, "partitions can't be added to a transaction")
+
+    def _end(self, is_commit: bool) -> None:
+        if not self._has_begun:
+            return
+        request = EndTxnRequest(
+            max_version=5 if self._wire.is_new_protocol else 4,
+            transactional_id=self.transactional_id,
+            producer_id=self.producer.id,
+            producer_epoch=self.producer.epoch,
+            committed=is_commit,
+        )
+        answer = self._of_coordinator(request, "a transaction can't end")
+        self._partitions.clear()
+        self._has_begun = False
+        if answer.producer_id >= 0:  # the second version of transactions
+            self._becomes(answer)
+
+    def _of_coordinator(self, request: Any, what: str) -> Any:
+        """Send a request to the coordinator, again until it is ready; return the response."""
+        deadline = time.monotonic() + self._wire.seconds
+        topic: str | None
+        while True:
+            if self.transactional_id is None:
+                node: int | None = None
+            else:
+                node = self._coordinator = self._coordinator or self._wire.coordinator(self.transactional_id)
+            try:
+                answer = self._wire.ask(request, node)
+                code, topic = _worst(answer)
+                problem = codes.for_code(code).__name__
+            except UnreachableError as error:
+                code, topic, problem = 16, None, str(error)
+            if code in _COORDINATOR | _MOVED:
+                if code != 51:
+                    self._coordinator = None
+                if time.monotonic() >= deadline:
+                    raise UnreachableError(f"Kafka at {self._wire.servers}: {what}: {problem}")
+                time.sleep(_RETRY_SECONDS)
+                continue
+            self._check(code, what, topic, None)
+            return answer
+
+    def _check(self, code: int, what: str, topic: str | None, more: str | None) -> None:
+        if code in _FENCED:
+            self._has_begun = False
+            raise FencedError(
+                f"Kafka at {self._wire.servers}: {what}: {codes.for_code(code).__name__}: another producer with "
+                f"the transactional id {self.transactional_id} has begun, or the transaction was open too long"
+            )
+        self._wire.check(code, what, topic, more)
+
+
+def _worst(answer: Any) -> tuple[int, str | None]:
+    """Return the first error code of an answer, and its topic."""
+    if code := getattr(answer, "error_code", 0):
+        return int(code), None
+    for topic in getattr(answer, "results_by_topic_v3_and_below", None) or ():
+        for one in topic.results_by_partition:
+            if one.partition_error_code:
+                return int(one.partition_error_code), topic.name
+    return 0, None

@@ -1,0 +1,513 @@
+"""Connections to a Kafka cluster, and the requests that reading and writing need.
+
+kafka-python does the protocol: connections, TLS, logins, and the messages of each version. Its consumer and
+producer make an object of each record, so they are not used: here the records of a request are bytes, which
+``kafka/batches`` reads and writes. Who leads a partition is asked again whenever a broker says that it does
+not. Every call ends after `Wire.seconds`.
+
+Create a `Wire` after a process was forked, and use it in one thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import ssl
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+import kafka.errors as codes
+from kafka.future import Future
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
+
+from selectroute.kafka.client.errors import KafkaClientError, RefusedError, UnreachableError
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and number."""
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""Times by which Kafka names the first offset of a partition, and the next one."""
+
+SECONDS: Final = 20.0
+_RETRY_SECONDS: Final = 0.05
+_RECEIVED_BYTES: Final = 1 << 18
+_MOST_RESPONSE: Final = 1 << 30
+_CONNECT_SECONDS: Final = 5.0
+
+_FETCH_VERSION: Final = 12
+"""From version 13 on requests name topics by id, which no message here needs."""
+
+_TOPIC: Final = 2
+_TRANSACTION: Final = 1
+"""Kafka's numbers of a topic's settings and of the coordinators of transactions."""
+
+_MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 75, 76, 78, 79))
+"""Codes of errors after which the leader of a partition is asked again: unknown partition, no leader yet, not
+the leader, replica not available, disk failed, leader epochs, offset not available yet, leader not known."""
+
+_NOT_VISIBLE: Final = frozenset((3, 17, 29))
+"""Codes of topics that do not exist, have an invalid name, or may not be seen."""
+
+_COORDINATOR: Final = frozenset((14, 15, 16, 51))
+"""Codes of errors that pass: the coordinator is loading, not known yet, another one, or still ends the
+transaction before."""
+
+_OUT_OF_RANGE: Final = 1
+
+# Its lines of level DEBUG have whole requests, logins among them.
+logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+
+class Fetched(NamedTuple):
+    """Answer to a fetch of one partition.
+
+    Attributes:
+        records: the bytes of record batches, for `selectroute.kafka.batches.decode`.
+        aborted: producer id and first offset of the aborted transactions among them.
+        first: the first offset that Kafka still has; -1 if it is not known.
+        after: the offset after the last record that may be read.
+        is_out_of_range: True if Kafka has not, or no longer, the wanted offset.
+    """
+
+    records: Any
+    aborted: tuple[tuple[int, int], ...]
+    first: int
+    after: int
+    is_out_of_range: bool = False
+
+
+_Answer = TypeVar("_Answer")
+
+
+class Wire:
+    """Client of one cluster; a context manager.
+
+    Args:
+        servers: ``host:port,host:port``, of any of the brokers.
+        settings: settings of kafka-python's connections, such as ``security_protocol``.
+        seconds: timeout of a call.
+
+    Every call raises `KafkaClientError`: `UnreachableError` if no broker answers, `RefusedError` if one
+    refuses.
+    """
+
+    def __init__(
+        self, servers: str, settings: Mapping[str, Any] | None = None, seconds: float | None = None
+    ) -> None:
+        self.servers = servers
+        self.seconds = SECONDS if seconds is None else seconds
+        self._net = NetworkSelector(slow_task_threshold_secs=0)
+        given: dict[str, Any] = {
+            "client_id": "selectroute",
+            "receive_message_max_bytes": _MOST_RESPONSE,
+            "reconnect_backoff_max_ms": 1_000,
+            "socket_connection_setup_timeout_ms": _CONNECT_SECONDS * 1_000,
+            **(settings or {}),
+        }
+        hosts = [one.strip() for one in servers.split(",") if one.strip()]
+        self._manager = _Manager(self._net, bootstrap_servers=hosts, **given)
+        self._leaders: dict[Partition, int] = {}
+        self._is_new_protocol: bool | None = None
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._manager.close()
+        self._net.poll(timeout_ms=0)
+        self._net.close()
+
+    # ---- what there is
+
+    def cluster_id(self) -> str:
+        """Return the unique id of the cluster."""
+        return str(self._metadata([]).cluster_id)
+
+    def topics(self) -> set[str]:
+        """Return the topics visible to this client, without Kafka's internal ones."""
+        found = self._metadata(None).topics
+        return {one.name for one in found if not one.is_internal and one.error_code not in _NOT_VISIBLE}
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return the number of partitions of each topic, without topics that are gone or not visible."""
+        wanted = sorted(set(topics))
+        if not wanted:
+            return {}
+        found = self._metadata(wanted).topics
+        return {one.name: len(one.partitions) for one in found if one.error_code not in _NOT_VISIBLE}
+
+    def topic_settings(self, topics: Iterable[str], *names: str) -> dict[str, dict[str, str]]:
+        """Return these settings of each topic, without topics that are gone or not visible."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource
+        asked = [
+            resource(resource_type=_TOPIC, resource_name=one, configuration_keys=list(names))
+            for one in sorted(set(topics))
+        ]
+        if not asked:
+            return {}
+        found = {}
+        for one in self.ask(DescribeConfigsRequest(resources=asked)).results:
+            if one.error_code in _NOT_VISIBLE:
+                continue
+            self.check(one.error_code, f"settings of the topic {one.resource_name}", one.resource_name)
+            found[one.resource_name] = {config.name: config.value for config in one.configs}
+        return found
+
+    def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> bool:
+        """Create a topic with the cluster's default number of replicas; return whether it is new."""
+        kind = CreateTopicsRequest.CreatableTopic
+        config = kind.CreatableTopicConfig
+        wanted = kind(
+            name=topic,
+            num_partitions=partitions,
+            replication_factor=-1,
+            assignments=[],
+            configs=[config(name=name, value=value) for name, value in settings.items()],
+        )
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=int(self.seconds * 1_000))
+        (one,) = self.ask(request, self._controller()).topics
+        if one.error_code == codes.TopicAlreadyExistsError.errno:
+            return False
+        self.check(one.error_code, f"the topic {topic} can't be created", topic, one.error_message)
+        self._until(lambda: self.partitions([topic]) or None, f"the new topic {topic} has no leader")
+        return True
+
+    # ---- reading
+
+    def offsets(
+        self, partitions: Iterable[Partition], at: int, *, committed: bool = False
+    ) -> dict[Partition, int]:
+        """Return the first or next offset (`EARLIEST`, `LATEST`) of each of these partitions.
+
+        With ``committed`` the next one is that of the oldest transaction that has not ended.
+        """
+        wanted = ListOffsetsRequest.ListOffsetsTopic
+        part = wanted.ListOffsetsPartition
+
+        def request(of_topics: Mapping[str, Sequence[int]]) -> Any:
+            return ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(committed),
+                topics=[
+                    wanted(name=topic, partitions=[part(partition_index=n, timestamp=at) for n in numbers])
+                    for topic, numbers in of_topics.items()
+                ],
+            )
+
+        def found(response: Any) -> dict[Partition, tuple[int, int]]:
+            return {
+                (topic.name, one.partition_index): (one.error_code, one.offset)
+                for topic in response.topics
+                for one in topic.partitions
+            }
+
+        return self._of_leaders(partitions, request, found)
+
+    def fetch(
+        self,
+        wanted: Mapping[Partition, int],
+        *,
+        committed: bool,
+        most_bytes: int,
+        wait_ms: int = 500,
+    ) -> dict[Partition, Fetched]:
+        """Return the records of each of these partitions from its offset on, at least one batch if there is
+        one.
+
+        Args:
+            wanted: an offset of each partition.
+            committed: leave out, by ``aborted``, what was not committed.
+            most_bytes: limit of the bytes of one partition; a longer batch is returned all the same.
+            wait_ms: how long a broker may wait for the first record.
+        """
+        topic_of = FetchRequest.FetchTopic
+        part = topic_of.FetchPartition
+
+        def request(of_topics: Mapping[str, Sequence[int]]) -> Any:
+            return FetchRequest(
+                max_version=_FETCH_VERSION,
+                max_wait_ms=wait_ms,
+                min_bytes=1,
+                max_bytes=min(most_bytes * sum(map(len, of_topics.values())), _MOST_RESPONSE // 2),
+                isolation_level=int(committed),
+                topics=[
+                    topic_of(
+                        topic=topic,
+                        partitions=[
+                            part(partition=n, fetch_offset=wanted[topic, n], partition_max_bytes=most_bytes)
+                            for n in numbers
+                        ],
+                    )
+                    for topic, numbers in of_topics.items()
+                ],
+                forgotten_topics_data=[],
+            )
+
+        def found(response: Any) -> dict[Partition, tuple[int, Fetched]]:
+            return {
+                (topic.topic, one.partition_index): (
+                    0 if one.error_code == _OUT_OF_RANGE else one.error_code,
+                    Fetched(
+                        one.records or b"",
+                        tuple(
+                            (ended.producer_id, ended.first_offset)
+                            for ended in one.aborted_transactions or ()
+                        ),
+                        one.log_start_offset,
+                        one.last_stable_offset if committed else one.high_watermark,
+                        one.error_code == _OUT_OF_RANGE,
+                    ),
+                )
+                for topic in response.responses
+                for one in topic.partitions
+            }
+
+        return self._of_leaders(wanted, request, found)
+
+    def _of_leaders(
+        self,
+        partitions: Iterable[Partition],
+        request: Callable[[Mapping[str, Sequence[int]]], Any],
+        found: Callable[[Any], Mapping[Partition, tuple[int, _Answer]]],
+    ) -> dict[Partition, _Answer]:
+        """Ask the leader of each partition; those that have moved are asked again."""
+        answers: dict[Partition, _Answer] = {}
+        left = sorted(set(partitions))
+        deadline = time.monotonic() + self.seconds
+        problem = "no leader"
+        while left:
+            requests = []
+            for node, of_node in self.leaders(left).items():
+                of_topics: dict[str, list[int]] = {}
+                for topic, number in of_node:
+                    of_topics.setdefault(topic, []).append(number)
+                requests.append((node, request(of_topics)))
+            for response in self.ask_all(requests, deadline):
+                if isinstance(response, KafkaClientError):
+                    problem = str(response)
+                    continue
+                self.check(getattr(response, "error_code", 0), "a request")
+                for partition, (code, answer) in found(response).items():
+                    if code in _MOVED:
+                        problem = _name(code)
+                        continue
+                    self.check(code, f"{partition[0]}/{partition[1]}", partition[0])
+                    answers[partition] = answer
+            left = [one for one in left if one not in answers]
+            if left:
+                self.forget(left)
+                self._pause(deadline, f"{left[0][0]}/{left[0][1]}: {problem}")
+        return answers
+
+    # ---- nodes and requests
+
+    def leaders(self, partitions: Iterable[Partition]) -> dict[int, list[Partition]]:
+        """Return the partitions that each node leads. Raises `RefusedError` for one that does not exist."""
+        wanted = list(partitions)
+        deadline = time.monotonic() + self.seconds
+        while unknown := {topic for topic, number in wanted if (topic, number) not in self._leaders}:
+            found = self._metadata(sorted(unknown)).topics
+            for one in found:
+                if one.error_code in _NOT_VISIBLE and time.monotonic() > deadline - self.seconds / 2:
+                    self.check(one.error_code, f"the topic {one.name}", one.name)
+            missing = next((one for one in wanted if one not in self._leaders), None)
+            if missing is not None:
+                self._pause(deadline, f"{missing[0]}/{missing[1]} has no leader")
+        of_node: dict[int, list[Partition]] = {}
+        for one in wanted:
+            of_node.setdefault(self._leaders[one], []).append(one)
+        return of_node
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """Ask for the leaders of these partitions again when they are next needed."""
+        for one in partitions:
+            self._leaders.pop(one, None)
+
+    def coordinator(self, transactional_id: str) -> int:
+        """Return the node that coordinates the transactions of this id."""
+
+        def found() -> int | None:
+            request = FindCoordinatorRequest(
+                key_type=_TRANSACTION, key=transactional_id, coordinator_keys=[transactional_id]
+            )
+            response = self.ask(request)
+            one = response.coordinators[0] if response.coordinators else response
+            if one.error_code in _COORDINATOR:
+                return None
+            self.check(one.error_code, f"the transactional id {transactional_id}")
+            if self._manager.cluster.broker_metadata(one.node_id) is None:
+                self._metadata([])
+            return int(one.node_id)
+
+        return self._until(found, f"the transactional id {transactional_id} has no coordinator")
+
+    @property
+    def is_new_protocol(self) -> bool:
+        """True if the cluster has the second version of transactions (KIP-890): a produce request adds its
+        partitions to the transaction itself, and each transaction has an epoch of its own.
+        """
+        if self._is_new_protocol is None:
+            response = self.ask(
+                ApiVersionsRequest(client_software_name="selectroute", client_software_version="1")
+            )
+            levels = {one.name: one.max_version_level for one in response.finalized_features or ()}
+            self._is_new_protocol = levels.get("transaction.version", 0) >= 2
+        return self._is_new_protocol
+
+    def ask(self, request: Any, node: int | str | None = None, seconds: float | None = None) -> Any:
+        """Send a request to a node, or to any; return the response."""
+        deadline = time.monotonic() + (self.seconds if seconds is None else seconds)
+        if node is not None:
+            (response,) = self.ask_all([(node, request)], deadline)
+            if isinstance(response, KafkaClientError):
+                raise response
+            return response
+        while True:
+            response = None
+            for any_node in self._nodes():
+                (response,) = self.ask_all(
+                    [(any_node, request)], min(deadline, time.monotonic() + _CONNECT_SECONDS)
+                )
+                if not isinstance(response, KafkaClientError):
+                    return response
+                if isinstance(response, RefusedError):
+                    raise response
+            self._pause(deadline, str(response))
+
+    def ask_all(self, requests: Sequence[tuple[int | str, Any]], deadline: float) -> list[Any]:
+        """Send each request to its node, all at once; return the responses, or errors in their places."""
+        sent = [self._send(node, request, deadline) for node, request in requests]
+        for one in sent:
+            self._wait(one, deadline)
+        return [self._answer(one) for one in sent]
+
+    def _send(self, node: int | str, request: Any, deadline: float) -> Future:
+        """Send a request as soon as the node's connection takes one."""
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                connection = self._manager.get_connection(node, refresh_metadata_on_err=False)
+                if left <= 0 or not connection.paused:
+                    return connection.send_request(request, request_timeout_ms=max(1, left * 1_000))
+                pause = left
+            except codes.NodeNotReadyError as error:
+                if left <= 0:
+                    return Future().failure(error)
+                pause = min(left, self._manager.connection_delay(node) + 0.001)
+            except codes.KafkaError as error:
+                return Future().failure(error)
+            self._net.poll(timeout_ms=min(pause, 1.0) * 1_000)
+
+    def _wait(self, future: Future, deadline: float) -> None:
+        while not future.is_done and (left := deadline - time.monotonic()) > -1.0:
+            self._net.poll(timeout_ms=max(left, 0.01) * 1_000, future=future)
+
+    def _answer(self, future: Future) -> Any:
+        error = future.exception if future.is_done else codes.KafkaTimeoutError()
+        if error is None:
+            return future.value
+        return self._error(error)
+
+    def _error(self, error: Exception) -> KafkaClientError:
+        """Return an error of kafka-python as one of ours."""
+        text = " ".join(str(part) for part in error.args if part is not None).split("\n")[0]
+        name = type(error).__name__.removesuffix("Error")
+        if isinstance(error, codes.BrokerResponseError) and not isinstance(error, codes.RetriableError):
+            return RefusedError(f"Kafka at {self.servers}: {name}" + (f": {text}" if text else ""), name)
+        if isinstance(error, codes.KafkaConnectionError | ssl.SSLError) and "Handshake" in text:
+            return UnreachableError(f"Kafka at {self.servers}: the TLS handshake failed: {text}")
+        return UnreachableError(f"Kafka at {self.servers} does not answer within {self.seconds:g} s")
+
+    def check(self, code: int, what: str, topic: str | None = None, more: str | None = None) -> None:
+        """Raise `RefusedError` if the code of an answer is an error."""
+        if code:
+            name = _name(code)
+            kind = codes.for_code(code)
+            text = more or getattr(kind, "description", "") or ""
+            sentence = f"Kafka at {self.servers}: {what}: {name}" + (
+                f": {text.strip().rstrip('.')}" if text else ""
+            )
+            raise RefusedError(sentence, name, topic)
+
+    def _nodes(self) -> list[int | str]:
+        """Return the nodes that may be asked anything: connected ones, known ones, then the given ones."""
+        cluster = self._manager.cluster
+        known = [one.node_id for one in cluster.brokers()]
+        random.shuffle(known)
+        connected = [one for one in known if self._manager.is_connected(one)]
+        given = [one.node_id for one in cluster.bootstrap_brokers()]
+        return list(dict.fromkeys((*connected, *known, *given)))
+
+    def _controller(self) -> int | None:
+        self._metadata([])
+        found = self._manager.cluster.controller
+        return None if found is None else found.node_id
+
+    def _metadata(self, topics: Collection[str] | None) -> Any:
+        """Return the metadata of these topics, of all with None; remember brokers and leaders."""
+        one = MetadataRequest.MetadataRequestTopic
+        wanted = None if topics is None else [one(name=name, topic_id=None) for name in topics]
+        response = self.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        self._manager.cluster.update_metadata(response)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.leader_id >= 0:
+                    self._leaders[topic.name, partition.partition_index] = partition.leader_id
+        return response
+
+    def _until(self, found: Callable[[], _Answer | None], problem: str) -> _Answer:
+        """Call until there is an answer."""
+        deadline = time.monotonic() + self.seconds
+        while (answer := found()) is None:
+            self._pause(deadline, problem)
+        return answer
+
+    def _pause(self, deadline: float, problem: str) -> None:
+        if time.monotonic() >= deadline:
+            beginning = f"Kafka at {self.servers}"
+            raise UnreachableError(problem if problem.startswith(beginning) else f"{beginning}: {problem}")
+        time.sleep(_RETRY_SECONDS)
+
+
+def _name(code: int) -> str:
+    kind = codes.for_code(code)
+    return str(getattr(kind, "message", None) or kind.__name__)
+
+
+class _Manager(KafkaConnectionManager):
+    """Connections that read in larger pieces, and do not lose what comes with the end of a stream, such as
+    the reason of a refused login.
+    """
+
+    def is_connected(self, node: int | str) -> bool:
+        """Return whether there is a connection to a node."""
+        connection = self._conns.get(node)
+        return connection is not None and connection.connected
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        transport = await super()._build_transport(node, timeout_at=timeout_at)
+
+        def receive() -> tuple[bytes, Exception | None]:
+            found: list[bytes] = []
+            try:
+                while data := transport._sock.recv(_RECEIVED_BYTES):
+                    found.append(data)
+                error = None if found else codes.KafkaConnectionError("the broker closed the connection")
+            except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                error = None
+            except OSError as problem:
+                error = None if found else codes.KafkaConnectionError(str(problem))
+            return b"".join(found), error
+
+        transport._sock_recv = receive
+        return transport

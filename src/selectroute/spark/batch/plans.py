@@ -1,0 +1,90 @@
+"""Plans of batches that are sent to Kafka: which task gets which input, and what is known of the topics.
+
+A task that runs again must send the same records to the same partitions, or its commit tokens would say
+nothing of them. So before anything is sent, the plan is written to ``pins/<batch>.plan.json``, and a repeat of
+the batch reads it. It is removed when the batch is published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from selectroute.durable import disk
+from selectroute.spark.batch.pins import Pin
+from selectroute.spark.destinations.kafka_records import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Plan of a batch.
+
+    Attributes:
+        batch: the number of the batch.
+        revision, digest: the revision that it is routed with.
+        input: the plan of its input, from `BatchInput.plan`.
+        topics: the existing topics, with their limits and numbers of partitions.
+    """
+
+    batch: int
+    revision: int
+    digest: str
+    input: Mapping[str, Any]
+    topics: Mapping[str, Topic]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON, the inverse of `from_json`."""
+        return {
+            "batch": self.batch,
+            "revision": self.revision,
+            "digest": self.digest,
+            "input": dict(self.input),
+            "topics": {name: list(topic) for name, topic in sorted(self.topics.items())},
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Plan:
+        """Read the plan that `to_json` returned."""
+        topics = {name: Topic(*values) for name, values in content["topics"].items()}
+        return cls(content["batch"], content["revision"], content["digest"], content["input"], topics)
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the plan, which commit tokens have."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+def written_plan(pins: Path, pinned: Pin) -> Plan | None:
+    """Return the plan of a batch that has begun with this pin; None if there is none."""
+    content = disk.read_json(_path(pins, pinned.batch))
+    plan = None if content is None else Plan.from_json(content)
+    if plan is None or (plan.revision, plan.digest) != (pinned.revision, pinned.digest):
+        return None
+    return plan
+
+
+def write_plan(pins: Path, plan: Plan) -> None:
+    """Write a plan durably."""
+    disk.make_folder(pins)
+    disk.write_json(_path(pins, plan.batch), plan.to_json())
+
+
+def remove_plan(pins: Path, batch: int) -> None:
+    """Remove the plan of a batch that is published."""
+    _path(pins, batch).unlink(missing_ok=True)
+
+
+def begun_batches(pins: Path) -> list[int]:
+    """Return the batches with a plan: they may have been sent, and are not published."""
+    return [int(path.name.removesuffix(_ENDING)) for path in pins.glob(f"*{_ENDING}")]
+
+
+_ENDING = ".plan.json"
+
+
+def _path(pins: Path, batch: int) -> Path:
+    return pins / f"{batch}{_ENDING}"
