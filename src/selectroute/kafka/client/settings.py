@@ -171,6 +171,8 @@ def _check_name(name: str) -> None:
     if name not in _KNOWN and not name.startswith(_IGNORED_PREFIXES):
         near = nearest(name, _KNOWN)
         hint = f": did you mean `{near}`?" if near else ""
+        if not hint and not _LIKE_A_NAME.fullmatch(name):
+            raise SettingError("a name", "in the settings is not one of Kafka's clients, nor like one")
         raise SettingError(shown(name), f"is not a setting of Kafka's clients{hint}")
 
 
@@ -330,6 +332,9 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "transaction.timeout.ms": ("transaction_seconds", _milliseconds()),
 }
 """Attribute of `ClientSettings`, and conversion of the text."""
+
+_LIKE_A_NAME: Final = re.compile(r"[a-z]{1,30}|[A-Za-z][A-Za-z0-9]*([._-][A-Za-z0-9]+){1,9}")
+"""Form of a name that an error shows. Another one may be a line of a key, in a file that lost a backslash."""
 
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
 """Required settings of a producer: a record is acknowledged when all replicas in sync have it, and a client's

@@ -152,7 +152,9 @@ NOT_WHOLE = "must be a whole number from"
             "Security.Protocol is not a setting of Kafka's clients: did you mean `security.protocol`?",
         ),
         ({"zzz": "1"}, "zzz is not a setting of Kafka's clients"),
-        ({"kafka.\x1b[1m": "1"}, "kafka.�[1m is not a setting of Kafka's clients"),
+        ({"MIIBhunter2Jk0w": "="}, "a name in the settings is not one of Kafka's clients, nor like one"),
+        ({"kafka.\x1b[1m": "1"}, "a name in the settings is not one of Kafka's clients, nor like one"),
+        ({"fetch.max.bytes\x1b[1m": "1"}, "fetch.max.bytes�[1m is not a setting of Kafka's clients: did"),
         ({"bootstrap.servers": "h:1"}, "bootstrap.servers is not allowed: the servers are given apart"),
         ({"group.id": "g"}, "group.id is not allowed: the job sets it itself"),
         ({"key.serializer": "x"}, "key.serializer is not allowed: the job sets it itself"),
@@ -317,7 +319,7 @@ def test_other_settings_are_refused_in_one_sentence_without_their_value(options,
     with pytest.raises(SettingError) as raised:
         client_settings(options)
     assert str(raised.value).startswith(sentence) and "\n" not in str(raised.value)
-    assert raised.value.setting == sentence.split(" ")[0]
+    assert raised.value.setting in (sentence.split(" ")[0], "a name")
     assert SECRET not in repr(raised.value)
     assert raised.value.__cause__ is None and (
         raised.value.__context__ is None or raised.value.__suppress_context__
