@@ -30,9 +30,10 @@ _CONFIGURATION = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{secure}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}{secure}
 controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT{protocols}
 log.dirs={folder}/log
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
@@ -54,20 +55,38 @@ class BrokerError(Exception):
 class Broker:
     """Kafka broker of one node. A restart keeps its address and topics.
 
-    ``settings`` are additional lines of ``server.properties``.
+    Attributes:
+        address: host and port of clients without TLS and SASL.
+        secure: host and port by security protocol, of clients with it.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str | int] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str | int] | None = None,
+        *,
+        secure: Sequence[str] = (),
+    ) -> None:
+        """Format the broker's files.
+
+        Args:
+            folder: an empty folder for them.
+            settings: additional lines of ``server.properties``.
+            secure: security protocols, such as ``SASL_SSL``, that get a listener of this name on localhost.
+        """
         self.folder = folder
         self._jars = fetch(f"kafka-{KAFKA.version}", [KAFKA], transitive=True)[0].parent
-        port, controller = _free_ports(2)
+        port, controller, *ports = _free_ports(2 + len(secure))
         self.address = f"127.0.0.1:{port}"
+        self.secure = {name: f"localhost:{own}" for name, own in zip(secure, ports, strict=True)}
         self._java = [str(find_java().home / "bin" / "java"), "-cp", f"{self._jars}/*"]
         self._properties = folder / "server.properties"
         self._properties.write_text(
             _CONFIGURATION.format(
                 port=port,
                 controller=controller,
+                protocols="".join(f",{name}:{name}" for name in self.secure),
+                secure="".join(f",{name}://{address}" for name, address in self.secure.items()),
                 folder=folder,
                 largest=LARGEST_MESSAGE,
                 request=2 * LARGEST_MESSAGE,

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
 from selectroute.spark.sources.files.stream import SourceError
-from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
+from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput, kafka_cluster
 
 CLUSTER = KafkaCluster("host:9092")
 
@@ -56,6 +56,22 @@ def test_a_source_does_not_wait_long_for_what_is_not_there_unless_it_is_told_to(
 
 def test_settings_are_not_shown():
     assert "secret" not in repr(KafkaCluster("host:9092", {"kafka.sasl.jaas.config": "secret"}))
+
+
+def test_a_file_of_settings_is_read_as_kafkas_tools_read_it(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# of the whole company\n"
+        "bootstrap.servers=other:9092\ngroup.id: g\n"
+        'sasl.jaas.config=org.example.PlainLoginModule required \\\n username="u" \\\n password="a\\\\"b";\n'
+    )
+    assert kafka_cluster("host:9092", str(file)) == KafkaCluster(
+        "host:9092",
+        {"kafka.sasl.jaas.config": 'org.example.PlainLoginModule required username="u" password="a\\"b";'},
+    )
+    file.write_text("linger.ms=5\nsecret\n")
+    with pytest.raises(SourceError, match=r"client\.properties, line 2 is not name=value$"):
+        kafka_cluster("host:9092", str(file))
 
 
 @pytest.mark.parametrize(

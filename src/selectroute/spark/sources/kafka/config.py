@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from selectroute.index.destination import TOPIC_NAME
 from selectroute.kafka.binding import BY_NAME, KafkaBinding, KafkaBindingError
+from selectroute.kafka.client.properties import PropertiesError, parse_properties
 from selectroute.spark.sources.files.stream import SourceError
 
 if TYPE_CHECKING:  # needs the extra `kafka`
@@ -196,24 +197,19 @@ def kafka_cluster(servers: str, config: str | None = None) -> KafkaCluster | Non
 
     Args:
         servers: ``host:port,host:port``.
-        config: a file of settings of Kafka's clients in the format of Kafka's own tools: lines ``name=value``
-            and ``#`` comments. It may contain secrets, so restrict its permissions.
+        config: a file of settings of Kafka's clients in the format of Kafka's own tools, Java's properties.
+            It may contain secrets, so restrict its permissions.
 
     Raises:
         SourceError: the file can't be read, or is not valid.
     """
     if not servers:
         return None
-    options: dict[str, str] = {}
-    for number, line in enumerate(_text(config).splitlines() if config else [], 1):
-        text = line.strip()
-        if not text or text.startswith(("#", "!")):
-            continue
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            # The line itself is not shown: it may be a secret.
-            raise SourceError(f"{config}, line {number}, is not name=value")
-        options[SETTING + name.strip()] = value.strip()
+    try:
+        found = parse_properties(_text(config)) if config else {}
+    except PropertiesError as error:
+        raise SourceError(f"{config}, {error}") from None
+    options = {SETTING + name: value for name, value in found.items()}
     options.pop(f"{SETTING}bootstrap.servers", None)
     options.pop(f"{SETTING}group.id", None)
     return KafkaCluster(servers, options)
