@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from selectroute.spark.stream.background_publisher import PUBLISHER_THREAD
+
 from selectroute.cli import main as command
 from selectroute.durable import disk
 from selectroute.spark.batch.commits import Commits
@@ -23,7 +25,6 @@ from selectroute.spark.inputs.files import FileBatchInput
 from selectroute.spark.inputs.kafka import KafkaBatchInput
 from selectroute.spark.senders.kafka import KafkaSender
 from selectroute.spark.senders.queues import QueueSender
-from selectroute.spark.stream.background_publisher import PUBLISHER_THREAD
 
 BEFORE, AFTER = MOMENTS = ("before", "after")
 PUT: Final = "put"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from selectroute.spark.stream.background_publisher import PUBLISHER_THREAD
 
 from selectroute.durable import disk
 from selectroute.spark import start_fanout
@@ -12,7 +13,6 @@ from selectroute.spark.audit.audit import audit
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.job.job import JobError
 from selectroute.spark.senders.kafka import KafkaSender
-from selectroute.spark.stream.background_publisher import PUBLISHER_THREAD
 from tests.spark.kafka_world import cars, headers_of
 from tests.support.components import KAFKA
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 import pytest
-
 from selectroute.spark.stream.background_publisher import BackgroundPublisher
 
 

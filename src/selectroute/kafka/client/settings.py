@@ -23,9 +23,9 @@ from typing import Any, Final
 
 from selectroute.kafka.client.jaas import SETTING as JAAS
 from selectroute.kafka.client.jaas import login
+from selectroute.kafka.client.oauth import URL, ClientCredentials, checked_url, token_provider
 from selectroute.kafka.client.tls import SETTINGS as TLS_SETTINGS
 from selectroute.kafka.client.tls import Tls
-from selectroute.kafka.client.tokens import URL, ClientCredentials, checked_url, token_provider
 from selectroute.kafka.client.values import LARGEST, SettingError, boolean, choice, listed, whole
 from selectroute.selector.suggestion import nearest, shown
 

@@ -26,6 +26,7 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
 from selectroute.kafka.client.errors import KafkaClientError, RefusedError, UnreachableError
+from selectroute.kafka.client.oauth import TokenError
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
@@ -60,8 +61,8 @@ transaction before."""
 
 _OUT_OF_RANGE: Final = 1
 
-# Its lines of level DEBUG have whole requests, logins among them.
-logging.getLogger("kafka").setLevel(logging.CRITICAL)
+# What goes wrong is raised: without a handler, Python would print kafka-python's warnings of it, too.
+logging.getLogger("kafka").addHandler(logging.NullHandler())
 
 
 class Fetched(NamedTuple):
@@ -111,7 +112,7 @@ class Wire:
             **(settings or {}),
         }
         hosts = [one.strip() for one in servers.split(",") if one.strip()]
-        self._manager = _Manager(self._net, bootstrap_servers=hosts, **given)
+        self._manager = Manager(self._net, bootstrap_servers=hosts, **given)
         self._leaders: dict[Partition, int] = {}
         self._is_new_protocol: bool | None = None
 
@@ -420,12 +421,18 @@ class Wire:
 
     def _error(self, error: Exception) -> KafkaClientError:
         """Return an error of kafka-python as one of ours."""
+        if isinstance(error, TokenError):
+            return UnreachableError(str(error)) if error.retriable else RefusedError(str(error), "TOKEN")
         text = " ".join(str(part) for part in error.args if part is not None).split("\n")[0]
-        name = type(error).__name__.removesuffix("Error")
         if isinstance(error, codes.BrokerResponseError) and not isinstance(error, codes.RetriableError):
+            name = _name(error.errno)
             return RefusedError(f"Kafka at {self.servers}: {name}" + (f": {text}" if text else ""), name)
-        if isinstance(error, codes.KafkaConnectionError | ssl.SSLError) and "Handshake" in text:
-            return UnreachableError(f"Kafka at {self.servers}: the TLS handshake failed: {text}")
+        if isinstance(error, codes.InvalidReceiveError):
+            return UnreachableError(
+                f"Kafka at {self.servers} answers in another protocol: is it a listener with TLS?"
+            )
+        if isinstance(error, codes.KafkaConnectionError) and ("Handshake" in text or "DNS" in text):
+            return UnreachableError(f"Kafka at {self.servers}: {text}")
         return UnreachableError(f"Kafka at {self.servers} does not answer within {self.seconds:g} s")
 
     def check(self, code: int, what: str, topic: str | None = None, more: str | None = None) -> None:
@@ -484,7 +491,7 @@ def _name(code: int) -> str:
     return str(getattr(kind, "message", None) or kind.__name__)
 
 
-class _Manager(KafkaConnectionManager):
+class Manager(KafkaConnectionManager):
     """Connections that read in larger pieces, and do not lose what comes with the end of a stream, such as
     the reason of a refused login.
     """
@@ -509,5 +516,9 @@ class _Manager(KafkaConnectionManager):
                 error = None if found else codes.KafkaConnectionError(str(problem))
             return b"".join(found), error
 
-        transport._sock_recv = receive
+        def write(data: Any) -> None:
+            # Over TLS, kafka-python would copy the rest of a request for each 16 KiB that are sent.
+            type(transport).write(transport, memoryview(data))
+
+        transport._sock_recv, transport.write = receive, write
         return transport

@@ -21,17 +21,15 @@ pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed 
 from kafka.errors import (
     InvalidReceiveError,
     KafkaConnectionError,
-    KafkaProtocolError,
     SaslAuthenticationFailedError,
     for_code,
 )
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.metadata import MetadataRequest
 
+from selectroute.kafka.client.oauth import TokenError
 from selectroute.kafka.client.settings import client_settings
-from selectroute.kafka.client.tokens import TokenError
+from selectroute.kafka.client.wire import Manager
 from selectroute.spark import JavaError
 from selectroute.spark.runtime.jars import JarError
 from selectroute.spark.runtime.java import find_java
@@ -120,34 +118,11 @@ def add_scram_users(broker):
             answer.result(60)
 
 
-@pytest.fixture(autouse=True)
-def _all_that_was_received_is_read(monkeypatch):
-    """Read what came before the end of a connection: kafka-python drops it, and with it the reason for which
-    a broker refuses a login. The end is told a step later, when whoever waits for the answer has had it.
-    """
-
-    async def read(self):
-        while self._read and not self._closed:
-            await self._net.wait_read(self._sock)
-            data, error = self._sock_recv()
-            try:
-                if data:
-                    self.last_read = time.monotonic()
-                    self._protocol.data_received(data)
-            except KafkaProtocolError as invalid:
-                return self.abort(error=invalid)
-            if error:
-                await self._net.sleep(0)
-                return self.abort(error=error)
-
-    monkeypatch.setattr(KafkaTCPTransport, "_read_from_sock", read)
-
-
 def topics(address, options):
     """Ask a broker for its topics over a new connection; return their names."""
     net = NetworkSelector(slow_task_threshold_secs=0)
     given = client_settings(options).connection_options()
-    manager = KafkaConnectionManager(net, bootstrap_servers=address, **given)
+    manager = Manager(net, bootstrap_servers=address, **given)
     try:
         node = manager.cluster.bootstrap_brokers()[0].node_id
         connection = manager.get_connection(node, refresh_metadata_on_err=False)

@@ -10,7 +10,7 @@ import ssl
 
 import pytest
 
-from selectroute.kafka.client import tls, tokens
+from selectroute.kafka.client import oauth, tls
 from selectroute.kafka.client.settings import (
     ClientSettings,
     SettingError,
@@ -381,7 +381,7 @@ def test_a_login_is_user_and_password(options, user, password):
 )
 def test_oauth_is_an_endpoint_and_the_credentials_of_a_client(options, expected):
     made = client_settings(OAUTH | options).oauth
-    assert made == tokens.ClientCredentials("https://idp.example/token", "me", SECRET, **expected)
+    assert made == oauth.ClientCredentials("https://idp.example/token", "me", SECRET, **expected)
 
 
 def test_connections_of_a_process_share_a_provider_of_tokens():

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from selectroute.kafka.client.tokens import ClientCredentials, TokenError, TokenProvider, checked_url
+from selectroute.kafka.client.oauth import ClientCredentials, TokenError, TokenProvider, checked_url
 from selectroute.kafka.client.values import SettingError
 
 SECRET = "hunter2:%&"
