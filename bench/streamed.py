@@ -54,8 +54,8 @@ def started(folder: Path) -> Any:
     if find_spec("confluent_kafka") is None:
         raise SkippedError("confluent-kafka is not installed (the extra `kafka`)")
     connector()
-    from selectroute.spark.runtime.jars import JarError
     from selectroute.testing.broker import Broker, BrokerError
+    from selectroute.testing.jars import JarError
 
     folder.mkdir(parents=True)
     try:

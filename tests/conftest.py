@@ -45,7 +45,7 @@ def _tier(item: pytest.Item) -> str | None:
 def spark() -> Iterator[Any]:
     pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
     from selectroute.spark import JavaError, local_session
-    from selectroute.spark.runtime.jars import ConnectorError, find_connector
+    from selectroute.testing.jars import ConnectorError, find_connector
 
     # A job has the 2 GB by itself. This one holds what hundreds of jobs left when a record of 100 MB comes.
     conf: dict[str, str] = {"spark.driver.memory": "4g"}
@@ -92,8 +92,8 @@ def kafka() -> Iterator[Any]:
     pytest.importorskip("pyspark", reason="PySpark, whose Ivy fetches a broker, is not installed")
     pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra `kafka`)")
     from selectroute.spark import JavaError
-    from selectroute.spark.runtime.jars import ConnectorError, JarError, find_connector
     from selectroute.testing.broker import Broker, BrokerError
+    from selectroute.testing.jars import ConnectorError, JarError, find_connector
 
     with tempfile.TemporaryDirectory(prefix="selectroute-kafka-", ignore_cleanup_errors=True) as folder:
         try:

@@ -3,14 +3,14 @@
 ``route`` and ``deliveries`` take a DataFrame. For files and Kafka there is a faster way, the *fan-out*: the
 workers read the messages themselves, so that only what selectors read is decoded, and no message of a file
 crosses between the JVM and Python. ``start_fanout`` does this as a stream: each delivery is written exactly
-once to its folder and its queues, and at least once to Kafka. ``match_files`` does it without a stream or
+once to its folder, its queues and its topics of Kafka. ``match_files`` does it without a stream or
 output. The way of a batch through the rooms::
 
                     sources/ (readers)               destinations/ ─▶ sinks/
-                              │                             ▲
-    stream/ ─▶ batch/ ─plan─▶ inputs/ ─tasks─▶ worker/ ─────┘ stages
-                 │  pins: the revision of a batch
-                 └─ commits: the batch is done ─▶ senders/ ─▶ queues, Kafka
+                              │                             ▲  └▶ Kafka
+    stream/ ─▶ batch/ ─plan─▶ inputs/ ─tasks─▶ worker/ ─────┘
+                 │  pins: revision and plan of a batch
+                 └─ commits: the batch is done ─▶ senders/ ─▶ queues
     side batches:      backfill/  replay/         without a stream:   frames/  partitions/
     read-only checks:  audit/                     used by all:        job/  columns/  runtime/
 
@@ -30,7 +30,6 @@ from selectroute.spark.job.job import DestinationNotFoundError, Job, JobError, O
 from selectroute.spark.partitions.publish import publish_partitions
 from selectroute.spark.partitions.route import PartitionError
 from selectroute.spark.partitions.snapshot import PartitionedSnapshot
-from selectroute.spark.runtime.jars import Connector, ConnectorError, find_connector
 from selectroute.spark.runtime.java import JavaError
 from selectroute.spark.runtime.session import local_session
 from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError
@@ -41,8 +40,6 @@ __all__ = [
     "BatchReport",
     "Binding",
     "BindingError",
-    "Connector",
-    "ConnectorError",
     "DestinationNotFoundError",
     "FanOut",
     "JavaError",
@@ -63,7 +60,6 @@ __all__ = [
     "deliveries",
     "distribute",
     "explain_output",
-    "find_connector",
     "kafka_binding",
     "kafka_cluster",
     "local_session",

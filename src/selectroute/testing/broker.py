@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from selectroute.spark.runtime.jars import Module, fetch
 from selectroute.spark.runtime.java import find_java
+from selectroute.testing.jars import Module, fetch
 
 KAFKA = Module("org.apache.kafka", "kafka_2.13", "4.1.1")
 LARGEST_MESSAGE = 120 << 20

@@ -24,9 +24,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from selectroute.spark.runtime.jars import find_connector
 from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
+from selectroute.testing.jars import find_connector
 from tests.crash.programs.kafka import BATCH, WAIT_SECONDS, Killed
 from tests.crash.programs.kafka_check import check
 from tests.crash.programs.kafka_flow import Flow

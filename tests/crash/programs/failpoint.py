@@ -1,7 +1,7 @@
 """Run a program that routes a stream, and end it at a named step.
 
 ``python -m tests.crash.programs.failpoint STEP MOMENT NTH stream run …`` kills its whole process group, with
-Spark's JVM, right before or after the n-th time that it takes this step. What Spark itself writes, its log of
+Spark's JVM, right before or after the n-th time that it, or a worker of Spark's, takes this step. What Spark itself writes, its log of
 offsets and that of done batches, is watched for in its checkpoint, so there it is within a millisecond.
 """
 
@@ -12,27 +12,27 @@ import signal
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
-
-from selectroute.spark.stream.background_publisher import PUBLISHER_THREAD
 
 from selectroute.cli import main as command
 from selectroute.durable import disk
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.inputs.files import FileBatchInput
 from selectroute.spark.inputs.kafka import KafkaBatchInput
-from selectroute.spark.senders.kafka import KafkaSender
 from selectroute.spark.senders.queues import QueueSender
 
 BEFORE, AFTER = MOMENTS = ("before", "after")
 PUT: Final = "put"
-BESIDE: Final = "beside"
-STEPS: Final = ("offsets", "pin", "stage", "commit", PUT, "send", BESIDE, "sent", "rename", "return")
-"""Of a batch: Spark plans it; pin; match and write; commit; put to queues; send to Kafka, the same when the
-next batch is committed, and note that it is sent; publish; give it back to Spark, which notes it as done.
+IN_TASKS: Final = ("begin", "produce", "token", "end")
+STEPS: Final = ("offsets", "pin", "plan", *IN_TASKS, "match", "commit", PUT, "rename", "return")
+"""Of a batch: Spark plans it; pin of the revision, and of the plan; in each task begin as the only producer,
+send records, write the commit token, commit the transaction; all tasks; commit; put to queues; publish; give
+it back to Spark, which notes it as done.
 """
+_WORKERS: Final = Path(__file__).parent / "workers"
 
 
 def main() -> None:
@@ -51,8 +51,11 @@ def fail_at(step: str, moment: str, nth: int, output: Path) -> None:
         _watch(checkpoint / "offsets", nth, hidden=moment == BEFORE)
     elif step == "return" and moment == AFTER:
         _watch(checkpoint / "commits", nth, hidden=False)
-    elif step == BESIDE:
-        _beside(moment, nth, output / "_commits")
+    elif step in IN_TASKS:
+        counter = output.parent / f"met-{uuid.uuid4().hex}"
+        os.environ["SELECTROUTE_WORKER_FAILPOINT"] = f"{step} {moment} {nth} {counter} {os.getpgid(0)}"
+        paths = [str(_WORKERS), *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     else:
         _patch(step, moment, nth)
 
@@ -76,18 +79,19 @@ def _patch(step: str, moment: str, nth: int) -> None:
 
         setattr(owner, name, failing)
 
-    if step in ("pin", "commit"):
-        folder = {"pin": "pins", "commit": "_commits"}[step]
-        replace(disk, "write_json", lambda path, _: path.parent.name == folder)
-    elif step == "stage":
+    if step in ("pin", "plan", "commit"):
+        folder = "_commits" if step == "commit" else "pins"
+        is_plan = step == "plan"
+
+        def written(path: Path, _: Any) -> bool:
+            return path.parent.name == folder and path.name.endswith(".plan.json") == is_plan
+
+        replace(disk, "write_json", written)
+    elif step == "match":
         replace(KafkaBatchInput, "route")
         replace(FileBatchInput, "route")
     elif step == PUT:
         replace(QueueSender, "send")
-    elif step == "send":
-        replace(KafkaSender, "_write")
-    elif step == "sent":
-        replace(disk, "write_json", lambda path, _: path.name == "sent-kafka.json")
     elif step == "rename":
         replace(disk, "rename")
     elif step == "return":
@@ -95,28 +99,6 @@ def _patch(step: str, moment: str, nth: int) -> None:
         replace(Commits, "_account")
     else:
         raise SystemExit(f"no step {step}")
-
-
-def _beside(moment: str, nth: int, commits: Path) -> None:
-    """End this process when it has committed two batches of which it has published neither: the first is not
-    sent, or it is and that is noted.
-    """
-    real = KafkaSender.send
-    met = 0
-
-    def failing(self: KafkaSender, batch: int, *given: Any) -> Any:
-        nonlocal met
-        # What an earlier run left is sent before there is any next one.
-        met += threading.current_thread().name == PUBLISHER_THREAD
-        if met != nth:
-            return real(self, batch, *given)
-        if moment == AFTER:
-            real(self, batch, *given)
-        while not (commits / f"{batch + 1}.json").exists():
-            time.sleep(0.001)
-        _kill()
-
-    KafkaSender.send = failing  # type: ignore[method-assign]
 
 
 def _watch(folder: Path, nth: int, hidden: bool) -> None:

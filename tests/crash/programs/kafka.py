@@ -4,11 +4,8 @@
 as a user runs it. Its whole process group, with Spark's JVM, is killed (SIGKILL): at random instants, and so
 often right before and after each step of a batch (see `failpoint`). Subscriptions, their selectors and
 destinations change all the while, and a consumer takes from the queue (see `kafka_flow`). When everything is
-routed, `kafka_check` holds all that came out against the reference evaluator: nothing lost, nothing twice;
-what comes from topics after `selectroute.kafka.deduplicate`.
-
-With a queue a batch is handed on in its own turn. ``--without-queue`` has the stream send a full batch while
-it routes the next, so that a kill leaves up to two that are committed and not sent.
+routed, `kafka_check` holds all that came out against the reference evaluator: nothing lost, nothing twice. It
+reads topics as any consumer with ``read_committed`` does.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from pathlib import Path
 
 from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
-from tests.crash.programs.failpoint import BESIDE, MOMENTS, PUT, STEPS
+from tests.crash.programs.failpoint import MOMENTS, PUT, STEPS
 from tests.crash.programs.kafka_check import check
 from tests.crash.programs.kafka_flow import Flow
 
@@ -77,8 +74,7 @@ class Killed:
         """Kill it so often, and so often at each step; returns what was counted. Raises AssertionError if a
         check fails.
         """
-        # With a queue nothing is sent beside the next batch, and without one nothing is put.
-        steps = [step for step in STEPS if step != (BESIDE if self.flow.has_queue else PUT)]
+        steps = [step for step in STEPS if step != PUT or self.flow.has_queue]
         points = [(step, moment) for step in steps for moment in MOMENTS] * failpoints
         cycles: list[Cycle] = [*points, *([None] * kills)]
         self.chance.shuffle(cycles)
@@ -234,7 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="kill a stream of Kafka's records")
     parser.add_argument("--kills", type=int, default=100, help="at random instants")
     parser.add_argument("--failpoints", type=int, default=0, help="before and after each step, so often")
-    parser.add_argument("--without-queue", action="store_true", help="send full batches beside the next")
+    parser.add_argument("--without-queue", action="store_true", help="deliver to folders and topics only")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="selectroute-crash-", ignore_cleanup_errors=True) as root:

@@ -10,7 +10,7 @@ import pytest
 from selectroute.durable import disk
 from selectroute.kafka import deduplicate
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.senders.kafka import KafkaSender
+from selectroute.spark.batch.commits import Commits
 from selectroute.spark.sinks.schemas import SINKS
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.registry_log import Log, committed, delivered
@@ -40,34 +40,61 @@ def forget(folder, batch):
 
 
 @pytest.mark.parametrize("widened", [False, True])
-def test_what_is_sent_again_goes_to_the_same_partitions_with_the_same_ids(pipe, monkeypatch, widened):
+def test_what_was_sent_and_not_committed_is_not_sent_again(pipe, monkeypatch, widened):
     out = pipe.broker.create(pipe.name + "-out", 3)
     pipe.publish(1, all=("weight >= 0", out), some=("weight > 5", out))
     keyless = [(partition, None, value, headers) for partition, _, value, headers in cars(12)]
     pipe.broker.produce(pipe.name, [*cars(12), *keyless])
-    real = KafkaSender._write
 
-    def crashing(self, *given):
-        real(self, *given)
+    def crashing(self, commit):
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(KafkaSender, "_write", crashing)
+        patch.setattr(Commits, "commit", crashing)
         with pytest.raises(Exception, match="Crash"):
             pipe.run()
+    before = sent(pipe, out)
+    assert len(before) == 24 + 12 and not pipe.world.rows("deliveries")
     if widened:
         pipe.broker.widen(out, 7)
-    pipe.run()
+    pipe.publish(2, other=("weight >= 0", out))
+    (report,) = pipe.run()
+    assert (report.revision, report.counts.sent) == (1, len(before))
+    assert sent(pipe, out) == before
+    assert {partition for partition, key in before.values() if key is None} == {0, 1, 2}
+    assert sum(pipe.delivered().values()) == len(before)
+    assert not list((pipe.world.output / "pins").glob("*.plan.json"))
+
+
+def test_at_least_once_what_is_sent_again_goes_to_the_same_partitions_with_the_same_ids(pipe, monkeypatch):
+    out = pipe.broker.create(pipe.name + "-out", 3)
+    pipe.publish(1, all=("weight >= 0", out))
+    pipe.broker.produce(pipe.name, cars(12))
+
+    def crashing(self, commit):
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Commits, "commit", crashing)
+        with pytest.raises(Exception, match="Crash"):
+            pipe.run(kafka_delivery="at-least-once")
+    pipe.broker.widen(out, 7)
+    pipe.run(kafka_delivery="at-least-once")
     copies: dict[str, list[tuple[int, object]]] = {}
     for record in pipe.broker.records(out):
         own = headers_of(record)
         copies.setdefault(own["selectroute-delivery-id"], []).append((record.partition(), own, record.key()))
-    assert len(copies) == 24 + 12
+    assert len(copies) == 12
     assert all(len(found) == 2 and found[0] == found[1] for found in copies.values())
-    assert {found[0][0] for found in copies.values() if found[0][2] is None} == {0, 1, 2}
-    once = list(deduplicate(pipe.broker.records(out)))
-    assert len(once) == len(copies)
-    assert sum(pipe.delivered().values()) == len(copies)
+    assert len(list(deduplicate(pipe.broker.records(out)))) == 12
+
+
+def sent(pipe, topic):
+    """Partition and key of each delivery on a topic, none of which is there twice."""
+    found = {}
+    for record in pipe.broker.records(topic):
+        assert found.setdefault(headers_of(record)["selectroute-delivery-id"], record) is record
+    return {id: (record.partition(), record.key()) for id, record in found.items()}
 
 
 def test_a_batch_that_spark_forgot_comes_again_and_changes_no_byte(pipe):

@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 
 from selectroute.durable import disk
-from selectroute.kafka import deduplicate
+from selectroute.kafka.client import wire
+from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.senders.kafka import KafkaSender
+from selectroute.spark.batch import router
 from selectroute.spark.sources.files.stream import SourceError
-from selectroute.spark.sources.kafka import admin
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
 from selectroute.testing.broker import CLUSTER
@@ -30,9 +30,9 @@ def one_sentence(error):
 
 
 def test_a_cluster_that_does_not_answer_is_one_sentence_before_the_stream_starts(pipe, monkeypatch):
-    monkeypatch.setattr(admin, "SECONDS", 2)
+    monkeypatch.setattr(wire, "SECONDS", 2)
     pipe.publish(1, all="")
-    with pytest.raises(SourceError, match="does not answer within 2 s") as error:
+    with pytest.raises(KafkaClientError, match="does not answer within 2 s") as error:
         pipe.run(cluster=KafkaCluster("127.0.0.1:1"))
     one_sentence(error)
     assert not pipe.world.rows("deliveries")
@@ -67,23 +67,19 @@ def test_topics_to_which_nothing_can_be_delivered_cost_their_own_deliveries_only
     assert any("the job reads this topic" in one for one in warnings)
 
 
-def test_a_topic_that_takes_less_after_the_commit_costs_its_own_deliveries_only(pipe, monkeypatch):
+def test_a_topic_that_takes_less_after_the_batch_is_planned_costs_its_own_deliveries_only(pipe, monkeypatch):
     out, short = (pipe.broker.create(f"{pipe.name}-{one}") for one in ("out", "short"))
     pipe.publish(1, good=("", out), short=("", short))
     pipe.broker.produce(pipe.name, cars(60))
-    write = KafkaSender._write
+    write = router.write_plan
 
-    def changed(self, *given):  # between the commit and the first record
-        pipe.broker.refuse_longer(short, 60)
-        monkeypatch.setattr(KafkaSender, "_write", write)
-        write(self, *given)
+    def changed(*given):  # between the plan and the first record
+        write(*given)
+        pipe.broker.refuse_longer(short, 100)
 
-    monkeypatch.setattr(KafkaSender, "_write", changed)
+    monkeypatch.setattr(router, "write_plan", changed)
     warnings = []
-    # By default a record that is refused again and again is given up after a minute.
-    soon = {"kafka.request.timeout.ms": "5000", "kafka.delivery.timeout.ms": "8000"}
-    cluster = KafkaCluster(pipe.broker.address, soon)
-    (report,) = pipe.run(cluster=cluster, destination_wait=0.0, on_warning=warnings.append)
+    (report,) = pipe.run(destination_wait=0.0, on_warning=warnings.append)
     assert (report.counts.sent, report.counts.refused) == (60, 60)
     assert len({headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(out)}) == 60
     assert not any(one.headers() for one in pipe.broker.records(short))
@@ -96,6 +92,34 @@ def test_a_topic_that_takes_less_after_the_commit_costs_its_own_deliveries_only(
     assert short in warning and "become dead letters" in warning
 
 
+def test_a_topic_that_refuses_for_a_while_is_waited_for_and_gets_each_delivery_once(pipe, monkeypatch):
+    out, short = (pipe.broker.create(f"{pipe.name}-{one}") for one in ("out", "short"))
+    pipe.publish(1, good=("", out), short=("", short))
+    pipe.broker.produce(pipe.name, cars(60))
+    write = router.write_plan
+
+    def changed(*given):
+        write(*given)
+        pipe.broker.refuse_longer(short, 100)
+
+    monkeypatch.setattr(router, "write_plan", changed)
+    warnings = []
+
+    def warned(sentence):
+        warnings.append(sentence)
+        pipe.broker.configure(short, "max.message.bytes", "1000000")
+
+    (report,) = pipe.run(on_warning=warned)
+    assert (report.counts.sent, report.counts.refused) == (120, 0)
+    for topic in (out, short):
+        ids = Counter(
+            headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(topic) if one.headers()
+        )
+        assert len(ids) == 60 and set(ids.values()) == {1}
+    assert "its deliveries wait" in warnings[0] and "accepts messages again" in warnings[-1]
+    assert audit(pipe.world.output).findings == []
+
+
 @pytest.mark.parametrize("by_pattern", [False, True])
 def test_a_topic_that_is_read_and_delivered_to_is_refused_before_the_stream_starts(pipe, by_pattern):
     pipe.publish(1, all=("", pipe.name))
@@ -105,11 +129,9 @@ def test_a_topic_that_is_read_and_delivered_to_is_refused_before_the_stream_star
     one_sentence(error)
 
 
-def test_a_setting_that_no_producer_takes_is_one_sentence_before_the_stream_starts(pipe):
-    pipe.publish(1, all=("", pipe.broker.create(pipe.name + "-out")))
-    wrong = KafkaCluster(pipe.broker.address, {"kafka.max.request.size": "many"})
+def test_a_setting_that_no_producer_takes_is_one_sentence():
     with pytest.raises(SourceError, match=r"max\.request\.size") as error:
-        pipe.run(cluster=wrong)
+        KafkaCluster("host:9092", {"kafka.max.request.size": "many"})
     one_sentence(error)
 
 
@@ -190,5 +212,6 @@ def test_a_broker_that_is_stopped_and_started_while_batches_run_loses_and_repeat
     assert stopped.wait(600)
     assert sum(report.counts.messages for report in reports) == 60
     assert len(pipe.delivered()) == 60 and set(pipe.delivered().values()) == {1}
-    assert len(list(deduplicate(pipe.broker.records(out)))) == 60
+    sent = Counter(headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(out))
+    assert len(sent) == 60 and set(sent.values()) == {1}
     assert audit(pipe.world.output).findings == []

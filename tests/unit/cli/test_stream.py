@@ -21,7 +21,7 @@ from selectroute.spark.job import job
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.replay.letters import REASONS
-from selectroute.spark.worker.task import route_splits
+from selectroute.testing.world import run_here
 
 LINES = '{"properties": {"color": "red"}}\n{"properties": {}}\n{\n'
 
@@ -45,10 +45,7 @@ def output(tmp_path):
     (job.checkpoint / "offsets").mkdir()
     (job.checkpoint / "offsets" / "0").write_text('v1\n{}\n{"logOffset":0}')
 
-    def run(tasks, work):
-        return [{"task": 0, **route_splits(tasks[0], work)}]
-
-    router = Router(job, FileSource(job.input, "auto", 1, run, 1))
+    router = Router(job, FileSource(job.input, "auto", 1, run_here, 1))
     router.commits.prepare()
     router.route(0, [file], "q")
     return job.output
@@ -160,11 +157,8 @@ def replay_all(output):
     """What the job does between two batches."""
     from selectroute.spark.replay.replay import Replays
 
-    def run(tasks, work):
-        return [{"task": number, **route_splits(splits, work)} for number, splits in enumerate(tasks)]
-
     job = job_of(output)
-    router = Router(job, FileSource(job.input, "auto", 1, run, 1))
+    router = Router(job, FileSource(job.input, "auto", 1, run_here, 1))
     router.commits.prepare()
     replays = Replays(router)
     return list(iter(lambda: replays.next("q"), None))

@@ -58,6 +58,13 @@ class Missing(StrEnum):
     fail = "fail"
 
 
+class KafkaDelivery(StrEnum):
+    """Guarantee of deliveries to Kafka."""
+
+    exactly_once = "exactly-once"
+    at_least_once = "at-least-once"
+
+
 class Log(StrEnum):
     """Form of a job's log."""
 
@@ -271,6 +278,15 @@ WaitOption = Annotated[
         callback=_number,
     ),
 ]
+DeliveryOption = Annotated[
+    KafkaDelivery,
+    _option(
+        "kafka-delivery",
+        "Deliveries to topics: in transactions, for consumers with isolation.level=read_committed, or without "
+        "transactions.",
+        _OUTPUT,
+    ),
+]
 CoresOption = Annotated[
     int,
     _option(
@@ -339,6 +355,7 @@ def run(
     queues: QueuesOption = "",
     missing_destinations: MissingOption = Missing.dead_letter,
     destination_wait: WaitOption = 30.0,
+    kafka_delivery: DeliveryOption = KafkaDelivery.exactly_once,
     trigger_seconds: TriggerOption = 1.0,
     available_now: AvailableOption = False,
     cores: CoresOption = 0,
@@ -488,6 +505,7 @@ class _JobOptions:
     log: _JobLog
     missing_destinations: Missing = Missing.dead_letter
     destination_wait: float = 0.0
+    kafka_delivery: KafkaDelivery = KafkaDelivery.exactly_once
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> _JobOptions:
@@ -568,21 +586,19 @@ class _JobOptions:
             kafka=cluster,
             missing_destinations=self.missing_destinations.value,
             destination_wait=self.destination_wait,
+            kafka_delivery=self.kafka_delivery.value,
         )
 
-    def session(self, job: Job, stop: Stop) -> Session:
+    def session(self, stop: Stop) -> Session:
         """Start Spark, or find the running session. An immediate end also ends Java."""
-        from selectroute.spark import find_connector, local_session
+        from selectroute.spark import local_session
         from selectroute.spark.runtime.session import end_java, shielded
 
         stop.at_once = end_java
-        # A JVM started by spark-submit has the connector of its command line.
-        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        jars = {} if job.kafka is None or submitted else find_connector().conf()
 
         def start() -> Session:
             with shielded():
-                return local_session("selectroute stream", self.cores or None, log_level="OFF", **jars)
+                return local_session("selectroute stream", self.cores or None, log_level="OFF")
 
         # In another thread, because PySpark handles SIGINT itself if started in the main one.
         with ThreadPoolExecutor(1) as threads:
@@ -658,7 +674,7 @@ def _run(
         )
         if stop.asked():
             return 0
-        spark = options.session(job, stop)
+        spark = options.session(stop)
         if stop.asked():
             return 0
         metrics = None
@@ -707,7 +723,7 @@ def _rerun(options: _JobOptions, stop: Stop, batches: str, into: Path) -> int:
             output=str(options.output),
             into=str(into),
         )
-        spark = options.session(job, stop)
+        spark = options.session(stop)
         for one in route_again(spark, job, into, should_stop=stop.asked, **bounds):
             why = f": {one.why}" if one.why else ""
             text = f"batch {one.batch}  revision {one.revision}  {one.verdict}{why}"

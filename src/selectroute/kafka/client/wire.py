@@ -491,7 +491,7 @@ def _name(code: int) -> str:
     return str(getattr(kind, "message", None) or kind.__name__)
 
 
-class Manager(KafkaConnectionManager):
+class Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
     """Connections that read in larger pieces, and do not lose what comes with the end of a stream, such as
     the reason of a refused login.
     """

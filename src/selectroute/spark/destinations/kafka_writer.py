@@ -249,7 +249,7 @@ class KafkaWriter:
         try:
             transactions.produce(of_partitions, records)
         except RefusedError as error:
-            if error.topic not in self._names or error.topic == getattr(self._target.tokens, "name", None):
+            if error.topic is None or error.topic not in self._names:
                 raise
             transactions.abort()
             raise HeldTopicError(error.topic, error.name) from error

@@ -132,7 +132,7 @@ class FileBatchInput:
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
         """Return whether the files are still cut as in this plan."""
-        return self.plan(plan["tasks"])["sha256"] == plan["sha256"]
+        return bool(self.plan(plan["tasks"])["sha256"] == plan["sha256"])
 
     def by(self, plan: Mapping[str, Any]) -> FileBatchInput:
         """Return the input in the tasks of this plan."""

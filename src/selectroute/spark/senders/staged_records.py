@@ -106,9 +106,10 @@ def _produce(
     """Write the deliveries of some rows to one partition: row, number and subscription of each."""
     from selectroute.kafka.batches.encode import encode  # compiles
 
-    of_rows = [rows[name].to_pylist() for name in _PLACE]
+    sources, partitions, offsets = (rows[name].to_pylist() for name in _PLACE)
     ids = [
-        delivery_id(*(column[row] for column in of_rows), subscription) for row, _, subscription in records
+        delivery_id(sources[row], partitions[row], offsets[row], subscription)
+        for row, _, subscription in records
     ]
     batches = encode(
         rows.select(["key", "value", "headers"]),

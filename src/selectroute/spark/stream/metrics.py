@@ -26,9 +26,6 @@ from selectroute.spark.stream.fan_out import FanOut
 
 _SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
-_BEHIND: Final = "maxOffsetsBehindLatest"
-"""Metric of Spark's Kafka source: unread messages of one partition."""
-
 
 class MetricsError(SelectRouteError):
     """Failure to serve the metrics at an address."""
@@ -69,9 +66,6 @@ class StreamMetrics:
         self._heard = gauge(
             "query_heard_timestamp_seconds", "End of the newest trigger, with or without input, since 1970."
         )
-        self._publishing = gauge(
-            "publishing", "Whether a committed batch is being sent and published in the background: 1 or 0."
-        )
         self._waiting = gauge(
             "destinations_waiting", "Destinations that are full, or refuse deliveries, now.", "kind"
         )
@@ -104,8 +98,7 @@ class StreamMetrics:
             self._dead.labels(reason).inc(count)
 
     def watch(self, fan: FanOut) -> None:
-        """Export the gauges of this job: whether a batch is being sent, and destinations that refuse."""
-        self._publishing.set_function(lambda: float(fan.publishing))
+        """Export the gauges of this job: the destinations that refuse."""
         for kind in fan.waiting:
             self._waiting.labels(kind).set_function(partial(_waiting, fan, kind))
 
@@ -154,10 +147,19 @@ class StreamMetrics:
         for phase, milliseconds in (progress.get("durationMs") or {}).items():
             self._phases.labels(phase).set(milliseconds / 1000)
         for source in progress.get("sources") or ():
-            metrics = source.get("metrics") or {}
-            if _BEHIND in metrics:
-                topics = sorted(source.get("endOffset") or {})
-                self._behind.labels(",".join(topics)).set(float(metrics[_BEHIND]))
+            ends, latest = source.get("endOffset"), source.get("latestOffset")
+            if isinstance(ends, dict) and isinstance(latest, dict):
+                self._behind.labels(",".join(sorted(latest))).set(_behind(ends, latest))
+
+
+def _behind(ends: Mapping[str, Any], latest: Mapping[str, Any]) -> int:
+    """Return the number of messages not yet read of the partition that has most."""
+    waiting = (
+        offset - ends.get(topic, {}).get(number, 0)
+        for topic, of_topic in latest.items()
+        for number, offset in of_topic.items()
+    )
+    return max(waiting, default=0)
 
 
 def _waiting(fan: FanOut, kind: str) -> float:

@@ -31,9 +31,9 @@ from selectroute.kafka.client.oauth import TokenError
 from selectroute.kafka.client.settings import client_settings
 from selectroute.kafka.client.wire import Manager
 from selectroute.spark import JavaError
-from selectroute.spark.runtime.jars import JarError
 from selectroute.spark.runtime.java import find_java
 from selectroute.testing.broker import Broker, BrokerError
+from selectroute.testing.jars import JarError
 from tests.support.certificates import PASSWORD, Authority
 from tests.support.components import BROKER, missing
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from selectroute.index.destination import TOPIC_NAME
 from selectroute.kafka.binding import BY_NAME, KafkaBinding, KafkaBindingError
 from selectroute.kafka.client.properties import PropertiesError, parse_properties
+from selectroute.kafka.client.settings import ClientSettings, SettingError, client_settings
 from selectroute.spark.sources.files.stream import SourceError
 
 if TYPE_CHECKING:  # needs the extra `kafka`
-    from selectroute.kafka.client.settings import ClientSettings
     from selectroute.kafka.client.wire import Wire
 
 StartingOffsets: TypeAlias = Mapping[str, Mapping[str, int]]
@@ -27,28 +27,6 @@ PREFIX: Final = "kafka:"
 """Prefix of an input's name, before its topics."""
 
 SETTING: Final = "kafka."
-_OURS: Final = frozenset(
-    SETTING + name
-    for name in (
-        "bootstrap.servers",
-        "group.id",
-        # Spark sets these itself, and rejects them as options.
-        "auto.offset.reset",
-        "enable.auto.commit",
-        "interceptor.classes",
-        "key.deserializer",
-        "key.serializer",
-        "value.deserializer",
-        "value.serializer",
-    )
-)
-_SAFE: Final = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
-"""Required settings of a producer, with their spellings: a record is acknowledged when all replicas in sync
-have it, and a client's own retry does not duplicate it."""
-_SOON: Final = {"kafka.fetch.max.wait.ms": "10"}
-"""Default of a consumer. With each poll it requests the next records, and a broker answers the requests of a
-connection in order: if there are no new records, Spark's next request, for the end of a partition, waits this
-long, and so does the batch. Kafka's own default is half a second, for each round of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,63 +37,38 @@ class KafkaCluster:
         servers: ``host:port,host:port``, of any of the brokers.
         options: settings of Kafka's clients with the prefix ``kafka.``, such as ``kafka.security.protocol``.
             They may contain secrets, and are never shown.
+        settings: what they mean here. Files that they name are read when this is created.
+
+    Raises SourceError for a setting that is unknown, not allowed or not valid.
     """
 
     servers: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    settings: ClientSettings = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         if not self.servers.strip():
             raise SourceError("no Kafka server is given: name at least one, host:port")
         for name in self.options:
-            if not name.startswith(SETTING) or name in _OURS:
-                ours = ", ".join(sorted(_OURS))
-                raise SourceError(
-                    f"the setting {name!r} is not allowed here: write kafka.NAME, but not one of {ours}"
-                )
-        for name, allowed in _SAFE.items():
-            if self.options.get(name, allowed[0]).lower() not in allowed:
-                raise SourceError(
-                    f"{name.removeprefix(SETTING)} must be {allowed[0]!r}, not {self.options[name][:40]!r}, "
-                    "or committed deliveries could be lost"
-                )
+            if not name.startswith(SETTING):
+                raise SourceError(f"the setting {name!r} is not allowed here: write kafka.NAME")
+        given = {name.removeprefix(SETTING): value for name, value in self.options.items()}
+        try:
+            object.__setattr__(self, "settings", client_settings(given))
+        except SettingError as error:
+            raise SourceError(str(error)) from error
 
     @property
     def reads_committed(self) -> bool:
         """Whether records of transactions that were aborted are left out."""
         return self.settings.isolation == "read_committed"
 
-    @property
-    def settings(self) -> ClientSettings:
-        """Settings of the client. Raises SettingError."""
-        from selectroute.kafka.client.settings import client_settings
-
-        return client_settings({name.removeprefix(SETTING): value for name, value in self.options.items()})
-
     def wire(self, seconds: float | None = None) -> Wire:
         """Return connections to the cluster, whose calls take at most so many seconds; close them."""
         from selectroute.kafka.client.wire import Wire  # needs the extra `kafka`
 
         return Wire(self.servers, self.settings.connection_options(), seconds)
-
-    def for_source(self) -> dict[str, str]:
-        """Return the options of Spark's source."""
-        return {**_SOON, **self._for_spark()}
-
-    def for_sink(self) -> dict[str, str]:
-        """Return the options of Spark's sink."""
-        return self._for_spark() | {name: allowed[0] for name, allowed in _SAFE.items()}
-
-    def for_clients(self) -> dict[str, str]:
-        """Return the settings of Kafka's own clients."""
-        return {name.removeprefix(SETTING): value for name, value in self._for_spark().items()}
-
-    def for_producers(self) -> dict[str, str]:
-        """Return the settings of a producer."""
-        return {name.removeprefix(SETTING): value for name, value in self.for_sink().items()}
-
-    def _for_spark(self) -> dict[str, str]:
-        return {**self.options, "kafka.bootstrap.servers": self.servers}
 
 
 @dataclass(frozen=True, slots=True)

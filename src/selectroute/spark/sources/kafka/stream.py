@@ -54,7 +54,7 @@ class _OffsetSource(DataSource):
     first: ClassVar[Offsets]
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)  # type: ignore[arg-type]
+        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark.runtime import jars
-from selectroute.spark.runtime.jars import (
+from selectroute.testing import jars
+from selectroute.testing.jars import (
     SPARK_VERSION,
     STAND_IN,
     ConnectorError,

@@ -7,11 +7,10 @@ A folder of the cache has a list of its jars with the SHA-256 of each as fetched
 and each is compared with the list every time: if a jar was changed, or is missing, the folder is fetched
 again. Folders of earlier releases have no list; it is written when they are first used.
 
-PySpark does not ship Spark's Kafka connector. The connector of PySpark's own version is fetched by name, with
-those of its dependencies that PySpark lacks. Registries lag behind releases: if that version is not
-available, the jars of `STAND_IN` take its place, which were seen to run on PySpark 4.2.1 and 4.3.0. Under
-``spark-submit`` the JVM is already running, and the command line names its jars: ``spark-submit --packages
-org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION …``.
+A job needs no jars. Tests and benchmarks do: a broker, and Spark's own Kafka connector to compare with. The
+connector of PySpark's own version is fetched by name, with those of its dependencies that PySpark lacks.
+Registries lag behind releases: if that version is not available, the jars of `STAND_IN` take its place, which
+were seen to run on PySpark 4.2.1 and 4.3.0.
 """
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from py4j.protocol import Py4JError
 from pyspark import __version__ as SPARK_VERSION
-from pyspark.sql import SparkSession
 
 from selectroute.durable.private_folder import NOT_WRITABLE, private_folders
 from selectroute.selector.errors import SelectRouteError
@@ -190,7 +187,6 @@ def _ivy(module: Module, folder: Path, scratch: Path, transitive: bool) -> None:
 _NAME: Final = "spark-sql-kafka-0-10_2.13"
 _OWN: Final = Module("org.apache.spark", _NAME, SPARK_VERSION)
 _STAND_IN_FOLDER: Final = "kafka-connector-stand-in"
-_PROVIDER: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
 STAND_IN: Final = {
     Module("org.apache.spark", _NAME, "4.2.0"): (
@@ -252,8 +248,7 @@ def _stand_in(lacking: Mapping[Module, str]) -> Connector:
         jars = fetch(_STAND_IN_FOLDER, lacking)
     except JarError as error:
         raise ConnectorError(
-            f"Spark's Kafka connector is missing: neither {_OWN} nor its substitute was found: {error}; "
-            f"start the job with spark-submit --packages {_OWN}, or --jars with the files"
+            f"Spark's Kafka connector is missing: neither {_OWN} nor its substitute was found: {error}"
         ) from error
     wanted = {module.file: digest for module, digest in lacking.items()}
     for jar in jars:
@@ -263,23 +258,6 @@ def _stand_in(lacking: Mapping[Module, str]) -> Connector:
                 f"{jar.name} does not have the SHA-256 of the published file, and was removed: start again"
             )
     return Connector(jars, next(iter(STAND_IN)).version)
-
-
-def require_connector(spark: SparkSession) -> None:
-    """Check that a running session has a Kafka connector.
-
-    Raises:
-        ConnectorError: the session has none; one sentence.
-    """
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    try:
-        # Spark's own lookup of sources: jars of `--packages` are in the thread's class loader only.
-        jvm.org.apache.spark.util.Utils.classForName(_PROVIDER, False, False)
-    except (Py4JError, TypeError) as error:
-        raise ConnectorError(
-            f"this Spark session has no Kafka connector: start it with spark-submit --packages {_OWN}"
-        ) from error
 
 
 def _artifact(jar: Path) -> str:

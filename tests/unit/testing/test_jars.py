@@ -7,9 +7,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.spark.runtime import jars, java
-from selectroute.spark.runtime.jars import JarError, Module, fetch, forget, kept
 from selectroute.spark.runtime.java import Java
+from selectroute.testing import jars, java
+from selectroute.testing.jars import JarError, Module, fetch, forget, kept
 
 ONE = Module("org.example", "one", "1.0")
 TWO = Module("org.example", "two_2.13", "2.1")
