@@ -34,12 +34,12 @@ def read(
 ) -> Iterator[Part]:
     """Yield the records of ranges, those of each partition by offset. O(bytes).
 
-    Markers of transactions and compacted records leave gaps. A range is read from where its partition's last
-    one ended, whatever the order.
+    Markers of transactions and compacted records leave gaps. Partitions are read side by side, the ranges of
+    one partition one after the other.
 
     Args:
         wire: the connections.
-        ranges: the ranges, of each partition one.
+        ranges: the ranges, which must not overlap.
         committed: leave out records of transactions that were aborted.
         may_lack: leave out what Kafka no longer has.
         most_bytes: limit of the bytes of an answer, but one record batch is read whole.
@@ -49,7 +49,11 @@ def read(
         RecordBatchError: bytes are damaged, or of a format before Kafka 0.11.
         UnreachableError: no broker answers.
     """
-    left = {(one.topic, one.partition): one for one in ranges if one.start < one.end}
+    waiting: dict[Partition, list[Range]] = {}
+    for one in sorted(ranges, reverse=True):
+        if one.start < one.end:
+            waiting.setdefault((one.topic, one.partition), []).append(one)
+    left = {partition: of_partition.pop() for partition, of_partition in waiting.items()}
     share = {partition: max(_LEAST_BYTES, most_bytes // max(1, len(left))) for partition in left}
     deadline = time.monotonic() + wire.seconds
     while left:
@@ -71,8 +75,11 @@ def read(
                 share[partition] = max(share[partition], lacks)
             if start > one.start:
                 deadline = time.monotonic() + wire.seconds
-            left[partition] = one._replace(start=start)
-            if start >= one.end:
+            if start < one.end:
+                left[partition] = one._replace(start=start)
+            elif waiting[partition]:
+                left[partition] = waiting[partition].pop()
+            else:
                 del left[partition]
         if left and time.monotonic() > deadline:
             raise UnreachableError(f"Kafka at {wire.servers} does not give {next(iter(left.values()))}")
