@@ -54,15 +54,16 @@ class BrokerError(Exception):
 class Broker:
     """Kafka broker of one node. A restart keeps its address and topics.
 
-    ``settings`` are additional lines of ``server.properties``.
+    ``settings`` are additional lines of ``server.properties``. ``jars`` is the folder of Kafka's jars,
+    its Java clients' among them.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str | int] | None = None) -> None:
         self.folder = folder
-        self._jars = fetch(f"kafka-{KAFKA.version}", [KAFKA], transitive=True)[0].parent
+        self.jars = fetch(f"kafka-{KAFKA.version}", [KAFKA], transitive=True)[0].parent
         port, controller = _free_ports(2)
         self.address = f"127.0.0.1:{port}"
-        self._java = [str(find_java().home / "bin" / "java"), "-cp", f"{self._jars}/*"]
+        self._java = [str(find_java().home / "bin" / "java"), "-cp", f"{self.jars}/*"]
         self._properties = folder / "server.properties"
         self._properties.write_text(
             _CONFIGURATION.format(
