@@ -28,9 +28,9 @@ def streamed(kafka, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def make(spark, streamed):
-    from bench import kafka_engines
+    from bench import kafka_engines, kafka_relay
 
-    return kafka_engines.makers(spark, streamed)
+    return {**kafka_engines.makers(spark, streamed), **kafka_relay.makers(streamed)}
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_an_engine_delivers_what_it_must_each_time(name, make, streamed, small_b
 @pytest.mark.nightly
 def test_all_write_records_of_the_same_headers_and_sizes(make, streamed):
     sizes_of = {}
-    for name in ("no-op", "fan-out"):
+    for name in ("no-op", "fan-out", "relay"):
         with closing(make[name](SIZE.checked)) as engine:
             engine.start(streamed.topic(COUNT), COUNT, None).wait()
         records = streamed.broker.records(engine.to)
@@ -65,6 +65,7 @@ def test_all_write_records_of_the_same_headers_and_sizes(make, streamed):
         streamed.clear(engine.to)
     # The numbers of deliveries within their tasks have a digit more or less.
     assert sizes_of["no-op"] == pytest.approx(sizes_of["fan-out"], rel=0.05)
+    assert sizes_of["relay"] == pytest.approx(sizes_of["fan-out"], rel=0.05)
 
 
 @pytest.mark.nightly
