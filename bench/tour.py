@@ -204,7 +204,7 @@ class Tour:
 
     def _kafka(self, benchmark: Benchmark, size: Size, streamed: Streamed) -> None:
         """What is measured of jobs from Kafka to Kafka."""
-        from bench import kafka_engines, kafka_latency, kafka_memory
+        from bench import kafka_engines, kafka_latency, kafka_memory, kafka_relay
 
         try:
             _ = streamed.broker
@@ -213,7 +213,7 @@ class Tour:
             say(f"  {benchmark.name:8} skipped: {error}")
             return
         spark = self._session()
-        make = kafka_engines.makers(spark, streamed)
+        make = {**kafka_engines.makers(spark, streamed), **kafka_relay.makers(streamed)}
         seconds = benchmark.messages(benchmark.engines[0], size, self._quick)
         if benchmark.name == kafka_latency.NAME:
             counts = dict.fromkeys(benchmark.engines, CYCLE)
