@@ -89,7 +89,7 @@ class Benchmark:
     spark: bool
     """Whether its engines are Spark's."""
     shares: tuple[str, ...]
-    """Engines of which the rates of ``shared`` are shown as multiples too, in a table of their own."""
+    """Engines of which the figures of ``shared`` are shown as multiples too."""
     shared: tuple[str, ...]
     workloads: tuple[str, ...]
     repetitions: int

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -122,21 +123,33 @@ def jdk_version() -> str:
 @cache
 def _compiled(name: str, fetch: bool) -> tuple[Path, str]:
     """Return the JDK's folder and the class path of a peer."""
-    peer, jdks = PEERS[name], _jdks()
+    peer = PEERS[name]
+    java = jdk(peer.java)
+    jars = [jar for module in peer.modules for jar in _jars(module, java, fetch)]
+    return java, compiled(name, (*HARNESS, f"{peer.source}.java"), jars, java)
+
+
+def jdk(oldest: int) -> Path:
+    """Return the folder of the newest JDK here. Raises `SkippedError` if it is older than that."""
+    jdks = _jdks()
     newest = max(jdks, default=0)
-    if newest < peer.java:
+    if newest < oldest:
         seen = f"only JDK {newest}" if newest else "none"
-        raise SkippedError(f"needs a JDK of Java {peer.java} or later, found {seen}: set JAVA_HOME to one")
-    jars = [str(jar) for module in peer.modules for jar in _jars(module, jdks[newest], fetch)]
+        raise SkippedError(f"needs a JDK of Java {oldest} or later, found {seen}: set JAVA_HOME to one")
+    return jdks[newest]
+
+
+def compiled(name: str, sources: Iterable[str], jars: Iterable[Path], java: Path) -> str:
+    """Compile sources of `peers/` that need some jars; return the class path. Raises `SkippedError`."""
     classes = _cache_folder() / "classes" / name
     classes.mkdir(parents=True, exist_ok=True)
-    sources = [str(SOURCES / file) for file in (*HARNESS, f"{peer.source}.java")]
-    path = os.pathsep.join(jars)
-    command = [str(jdks[newest] / "bin" / "javac"), "-nowarn", "-d", str(classes), "-cp", path, *sources]
+    path = os.pathsep.join(map(str, jars))
+    command = [str(java / "bin" / "javac"), "-nowarn", "-d", str(classes), "-cp", path]
+    command += [str(SOURCES / file) for file in sources]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SkippedError(f"javac failed: {(done.stderr.strip() or 'no message').splitlines()[0]}")
-    return jdks[newest], os.pathsep.join([str(classes), path])
+    return os.pathsep.join([str(classes), path])
 
 
 def _jars(module: str, java: Path, fetch: bool) -> list[Path]:

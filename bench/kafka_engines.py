@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -43,10 +43,13 @@ class KafkaEngine(Engine):
 
     to: str
     """The topic to which it writes."""
+    transactional: bool = False
+    """Whether it writes in transactions, so that not every offset of its topic is a delivery."""
+    triggered: bool = True
+    """Whether it works batch by batch, and so can be told when a batch begins."""
 
-    def __init__(self, spark: SparkSession, streamed: Streamed, count: int) -> None:
+    def __init__(self, streamed: Streamed, count: int) -> None:
         self.messages = count
-        self.spark = spark
         self.streamed = streamed
         streamed.create(self.to, **{"message.timestamp.type": "LogAppendTime"})
 
@@ -59,9 +62,9 @@ class KafkaEngine(Engine):
     def judge(self) -> Expected:
         """See `Engine`."""
         size = self.streamed.size
-        before = sum(self.streamed.ends(self.to))
+        before = self.streamed.ends(self.to)
         self.start(self.streamed.topic(size.checked), size.checked, None).wait()
-        found = self.counted(size, sum(self.streamed.ends(self.to)) - before)
+        found = self.counted(size, self.delivered(before))
         self.streamed.clear(self.to)
         return found
 
@@ -69,21 +72,46 @@ class KafkaEngine(Engine):
         """Count what the topic has of the checked messages, which are so many records."""
         return self.streamed.found(self.to)
 
+    def delivered(self, before: Sequence[int]) -> int:
+        """Count the deliveries that its topic has since it ended there."""
+        if self.transactional:
+            return sum(1 for _ in self.streamed.records(self.to, before))
+        return sum(self.streamed.ends(self.to)) - sum(before)
+
     def run(self) -> Timed:
         """Route all messages: timed from the beginning of the first batch to the end of the last one."""
         topic = self.streamed.topic(self.messages)
-        before = sum(self.streamed.ends(self.to))
+        before = self.streamed.ends(self.to)
         used = processor_seconds()
         query = self.start(topic, self.messages, None)
         query.wait()
         used = processor_seconds() - used
-        written = sum(self.streamed.ends(self.to)) - before
+        written = self.delivered(before)
         self.streamed.clear(self.to)
         return Timed(written, query.seconds, processor_seconds=used)
 
 
-class Query:
-    """A query of Spark's that runs, of ours or not.
+class Query(ABC):
+    """A job that runs."""
+
+    @abstractmethod
+    def wait(self) -> object:
+        """Wait until it has read all that there is."""
+
+    @abstractmethod
+    def stop(self) -> object:
+        """Stop it, and wait until it has."""
+
+    @property
+    @abstractmethod
+    def seconds(self) -> float:
+        """From the beginning of the first batch that had records to the end of the last one, all of whose
+        deliveries are acknowledged then.
+        """
+
+
+class SparkQuery(Query):
+    """A query of Spark's, of ours or not.
 
     ``done`` has when each batch was done, by the clock, where that is after Spark has it for done.
     """
@@ -92,15 +120,21 @@ class Query:
         self, query: Any, wait: Callable[[], object], stop: Callable[[], object], done: Sequence[float] = ()
     ) -> None:
         self._query = query
-        self.wait = wait
-        self.stop = stop
+        self._wait = wait
+        self._stop = stop
         self._done = done
+
+    def wait(self) -> object:
+        """See `Query`."""
+        return self._wait()
+
+    def stop(self) -> object:
+        """See `Query`."""
+        return self._stop()
 
     @property
     def seconds(self) -> float:
-        """From the beginning of the first batch that had records to the end of the last one, all of whose
-        deliveries are acknowledged then.
-        """
+        """See `Query`."""
         found = [json.loads(one.json) for one in self._query.recentProgress]
         batches = [one for one in found if one["numInputRows"]]
         first, last = (datetime.fromisoformat(batches[place]["timestamp"]).timestamp() for place in (0, -1))
@@ -108,7 +142,15 @@ class Query:
         return max([last + length / 1_000, *self._done[-1:]]) - first
 
 
-class FanOutEngine(KafkaEngine):
+class SparkEngine(KafkaEngine):
+    """A job of Spark's."""
+
+    def __init__(self, spark: SparkSession, streamed: Streamed, count: int) -> None:
+        super().__init__(streamed, count)
+        self.spark = spark
+
+
+class FanOutEngine(SparkEngine):
     """`start_fanout`."""
 
     name = "fan-out"
@@ -136,10 +178,10 @@ class FanOutEngine(KafkaEngine):
             fan.stop()
             fan.wait()
 
-        return Query(fan.query, fan.wait, stop, done)
+        return SparkQuery(fan.query, fan.wait, stop, done)
 
 
-class NoOpEngine(KafkaEngine):
+class NoOpEngine(SparkEngine):
     """Spark's own source and sink, and an `arrow_udf` that knows the lengths of the answers, no more."""
 
     name = "no-op"
@@ -159,7 +201,7 @@ class NoOpEngine(KafkaEngine):
             query = written.trigger(availableNow=True).start()
         else:
             query = written.trigger(processingTime=f"{int(trigger_seconds * 1000)} milliseconds").start()
-        return Query(query, query.awaitTermination, query.stop)
+        return SparkQuery(query, query.awaitTermination, query.stop)
 
     def counted(self, size: Size, written: int) -> Expected:
         """It matches nothing; that there are as many records as deliveries is all there is to check."""

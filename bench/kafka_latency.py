@@ -1,4 +1,5 @@
-"""How long a message takes from topic to topic: from when it was made until the broker has its delivery.
+"""How long a message takes from topic to topic: from when it was made until the broker has its delivery, and
+where that is part of a transaction has committed it.
 
 For each trigger and engine a query runs, and messages come at one rate after the other, while another process
 writes them. The next rate begins when everything has been delivered.
@@ -10,7 +11,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,8 +38,7 @@ _POLL_SECONDS: Final = 0.1
 
 
 def measured(
-    make: Mapping[str, Callable[[int], KafkaEngine]],
-    names: Sequence[str],
+    engines: Sequence[KafkaEngine],
     streamed: Streamed,
     seconds: float,
     repetitions: int,
@@ -46,18 +46,17 @@ def measured(
     rates: Sequence[int] = (),
 ) -> Iterator[Sample]:
     """Yield a sample for each trigger, repetition, engine and rate, each measured for so long and two batches
-    more.
+    more; an engine that has no batches at trigger 0 only.
 
     Raises `WrongCountError` if not as many deliveries come as there are.
     """
     rates = rates or RATES[streamed.size.workload]
-    for name in names:
-        for _ in _of_one(make[name](CYCLE), streamed, triggers[0], rates[:1], _FIRST_SECONDS, 0):
+    for engine in engines:
+        for _ in _of_one(engine, streamed, triggers[0], rates[:1], _FIRST_SECONDS, 0):
             pass
     for trigger in triggers:
         for repetition in range(repetitions):
-            for name in names:
-                engine = make[name](CYCLE)
+            for engine in (one for one in engines if one.triggered or not trigger):
                 yield from _of_one(engine, streamed, trigger, rates, seconds + 2 * trigger, repetition)
 
 
@@ -91,9 +90,9 @@ def _of_one(
             sent = written(pace(streamed, topic, first, rate, length))
             due = deliveries(lengths, first, sent)
             first += sent
-            after = await_deliveries(streamed, engine, before, due)
+            await_deliveries(engine, before, due)
             if place:
-                p50, p99 = np.percentile(_milliseconds(streamed, engine.to, before, after), (50, 99)) * 1_000
+                p50, p99 = np.percentile(_milliseconds(engine, before), (50, 99)) * 1_000
                 yield Sample(
                     NAME,
                     named(engine.name, rate, trigger),
@@ -129,17 +128,13 @@ def written(writer: subprocess.Popen[str]) -> int:
     return int(json.loads(said)["sent"])
 
 
-def await_deliveries(streamed: Streamed, engine: KafkaEngine, before: Sequence[int], due: int) -> list[int]:
-    """Wait until so many deliveries are there; return where the topic ends then.
+def await_deliveries(engine: KafkaEngine, before: Sequence[int], due: int) -> None:
+    """Wait until its topic has so many deliveries more than when it ended there.
 
     Raises `WrongCountError` if there are more, or if none come any more.
     """
     most, deadline = 0, time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        after = streamed.ends(engine.to)
-        found = sum(after) - sum(before)
-        if found == due:
-            return after
+    while (found := engine.delivered(before)) != due:
         if found > most:
             most, deadline = found, time.monotonic() + _PATIENCE_SECONDS
         if found > due or time.monotonic() > deadline:
@@ -147,23 +142,19 @@ def await_deliveries(streamed: Streamed, engine: KafkaEngine, before: Sequence[i
         time.sleep(_POLL_SECONDS)
 
 
-def _milliseconds(streamed: Streamed, topic: str, before: Sequence[int], after: Sequence[int]) -> Ints:
+def _milliseconds(engine: KafkaEngine, before: Sequence[int]) -> Ints:
     """The time that each delivery took."""
-    from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, TopicPartition
+    from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
-    consumer = Consumer({"bootstrap.servers": streamed.broker.address, "group.id": "bench"})
-    found: list[int] = []
-    try:
+    found: list[tuple[int, int, int, int]] = []
+    for record in engine.streamed.records(engine.to, before):
+        kind, stamp = record.timestamp()
+        assert kind == TIMESTAMP_LOG_APPEND_TIME
+        found.append((record.partition(), record.offset(), int(record.key() or b""), stamp))
+    partitions, offsets, made, stamps = np.array(found, np.int64).reshape(-1, 4).T
+    if engine.transactional:
         for partition in range(PARTITIONS):
-            left = after[partition] - before[partition]
-            consumer.assign([TopicPartition(topic, partition, before[partition])])
-            while left > 0:
-                for record in consumer.consume(min(left, 10_000), 30):
-                    assert record.error() is None, record.error()
-                    kind, stamp = record.timestamp()
-                    assert kind == TIMESTAMP_LOG_APPEND_TIME
-                    found.append(stamp - int(record.key() or b""))
-                    left -= 1
-    finally:
-        consumer.close()
-    return np.array(found, np.int64)
+            own = partitions == partition
+            stamps[own] = engine.streamed.commit_times(engine.to, partition, before).of(offsets[own])
+    times: Ints = stamps - made
+    return times

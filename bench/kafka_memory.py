@@ -56,7 +56,7 @@ def measured(engine: FanOutEngine, streamed: Streamed, seconds: int) -> Iterator
             streamed.clear(engine.to)
             _remove_published(streamed)
         due = deliveries(streamed.lengths(CYCLE), 0, written(writer))
-        await_deliveries(streamed, engine, before, due)
+        await_deliveries(engine, before, due)
     finally:
         writer.kill()
         writer.wait()

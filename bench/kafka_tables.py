@@ -21,43 +21,56 @@ _SETTLED_SECONDS: Final = 300
 
 
 def stream_table(benchmark: Benchmark, cells: Cells) -> str:
-    """Messages a second of each engine, and processor time of a message, both as multiples of the baseline.
+    """Messages a second of each engine, and processor time of a message, both also as multiples of those of
+    the baseline and of each engine that shares are of.
 
     Multiples are medians of those of each repetition: the engines of one ran one after the other.
     """
-    lines = head(["workload", "engine", "messages/s", "", "µs of processor a message", ""])
+    bases = _bases(benchmark, cells)
+    of = [f"× `{base}`" for base in bases]
+    lines = head(["workload", "engine", "messages/s", *of, "µs of processor a message", *of])
     for workload, rules in dict.fromkeys((of, count) for of, _, count in cells):
-        base = cells.get((workload, benchmark.baseline or "", rules), [])
         for engine in benchmark.engines:
             cell = cells.get((workload, engine, rules), [])
             if not cell:
                 continue
-            pairs = list(zip(cell, base, strict=False))
+            others = [cells.get((workload, base, rules), []) if base != engine else [] for base in bases]
             each = median(sample.processor_seconds / sample.messages for sample in cell) * 1e6
-            shown = [number(median_rate(cell)), "", f"{each:.1f}", ""]
-            if engine != benchmark.baseline and pairs:
-                shown[1] = _spread([one.rate / of.rate for one, of in pairs])
-                shown[3] = _spread([one.processor_seconds / of.processor_seconds for one, of in pairs])
+            shown = [number(median_rate(cell)), *(_times(cell, other, "rate") for other in others)]
+            shown += [f"{each:.1f}", *(_times(cell, other, "processor_seconds") for other in others)]
             lines.append(line([f"{workload} {short(rules)}", f"`{engine}`", *shown]))
-    legend = f"median; × is the multiple of `{benchmark.baseline}` in the same turn, median and range"
-    return "\n".join([*lines, "", f"({legend})"])
+    return "\n".join([*lines, "", "(median; × is a multiple in the same turn, median and range)"])
 
 
 def curve_table(benchmark: Benchmark, cells: Cells) -> str:
-    """p50 and p99 of each engine at each rate and trigger."""
-    titles = [f"`{engine}` {part}" for engine in benchmark.engines for part in ("p50", "p99")]
-    lines = head(["workload", "trigger", "messages/s", *titles, "p99"])
+    """p50 and p99 of each engine at each rate and trigger, and the multiples of p99 that are shares."""
+    run = {engine.partition(" ")[0] for _, engine, _ in cells}
+    engines = [engine for engine in benchmark.engines if engine in run]
+    pairs = [(engine, base) for engine in benchmark.shared for base in _bases(benchmark, cells)]
+    lines = head(
+        [
+            *("workload", "trigger", "messages/s"),
+            *(f"`{engine}` {part}" for engine in engines for part in ("p50", "p99")),
+            *(f"p99 `{engine}` × `{base}`" for engine, base in pairs),
+        ]
+    )
     points = dict.fromkeys((of, count, engine.partition(" ")[2]) for of, engine, count in cells)
     for workload, rules, point in points:
         rate, trigger = point.split()
-        found = [cells.get((workload, f"{engine} {point}", rules), []) for engine in benchmark.engines]
-        shown = [text for cell in found for text in (_milli(cell, "p50_us"), _milli(cell, "p99_us"))]
-        base, last = found[0], found[-1]
-        times = [one.p99_us / of.p99_us for one, of in zip(last, base, strict=False)]
-        ratio = multiple(median(times)) if times else "–"
-        lines.append(line([f"{workload} {short(rules)}", f"{trigger} s", number(float(rate)), *shown, ratio]))
-    first, last_name = benchmark.engines[0], benchmark.engines[-1]
-    return "\n".join([*lines, "", f"(milliseconds, median; the last column is `{last_name}` of `{first}`)"])
+        found = {engine: cells.get((workload, f"{engine} {point}", rules), []) for engine in engines}
+        shown = [text for cell in found.values() for text in (_milli(cell, "p50_us"), _milli(cell, "p99_us"))]
+        for engine, base in pairs:
+            both = zip(found.get(engine, []), found[base], strict=False)
+            times = [one.p99_us / of.p99_us for one, of in both]
+            shown.append(multiple(median(times)) if times else "–")
+        lines.append(line([f"{workload} {short(rules)}", f"{trigger} s", number(float(rate)), *shown]))
+    return "\n".join([*lines, "", "(milliseconds, median)"])
+
+
+def _bases(benchmark: Benchmark, cells: Cells) -> list[str]:
+    """The engines that others are multiples of, of those that were run."""
+    run = {engine.partition(" ")[0] for _, engine, _ in cells}
+    return [base for base in (benchmark.baseline, *benchmark.shares) if base in run]
 
 
 def growth_table(benchmark: Benchmark, cells: Cells) -> str:
@@ -94,5 +107,7 @@ def _milli(cell: list[Sample], name: str) -> str:
     return f"{median(getattr(one, name) for one in cell) / 1_000:,.0f}" if cell else "–"
 
 
-def _spread(ratios: list[float]) -> str:
-    return f"{multiple(median(ratios))} ({min(ratios):.2f}–{max(ratios):.2f})"
+def _times(cell: list[Sample], base: list[Sample], name: str) -> str:
+    """The multiples of a figure in each turn: median and range."""
+    ratios = [getattr(one, name) / getattr(of, name) for one, of in zip(cell, base, strict=False)]
+    return f"{multiple(median(ratios))} ({min(ratios):.2f}–{max(ratios):.2f})" if ratios else ""

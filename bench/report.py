@@ -24,6 +24,8 @@ README: Final = Path(__file__).with_name("README.md")
 SCALE_PAGE: Final = Path(__file__).parents[1] / "streaming" / "README.md"
 SCALE: Final = ("cores", "partitions")
 """The benchmarks that the page on scale shows."""
+SHARES_BESIDE: Final = ("streams", "curve")
+"""The layouts whose tables have the multiples of shares in columns; the others have a table of these."""
 BEGIN: Final = "<!-- record: made by `python -m bench --report`, do not edit -->"
 END: Final = "<!-- end of record -->"
 
@@ -44,7 +46,8 @@ def render(samples: Sequence[Sample], machine: dict[str, Any]) -> str:
         if own:
             table = _TABLES[benchmark.layout](benchmark, cells)
             left_out = _skipped(benchmark, machine.get("skipped", {}))
-            shares = _share_table(benchmark, cells) if benchmark.shares else ""
+            apart = benchmark.shares and benchmark.layout not in SHARES_BESIDE
+            shares = _share_table(benchmark, cells) if apart else ""
             parts.append(f"### {benchmark.title}\n\n{table}{left_out}{shares}\n\n{benchmark.analysis}")
     return "\n\n".join(parts)
 

@@ -8,7 +8,9 @@ broker, when it has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +23,7 @@ import pyarrow.compute as pc
 
 import selectroute as sr
 from bench.catalogue import WORKLOADS
+from bench.commit_times import CommitTimes
 from bench.definition import Size
 from bench.engine import SkippedError
 from bench.opened import Opened
@@ -35,6 +38,7 @@ _HEADERS: Final = {"Z": ("JMSType", "color", "weight"), "R": ("JMSCorrelationID"
 """What decides in a workload."""
 _SUBSCRIPTION: Final = "selectroute-subscription"
 _CHUNK: Final = 50_000
+_PATIENCE_SECONDS: Final = 30
 _PIECES: Final = {"segment.bytes": str(32 << 20), "file.delete.delay.ms": "1000"}
 """What was removed from a topic leaves the disk soon."""
 
@@ -106,7 +110,7 @@ class Streamed(Opened):
 
     def topic(self, count: int) -> str:
         """Return the topic that has the first so many messages."""
-        name = f"messages-{count}"
+        name = f"messages-{self.size.workload}-{count}"
         if name not in self._made:
             self.create(name)
             records = (
@@ -121,7 +125,16 @@ class Streamed(Opened):
         if topic not in self._made:
             self.broker.create(topic, PARTITIONS, **_PIECES, **config)
             self._made.add(topic)
+            if self._given is not None:
+                self._opened.callback(self._remove, topic)
         return topic
+
+    def _remove(self, topic: str) -> None:
+        """Remove a topic from a broker that lives on, unless that has been done."""
+        from confluent_kafka import KafkaException
+
+        with suppress(KafkaException):
+            self.broker.delete(topic)
 
     def ends(self, topic: str) -> list[int]:
         """Return the offset that the next record of each partition gets."""
@@ -144,11 +157,50 @@ class Streamed(Opened):
         self.folder.mkdir(parents=True, exist_ok=True)
         return Path(mkdtemp(prefix="job-", dir=self.folder))
 
+    def records(self, topic: str, start: Sequence[int] = ()) -> Iterator[Any]:
+        """Yield the records of a topic, from these offsets of its partitions on; of transactions those that
+        were committed.
+        """
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.broker.address,
+                "group.id": "bench",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,  # the last offsets may be those of marks, which are no records
+                "fetch.queue.backoff.ms": 5,
+            }
+        )
+        offsets = start or [OFFSET_BEGINNING] * PARTITIONS
+        left, deadline = set(range(PARTITIONS)), time.monotonic() + _PATIENCE_SECONDS
+        try:
+            consumer.assign([TopicPartition(topic, *place) for place in enumerate(offsets)])
+            while left:
+                found = consumer.consume(10_000, 0.1)
+                for record in found:
+                    error = record.error()
+                    if error is None:
+                        yield record
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        left.discard(record.partition())
+                    else:
+                        raise KafkaException(error)
+                if found:
+                    deadline = time.monotonic() + _PATIENCE_SECONDS
+                elif time.monotonic() > deadline:
+                    raise RuntimeError(f"{topic} can't be read to its end")
+        finally:
+            consumer.close()
+
+    def commit_times(self, topic: str, partition: int, start: Sequence[int]) -> CommitTimes:
+        """Return when the records of a partition from an offset on were committed."""
+        return CommitTimes(self.broker.folder / "log" / f"{topic}-{partition}", start[partition])
+
     def found(self, topic: str) -> Expected:
         """Return how many deliveries a topic has, and the sum of the numbers of their rules."""
-        records = self.broker.records(topic)
-        named = (dict(record.headers())[_SUBSCRIPTION] for record in records)
-        return Expected(len(records), sum(int(id[1:]) for id in named))
+        named = [dict(record.headers())[_SUBSCRIPTION] for record in self.records(topic)]
+        return Expected(len(named), sum(int(id[1:]) for id in named))
 
 
 def messages(size: Size, count: int) -> Iterator[tuple[bytes, list[tuple[str, bytes]]]]:

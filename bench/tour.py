@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
 
@@ -22,9 +22,12 @@ from bench.engines import Built, build
 from bench.makers import makers
 from bench.measure import Sample, measure
 from bench.memory import index_bytes
+from bench.paced import CYCLE
 from bench.registered import Registered
 from bench.streamed import Streamed
 from bench.texts import texts
+
+AnyEngine = TypeVar("AnyEngine", bound=Engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +139,33 @@ class Tour:
 
     def _measure(self, benchmark: Benchmark, size: Size, make: Mapping[str, Callable[[int], Engine]]) -> None:
         repetitions = benchmark.quick_repetitions if self._quick else benchmark.repetitions
+        counts = {name: benchmark.messages(name, size, self._quick) for name in benchmark.engines}
         with ExitStack() as opened:
-            engines = []
-            for name in benchmark.engines:
-                count = benchmark.messages(name, size, self._quick)
-                if not count or name not in make:
-                    continue
-                try:
-                    engines.append(make[name](count))
-                    opened.callback(engines[-1].close)
-                except SkippedError as error:
-                    self.skipped[name] = str(error)
-                    say(f"  {benchmark.name:8} {name:14} skipped: {error}")
+            engines = self._made(benchmark, make, counts, opened)
             taken = measure(benchmark.name, size.workload, size.rules, engines, size.check, repetitions)
         self._take(benchmark, taken)
+
+    def _made(
+        self,
+        benchmark: Benchmark,
+        make: Mapping[str, Callable[[int], AnyEngine]],
+        counts: Mapping[str, int],
+        opened: ExitStack,
+    ) -> list[AnyEngine]:
+        """Make the engines that can be had, each for so many messages; 0 is none. They are closed with
+        ``opened``.
+        """
+        engines = []
+        for name, count in counts.items():
+            if not count or name not in make:
+                continue
+            try:
+                engines.append(make[name](count))
+                opened.callback(engines[-1].close)
+            except SkippedError as error:
+                self.skipped[name] = str(error)
+                say(f"  {benchmark.name:8} {name:14} skipped: {error}")
+        return engines
 
     def _take(self, benchmark: Benchmark, taken: list[Sample]) -> None:
         self.samples += taken
@@ -188,7 +204,7 @@ class Tour:
 
     def _kafka(self, benchmark: Benchmark, size: Size, streamed: Streamed) -> None:
         """What is measured of jobs from Kafka to Kafka."""
-        from bench import kafka_engines, kafka_latency, kafka_memory
+        from bench import kafka_engines, kafka_latency, kafka_memory, kafka_relay
 
         try:
             _ = streamed.broker
@@ -197,11 +213,14 @@ class Tour:
             say(f"  {benchmark.name:8} skipped: {error}")
             return
         spark = self._session()
-        make = kafka_engines.makers(spark, streamed)
+        make = {**kafka_engines.makers(spark, streamed), **kafka_relay.makers(streamed)}
         seconds = benchmark.messages(benchmark.engines[0], size, self._quick)
         if benchmark.name == kafka_latency.NAME:
-            points = kafka_latency.measured(make, benchmark.engines, streamed, seconds, benchmark.repetitions)
-            self._take(benchmark, list(points))
+            counts = dict.fromkeys(benchmark.engines, CYCLE)
+            with ExitStack() as opened:
+                engines = self._made(benchmark, make, counts, opened)
+                points = kafka_latency.measured(engines, streamed, seconds, benchmark.repetitions)
+                self._take(benchmark, list(points))
         elif benchmark.name == kafka_memory.NAME:
             engine = kafka_engines.FanOutEngine(spark, streamed, kafka_memory.MESSAGES)
             self._take(benchmark, list(kafka_memory.measured(engine, streamed, seconds)))

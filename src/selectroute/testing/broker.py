@@ -58,6 +58,7 @@ class Broker:
     Attributes:
         address: host and port of clients without TLS and SASL.
         secure: host and port by security protocol, of clients with it.
+        jars: folder of Kafka's jars, its Java clients' among them.
     """
 
     def __init__(
@@ -75,11 +76,11 @@ class Broker:
             secure: security protocols, such as ``SASL_SSL``, that get a listener of this name on localhost.
         """
         self.folder = folder
-        self._jars = fetch(f"kafka-{KAFKA.version}", [KAFKA], transitive=True)[0].parent
+        self.jars = fetch(f"kafka-{KAFKA.version}", [KAFKA], transitive=True)[0].parent
         port, controller, *ports = _free_ports(2 + len(secure))
         self.address = f"127.0.0.1:{port}"
         self.secure = {name: f"localhost:{own}" for name, own in zip(secure, ports, strict=True)}
-        self._java = [str(find_java().home / "bin" / "java"), "-cp", f"{self._jars}/*"]
+        self._java = [str(find_java().home / "bin" / "java"), "-cp", f"{self.jars}/*"]
         self._properties = folder / "server.properties"
         self._properties.write_text(
             _CONFIGURATION.format(

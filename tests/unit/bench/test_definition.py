@@ -15,7 +15,7 @@ ENGINES = {
     "partitions-2", "partitions-8",
     "lark-lalr", "jms", "ibm-jms", "ibm-mq", *PEERS, *CHANGES,
     "import", "start-anew", "start", *(name for engines in REGISTRY.values() for name in engines),
-    "no-op", "fan-out",
+    "no-op", "fan-out", "relay", "relay-transactional",
     "queue", "queue-of-properties", *(name for engines in QUEUES.values() for name in engines),
 }  # fmt: skip
 
@@ -24,6 +24,7 @@ ENGINES = {
 def test_a_benchmark_names_engines_workloads_and_sizes_that_exist(benchmark):
     assert set(benchmark.engines) <= ENGINES
     assert benchmark.baseline is None or benchmark.baseline in benchmark.engines
+    assert {*benchmark.shares, *benchmark.shared} <= set(benchmark.engines)
     assert set(benchmark.workloads) <= WORKLOADS.keys() | {TEXTS, MESSAGES}
     assert set(benchmark.by_engine) <= set(benchmark.engines)
     assert set(benchmark.by_workload) <= set(benchmark.workloads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from bench.definition import KAFKA as GROUP
 from bench.definition import benchmarks, sizes
 from bench.measure import WrongCountError, measure
+from bench.paced import CYCLE
 from bench.streamed import PARTITIONS, Streamed, messages
 from tests.support.components import KAFKA
 
@@ -26,9 +28,9 @@ def streamed(kafka, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def make(spark, streamed):
-    from bench import kafka_engines
+    from bench import kafka_engines, kafka_relay
 
-    return kafka_engines.makers(spark, streamed)
+    return {**kafka_engines.makers(spark, streamed), **kafka_relay.makers(streamed)}
 
 
 @pytest.fixture
@@ -49,11 +51,11 @@ def test_an_engine_delivers_what_it_must_each_time(name, make, streamed, small_b
 
 
 @pytest.mark.nightly
-def test_both_write_records_of_the_same_headers_and_sizes(make, streamed):
+def test_all_write_records_of_the_same_headers_and_sizes(make, streamed):
     sizes_of = {}
-    for name in ("no-op", "fan-out"):
-        engine = make[name](SIZE.checked)
-        engine.start(streamed.topic(COUNT), COUNT, None).wait()
+    for name in ("no-op", "fan-out", "relay"):
+        with closing(make[name](SIZE.checked)) as engine:
+            engine.start(streamed.topic(COUNT), COUNT, None).wait()
         records = streamed.broker.records(engine.to)
         assert {tuple(key for key, _ in one.headers()) for one in records} == {
             ("JMSType", "color", "weight", "selectroute-subscription", "selectroute-delivery-id",
@@ -63,6 +65,7 @@ def test_both_write_records_of_the_same_headers_and_sizes(make, streamed):
         streamed.clear(engine.to)
     # The numbers of deliveries within their tasks have a digit more or less.
     assert sizes_of["no-op"] == pytest.approx(sizes_of["fan-out"], rel=0.05)
+    assert sizes_of["relay"] == pytest.approx(sizes_of["fan-out"], rel=0.05)
 
 
 @pytest.mark.nightly
@@ -88,7 +91,8 @@ def test_latency_is_that_of_every_delivery(make, streamed, monkeypatch):
     monkeypatch.setattr(kafka_latency, "_WARM_SECONDS", 1)
     monkeypatch.setattr(kafka_latency, "_FIRST_SECONDS", 1)
     points = {"triggers": (0.0,), "rates": (100,)}
-    samples = list(kafka_latency.measured(make, ("no-op", "fan-out"), streamed, 2.0, 1, **points))
+    engines = [make[name](CYCLE) for name in ("no-op", "fan-out")]
+    samples = list(kafka_latency.measured(engines, streamed, 2.0, 1, **points))
     assert [one.engine for one in samples] == ["no-op 100 0", "fan-out 100 0"]
     assert [one.messages for one in samples] == [200, 200]
     assert all(0 < one.p50_us <= one.p99_us for one in samples)

@@ -21,6 +21,41 @@ def test_a_multiple_is_that_of_the_same_turn():
     assert "| Z 10k | `fan-out` | 500 | 0.80× (0.50–1.00) | 50.0 | 0.50× (0.50–0.50) |" in lines
 
 
+def test_ours_stands_beside_the_relays_in_the_same_turn():
+    def runs(engine, *seconds, used):
+        return [
+            Sample("kafka-rates", engine, "R", 1_000_000, 1_000, turn, of, processor_seconds=used)
+            for turn, of in enumerate(seconds)
+        ]
+
+    samples = [
+        *runs("fan-out", 4.0, 2.0, 1.0, used=0.2),
+        *runs("relay", 1.0, 1.0, 1.0, used=0.1),
+        *runs("relay-transactional", 2.0, 2.0, 2.0, used=0.4),
+    ]
+    lines = _lines(samples)
+    titles = "× `relay` | × `relay-transactional`"
+    assert f"| workload | engine | messages/s | {titles} | µs of processor a message | {titles} |" in lines
+    rates, used = "0.50× (0.25–1.00) | 1.0× (0.50–2.00)", "2.0× (2.00–2.00) | 0.50× (0.50–0.50)"
+    assert f"| R 1M | `fan-out` | 500 | {rates} | 200.0 | {used} |" in lines
+    assert not any("as a multiple" in one for one in lines)  # no table of shares besides
+
+
+def test_latency_of_ours_is_a_multiple_of_the_relays_where_that_was_measured():
+    samples = [
+        Sample("kafka-latency", engine, "R", 1_000_000, 100, 0, 1.0, p50_us=1_000.0, p99_us=p99)
+        for engine, p99 in (
+            ("no-op 1000 0", 80_000.0),
+            ("fan-out 1000 0", 40_000.0),
+            ("fan-out 1000 1", 40_000.0),
+            ("relay-transactional 1000 0", 20_000.0),
+        )
+    ]
+    lines = _lines(samples)
+    assert "| R 1M | 0 s | 1.0k | 1 | 80 | 1 | 40 | 1 | 20 | 0.50× | 2.0× |" in lines
+    assert "| R 1M | 1 s | 1.0k | – | – | 1 | 40 | – | – | – | – |" in lines
+
+
 def test_a_curve_has_a_line_for_each_rate_and_trigger():
     def point(engine, p50, p99):
         return Sample("kafka-latency", engine, "R", 1_000_000, 100, 0, 1.0, p50_us=p50, p99_us=p99)
