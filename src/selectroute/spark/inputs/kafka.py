@@ -151,7 +151,9 @@ class KafkaBatchInput:
             return Outcome(Counts(), [], {})
         # Expressions as text need fewer calls from Python to the JVM than columns.
         frame = self._frame.selectExpr(*(f"`{name}`" for name in COLUMNS))
-        routed = frame.mapInArrow(route_records(settings, self._input.binding), "report string")
+        routed = frame.mapInArrow(
+            route_records(settings, self._input.binding, self._input.schemas), "report string"
+        )
         # Tasks end in any order; sorted, a repeat of the batch has the same order of files.
         reports = [json.loads(row["report"]) for row in routed.collect()]
         reports.sort(key=lambda report: sorted(report["came"]))

@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.binding import KafkaBinding
+from selectroute.kafka.schemas.cache import open_schemas, when_available
+from selectroute.kafka.schemas.registry import SchemaRegistry
 from selectroute.match.batch import leaves
 from selectroute.match.columns import ColumnTypeError
 from selectroute.match.match import Matches
@@ -119,13 +121,15 @@ def route_splits(splits: list[Split], settings: TaskSettings) -> dict[str, Any]:
     return run(partial(SplitReader, splits), settings)
 
 
-def route_records(settings: TaskSettings, binding: KafkaBinding) -> Batches:
+def route_records(
+    settings: TaskSettings, binding: KafkaBinding, registry: SchemaRegistry | None = None
+) -> Batches:
     """Return the function for ``mapInArrow`` over rows of Spark's Kafka source; it yields one report per
     task, that of `run` and `RecordReader`, as JSON.
     """
 
     def task_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        report = run(partial(RecordReader, batches, binding), settings)
+        report = run(partial(RecordReader, batches, binding, registry), settings)
         yield pa.RecordBatch.from_pylist([{"report": json.dumps(report)}])
 
     return task_of
@@ -235,33 +239,42 @@ class SplitReader:
 
 class RecordReader:
     """Reader of Kafka records from batches of Spark's source. Reports columns that are ``unlike``, and under
-    ``came`` the number of records, the first and the last offset of each partition.
+    ``came`` the number of records, the first and the last offset of each partition. Waits for schemas that
+    are not available, if that is the policy of their registry.
     """
 
     def __init__(
         self,
         batches: Iterator[pa.RecordBatch],
         binding: KafkaBinding,
+        registry: SchemaRegistry | None,
         snapshot: Snapshot,
         settings: TaskSettings,
         full: bool,
     ) -> None:
         self._batches = batches
+        self._schemas = None if registry is None else open_schemas(registry)
         self._binding = binding
         self._full = full
-        self._reader = KafkaReader(settings.names(snapshot), binding, settings.max_message_bytes)
+        self._reader = KafkaReader(
+            settings.names(snapshot), binding, settings.max_message_bytes, self._schemas
+        )
         self._came: dict[SourcePartition, tuple[int, int, int]] = {}
 
     def parts(self) -> Iterator[Part]:
         """Yield the records of the batches."""
         for batch in self._batches:
-            for records in self._reader.read(batch):
+            for records in when_available(partial(self._records, batch)):
                 place = SourcePartition(records.topic, records.partition)
                 self._came[place] = _added(self._came.get(place), records)
                 for part in records.parts:
                     if self._full and not isinstance(part, DeadLetterBatch):
-                        part = replace(part, full=FullRecords(records.of(part.rows), self._binding))
+                        full = FullRecords(records.of(part.rows), self._binding, self._schemas)
+                        part = replace(part, full=full)
                     yield Part(place, part, partial(original_record, records))
+
+    def _records(self, batch: pa.RecordBatch) -> list[Records]:
+        return list(self._reader.read(batch))
 
     def report(self) -> dict[str, Any]:
         """Return the warnings about columns, and the ranges of the records read."""

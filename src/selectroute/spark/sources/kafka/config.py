@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from selectroute.index.destination import TOPIC_NAME
 from selectroute.kafka.binding import BY_NAME, KafkaBinding, KafkaBindingError
+from selectroute.kafka.schemas.registry import OnMissing, SchemaRegistry
 from selectroute.spark.sources.files.stream import SourceError
 
 _TOPIC: Final = re.compile(TOPIC_NAME)
@@ -106,6 +107,7 @@ class KafkaInput:
             continue at the end of the previous one.
         max_offsets: maximum number of records of a batch; None for all available.
         min_partitions: minimum number of tasks of a batch; None: one per partition of Kafka.
+        schemas: the registry of the schemas of bodies; None: bodies are JSON.
     """
 
     cluster: KafkaCluster
@@ -115,6 +117,7 @@ class KafkaInput:
     starting: str = "earliest"
     max_offsets: int | None = None
     min_partitions: int | None = None
+    schemas: SchemaRegistry | None = None
 
     def __post_init__(self) -> None:
         if bool(self.topics) == bool(self.pattern):
@@ -165,6 +168,39 @@ def kafka_cluster(servers: str, config: str | None = None) -> KafkaCluster | Non
     """
     if not servers:
         return None
+    options = {SETTING + name: value for name, value in _properties(config).items()}
+    options.pop(f"{SETTING}bootstrap.servers", None)
+    options.pop(f"{SETTING}group.id", None)
+    return KafkaCluster(servers, options)
+
+
+def schema_registry(
+    url: str, config: str | None = None, on_missing: OnMissing = "wait"
+) -> SchemaRegistry | None:
+    """Return the schema registry at this URL; None if ``url`` is empty.
+
+    Args:
+        url: the registry's URL, or several, separated by commas.
+        config: a file of settings of its client, by Confluent's names, in the format of Kafka's own tools:
+            lines ``name=value`` and ``#`` comments. It may contain secrets, so restrict its permissions.
+        on_missing: the policy for schemas that are not available, see `SchemaRegistry`.
+
+    Raises:
+        SourceError: the file can't be read, or is not valid.
+        SchemaSettingsError: a setting is unknown or not valid.
+        ModuleNotFoundError: the extra ``schemas`` is not installed.
+    """
+    if not url:
+        return None
+    options = _properties(config)
+    options.pop("url", None)
+    registry = SchemaRegistry(url, options, on_missing)
+    registry.client()  # the same error on every worker would come late
+    return registry
+
+
+def _properties(config: str | None) -> dict[str, str]:
+    """Return the settings of a file of Kafka's tools."""
     options: dict[str, str] = {}
     for number, line in enumerate(_text(config).splitlines() if config else [], 1):
         text = line.strip()
@@ -174,10 +210,8 @@ def kafka_cluster(servers: str, config: str | None = None) -> KafkaCluster | Non
         if not equals or not name.strip():
             # The line itself is not shown: it may be a secret.
             raise SourceError(f"{config}, line {number}, is not name=value")
-        options[SETTING + name.strip()] = value.strip()
-    options.pop(f"{SETTING}bootstrap.servers", None)
-    options.pop(f"{SETTING}group.id", None)
-    return KafkaCluster(servers, options)
+        options[name.strip()] = value.strip()
+    return options
 
 
 def kafka_binding(
