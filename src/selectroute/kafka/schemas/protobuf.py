@@ -150,13 +150,14 @@ def _message_name(file: Any, index: tuple[int, ...]) -> str | None:
 
 def _of_message(descriptor: Any, path: Path) -> Getter:
     """Return the function from a message of this type to the value at the path."""
-    whole = _WHOLE.get(descriptor.full_name)
     if _WRAPPERS.fullmatch(descriptor.full_name):
-        return _constant(None) if path else _of_scalar(descriptor.fields_by_name["value"])
+        wrapped = _of_scalar(descriptor.fields_by_name["value"])
+        return _constant(None) if path else lambda message: wrapped(message.value)
     if descriptor.full_name in _DYNAMIC:
         return lambda message: _at_dynamic(message, path)
     if not path:
-        return whole or _constant({})  # an object, like that of JSON, is not a value of any bound type
+        # Any other message is an object, like one of JSON, which is of no bound type.
+        return _WHOLE.get(descriptor.full_name, _constant({}))
     step, rest = path[0], path[1:]
     field = None
     if isinstance(step, str):
