@@ -58,12 +58,15 @@ class Bodies:
         errors: dict[int, RecordError] = {}
         if self._schemas is None:
             return errors
-        known: dict[SchemaId | None, RecordError | None] = {None: None}
+        known: dict[bytes, RecordError | None] = {}
         for row, (prefix, header) in enumerate(zip(prefixes, headers, strict=True)):
-            id = schema_of_prefix(prefix, header)
-            if id not in known:
-                known[id] = self._unavailable(self._schemas, id)  # type: ignore[arg-type]
-            error = known[id]
+            if prefix is None or (header is None and prefix[:1] not in (b"\0", b"\1")):
+                continue
+            framing = header if header is not None else prefix[:5] if prefix[:1] == b"\0" else prefix
+            if framing not in known:
+                id = schema_of_prefix(prefix, header)
+                known[framing] = None if id is None else self._unavailable(self._schemas, id)
+            error = known[framing]
             if error is not None:
                 errors[row] = error
         return errors

@@ -16,7 +16,9 @@ HEADER: Final = "__value_schema_id"
 """Header with the schema id of a record's value."""
 
 PREFIX_BYTES: Final = 17
-"""Bytes of a body that suffice for `schema_of_prefix`."""
+"""Bytes of a body that suffice for `schema_of_prefix`: magic byte and GUID."""
+
+_ID_BYTES: Final = 5
 
 _MAX_STEPS: Final = 100
 _MAX_VARINT_BYTES: Final = 5
@@ -87,13 +89,13 @@ def message_index(data: bytes) -> tuple[tuple[int, ...], int]:
 def _split(data: bytes, where: str) -> tuple[SchemaId, bytes] | None:
     """Return the id at the beginning and the rest; None for any other beginning."""
     magic = data[:1]
-    length = {b"\0": 5, b"\1": 17}.get(magic)
-    if length is None:
-        return None
-    if len(data) < length:
+    if magic == b"\0" and len(data) >= _ID_BYTES:
+        return int.from_bytes(data[1:_ID_BYTES], "big"), data[_ID_BYTES:]
+    if magic == b"\1" and len(data) >= PREFIX_BYTES:
+        return str(UUID(bytes=data[1:PREFIX_BYTES])), data[PREFIX_BYTES:]
+    if magic in (b"\0", b"\1"):
         raise RecordError("parse", "not-framed", f"{where} ends within its schema id")
-    found = int.from_bytes(data[1:5], "big") if magic == b"\0" else str(UUID(bytes=data[1:17]))
-    return found, data[length:]
+    return None
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -29,6 +29,7 @@ from selectroute.kafka.schemas.values import NonFinite, Temporal
 
 VALUE = SerializationContext("t", MessageField.VALUE)
 DAY = 86_400 * 10**9
+AT = Temporal("instant", DAY + 5_000)
 
 
 def record(name, **fields):
@@ -79,7 +80,7 @@ def decoder(schema, *paths, references=()):
         ({"type": "map", "values": "int"}, {"a": 1}, {"a": 1}),
         (record("R", a="int"), {"a": 1}, {}),
         (logical("long", "timestamp-millis"), datetime(1970, 1, 2, tzinfo=UTC), Temporal("instant", DAY)),
-        (logical("long", "timestamp-micros"), datetime(1970, 1, 2, 0, 0, 0, 5, UTC), Temporal("instant", DAY + 5_000)),
+        (logical("long", "timestamp-micros"), datetime(1970, 1, 2, tzinfo=UTC), Temporal("instant", DAY)),
         (logical("long", "timestamp-nanos"), 5, Temporal("instant", 5)),
         (logical("long", "timestamp-millis"), 2**63 - 1, Temporal("instant", (2**63 - 1) * 10**6)),
         (logical("long", "local-timestamp-millis"), datetime(1970, 1, 1, 0, 0, 1), Temporal("local", 10**9)),
