@@ -65,7 +65,6 @@ def refused(monkeypatch, capsys):
         (("--kafka-config", "no-such-file.properties"), "no-such-file.properties"),
         (("--starting-offsets", "yesterday"), "yesterday"),
         (("--schema-registry", "host:8081"), "must be https://host or http://host, not 'host:8081'"),
-        (("--schema-registry-config", "registry.properties"), "--schema-registry"),
         (("--schema-registry", "http://h", "--schema-registry-config", "no-such-file"), "no-such-file"),
         (("--unrouted-topic", "audit/#=burn"), "burn"),
     ],
