@@ -27,6 +27,11 @@ from selectroute.kafka.schemas.decoder import InvalidSchemaError
 from selectroute.kafka.schemas.protobuf import protobuf_decoder
 from selectroute.kafka.schemas.values import NonFinite, Temporal
 
+try:
+    from confluent_kafka.schema_registry.confluent.type import decimal_pb2
+except ImportError:  # where it was in earlier releases
+    from confluent_kafka.schema_registry.confluent.types import decimal_pb2
+
 VALUE = SerializationContext("t", MessageField.VALUE)
 TYPES = {
     name.removeprefix("TYPE_").lower(): number
@@ -64,7 +69,7 @@ def order_file():
     file.dependency.extend(
         f"google/protobuf/{name}.proto" for name in ("timestamp", "duration", "wrappers", "struct")
     )
-    file.dependency.append("confluent/type/decimal.proto")
+    file.dependency.append(decimal_pb2.DESCRIPTOR.name)
     kind = file.enum_type.add(name="Kind")
     kind.value.add(name="UNKNOWN", number=0)
     kind.value.add(name="EXPRESS", number=7)
@@ -100,8 +105,6 @@ def built(file, *more):
     pool = DescriptorPool()
     for module in (timestamp_pb2, duration_pb2, wrappers_pb2, struct_pb2):
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
-    from confluent_kafka.schema_registry.confluent.type import decimal_pb2
-
     pool.AddSerializedFile(decimal_pb2.DESCRIPTOR.serialized_pb)
     for one in (*more, file):
         pool.Add(one)
