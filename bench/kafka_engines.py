@@ -136,10 +136,15 @@ class SparkQuery(Query):
     def seconds(self) -> float:
         """See `Query`."""
         found = [json.loads(one.json) for one in self._query.recentProgress]
-        batches = [one for one in found if one["numInputRows"]]
+        batches = [one for one in found if _has_input(one)]
         first, last = (datetime.fromisoformat(batches[place]["timestamp"]).timestamp() for place in (0, -1))
         length = float(batches[-1]["durationMs"]["triggerExecution"])
         return max([last + length / 1_000, *self._done[-1:]]) - first
+
+
+def _has_input(progress: Mapping[str, Any]) -> bool:
+    """Return whether a trigger had records, which Spark counts only where they pass through it."""
+    return any(one["startOffset"] != one["endOffset"] for one in progress["sources"])
 
 
 class SparkEngine(KafkaEngine):
@@ -151,17 +156,19 @@ class SparkEngine(KafkaEngine):
 
 
 class FanOutEngine(SparkEngine):
-    """`start_fanout`."""
+    """`start_fanout`, in transactions."""
 
     name = "fan-out"
     to = DELIVERED
+    transactional = True
 
     def job(self, topic: str, folder: Path) -> Job:
         """The job on a topic, in a folder of its own."""
         cluster = KafkaCluster(self.streamed.broker.address)
         binding = kafka_binding(["weight:int"])
         read = KafkaInput(cluster, (topic,), binding=binding, max_offsets=BATCH)
-        return Job.of(read, self.streamed.snapshots, folder / "output")
+        delivery = "exactly-once" if self.transactional else "at-least-once"
+        return Job.of(read, self.streamed.snapshots, folder / "output", kafka_delivery=delivery)
 
     def start(self, topic: str, count: int, trigger_seconds: float | None) -> Query:
         """See `KafkaEngine`."""
@@ -181,6 +188,13 @@ class FanOutEngine(SparkEngine):
         return SparkQuery(fan.query, fan.wait, stop, done)
 
 
+class AtLeastOnceEngine(FanOutEngine):
+    """`start_fanout`, without transactions."""
+
+    name = "fan-out-at-least-once"
+    transactional = False
+
+
 class NoOpEngine(SparkEngine):
     """Spark's own source and sink, and an `arrow_udf` that knows the lengths of the answers, no more."""
 
@@ -190,12 +204,14 @@ class NoOpEngine(SparkEngine):
     def start(self, topic: str, count: int, trigger_seconds: float | None) -> Query:
         """See `KafkaEngine`."""
         job = self.streamed.job_folder()
-        cluster = KafkaCluster(self.streamed.broker.address)
-        reader = self.spark.readStream.format("kafka").options(**cluster.for_source())
+        servers = {"kafka.bootstrap.servers": self.streamed.broker.address}
+        # Kafka's own half a second would delay each batch that has the newest record of a partition.
+        reader = self.spark.readStream.format("kafka").options(**servers, **{"kafka.fetch.max.wait.ms": "10"})
         reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
         reader = reader.option("includeHeaders", True).option("maxOffsetsPerTrigger", BATCH)
         written = self._deliveries(reader.load(), count, job.name).writeStream.format("kafka")
-        written = written.options(**cluster.for_sink()).option("includeHeaders", True)
+        written = written.options(**servers, **{"kafka.acks": "all", "kafka.enable.idempotence": "true"})
+        written = written.option("includeHeaders", True)
         written = written.option("checkpointLocation", str(job / "checkpoint"))
         if trigger_seconds is None:
             query = written.trigger(availableNow=True).start()
@@ -248,5 +264,5 @@ def makers(spark: SparkSession, streamed: Streamed) -> Mapping[str, Callable[[in
     """Return how to make each engine for a number of messages."""
     return {
         one.name: lambda count, one=one: one(spark, streamed, count)  # type: ignore[misc]
-        for one in (FanOutEngine, NoOpEngine)
+        for one in (FanOutEngine, AtLeastOnceEngine, NoOpEngine)
     }

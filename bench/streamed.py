@@ -45,7 +45,7 @@ _PIECES: Final = {"segment.bytes": str(32 << 20), "file.delete.delay.ms": "1000"
 
 def connector() -> dict[str, str]:
     """Return what a Spark session needs for Kafka. Raises `SkippedError` where that can't be had."""
-    from selectroute.spark import ConnectorError, find_connector
+    from selectroute.testing.jars import ConnectorError, find_connector
 
     try:
         return find_connector().conf()

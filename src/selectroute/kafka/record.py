@@ -7,15 +7,17 @@ is tested against this module. Queues, which take whole messages one by one, use
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from selectroute.kafka.binding import ID, Bound, KafkaBinding, Path
+from selectroute.kafka.binding import ID, Bound, KafkaBinding
+from selectroute.kafka.errors import RecordError
+from selectroute.kafka.schemas.bodies import Bodies
+from selectroute.kafka.schemas.cache import Schemas
+from selectroute.kafka.schemas.wire import HEADER
 from selectroute.kafka.texts import NOT_UTF_8, TextError, value_of, value_of_json
-from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.fields import id_to_text
 from selectroute.selector.message import HEADER_TYPES, MAX_PROPERTIES, Message, MessageError, longest_name
 from selectroute.selector.values.values import Double, Float, Int, Long, Number, Value
@@ -42,20 +44,12 @@ class Record(NamedTuple):
         return len(self.key or b"") + len(self.value or b"") + headers
 
 
-class RecordError(SelectRouteError):
-    """Record that is not a valid message. Its dead letter has the same `stage` and `reason`."""
-
-    def __init__(self, stage: str, reason: str, problem: str) -> None:
-        super().__init__(stage, reason, problem)
-        self.stage = stage
-        self.reason = reason
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return self.problem
-
-
-def message_of(record: Record, binding: KafkaBinding, reads: Collection[str] | None = None) -> Message:
+def message_of(
+    record: Record,
+    binding: KafkaBinding,
+    reads: Collection[str] | None = None,
+    schemas: Schemas | None = None,
+) -> Message:
     """Convert a record to a message.
 
     Args:
@@ -63,19 +57,23 @@ def message_of(record: Record, binding: KafkaBinding, reads: Collection[str] | N
         binding: types and sources of properties.
         reads: the identifiers to convert to their bound types. All others stay text, or bytes if not UTF-8.
             None: convert all that are bound; only unbound headers may be any bytes.
+        schemas: the schemas of bodies. None: bodies are JSON.
 
-    A value that is not of its type, not UTF-8, or in a body that is not JSON, is of an unlike type to the
+    A value that is not of its type, not UTF-8, or in a body that is not valid, is of an unlike type to the
     selectors that read it (``unlike`` of `Message`) and does not affect others; a property keeps its text, or
     bytes. A topic string that is not UTF-8 is NULL.
 
     Raises:
-        RecordError: the record has more headers, or properties, than a message may have.
+        RecordError: the record has more headers, or properties, than a message may have; or the schema of
+            its body is not available, and such records are dead letters.
+        SchemaUnavailableError: the schema is not available, and the registry's policy is to wait.
     """
     if len(record.headers) > MAX_PROPERTIES:
         raise too_many_headers(len(record.headers))
     headers = dict(record.headers)
     name_length = longest_name(reads or ())
-    sources = _Sources(record, headers)
+    sources = _Sources(record, headers, binding, reads, schemas)
+    sources.check_schema()
     found: dict[str, Value | None] = {}
     unlike: set[str] = set()
 
@@ -114,27 +112,52 @@ def message_of(record: Record, binding: KafkaBinding, reads: Collection[str] | N
         raise RecordError("judge", "not-a-message", str(error)) from None
 
 
-def message_id(record: Record, binding: KafkaBinding) -> str | None:
+def message_id(record: Record, binding: KafkaBinding, schemas: Schemas | None = None) -> str | None:
     """Return the id that deliveries of this record carry: `ID` if it is bound, else JMSMessageID; None if the
     record has none or an invalid one."""
-    name = ID if ID in binding.bound else "JMSMessageID"
+    name = _id_of(binding)
     if name not in binding.bound and not binding.is_property(name):
         return None
     try:
-        value = _Sources(record, dict(record.headers)).value(name, binding.field(name), (name,))
+        sources = _Sources(record, dict(record.headers), binding, (name,), schemas)
+        value = sources.value(name, binding.field(name), (name,))
     except RecordError:
         return None
     return value if isinstance(value, str) else None
 
 
-class _Sources:
-    """Values of one record by their sources; the body is parsed when its first field is read."""
+def _id_of(binding: KafkaBinding) -> str:
+    return ID if ID in binding.bound else "JMSMessageID"
 
-    def __init__(self, record: Record, headers: dict[str, bytes | None]) -> None:
+
+class _Sources:
+    """Values of one record by their sources; the body is read, at all paths, when its first field is."""
+
+    def __init__(
+        self,
+        record: Record,
+        headers: dict[str, bytes | None],
+        binding: KafkaBinding,
+        reads: Collection[str] | None,
+        schemas: Schemas | None,
+    ) -> None:
+        own_id = _id_of(binding)
+        self._in_body = [
+            name
+            for name, bound in binding.bound.items()
+            if bound.source.kind == "body" and (reads is None or name in reads or name == own_id)
+        ]
         self._record = record
         self._headers = headers
-        self._body: Any = None
-        self._parsed = False
+        self._bodies = Bodies([binding.bound[name].source.path for name in self._in_body], schemas)
+        self._body: dict[str, Any] | None = None
+
+    def check_schema(self) -> None:
+        """Raise RecordError or SchemaUnavailableError if the schema of the body is not available."""
+        if self._in_body:
+            missing = self._bodies.missing([self._record.value], [self._headers.get(HEADER)])
+            if missing:
+                raise missing[0]
 
     def value(self, name: str, bound: Bound, reads: Collection[str] | None) -> Value | None:
         source, record = bound.source, self._record
@@ -160,11 +183,10 @@ class _Sources:
         return self._headers.get(bound.source.name) if kind == "header" else None
 
     def _of_body(self, name: str, bound: Bound) -> Value | None:
-        if not self._parsed:  # a body that is not JSON is parsed again for each of its fields
-            self._body = None if self._record.value is None else parsed(self._record.value)
-            self._parsed = True
-        plain = at_path(self._body, bound.source.path)
-        return _converted(name, bound, partial(value_of_json, plain))
+        if self._body is None:  # a body that is not valid is read again for each of its fields
+            values = self._bodies.values(self._record.value, self._headers.get(HEADER))
+            self._body = dict(zip(self._in_body, values, strict=True))
+        return _converted(name, bound, partial(value_of_json, self._body[name]))
 
 
 def _unbound(name: str, text: bytes | None, bound: Bound, reads: Collection[str] | None) -> Value | None:
@@ -209,48 +231,6 @@ def too_large(size: int, most: int) -> RecordError:
     return RecordError(
         "read", "too-large", f"key, value and headers have {size:,} bytes; the limit is {most:,}"
     )
-
-
-def no_constant(name: str) -> NoReturn:
-    """Reject NaN and Infinity, which Python reads as JSON."""
-    raise ValueError(f"{name} is not valid JSON")
-
-
-# `scan_once`, not `decode`: that skips white space with regular expressions, which doubles the time.
-_DECODER: Final = json.JSONDecoder(parse_constant=no_constant)
-_SCAN: Final[Callable[[str, int], tuple[Any, int]]] = _DECODER.scan_once  # type: ignore[attr-defined]
-_WHITE_SPACE: Final = " \t\n\r"
-
-
-def parsed(value: bytes) -> Any:
-    """Return a record's value as parsed JSON. Raises RecordError."""
-    try:
-        text = value.decode("utf-8").strip(_WHITE_SPACE)
-        body, end = _SCAN(text, 0)
-        if end != len(text):
-            raise ValueError(f"extra data after its end at character {end}")
-        return body
-    except UnicodeDecodeError as error:
-        raise RecordError("read", NOT_UTF_8, f"byte {error.start} of the body is not UTF-8") from None
-    except RecursionError:
-        raise RecordError("parse", "too-deep", "the body is nested too deeply") from None
-    except StopIteration as stopped:
-        problem = f"no value at character {stopped.value}"
-        raise RecordError("parse", "not-json", f"the body is not JSON: {problem}") from None
-    except ValueError as error:
-        raise RecordError("parse", "not-json", f"the body is not JSON: {error}") from None
-
-
-def at_path(body: Any, path: Path) -> Any:
-    """Return the value at a path of parsed JSON, None if there is none."""
-    for step in path:
-        if isinstance(step, int):
-            body = body[step] if isinstance(body, list) and step < len(body) else None
-        else:
-            body = body.get(step) if isinstance(body, dict) else None
-        if body is None:
-            return None
-    return body
 
 
 class Produced(NamedTuple):

@@ -1,4 +1,4 @@
-"""Conversion of header texts and JSON values to values of their bound types.
+"""Conversion of header texts and values of bodies to values of their bound types.
 
 This is the reference, one value at a time; `spark/sources/kafka/columns.py` does the same column by column.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
+from selectroute.kafka.schemas.values import NonFinite, Temporal
 from selectroute.selector.message import DELIVERY_MODES, octets_of
 from selectroute.selector.syntax.source import SURROGATE
 from selectroute.selector.values.numbers import decimal_float32
@@ -76,6 +78,9 @@ def value_of_json(plain: Any, type_: str, name: str = "") -> Value | None:
     A JSON number is a float or double, and without fraction and exponent any integer; strings are strings, or
     pairs of hexadecimal digits for bytes; there are no other conversions.
 
+    Avro and Protobuf have values that JSON does not: byte strings are bytes; a decimal is what its digits are
+    in a header; NaN and infinities are floats and doubles; a `Temporal` is its number or its text.
+
     Raises:
         TextError: the JSON is not a valid value of the type.
     """
@@ -94,6 +99,8 @@ def value_of_json(plain: Any, type_: str, name: str = "") -> Value | None:
             found = None
     elif isinstance(plain, int | float) and not isinstance(plain, bool):
         found = _plain_number(plain, type_)
+    if found is None and isinstance(plain, bytes | Decimal | Temporal):
+        found = _of_schema(plain, type_)
     if found is None:
         raise TextError(NOT_OF_TYPE, f"{shown(plain)} is not a valid {type_}")
     return checked(found, name)
@@ -119,7 +126,8 @@ LIMITED: Final[Mapping[str, Callable[[Any], bool]]] = {
 def shown(thing: object) -> str:
     """Return a value of a message for an error text: short, and safe to print."""
     if not isinstance(thing, str | int | float):
-        return "an array" if isinstance(thing, list) else "an object"
+        kinds = {list: "an array", bytes: "a byte string", Decimal: "a decimal", Temporal: "a time"}
+        return kinds.get(type(thing), "an object")
     if isinstance(thing, int) and thing.bit_length() > 64:
         return "an integer of more than 64 bits"
     text = ascii(thing)
@@ -154,9 +162,25 @@ def _number(text: str, type_: str) -> Value | None:
     return Float(number) if type_ == "float" else Double(number)
 
 
+def _of_schema(plain: bytes | Decimal | Temporal, type_: str) -> Value | None:
+    """Convert a value that only Avro and Protobuf have; None if it is not of the type."""
+    if isinstance(plain, bytes):
+        return plain if type_ == "bytes" else None
+    if type_ in ("boolean", "bytes"):
+        return None
+    if isinstance(plain, Temporal):
+        return plain.text if type_ == "string" else _plain_number(plain.number, type_)
+    digits = format(plain, "f")
+    if type_ == "string":
+        return digits
+    return _integer(digits, type_) if type_ in _INTEGERS else _number(digits, type_)
+
+
 def _plain_number(plain: int | float, type_: str) -> Value | None:
     if type_ in _INTEGERS:
         return _fitting(plain, type_) if isinstance(plain, int) else None
+    if isinstance(plain, NonFinite):
+        return Float(float(plain)) if type_ == "float" else Double(float(plain))
     try:
         found: Float | Double = Float(plain) if type_ == "float" else Double(plain)
     except OverflowError:

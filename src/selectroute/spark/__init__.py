@@ -33,7 +33,13 @@ from selectroute.spark.partitions.snapshot import PartitionedSnapshot
 from selectroute.spark.runtime.java import JavaError
 from selectroute.spark.runtime.session import local_session
 from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError
-from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput, kafka_binding, kafka_cluster
+from selectroute.spark.sources.kafka.config import (
+    KafkaCluster,
+    KafkaInput,
+    kafka_binding,
+    kafka_cluster,
+    schema_registry,
+)
 from selectroute.spark.stream.fan_out import FanOut, check, start_fanout
 
 __all__ = [
@@ -67,6 +73,7 @@ __all__ = [
     "publish_partitions",
     "rerun",
     "route",
+    "schema_registry",
     "start_fanout",
     "unpack",
 ]

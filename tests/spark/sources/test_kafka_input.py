@@ -6,8 +6,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
 
+from selectroute.kafka import SchemaRegistry, SchemaSettingsError
 from selectroute.spark.sources.files.stream import SourceError
-from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput, kafka_cluster
+from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput, kafka_cluster, schema_registry
 
 CLUSTER = KafkaCluster("host:9092")
 
@@ -89,3 +90,35 @@ def test_a_file_of_settings_is_read_as_kafkas_tools_read_it(tmp_path):
 def test_an_input_that_says_something_impossible_is_refused(options):
     with pytest.raises(SourceError):
         KafkaInput(CLUSTER, **options)
+
+
+def test_a_schema_registry_has_the_settings_of_its_file(tmp_path):
+    pytest.importorskip("confluent_kafka.schema_registry")
+    file = tmp_path / "registry.properties"
+    file.write_text("# ours\nurl=http://other\nbasic.auth.user.info = me:a=b\n\ntimeout=5\n")
+    registry = schema_registry("http://host:8081", str(file), "dead-letter")
+    options = {"basic.auth.user.info": "me:a=b", "timeout": "5"}
+    assert registry == SchemaRegistry("http://host:8081", options, "dead-letter")
+    assert KafkaInput(CLUSTER, ("t",), schemas=registry).schemas == registry
+    assert "me:a=b" not in repr(KafkaInput(CLUSTER, ("t",), schemas=registry))
+    assert schema_registry("") is None
+
+
+def test_a_wrong_setting_of_a_schema_registry_is_named_before_anything_is_read(tmp_path):
+    pytest.importorskip("confluent_kafka.schema_registry")
+    file = tmp_path / "registry.properties"
+    for text, error, said in (
+        ("schema.registry.url=x", SchemaSettingsError, "no setting 'schema.registry.url'"),
+        ("ssl.ca.location=/no/such", SchemaSettingsError, "the file of ssl.ca.location does not exist"),
+        ("hunter2", SourceError, "line 1, is not name=value"),
+    ):
+        file.write_text(text)
+        with pytest.raises(error, match=said) as found:
+            schema_registry("http://host:8081", str(file))
+        assert "hunter2" not in str(found.value)
+
+
+def test_settings_of_clients_are_those_of_the_file_without_those_of_the_job(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_text("! ours\nbootstrap.servers=other:1\ngroup.id=mine\nsasl.mechanism = PLAIN\n")
+    assert kafka_cluster("host:1", str(file)).options == {"kafka.sasl.mechanism": "PLAIN"}

@@ -64,6 +64,8 @@ def refused(monkeypatch, capsys):
         (("--kafka-binding", "no-such-file.toml"), "no-such-file.toml can't be read"),
         (("--kafka-config", "no-such-file.properties"), "no-such-file.properties"),
         (("--starting-offsets", "yesterday"), "yesterday"),
+        (("--schema-registry", "host:8081"), "must be https://host or http://host, not 'host:8081'"),
+        (("--schema-registry", "http://h", "--schema-registry-config", "no-such-file"), "no-such-file"),
         (("--unrouted-topic", "audit/#=burn"), "burn"),
     ],
 )

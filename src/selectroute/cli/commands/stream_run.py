@@ -65,6 +65,13 @@ class KafkaDelivery(StrEnum):
     at_least_once = "at-least-once"
 
 
+class MissingSchema(StrEnum):
+    """Policy for schemas that are not available."""
+
+    wait = "wait"
+    dead_letter = "dead-letter"
+
+
 class Log(StrEnum):
     """Form of a job's log."""
 
@@ -175,6 +182,35 @@ SeparatorOption = Annotated[
         _KAFKA,
         "CHAR",
         show_default=False,
+    ),
+]
+SchemaRegistryOption = Annotated[
+    str,
+    _option(
+        "schema-registry",
+        "Registry of the schemas of Avro, Protobuf and JSON Schema bodies.",
+        _KAFKA,
+        "URL",
+        show_default=False,
+    ),
+]
+SchemaConfigOption = Annotated[
+    str,
+    _option(
+        "schema-registry-config",
+        "File with settings of the schema registry's client, name=value a line.",
+        _KAFKA,
+        "FILE",
+        show_default=False,
+    ),
+]
+MissingSchemaOption = Annotated[
+    MissingSchema,
+    _option(
+        "schema-registry-missing",
+        "For an unknown schema, or a schema registry that does not answer: wait, or make the records dead "
+        "letters.",
+        _KAFKA,
     ),
 ]
 StartingOption = Annotated[
@@ -342,6 +378,9 @@ def run(
     bind: BindOption = None,
     kafka_binding: BindingOption = "",
     topic_separator: SeparatorOption = "",
+    schema_registry: SchemaRegistryOption = "",
+    schema_registry_config: SchemaConfigOption = "",
+    schema_registry_missing: MissingSchemaOption = MissingSchema.wait,
     starting_offsets: StartingOption = "earliest",
     max_offsets_per_trigger: MaxOffsetsOption = 0,
     min_partitions: MinPartitionsOption = 0,
@@ -410,6 +449,9 @@ def rerun(
     bind: BindOption = None,
     kafka_binding: BindingOption = "",
     topic_separator: SeparatorOption = "",
+    schema_registry: SchemaRegistryOption = "",
+    schema_registry_config: SchemaConfigOption = "",
+    schema_registry_missing: MissingSchemaOption = MissingSchema.wait,
     starting_offsets: StartingOption = "earliest",
     max_offsets_per_trigger: MaxOffsetsOption = 0,
     min_partitions: MinPartitionsOption = 0,
@@ -490,6 +532,9 @@ class _JobOptions:
     bind: list[str] | None
     kafka_binding: str
     topic_separator: str
+    schema_registry: str
+    schema_registry_config: str
+    schema_registry_missing: MissingSchema
     starting_offsets: str
     max_offsets_per_trigger: int
     min_partitions: int
@@ -535,9 +580,14 @@ class _JobOptions:
                 (self.bind, "--bind"),
                 (self.kafka_binding, "--kafka-binding"),
                 (self.topic_separator, "--topic-separator"),
+                (self.schema_registry, "--schema-registry"),
             ):
                 if given:
                     raise typer.BadParameter(f"{name} is for records of --kafka-topics", param_hint=name)
+        if self.schema_registry_config and not self.schema_registry:
+            raise typer.BadParameter(
+                "--schema-registry-config is for --schema-registry", param_hint="--schema-registry-config"
+            )
         if reads_kafka and not self.kafka_servers:
             raise typer.BadParameter("--kafka-servers is needed to read topics", param_hint="--kafka-servers")
 
@@ -555,7 +605,7 @@ class _JobOptions:
 
     def job(self, registry: SubscriptionRegistry | None) -> Job:
         """Return the job. Raises SelectRouteError for invalid options."""
-        from selectroute.spark import Job, KafkaInput, kafka_binding, kafka_cluster
+        from selectroute.spark import Job, KafkaInput, kafka_binding, kafka_cluster, schema_registry
 
         cluster = kafka_cluster(self.kafka_servers, self.kafka_config or None)
         source: Path | KafkaInput | None = self.input
@@ -569,6 +619,11 @@ class _JobOptions:
                 self.starting_offsets,
                 self.max_offsets_per_trigger or None,
                 self.min_partitions or None,
+                schema_registry(
+                    self.schema_registry,
+                    self.schema_registry_config or None,
+                    self.schema_registry_missing.value,
+                ),
             )
         unrouted = self.unrouted_topic or os.environ.get("SELECTROUTE_UNROUTED_TOPIC", "").split("\n")
         return Job.of(

@@ -33,6 +33,8 @@ REASONS: Final[Mapping[str, frozenset[str]]] = {
             "not-utf-8",
             "too-large",
             "too-many-headers",
+            "unknown-schema",
+            "registry-unreachable",
         }
     ),
     "parse": frozenset({"not-json", "too-deep", "not-a-message"}),

@@ -21,12 +21,14 @@ import pyarrow.parquet as pq
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.kafka.binding import KafkaBinding
+from selectroute.kafka.client.errors import FencedError, UnreachableError
 from selectroute.kafka.ranges import Range
+from selectroute.kafka.schemas.cache import SchemaUnavailableError, open_schemas
+from selectroute.kafka.schemas.registry import SchemaRegistry
 from selectroute.match.batch import leaves
 from selectroute.match.columns import ColumnTypeError
 from selectroute.match.match import Matches
 from selectroute.match.missing import MissingColumnError, missing_columns
-from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.columns.column_types import ReadTypes
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.destinations.codes import destinations
@@ -131,7 +133,7 @@ def _record_reader(
     from selectroute.kafka.client.reading import read  # needs the extra `kafka`
 
     parts = read(connected(input.cluster), ranges, committed=input.cluster.reads_committed, may_lack=may_lack)
-    return RecordReader(map(rows_of, parts), input.binding, snapshot, settings, full)
+    return RecordReader(map(rows_of, parts), input.binding, input.schemas, snapshot, settings, full)
 
 
 def run(
@@ -140,8 +142,8 @@ def run(
     """Read, match and write the input of one task: into files under ``settings.staging``, and to Kafka.
 
     Return the counts and the files, with the reader's report. A task that is not done reports why: ``waits``,
-    a sentence, if Kafka does not answer or another attempt began (``fenced``); ``held``, the topics that refuse, each with
-    the reason. It must then be run again.
+    a sentence, if Kafka or a schema registry does not answer, or another attempt began (``fenced``); ``held``,
+    the topics that refuse, each with the reason. It must then be run again.
 
     Args:
         reader_of: creates the reader for a snapshot; the last argument is whether full messages are needed.
@@ -154,26 +156,9 @@ def run(
             return {"task": task, **_attempt(reader_of, settings, task, held), "held": held}
         except HeldTopicError as error:
             held[error.topic] = error.why
-        except SelectRouteError as error:
-            if not _passes(error):
-                raise
+        except (UnreachableError, FencedError, SchemaUnavailableError) as error:
             disconnect()
-            return {"task": task, "waits": str(error), "fenced": _is_fenced(error)}
-
-
-def _passes(error: SelectRouteError) -> bool:
-    """Return whether an error is one after which a task is run again."""
-    try:
-        from selectroute.kafka.client.errors import FencedError, UnreachableError
-    except ModuleNotFoundError:  # without the extra `kafka` there are no such errors
-        return False
-    return isinstance(error, FencedError | UnreachableError)
-
-
-def _is_fenced(error: SelectRouteError) -> bool:
-    from selectroute.kafka.client.errors import FencedError  # needs the extra `kafka`
-
-    return isinstance(error, FencedError)
+            return {"task": task, "waits": str(error), "fenced": isinstance(error, FencedError)}
 
 
 def _attempt(
@@ -284,22 +269,29 @@ class SplitReader:
 
 
 class RecordReader:
-    """Reader of Kafka records. Reports columns that are ``unlike``, and under
-    ``came`` the number of records, the first and the last offset of each partition.
+    """Reader of Kafka records. Reports columns that are ``unlike``, and under ``came`` the number of records,
+    the first and the last offset of each partition.
+
+    Raises `SchemaUnavailableError` for a schema that is not available, if the policy of its registry is to
+    wait.
     """
 
     def __init__(
         self,
         batches: Iterator[pa.RecordBatch],
         binding: KafkaBinding,
+        registry: SchemaRegistry | None,
         snapshot: Snapshot,
         settings: TaskSettings,
         full: bool,
     ) -> None:
         self._batches = batches
+        self._schemas = None if registry is None else open_schemas(registry)
         self._binding = binding
         self._full = full
-        self._reader = KafkaReader(settings.names(snapshot), binding, settings.max_message_bytes)
+        self._reader = KafkaReader(
+            settings.names(snapshot), binding, settings.max_message_bytes, self._schemas
+        )
         self._came: dict[SourcePartition, tuple[int, int, int]] = {}
 
     def parts(self) -> Iterator[Part]:
@@ -310,7 +302,8 @@ class RecordReader:
                 self._came[place] = _added(self._came.get(place), records)
                 for part in records.parts:
                     if self._full and not isinstance(part, DeadLetterBatch):
-                        part = replace(part, full=FullRecords(records.of(part.rows), self._binding))
+                        full = FullRecords(records.of(part.rows), self._binding, self._schemas)
+                        part = replace(part, full=full)
                     yield Part(place, part, partial(original_record, records))
 
     def report(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from selectroute.kafka.record import no_constant
+from selectroute.kafka.json_body import no_constant
 from selectroute.match.batch import is_group, properties, schema_columns
 from selectroute.match.from_messages import from_messages, is_mixed
 from selectroute.selector.message import Message, MessageError, longest_name

@@ -14,6 +14,7 @@ from selectroute.index.destination import TOPIC_NAME
 from selectroute.kafka.binding import BY_NAME, KafkaBinding, KafkaBindingError
 from selectroute.kafka.client.properties import PropertiesError, parse_properties
 from selectroute.kafka.client.settings import ClientSettings, SettingError, client_settings
+from selectroute.kafka.schemas.registry import OnMissing, SchemaRegistry
 from selectroute.spark.sources.files.stream import SourceError
 
 if TYPE_CHECKING:  # needs the extra `kafka`
@@ -85,6 +86,7 @@ class KafkaInput:
             continue at the end of the previous one.
         max_offsets: maximum number of records of a batch; None for all available.
         min_partitions: minimum number of tasks of a batch; None: one per partition of Kafka.
+        schemas: the registry of the schemas of bodies; None: bodies are JSON.
     """
 
     cluster: KafkaCluster
@@ -94,6 +96,7 @@ class KafkaInput:
     starting: str | StartingOffsets = "earliest"
     max_offsets: int | None = None
     min_partitions: int | None = None
+    schemas: SchemaRegistry | None = None
 
     def __post_init__(self) -> None:
         if bool(self.topics) == bool(self.pattern):
@@ -158,14 +161,43 @@ def kafka_cluster(servers: str, config: str | None = None) -> KafkaCluster | Non
     """
     if not servers:
         return None
-    try:
-        found = parse_properties(_text(config)) if config else {}
-    except PropertiesError as error:
-        raise SourceError(f"{config}, {error}") from None
-    options = {SETTING + name: value for name, value in found.items()}
+    options = {SETTING + name: value for name, value in _properties(config).items()}
     options.pop(f"{SETTING}bootstrap.servers", None)
     options.pop(f"{SETTING}group.id", None)
     return KafkaCluster(servers, options)
+
+
+def schema_registry(
+    url: str, config: str | None = None, on_missing: OnMissing = "wait"
+) -> SchemaRegistry | None:
+    """Return the schema registry at this URL; None if ``url`` is empty.
+
+    Args:
+        url: the registry's URL, or several, separated by commas.
+        config: a file of settings of its client, by Confluent's names, in the format of Kafka's own tools:
+            lines ``name=value`` and ``#`` comments. It may contain secrets, so restrict its permissions.
+        on_missing: the policy for schemas that are not available, see `SchemaRegistry`.
+
+    Raises:
+        SourceError: the file can't be read, or is not valid.
+        SchemaSettingsError: a setting is unknown or not valid.
+        ModuleNotFoundError: the extra ``schemas`` is not installed.
+    """
+    if not url:
+        return None
+    options = _properties(config)
+    options.pop("url", None)
+    registry = SchemaRegistry(url, options, on_missing)
+    registry.client()  # the same error on every worker would come late
+    return registry
+
+
+def _properties(config: str | None) -> dict[str, str]:
+    """Return the settings of a file of Kafka's tools. Raises SourceError."""
+    try:
+        return parse_properties(_text(config)) if config else {}
+    except PropertiesError as error:
+        raise SourceError(f"{config}, {error}") from None
 
 
 def kafka_binding(

@@ -21,16 +21,12 @@ import pyarrow.compute as pc
 
 from selectroute.arrays import tables as t
 from selectroute.kafka.binding import ID, Bound, KafkaBinding, Kind
+from selectroute.kafka.errors import RecordError
 from selectroute.kafka.ranges import Part
-from selectroute.kafka.record import (
-    Record,
-    RecordError,
-    at_path,
-    message_of,
-    parsed,
-    too_large,
-    too_many_headers,
-)
+from selectroute.kafka.record import Record, message_of, too_large, too_many_headers
+from selectroute.kafka.schemas.bodies import Bodies
+from selectroute.kafka.schemas.cache import Schemas
+from selectroute.kafka.schemas.wire import HEADER, PREFIX_BYTES
 from selectroute.kafka.texts import TextError
 from selectroute.match.from_messages import BODY, is_mixed, with_unlike
 from selectroute.selector.message import MAX_PROPERTIES, Message, longest_name
@@ -108,9 +104,17 @@ class Records:
 
 
 class KafkaReader:
-    """Reader of batches for one snapshot: ``names`` are the columns that its selectors read."""
+    """Reader of batches for one snapshot: ``names`` are the columns that its selectors read, and ``schemas``
+    has the schemas of bodies; None: they are JSON.
+    """
 
-    def __init__(self, names: Sequence[str], binding: KafkaBinding, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        binding: KafkaBinding,
+        max_message_bytes: int,
+        schemas: Schemas | None = None,
+    ) -> None:
         self._binding = binding
         self._names = frozenset(names)
         self._most = max_message_bytes
@@ -118,6 +122,9 @@ class KafkaReader:
         self._fields = {
             name: binding.field(name) for name in (*names, self._id) if name not in (BODY, INVALID_NAMES)
         }
+        self._in_body = self._from("body")
+        self._bodies = Bodies([self._fields[name].source.path for name in self._in_body], schemas)
+        self._has_schemas = schemas is not None and bool(self._in_body)
         by_header: dict[str, list[str]] = {}
         for name in self._from("header"):
             header = self._fields[name].source.name
@@ -129,8 +136,15 @@ class KafkaReader:
         """Values so far that selectors read and that are not of their bound type."""
 
     def read(self, batch: pa.RecordBatch) -> Iterator[Records]:
-        """Yield the rows of a batch, one partition at a time."""
+        """Yield the rows of a batch, one partition at a time.
+
+        Raises:
+            SchemaUnavailableError: before the first row, if the schema of a body is not available and the
+                registry's policy is to wait; the batch can be read again.
+        """
         errors = self._unreadable(batch)
+        if self._has_schemas:
+            errors = self._without_schema(batch) | errors
         rows = np.delete(np.arange(batch.num_rows), list(errors))
         columns, ids = self._columns(batch.take(pa.array(rows)) if errors else batch)
         offsets: Integers = batch.column("offset").to_numpy(zero_copy_only=False)
@@ -164,6 +178,11 @@ class KafkaReader:
                 errors[int(row)] = too_large(int(sizes[row]), self._most)
         return errors
 
+    def _without_schema(self, batch: pa.RecordBatch) -> Errors:
+        """Fetch the schemas of bodies; return the errors of rows whose schema is not available."""
+        prefixes = pc.binary_slice(batch.column("value"), 0, PREFIX_BYTES).to_pylist()
+        return self._bodies.missing(prefixes, _schema_headers(Headers(batch.column("headers"))))
+
     def _columns(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Any]:
         """Return the columns that selectors read, and the message ids."""
         found: dict[str, Any] = {}
@@ -176,9 +195,8 @@ class KafkaReader:
             found[name] = self._kept(name, column)
         for name in self._from("timestamp", "topic", "partition", "offset"):
             found[name] = self._of_record(batch, self._fields[name])
-        bodies = self._from("body")
-        if bodies:
-            found |= self._of_bodies(batch.column("value"), bodies)
+        if self._in_body:
+            found |= self._of_bodies(batch.column("value"), headers)
         ids = id_text(found[self._id]) if self._id in found else None
         if INVALID_NAMES in self._names:
             elsewhere = self._bound_elsewhere(batch, headers, found)
@@ -211,19 +229,20 @@ class KafkaReader:
         topics = [self._binding.topic(topic) for topic in encoded.dictionary.to_pylist()]
         return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(topics, pa.string()))
 
-    def _of_bodies(self, values: Any, names: Sequence[str]) -> dict[str, Any]:
-        paths = [self._fields[name].source.path for name in names]
+    def _of_bodies(self, values: Any, headers: Headers) -> dict[str, Any]:
+        names = self._in_body
         found: list[list[Any]] = [[] for _ in names]
         own: dict[int, TextError] = {}
-        for row, value in enumerate(values.to_pylist()):
-            body = None
-            if value is not None:
-                try:
-                    body = parsed(value)
-                except RecordError as error:
-                    own[row] = TextError(error.reason, error.problem)
-            for column, path in zip(found, paths, strict=True):
-                column.append(at_path(body, path))
+        ids = _schema_headers(headers) if self._has_schemas else [None] * len(values)
+        nothing = [None] * len(names)
+        for row, (value, id) in enumerate(zip(values.to_pylist(), ids, strict=True)):
+            body = nothing
+            try:
+                body = self._bodies.values(value, id)
+            except RecordError as error:
+                own[row] = TextError(error.reason, error.problem)
+            for column, one in zip(found, body, strict=True):
+                column.append(one)
         converted = {
             name: column_of_json(column, self._fields[name].type, name)
             for name, column in zip(names, found, strict=True)
@@ -246,6 +265,13 @@ class KafkaReader:
             elif name in self._names:
                 present[name] = _present(found[name])
         return present
+
+
+def _schema_headers(headers: Headers) -> list[bytes | None]:
+    """Return the header with the schema id of each record."""
+    for _, found in headers.find(pa.array([HEADER])):
+        return list(found.to_pylist())
+    return [None] * headers.records
 
 
 def _article(type_: str) -> str:
@@ -280,13 +306,14 @@ def _dead(errors: Errors, offsets: Integers, start: int, stop: int) -> list[Mess
 class FullRecords:
     """Full messages from rows of records, one row per message."""
 
-    def __init__(self, rows: pa.RecordBatch, binding: KafkaBinding) -> None:
+    def __init__(self, rows: pa.RecordBatch, binding: KafkaBinding, schemas: Schemas | None = None) -> None:
         self.rows = rows
         self._binding = binding
+        self._schemas = schemas
 
     def take(self, rows: npt.NDArray[np.int64]) -> FullRecords:
         """Return the messages at these rows."""
-        return FullRecords(self.rows.take(pa.array(rows)), self._binding)
+        return FullRecords(self.rows.take(pa.array(rows)), self._binding, self._schemas)
 
     def messages(self, rows: npt.NDArray[np.int64]) -> Iterator[Message | str]:
         """Yield the messages at these rows; for an invalid one, the error text."""
@@ -295,7 +322,8 @@ class FullRecords:
             row.pop("timestampType", None)
             headers = tuple((one["key"], one["value"]) for one in row.pop("headers") or ())
             since = None if timestamp is None else round(timestamp.timestamp() * 1000)
+            record = Record(**row, timestamp=since, headers=headers)
             try:
-                yield message_of(Record(**row, timestamp=since, headers=headers), self._binding)
+                yield message_of(record, self._binding, None, self._schemas)
             except RecordError as error:
                 yield str(error)

@@ -1,0 +1,83 @@
+"""Bodies of records at the bound paths: of a schema registry's formats, or plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from selectroute.kafka.binding import Path
+from selectroute.kafka.errors import RecordError
+from selectroute.kafka.json_body import at_path, parsed
+from selectroute.kafka.schemas.cache import Schemas, SchemaUnavailableError
+from selectroute.kafka.schemas.wire import SchemaId, framed, schema_of_prefix
+
+
+class Bodies:
+    """Reader of the values at some paths of bodies.
+
+    With a registry, a body with a schema id is decoded by its schema. A body without one is JSON, as are all
+    without a registry: topics may change from one to the other.
+    """
+
+    def __init__(self, paths: Sequence[Path], schemas: Schemas | None = None) -> None:
+        self._paths = tuple(paths)
+        self._schemas = schemas
+
+    def values(self, value: bytes | None, header: bytes | None = None) -> list[Any]:
+        """Return the value at each path, None where there is none. A datum is decoded once, at all paths.
+
+        Args:
+            value: the body.
+            header: the header with the schema id, `HEADER`.
+
+        Raises:
+            RecordError: the body is not valid.
+            SchemaUnavailableError: its schema can't be fetched.
+        """
+        if value is None:
+            return [None] * len(self._paths)
+        if self._schemas is not None:
+            found = framed(value, header)
+            if found is not None:
+                return self._schemas.decoder(found.id, self._paths)(found.datum, found.message)
+        body = parsed(value)
+        return [at_path(body, path) for path in self._paths]
+
+    def missing(
+        self, prefixes: Iterable[bytes | None], headers: Iterable[bytes | None]
+    ) -> dict[int, RecordError]:
+        """Fetch the schemas of these bodies; return the errors of rows whose schema is not available.
+
+        Args:
+            prefixes: the first `PREFIX_BYTES` of each body.
+            headers: the header with the schema id of each.
+
+        Raises:
+            SchemaUnavailableError: a schema is not available, and the registry's policy is to wait.
+        """
+        errors: dict[int, RecordError] = {}
+        if self._schemas is None:
+            return errors
+        known: dict[bytes, RecordError | None] = {}
+        for row, (prefix, header) in enumerate(zip(prefixes, headers, strict=True)):
+            if prefix is None or (header is None and prefix[:1] not in (b"\0", b"\1")):
+                continue
+            framing = header if header is not None else prefix[:5] if prefix[:1] == b"\0" else prefix
+            if framing not in known:
+                id = schema_of_prefix(prefix, header)
+                known[framing] = None if id is None else self._unavailable(self._schemas, id)
+            error = known[framing]
+            if error is not None:
+                errors[row] = error
+        return errors
+
+    def _unavailable(self, schemas: Schemas, id: SchemaId) -> RecordError | None:
+        try:
+            schemas.decoder(id, self._paths)
+        except SchemaUnavailableError as error:
+            if schemas.on_missing == "wait":
+                raise
+            return error.as_record_error()
+        except RecordError:
+            pass  # of the schema: each body of it is not valid
+        return None

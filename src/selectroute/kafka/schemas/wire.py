@@ -1,0 +1,110 @@
+"""Schema ids of bodies, by Confluent's wire format: before the body, or in a header.
+
+Prefix and header have the same form: 0 and a schema id of 4 bytes, or 1 and the schema's GUID of 16 bytes.
+For Protobuf the index of the message in its file follows: the number of steps and each step, zigzag varints,
+or only 0 for the first message.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from selectroute.kafka.errors import RecordError
+
+HEADER: Final = "__value_schema_id"
+"""Header with the schema id of a record's value."""
+
+PREFIX_BYTES: Final = 17
+"""Bytes of a body that suffice for `schema_of_prefix`: magic byte and GUID."""
+
+_ID_BYTES: Final = 5
+
+_MAX_STEPS: Final = 100
+_MAX_VARINT_BYTES: Final = 5
+
+SchemaId = int | str
+"""Id of a schema in its registry, or its GUID."""
+
+
+class Framed(NamedTuple):
+    """Body with the id of its schema.
+
+    Attributes:
+        id: the id of the schema.
+        datum: the encoded body; begins with the message's index if it is Protobuf and ``message`` is None.
+        message: the index of a Protobuf message, encoded, if the id is in a header.
+    """
+
+    id: SchemaId
+    datum: bytes
+    message: bytes | None
+
+
+def framed(value: bytes, header: bytes | None) -> Framed | None:
+    """Split a body into schema id and datum; None if the body has no schema id.
+
+    Args:
+        value: the body.
+        header: the header `HEADER`, which counts if there is one.
+
+    Raises:
+        RecordError: header or body is too short for a schema id, or the header is anything else.
+    """
+    if header is not None:
+        found = _split(header, f"the header {HEADER}")
+        if found is None:
+            raise RecordError("parse", "not-framed", f"the header {HEADER} does not begin with 0 or 1")
+        return Framed(found[0], value, found[1])
+    # Also JSON: its text can't begin with a control character.
+    found = _split(value, "the body")
+    return None if found is None else Framed(found[0], found[1], None)
+
+
+def schema_of_prefix(prefix: bytes | None, header: bytes | None) -> SchemaId | None:
+    """Return the schema id of a body that begins with these `PREFIX_BYTES`; None if it has none or is not
+    valid.
+    """
+    try:
+        found = None if prefix is None else framed(prefix, header)
+    except RecordError:
+        return None
+    return None if found is None else found.id
+
+
+def message_index(data: bytes) -> tuple[tuple[int, ...], int]:
+    """Parse the index of a Protobuf message; return it and its length in bytes. Raises RecordError."""
+    count, at = _varint(data, 0)
+    if count == 0:
+        return (0,), at
+    if not 0 < count <= _MAX_STEPS:
+        raise RecordError("parse", "not-protobuf", f"the index of the message has {count:,} steps")
+    steps = []
+    for _ in range(count):
+        step, at = _varint(data, at)
+        steps.append(step)
+    return tuple(steps), at
+
+
+def _split(data: bytes, where: str) -> tuple[SchemaId, bytes] | None:
+    """Return the id at the beginning and the rest; None for any other beginning."""
+    magic = data[:1]
+    if magic == b"\0" and len(data) >= _ID_BYTES:
+        return int.from_bytes(data[1:_ID_BYTES], "big"), data[_ID_BYTES:]
+    if magic == b"\1" and len(data) >= PREFIX_BYTES:
+        return str(UUID(bytes=data[1:PREFIX_BYTES])), data[PREFIX_BYTES:]
+    if magic in (b"\0", b"\1"):
+        raise RecordError("parse", "not-framed", f"{where} ends within its schema id")
+    return None
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for place in range(_MAX_VARINT_BYTES):
+        if at + place >= len(data):
+            raise RecordError("parse", "not-protobuf", "the body ends within the index of its message")
+        byte = data[at + place]
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at + place + 1
+    raise RecordError("parse", "not-protobuf", "the index of the message is not valid")
