@@ -31,7 +31,7 @@ from bench.streamed import DELIVERED, PARTITIONS, Streamed
 from bench.workloads import Ints
 from selectroute.spark import Job, KafkaCluster, KafkaInput, kafka_binding, start_fanout
 
-BATCH: Final = 50_000
+BATCH: Final = 200_000
 """The records of a batch."""
 
 UNDECIDED: Final = "undecided"

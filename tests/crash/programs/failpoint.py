@@ -1,8 +1,9 @@
 """Run a program that routes a stream, and end it at a named step.
 
 ``python -m tests.crash.programs.failpoint STEP MOMENT NTH stream run …`` kills its whole process group, with
-Spark's JVM, right before or after the n-th time that it, or a worker of Spark's, takes this step. What Spark itself writes, its log of
-offsets and that of done batches, is watched for in its checkpoint, so there it is within a millisecond.
+Spark's JVM, right before or after the n-th time that it, or a worker of Spark's, takes this step. What Spark
+itself writes, its log of offsets and that of done batches, is watched for in its checkpoint, so there it is
+within a millisecond.
 """
 
 from __future__ import annotations

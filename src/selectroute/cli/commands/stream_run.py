@@ -318,8 +318,8 @@ DeliveryOption = Annotated[
     KafkaDelivery,
     _option(
         "kafka-delivery",
-        "Deliveries to topics: in transactions, for consumers with isolation.level=read_committed, or without "
-        "transactions.",
+        "Deliveries to topics: in transactions, for consumers with isolation.level=read_committed, or "
+        "without transactions.",
         _OUTPUT,
     ),
 ]

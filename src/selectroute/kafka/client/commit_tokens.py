@@ -2,8 +2,8 @@
 
 A task of a batch sends in a transaction, or in several if a topic refused at first. Each has a token, a
 record in a compacted topic of the job's own: it is committed if and only if what was sent is. A task that
-runs again *begins* first, which decides the transactions of earlier attempts, then reads its tokens, and sends
-only what is missing::
+runs again *begins* first, which decides the transactions of earlier attempts, then reads its tokens, and
+sends only what is missing::
 
     begin ─→ read tokens ─→ send what is missing ─→ token ─→ commit
       └ an earlier attempt can commit no more, and what it has open is aborted
@@ -146,8 +146,8 @@ def open_topic(wire: Wire, name: str, must_exist: bool) -> TokenTopic:
     policy = wire.topic_settings([name], _POLICY).get(name, {}).get(_POLICY)
     if policy not in (None, "compact"):
         raise TokenTopicError(
-            f"the topic {name} has cleanup.policy={policy}, which may delete the job's commit tokens: set it to "
-            "compact"
+            f"the topic {name} has cleanup.policy={policy}, which may delete the job's commit tokens: set "
+            "it to compact"
         )
     return TokenTopic(name, partitions)
 

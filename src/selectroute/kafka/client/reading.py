@@ -124,7 +124,8 @@ def kept(wire: Wire, partitions: Iterable[Partition]) -> dict[Partition, tuple[i
 
 
 def records_at(wire: Wire, places: Iterable[tuple[str, int, int]]) -> dict[tuple[str, int, int], Record]:
-    """Return those records at these topics, partitions and offsets that Kafka still has, fetched one by one."""
+    """Return those records at these topics, partitions and offsets that Kafka still has, fetched one by "
+    "one."""
     wanted = sorted(set(places))
     there = kept(wire, {(topic, partition) for topic, partition, _ in wanted})
     found: dict[tuple[str, int, int], Record] = {}

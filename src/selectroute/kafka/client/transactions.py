@@ -254,8 +254,10 @@ class Transactions:
         if code in _FENCED:
             self._has_begun = False
             raise FencedError(
-                f"Kafka at {self._wire.servers}: {what}: {codes.for_code(code).__name__}: another producer with "
-                f"the transactional id {self.transactional_id} has begun, or the transaction was open too long"
+                f"Kafka at {self._wire.servers}: {what}: {codes.for_code(code).__name__}: another producer "
+                "with "
+                f"the transactional id {self.transactional_id} has begun, or the transaction was open too "
+                "long"
             )
         self._wire.check(code, what, topic, more)
 

@@ -1,8 +1,8 @@
 """Plans of batches that are sent to Kafka: which task gets which input, and what is known of the topics.
 
 A task that runs again must send the same records to the same partitions, or its commit tokens would say
-nothing of them. So before anything is sent, the plan is written to ``pins/<batch>.plan.json``, and a repeat of
-the batch reads it. It is removed when the batch is published.
+nothing of them. So before anything is sent, the plan is written to ``pins/<batch>.plan.json``, and a repeat
+of the batch reads it. It is removed when the batch is published.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Five steps; after a crash between any two of them the next start gives the same 
     committed already? ─no→ pin revision and plan ─→ prepare ─→ match, send, stage ─→ commit ─→ put, publish
                        └yes→ finish putting and publishing; skip
 
-The tasks send to Kafka themselves, in transactions (see ``destinations/kafka_writer.py``); messages for queues
-are staged, and put after the commit.
+The tasks send to Kafka themselves, in transactions (see ``destinations/kafka_writer.py``); messages for
+queues are staged, and put after the commit.
 
 A side batch, a backfill (see ``backfill``) or a replay (see ``replay``), takes the same steps from the plan
 on, between two batches of the stream.
@@ -268,8 +268,8 @@ class Router:
                 return plan
             if self._kafka.has_tokens(pinned.batch):
                 raise CommitError(
-                    f"batch {pinned.batch} was sent to Kafka in part, and its input has changed since: restore "
-                    "the files as they were"
+                    f"batch {pinned.batch} was sent to Kafka in part, and its input has changed since: "
+                    "restore the files as they were"
                 )
         tasks = batch_input.plan(self.source.tasks)
         topics = self._kafka.topics(topics_of(snapshot), refresh)

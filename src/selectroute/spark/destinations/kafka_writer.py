@@ -1,8 +1,8 @@
 """Writer of one task's deliveries to Kafka: record batches, in a transaction with a commit token.
 
-A task that runs again finds in its tokens what it has sent, and sends the rest. A topic that refuses is *held*:
-the attempt ends with `HeldTopicError`, and the next one leaves the topic out. Its deliveries go into a further
-transaction, or, once the topic is *excluded*, are refused.
+A task that runs again finds in its tokens what it has sent, and sends the rest. A topic that refuses is
+*held*: the attempt ends with `HeldTopicError`, and the next one leaves the topic out. Its deliveries go into
+a further transaction, or, once the topic is *excluded*, are refused.
 
 The partition of a record is the one that Kafka's own producers choose for its key; records without one are
 spread by their offsets.
@@ -207,8 +207,8 @@ class KafkaWriter:
             return
         if any(token.plan != target.plan for token in found):
             raise TokenTopicError(
-                f"batch {target.batch} was sent by another plan than this one: another process runs the job, or "
-                "its input has changed"
+                f"batch {target.batch} was sent by another plan than this one: another process runs the "
+                "job, or its input has changed"
             )
         self._missing = frozenset(found[-1].held)
 

@@ -1,7 +1,7 @@
 """Kafka as a destination: what the driver of a job knows of its topics, and the target of each batch.
 
-The tasks send (see ``destinations/kafka_writer.py``). Here are the existing topics, with their limits, and the
-topic of the job's commit tokens.
+The tasks send (see ``destinations/kafka_writer.py``). Here are the existing topics, with their limits, and
+the topic of the job's commit tokens.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ class KafkaTopics:
         """Return those of these topics that exist.
 
         Topics found before are not looked up again. Without ``refresh``, missing ones are looked up only now
-        and then, since a topic that is never created would cost each batch a request. Raises KafkaClientError.
+        and then, since a topic that is never created would cost each batch a request. Raises
+        KafkaClientError.
         """
         wanted = topics - self._known.keys()
         is_due = refresh or time.monotonic() - self._looked >= _LOOK_SECONDS

@@ -50,8 +50,8 @@ class StagedRecords:
             cluster = self._kafka.patient_name()
             if outgoing["cluster"] != cluster:
                 raise JobError(
-                    f"batch {batch} is committed for the Kafka cluster {outgoing['cluster']}, not for {cluster}: "
-                    "start the job with the former once more, to send it"
+                    f"batch {batch} is committed for the Kafka cluster {outgoing['cluster']}, not for "
+                    f"{cluster}: start the job with the former once more, to send it"
                 )
             refused = self._kafka.patient(lambda: self._send(batch, revision, outgoing, staging))
             done = {"batch": batch, "deliveries": outgoing["deliveries"], "refused": refused}
@@ -90,8 +90,8 @@ class StagedRecords:
                     except RefusedError as error:
                         if error.topic != target[0]:
                             raise
-                        text = f"the topic {target[0]} refused records after the batch was committed: {error.name}"
-                        refused[target[0]] = [REFUSED, text]
+                        text = f"the topic {target[0]} refused records after the batch was committed"
+                        refused[target[0]] = [REFUSED, f"{text}: {error.name}"]
         return refused
 
 

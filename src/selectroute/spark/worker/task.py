@@ -142,8 +142,8 @@ def run(
     """Read, match and write the input of one task: into files under ``settings.staging``, and to Kafka.
 
     Return the counts and the files, with the reader's report. A task that is not done reports why: ``waits``,
-    a sentence, if Kafka or a schema registry does not answer, or another attempt began (``fenced``); ``held``,
-    the topics that refuse, each with the reason. It must then be run again.
+    a sentence, if Kafka or a schema registry does not answer, or another attempt began (``fenced``);
+    ``held``, the topics that refuse, each with the reason. It must then be run again.
 
     Args:
         reader_of: creates the reader for a snapshot; the last argument is whether full messages are needed.

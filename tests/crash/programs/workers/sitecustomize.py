@@ -1,5 +1,5 @@
-"""Python loads this at the start of each process that has this folder on its path: Spark's workers then end at
-a step of a task, with the job that they belong to (see `failpoint`).
+"""Python loads this at the start of each process that has this folder on its path: Spark's workers then end
+at a step of a task, with the job that they belong to (see `failpoint`).
 """
 
 from __future__ import annotations

@@ -183,7 +183,8 @@ def _given_offsets(
     wanted = {(topic, int(number)): int(at) for topic, of in given.items() for number, at in of.items()}
     if unknown := sorted(wanted.keys() - set(partitions)):
         raise KafkaClientError(
-            f"the starting offsets name {unknown[0][0]}/{unknown[0][1]}, which is not a partition of the input"
+            f"the starting offsets name {unknown[0][0]}/{unknown[0][1]}, which is not a partition of the "
+            "input"
         )
     if left_out := sorted(set(partitions) - wanted.keys()):
         raise KafkaClientError(
@@ -232,8 +233,8 @@ def _check_there(start: Offsets, ends: Offsets) -> None:
                 )
             if after < at:
                 raise LostRecordsError(
-                    f"{topic}/{number} ends at offset {after}, but the job has read up to {at}: the topic was "
-                    "created again, or lost records"
+                    f"{topic}/{number} ends at offset {after}, but the job has read up to {at}: the topic "
+                    "was created again, or lost records"
                 )
 
 
