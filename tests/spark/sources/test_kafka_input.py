@@ -24,7 +24,7 @@ CLUSTER = KafkaCluster("host:9092")
     ],
 )
 def test_a_setting_that_is_not_the_users_is_refused_by_name(options):
-    with pytest.raises(SourceError, match=next(iter(options))):
+    with pytest.raises(SourceError, match=next(iter(options)).removeprefix("kafka.")):
         KafkaCluster("host:9092", options)
 
 
@@ -34,25 +34,6 @@ def test_a_setting_that_is_not_the_users_is_refused_by_name(options):
 def test_a_producer_that_may_lose_records_is_refused(name, value):
     with pytest.raises(SourceError, match=f"^{name} must be"):
         KafkaCluster("host:9092", {f"kafka.{name}": value})
-
-
-@pytest.mark.parametrize("options", [{}, {"kafka.acks": "-1", "kafka.enable.idempotence": "TRUE"}])
-def test_a_sink_waits_for_all_replicas_and_writes_nothing_twice_by_itself(options):
-    cluster = KafkaCluster("host:9092", {**options, "kafka.linger.ms": "5"})
-    assert cluster.for_sink() == {
-        "kafka.bootstrap.servers": "host:9092",
-        "kafka.acks": "all",
-        "kafka.enable.idempotence": "true",
-        "kafka.linger.ms": "5",
-    }
-    assert cluster.for_producers()["acks"] == "all"
-
-
-def test_a_source_does_not_wait_long_for_what_is_not_there_unless_it_is_told_to():
-    wait = "kafka.fetch.max.wait.ms"
-    assert int(KafkaCluster("host:9092").for_source()[wait]) < 100
-    assert KafkaCluster("host:9092", {wait: "500"}).for_source()[wait] == "500"
-    assert wait not in KafkaCluster("host:9092").for_sink()
 
 
 def test_settings_are_not_shown():
@@ -85,6 +66,7 @@ def test_a_file_of_settings_is_read_as_kafkas_tools_read_it(tmp_path):
         {"topics": ("a",), "starting": '{"a": {"0": "x"}}'},
         {"topics": ("a",), "max_offsets": 0},
         {"topics": ("a",), "min_partitions": 0},
+        {"pattern": "a("},
     ],
 )
 def test_an_input_that_says_something_impossible_is_refused(options):
@@ -110,7 +92,7 @@ def test_a_wrong_setting_of_a_schema_registry_is_named_before_anything_is_read(t
     for text, error, said in (
         ("schema.registry.url=x", SchemaSettingsError, "no setting 'schema.registry.url'"),
         ("ssl.ca.location=/no/such", SchemaSettingsError, "the file of ssl.ca.location does not exist"),
-        ("hunter2", SourceError, "line 1, is not name=value"),
+        ("hunter2", SourceError, "line 1 is not name=value"),
     ):
         file.write_text(text)
         with pytest.raises(error, match=said) as found:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from collections import Counter
 from dataclasses import replace
 from uuid import UUID
@@ -231,8 +230,8 @@ def test_a_registry_that_is_down_holds_up_only_schemas_that_are_not_known(world)
         assert "the schema with id 8 can't be fetched" in dead[1].message and dead[1].count == 3
 
 
-def test_a_task_waits_for_a_schema(world, monkeypatch, caplog):
-    monkeypatch.setattr(cache, "_PAUSE", 0.05)
+def test_a_schema_that_is_not_available_ends_the_attempt_of_a_task(world, monkeypatch):
+    monkeypatch.setattr(cache, "_PAUSE", 0.0)
     index = sr.Index()
     index.add("s", "count = 3")
     snapshot = index.freeze()
@@ -242,11 +241,11 @@ def test_a_task_waits_for_a_schema(world, monkeypatch, caplog):
         registry = SchemaRegistry(server.url, {"max.retries": "0"})
         settings = TaskSettings(SnapshotRef("", 1, ""), "", Unrouted(), MOST)
         batch = rows([Record("t", 0, 0, value=b"\1" + UUID(GUID.format(7)).bytes + order(world)[5:])])
-        reader = RecordReader(iter([batch]), BINDING, registry, snapshot, settings, False)
-        threading.Timer(0.3, server.start).start()
-        (part,) = reader.parts()
+        with pytest.raises(cache.SchemaUnavailableError, match="the schema with GUID 0000"):
+            list(RecordReader(iter([batch]), BINDING, registry, snapshot, settings, False).parts())
+        server.start()
+        (part,) = RecordReader(iter([batch]), BINDING, registry, snapshot, settings, False).parts()
     assert part.read.columns.column("count").to_pylist() == [3]
-    assert caplog.text.count("waiting for a schema: the schema with GUID 0000") == 1
 
 
 def test_full_messages_have_the_fields_of_bodies(world):

@@ -234,7 +234,7 @@ def test_a_backfill_that_fails_ends_the_follower_with_its_error(world, log, monk
     monkeypatch.setattr(one.run.router.source, "run", lambda *_: [])
     one.follower.start("q")
     one.follower.finish()
-    assert len(one.failures) == 1 and "1 tasks but 0 reports" in str(one.failures[0])
+    assert len(one.failures) == 1 and "1 tasks were run, and 0 reported" in str(one.failures[0])
 
 
 def test_who_hurries_leaves_the_rest_to_the_next_start(world, log):

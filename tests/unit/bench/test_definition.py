@@ -15,7 +15,8 @@ ENGINES = {
     "partitions-2", "partitions-8",
     "lark-lalr", "jms", "ibm-jms", "ibm-mq", *PEERS, *CHANGES,
     "import", "start-anew", "start", *(name for engines in REGISTRY.values() for name in engines),
-    "no-op", "fan-out", "relay", "relay-transactional",
+    "no-op", "fan-out",
+    "fan-out-at-least-once", "relay", "relay-transactional",
     "queue", "queue-of-properties", *(name for engines in QUEUES.values() for name in engines),
 }  # fmt: skip
 

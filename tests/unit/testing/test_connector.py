@@ -14,7 +14,6 @@ from selectroute.testing.jars import (
     ConnectorError,
     JarError,
     find_connector,
-    require_connector,
 )
 
 OWN = f"kafka-connector-{SPARK_VERSION}"
@@ -102,26 +101,18 @@ def test_jars_other_than_those_published_are_not_loaded(registry):
     assert had.kept_names == set()
 
 
-def test_without_a_network_the_sentence_says_what_else_to_do(registry):
+def test_without_a_network_the_sentence_names_what_is_missing(registry):
     registry()
     with pytest.raises(ConnectorError) as error:
         find_connector()
     text = str(error.value)
-    assert f"spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK_VERSION}" in text
+    assert f"spark-sql-kafka-0-10_2.13:{SPARK_VERSION}" in text
     assert "could not be fetched" in text and "\n" not in text
-
-
-@pytest.mark.spark
-def test_a_session_without_the_connector_is_a_sentence(spark, monkeypatch):
-    monkeypatch.setattr(jars, "_PROVIDER", "org.example.Nothing")
-    with pytest.raises(ConnectorError, match=r"no Kafka connector: start it with spark-submit --packages"):
-        require_connector(spark)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_reads_from_a_broker_what_was_written_to_it(spark, kafka):
-    require_connector(spark)
     topic = kafka.create("connector", 2)
     kafka.produce(topic, [(i % 2, b"k", b"%d" % i, [("n", b"%d" % i), ("n", None)]) for i in range(10)])
     rows = (

@@ -7,8 +7,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from selectroute.spark.runtime import java
 from selectroute.spark.runtime.java import Java
-from selectroute.testing import jars, java
+from selectroute.testing import jars
 from selectroute.testing.jars import JarError, Module, fetch, forget, kept
 
 ONE = Module("org.example", "one", "1.0")

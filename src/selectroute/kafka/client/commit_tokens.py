@@ -89,7 +89,7 @@ class Token:
 
     @classmethod
     def of(cls, key: bytes | None, value: bytes | None) -> Token | None:
-        """Read a record; None for one that is no token of this release."""
+        """Read a record; None unless it is a token of this release."""
         try:
             kind, task, part = (key or b"").decode().split("/")
             content = json.loads(value or b"")

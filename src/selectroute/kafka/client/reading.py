@@ -124,8 +124,7 @@ def kept(wire: Wire, partitions: Iterable[Partition]) -> dict[Partition, tuple[i
 
 
 def records_at(wire: Wire, places: Iterable[tuple[str, int, int]]) -> dict[tuple[str, int, int], Record]:
-    """Return those records at these topics, partitions and offsets that Kafka still has, fetched one by "
-    "one."""
+    """Fetch the records at these topics, partitions and offsets one by one; return those that Kafka has."""
     wanted = sorted(set(places))
     there = kept(wire, {(topic, partition) for topic, partition, _ in wanted})
     found: dict[tuple[str, int, int], Record] = {}

@@ -254,10 +254,9 @@ class Transactions:
         if code in _FENCED:
             self._has_begun = False
             raise FencedError(
-                f"Kafka at {self._wire.servers}: {what}: {codes.for_code(code).__name__}: another producer "
-                "with "
-                f"the transactional id {self.transactional_id} has begun, or the transaction was open too "
-                "long"
+                f"Kafka at {self._wire.servers}: {what} ({codes.for_code(code).__name__}): another producer "
+                f"with the transactional id {self.transactional_id} has begun, or the transaction was open "
+                f"for more than {self._seconds:g} s"
             )
         self._wire.check(code, what, topic, more)
 

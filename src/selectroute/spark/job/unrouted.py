@@ -55,7 +55,7 @@ class Unrouted:
 
     @property
     def may_fail(self) -> bool:
-        """Whether an unrouted message can fail a batch."""
+        """True if an unrouted message can fail a batch."""
         return FAIL in (self.default, *(policy for _, policy in self.by_topic))
 
     def never_failing(self) -> Unrouted:

@@ -62,7 +62,7 @@ class KafkaCluster:
 
     @property
     def reads_committed(self) -> bool:
-        """Whether records of transactions that were aborted are left out."""
+        """True if records of aborted transactions are left out."""
         return self.settings.isolation == "read_committed"
 
     def wire(self, seconds: float | None = None) -> Wire:
