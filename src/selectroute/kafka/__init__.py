@@ -4,7 +4,8 @@
 by it, with `texts` for the values, and back. `headers` has the headers that a delivery carries, and
 `deduplicate` drops the repeats of at-least-once deliveries (`repeats` has the proof). `batches` reads and
 writes whole record batches, without an object for each record. `schemas` reads bodies that were written with
-a schema registry.
+a schema registry. `client` connects to a cluster: it reads ranges of offsets, and writes in transactions with
+commit tokens.
 """
 
 from selectroute.kafka.binding import KafkaBinding, KafkaBindingError

@@ -26,7 +26,6 @@ from pathlib import Path
 
 from selectroute.testing.broker import Broker
 from selectroute.testing.broker import running as running_broker
-from selectroute.testing.jars import find_connector
 from tests.crash.programs.kafka import BATCH, WAIT_SECONDS, Killed
 from tests.crash.programs.kafka_check import check
 from tests.crash.programs.kafka_flow import Flow
@@ -94,7 +93,7 @@ class Hurt(Killed):
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": events.as_uri(),
         }
-        given = ["--master", self.master, "--jars", ",".join(map(str, find_connector().jars))]
+        given = ["--master", self.master]
         for name, value in settings.items():
             given += ["--conf", f"{name}={value}"]
         return self._run(submit_command(*given), options or [], environment())

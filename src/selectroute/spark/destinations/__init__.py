@@ -1,5 +1,6 @@
-"""Staging in workers of messages for destinations outside the output folder: queues and Kafka topics.
+"""Deliveries of a task to destinations outside the output folder: queues and Kafka topics.
 
-``codes`` maps subscriptions to destinations, ``staging`` writes the messages to send, in the format of their
-kind: ``queue_messages`` or ``kafka_records``. The driver sends them after the commit, see ``senders``.
+``codes`` maps subscriptions to destinations, and ``outgoing`` chooses the deliveries of each kind. Their format
+is ``queue_messages`` or ``kafka_records``; ``kafka_writer`` sends records, ``staging`` writes the files from
+which the driver puts messages to queues after the commit, see ``senders``.
 """
