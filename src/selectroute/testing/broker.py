@@ -188,6 +188,10 @@ class Broker:
         assert producer.flush(60) == 0
         assert not refused, refused[0]
 
+    def topics(self) -> set[str]:
+        """Return the names of all topics."""
+        return set(self._admin().list_topics(timeout=60).topics)
+
     def delete(self, topic: str, seconds: float = 60.0) -> None:
         """Remove a topic, and wait until it is gone."""
         admin = self._admin()

@@ -1,4 +1,4 @@
-"""Kafka in and out: a real broker, Spark's own connector, every record accounted for."""
+"""Kafka in and out: a real broker, and every record accounted for."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import pytest
 
 from selectroute.cli import main
 from selectroute.durable import disk
+from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.selector.values.values import Int
 from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
+from selectroute.spark.batch.commits import Commits
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request
+from selectroute.spark.stream.fan_out import StreamError
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.queue_world import A
 from tests.support.components import KAFKA
@@ -35,6 +38,37 @@ def test_records_are_routed_by_offset_and_accounted_for(pipe):
         (n % 3, n // 3, "heavy" if n > 7 else "light") for n in (0, 1, 2, 8, 9)
     )
     assert audit(pipe.world.output).findings == []
+    names = {name for name in pipe.broker.topics() if name.startswith("selectroute-")}
+    record = disk.read_json(pipe.world.output / "_job.json")
+    assert "tokens" not in record and not any(record["id"] in name for name in names)
+
+
+def test_a_topic_of_tokens_is_made_when_it_is_needed_and_must_stay_while_a_batch_is_sent(pipe, monkeypatch):
+    out = pipe.broker.create(pipe.name + "-out", 2)
+    pipe.publish(1, all="weight >= 0")
+    pipe.broker.produce(pipe.name, cars(6))
+    pipe.run()
+    pipe.publish(2, all=("weight >= 0", out))
+    pipe.broker.produce(pipe.name, cars(6))
+
+    def crashing(self, commit):
+        raise OSError("the driver is killed here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Commits, "commit", crashing)
+        with pytest.raises(StreamError):
+            pipe.run()
+    tokens = disk.read_json(pipe.world.output / "_job.json")["tokens"]
+    assert len(pipe.broker.records(out)) == 6 and tokens in pipe.broker.topics()
+    pipe.broker.delete(tokens)
+    with pytest.raises(KafkaClientError, match=f"the topic {tokens} with the job's commit tokens is gone"):
+        pipe.run()
+    assert len(pipe.broker.records(out)) == 6
+    pipe.run(kafka_delivery="at-least-once")
+    assert len(pipe.broker.records(out)) == 12
+    pipe.broker.produce(pipe.name, cars(3))
+    pipe.run()
+    assert len(pipe.broker.records(out)) == 15
 
 
 def test_batches_go_on_where_the_one_before_ended(pipe):

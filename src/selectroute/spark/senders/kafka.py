@@ -61,6 +61,8 @@ class KafkaTopics:
         self._absent: frozenset[str] = frozenset()
         self._looked = -_LOOK_SECONDS
         self._producer = ""
+        self._is_begun = False
+        self._note: Callable[[str], None] = lambda _: None
         self._tokens: TokenTopic | None = None
         self._newest: dict[str, Token] = {}
         self.waiting = Waiting("the topic", job.destination_wait, warn)
@@ -72,42 +74,54 @@ class KafkaTopics:
             self._id = self.wire().cluster_id()
         return self._id
 
-    def open_tokens(self, identity: str, must_exist: bool) -> str | None:
-        """Open the topic of commit tokens and read it; return its name, None without transactions.
+    def bind(self, identity: str, is_begun: bool, note: Callable[[str], None]) -> None:
+        """Bind to a job, before its first batch.
 
         Args:
-            identity: id of the job, by which it and the producers are named.
-            must_exist: whether a batch may have been sent whose tokens are in it.
+            identity: id of the job, by which its producers and its topic of tokens are named.
+            is_begun: whether a batch may have been sent whose tokens are needed.
+            note: called with the topic of tokens when it was opened.
+        """
+        self._producer = f"selectroute-{identity}"
+        self._is_begun = is_begun
+        self._note = note
+
+    def open_tokens(self) -> None:
+        """Open the topic of commit tokens and read it, unless that is done, or the job has no transactions.
 
         Raises:
             KafkaClientError: Kafka does not answer, or refuses transactions, or the topic is not usable.
         """
-        self._producer = f"selectroute-{identity}"
-        if not self._exactly_once:
-            return None
+        if not self._exactly_once or self._tokens is not None:
+            return
         from selectroute.kafka.client.commit_tokens import open_topic, scan  # needs the extra `kafka`
         from selectroute.kafka.client.transactions import Transactions
 
+        assert self._producer, "a job must be bound before it sends"
         wire = self.wire()
-        topic = open_topic(wire, f"{self._producer}-tokens", must_exist)
+        topic = open_topic(wire, f"{self._producer}-tokens", self._is_begun)
         Transactions(wire, f"{self._producer}-check").begin()  # refused without the rights to transactions
         self._tokens, newest = scan(wire, topic)
         self._newest = {token.key: token for token in newest}
-        return topic.name
+        self._note(topic.name)
 
     def has_tokens(self, batch: int) -> bool:
         """Return whether anything of a batch was sent, as far as is known here."""
         return any(token.batch == batch for token in self._newest.values())
 
     def target(self, job: str, batch: int, topics: Mapping[str, Topic], plan: str) -> KafkaTarget:
-        """Return the target of a batch.
+        """Return the target of a batch, waiting until the cluster answers.
 
         Args:
             job: the id of the query.
             batch: the number of the batch.
             topics: the existing topics.
             plan: digest of the batch's plan.
+
+        Raises `StoppingError`, and the errors of `open_tokens`.
         """
+        if topics:
+            self.patient(self.open_tokens)
         tokens = self._tokens
         if tokens is not None:
             tokens = replace(tokens, known=tuple(one for one in self._newest.values() if one.batch == batch))

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.errors import SnapshotNotFoundError
 from selectroute.index.folder.format import latest_revision
+from selectroute.index.snapshot import Snapshot
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.changed_inputs import ChangeWatch
@@ -33,7 +34,7 @@ from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.job.checkpoint import flush_plan
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
-from selectroute.spark.senders.kafka import KafkaTopics, check_cluster, check_topics
+from selectroute.spark.senders.kafka import KafkaTopics, check_cluster, check_topics, topics_of
 from selectroute.spark.senders.queues import QueueSender, check_queues
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
@@ -236,12 +237,14 @@ class FanOut:
             self._idle.set()
 
     def _open_tokens(self, kafka: KafkaTopics) -> None:
-        """Open the topic of the job's commit tokens. It must exist if a batch may have been sent in part."""
+        """Open the topic of the job's commit tokens, if it is needed. It must exist if a batch may have been
+        sent in part.
+        """
         folder = self._folder
-        begun = folder.has_tokens() and bool(begun_batches(self.job.output / "pins"))
-        topic = kafka.open_tokens(folder.identity(), must_exist=begun)
-        if topic is not None:
-            folder.note_tokens(topic)
+        is_begun = folder.has_tokens() and bool(begun_batches(self.job.output / "pins"))
+        kafka.bind(folder.identity(), is_begun, folder.note_tokens)
+        if is_begun or topics_of(Snapshot.open(self.job.snapshots)):
+            kafka.open_tokens()
 
     def _pause(self) -> bool:
         """Wait for a queue or its database; return whether the job is to stop."""

@@ -1,4 +1,4 @@
-"""The client on a real broker: ranges of offsets read, transactions committed, aborted, fenced, and tokens."""
+"""The client on a real broker: ranges of offsets, transactions committed, aborted and fenced, and tokens."""
 
 from __future__ import annotations
 
