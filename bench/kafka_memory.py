@@ -7,6 +7,7 @@ read what the processes of the job have in memory; what the JVM holds is read af
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
 import time
@@ -16,8 +17,8 @@ from typing import Any, Final
 
 from bench.cores import descendants
 from bench.kafka_engines import FanOutEngine
-from bench.kafka_latency import await_deliveries, deliveries, pace, written
-from bench.measure import Sample
+from bench.kafka_latency import deliveries, pace, written
+from bench.measure import Sample, WrongCountError
 from bench.paced import CYCLE
 from bench.streamed import Streamed
 
@@ -29,6 +30,7 @@ MESSAGES: Final = 200_000
 """How many are routed to find out what the job can do."""
 
 _EVERY_SECONDS: Final = 30
+_PATIENCE_SECONDS: Final = 300
 _KEPT: Final = {"retention.bytes": str(512 << 20)}
 """Of each partition, for a topic to which a long run writes."""
 
@@ -42,7 +44,6 @@ def measured(engine: FanOutEngine, streamed: Streamed, seconds: int) -> Iterator
     capacity = engine.messages / engine.run().seconds
     rate = int(capacity / 2)
     topic = streamed.create(f"paced-{time.time_ns()}", **_KEPT)
-    before = streamed.ends(engine.to)
     query = engine.start(topic, CYCLE, 0.0)
     size = streamed.size
     writer = pace(streamed, topic, 0, rate, seconds)
@@ -55,14 +56,30 @@ def measured(engine: FanOutEngine, streamed: Streamed, seconds: int) -> Iterator
                 yield Sample(NAME, part, size.workload, size.rules, rate, reading, since, float(found))
             streamed.clear(engine.to)
             _remove_published(streamed)
-        due = deliveries(streamed.lengths(CYCLE), 0, written(writer))
-        await_deliveries(engine, before, due)
+        _await_sent(streamed, deliveries(streamed.lengths(CYCLE), 0, written(writer)))
     finally:
         writer.kill()
         writer.wait()
         query.stop()
         streamed.broker.delete(topic)
         streamed.clear(engine.to)
+
+
+def _await_sent(streamed: Streamed, due: int) -> None:
+    """Wait until the newest job accounts for so many deliveries: what it wrote before is removed meanwhile.
+
+    Raises `WrongCountError` if it does not within some minutes, or accounts for more.
+    """
+    newest = max(streamed.folder.glob("job-*"), key=lambda folder: folder.stat().st_mtime)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        lines = (newest / "output" / "accounting.jsonl").read_text(encoding="utf-8").splitlines()
+        sent = sum(json.loads(line)["sent"] for line in lines)
+        if sent == due:
+            return
+        if sent > due or time.monotonic() > deadline:
+            raise WrongCountError(f"the job accounts for {sent} deliveries, and there are {due}")
+        time.sleep(1.0)
 
 
 def _remove_published(streamed: Streamed) -> None:

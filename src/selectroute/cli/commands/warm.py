@@ -37,11 +37,21 @@ def warm(output: OutputOption = Output.table) -> None:
 
 
 def _warm_spark() -> None:
-    """Compile the functions for routing in partitions and sending to Kafka, in a second or two."""
+    """Compile the functions for routing in partitions, and for record batches of Kafka, in some seconds."""
+    import numpy as np
     import pyarrow as pa
 
+    from selectroute.kafka.batches.decode import HEADERS, decode
+    from selectroute.kafka.batches.encode import encode
     from selectroute.kafka.batches.partitioner import key_hashes
     from selectroute.spark.partitions.keys import MessageKeys
 
     key_hashes(pa.array([b"key"]))
+    record = pa.RecordBatch.from_arrays(
+        [pa.array([b"key"]), pa.array([b"value"]), pa.array([[{"key": "name", "value": b"text"}]], HEADERS)],
+        names=["key", "value", "headers"],
+    )
+    own = {"own": (b"text", pa.array([1]), pa.array(["text"]))}
+    (batch,) = encode(record, np.zeros(1, np.int64), 0, own)
+    list(decode(batch.data, "topic", 0, 0))
     MessageKeys(pa.record_batch({"name": ["value"]})).of(("name",))

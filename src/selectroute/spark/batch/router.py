@@ -206,14 +206,15 @@ class Router:
             else str(staging / side_batch.replay_list),
             self._destinations,
         )
-        if self._kafka is not None:
-            if policy.may_fail and topics_of(opened):
+        topics = topics_of(opened)
+        if self._kafka is not None and topics:
+            if policy.may_fail:
                 # What is sent cannot be taken back: the batch is judged once before.
                 self._check_policy(
                     batch, batch_input.route(batch, replace(settings, destinations=()), self._attempts)
                 )
             # A replay often follows a repair, so missing topics are looked up again.
-            plan = self._plan(pinned, batch_input, opened, side_batch is not None)
+            plan = self._plan(pinned, batch_input, topics, side_batch is not None)
             batch_input = batch_input.by(plan.input)
             settings = replace(settings, kafka=self._kafka.target(query, batch, plan.topics, plan.sha256))
         if self._destinations:
@@ -255,7 +256,7 @@ class Router:
             self._report(commit), seconds=clock.seconds, topics=dict(outcome.topics), kind=kind_of(commit)
         )
 
-    def _plan(self, pinned: Pin, batch_input: BatchInput, snapshot: Snapshot, refresh: bool) -> Plan:
+    def _plan(self, pinned: Pin, batch_input: BatchInput, named: frozenset[str], refresh: bool) -> Plan:
         """Return the plan of a batch: the one that it has begun with, or a new one, written durably.
 
         Raises:
@@ -272,7 +273,7 @@ class Router:
                     "restore the files as they were"
                 )
         tasks = batch_input.plan(self.source.tasks)
-        topics = self._kafka.topics(topics_of(snapshot), refresh)
+        topics = self._kafka.topics(named, refresh)
         plan = Plan(pinned.batch, pinned.revision, pinned.digest, tasks, topics)
         write_plan(self._pins, plan)
         return plan

@@ -241,7 +241,9 @@ class FanOut:
         sent in part.
         """
         folder = self._folder
-        is_begun = folder.has_tokens() and bool(begun_batches(self.job.output / "pins"))
+        commits = self._router.commits
+        begun = begun_batches(self.job.output / "pins")
+        is_begun = folder.has_tokens() and not all(map(commits.is_committed, begun))
         kafka.bind(folder.identity(), is_begun, folder.note_tokens)
         if is_begun or topics_of(Snapshot.open(self.job.snapshots)):
             kafka.open_tokens()
