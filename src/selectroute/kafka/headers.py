@@ -1,5 +1,9 @@
 """Headers that a delivery over Kafka carries in addition to those of its message.
 
+A record may also stand for all deliveries of a message to its topic: then ``selectroute-subscription`` lists
+the subscriptions, separated by commas, ``selectroute-subscription-count`` is their number, and the delivery
+id ends with ``*`` instead of a subscription.
+
 Consumers may read ``selectroute-subscription``, ``selectroute-delivery-id`` (source / partition / offset /
 subscription, the same in every attempt), ``selectroute-revision`` and ``selectroute-batch``: the delivery's
 *place*, job / batch / task / number, by which `Deduplicator` recognizes a repeat. A job's batches count from
@@ -17,6 +21,7 @@ from selectroute.selector.errors import SelectRouteError
 SUBSCRIPTION: Final = "selectroute-subscription"
 DELIVERY_ID: Final = "selectroute-delivery-id"
 REVISION: Final = "selectroute-revision"
+COUNT: Final = "selectroute-subscription-count"
 BATCH: Final = "selectroute-batch"
 
 _PLACE: Final = re.compile(rb"([A-Za-z0-9._-]{1,128})/(-?\d{1,18})/(\d{1,9})/(\d{1,18})")

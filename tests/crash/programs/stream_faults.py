@@ -6,7 +6,7 @@ disk is full, or a write, a sync or a rename gives EIO, once or for good (see `f
 
 - the job ends with an error that is one sentence, also when it is started while the disk still fails;
 - started again when the disk works, it goes on: what was delivered is what the reference evaluator says, to
-  the folders and to the queue once, to the topic at least once and each time as the same record.
+  the folders, the queue and the topic once, and a task that runs again has the same records.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 import selectroute as sr
-from selectroute.durable import disk
 from selectroute.index.destination import KAFKA
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.router import Router
 from selectroute.spark.destinations.kafka_records import Topic
-from selectroute.spark.senders.sender import staged_file
+from selectroute.spark.destinations.kafka_writer import KafkaTarget
+from selectroute.spark.destinations.outgoing import Block, Refused
+from selectroute.spark.senders.patience import Waiting
+from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import sentence
+from selectroute.spark.worker import task
 from selectroute.testing.world import World, files_of
 from tests.crash.programs.command import ROOT
 from tests.crash.programs.failing import VARIABLE, Fault, Shim, compiled, faults
@@ -53,29 +53,62 @@ Id = tuple[str, int, str]
 
 
 class Topics:
-    """Topics of Kafka as a job sees them: what is sent is kept, in the order in which it comes."""
+    """Topics of Kafka as a job sees them, and what a broker keeps of them: a task's records and its commit
+    token are there together, or neither is.
+    """
 
     def __init__(self) -> None:
-        self.records: list[tuple[Id, tuple[str, int, int]]] = []
+        self.records: list[tuple[Id, tuple[str, int]]] = []
+        self.sent: dict[tuple[int, int, str], list[tuple[Id, tuple[str, int]]]] = {}
+        self.waiting = Waiting("the topic", 0.0)
 
     def known(self, names: frozenset[str], refresh: bool = True) -> dict[str, Topic]:
         return {name: Topic(1 << 20, 3) for name in names & {TOPIC}}
 
     topics = known
 
-    def outgoing(self, job: str, deliveries: int) -> dict[str, Any]:
-        return {"job": job, "deliveries": deliveries}
+    def has_tokens(self, batch: int) -> bool:
+        return any(sent == batch for sent, *_ in self.sent)
 
-    def send(self, batch: int, revision: int, outgoing: Mapping[str, Any], staging: Path) -> list[Any]:
-        sent = staging / "sent-kafka.json"
-        if disk.read_json(sent) is None:
-            for file in outgoing["files"]:
-                for row in pq.read_table(staged_file(staging, file)).to_pylist():
-                    for nth, one in enumerate(row["deliveries"]):
-                        place = file["path"], one["partition"], row["first"] + nth
-                        self.records.append(((row["source"], row["offset"], one["subscription"]), place))
-            disk.write_json(sent, {"batch": batch})
+    def read_to(self, offsets: Any) -> None:
+        """Do nothing: all tokens are at hand."""
+
+    def forget(self, topics: Any) -> None:
+        """Do nothing: no topic refuses."""
+
+    def target(self, job: str, batch: int, topics: Any, plan: str) -> KafkaTarget:
+        return KafkaTarget(KafkaCluster("none:1"), topics, job, batch, "producer", None, plan)
+
+    def writer(self, target: KafkaTarget, _wire: Any, task: int, _names: Any, ids: Any, *_: Any) -> Writer:
+        return Writer(self, target, task, ids)
+
+
+class Writer:
+    """Writer of a task's records, in the place of `KafkaWriter`."""
+
+    def __init__(self, topics: Topics, target: KafkaTarget, task: int, ids: Any) -> None:
+        self._topics = topics
+        self._key = target.batch, task, target.plan
+        self._ids = ids
+        self._records: list[tuple[Id, tuple[str, int]]] = []
+
+    def write(self, block: Block) -> list[Refused]:
+        for row, ordinal in zip(block.rows.tolist(), block.ordinals.tolist(), strict=True):
+            one = block.place.source, int(block.offsets[row]), self._ids[ordinal].as_py()
+            self._records.append((one, (f"{self._key}", len(self._records))))
         return []
+
+    def close(self) -> None:
+        sent = self._topics.sent
+        assert all(key[2] == self._key[2] for key in sent if key[0] == self._key[0]), "by another plan"
+        if self._key in sent:
+            assert sent[self._key] == self._records, "a task that runs again has other records"
+        elif self._records:
+            sent[self._key] = self._records
+            self._topics.records += self._records
+
+    def report(self) -> dict[str, Any]:
+        return {"sent": [TOPIC]}
 
 
 class Stream:
@@ -95,8 +128,10 @@ class Stream:
     def route(self) -> None:
         """Start the job, and route all batches."""
         job = self.world.job()
-        sender: Any = self.topics
-        router = Router(job, files_of(job, 2), self.queues.sender(), sender)
+        kafka: Any = self.topics
+        task.KafkaWriter = kafka.writer  # type: ignore[misc]
+        task.connected = lambda _: None  # type: ignore[assignment, return-value]
+        router = Router(job, files_of(job, 2), self.queues.sender(), kafka)
         router.commits.prepare()
         for batch in range(BATCHES):
             names = range(batch * FILES, (batch + 1) * FILES)
@@ -109,8 +144,7 @@ class Stream:
         assert recorded == Counter(expected["folder"] | expected["queue"] | expected["topic"])
         ids = Counter("{}/0/{}/{}".format(*one) for one in expected["queue"])
         assert self.queues.ids("A") == ids
-        sent = set(self.topics.records)
-        assert Counter(id for id, _ in sent) == Counter(expected["topic"]), "sent again as another record"
+        assert Counter(id for id, _ in self.topics.records) == Counter(expected["topic"])
         letters = self.world.rows("dead-letters")
         dead = Counter((row["source"], row["offset"], row["subscription"]) for row in letters)
         bad = {(f"{number}.jsonl", MESSAGES, None) for number in range(BATCHES * FILES)}

@@ -112,6 +112,31 @@ def test_deliveries_go_to_the_topics_of_their_subscriptions_with_key_body_and_he
     assert list(bare.headers())[:3] == [("weight", b"9"), ("a", b"\xff"), ("a", None)]
 
 
+def test_grouped_by_message_a_topic_gets_one_record_that_lists_the_subscriptions(pipe):
+    one, two = pipe.broker.create(pipe.name + "-1", 4), pipe.broker.create(pipe.name + "-2", 1)
+    small = pipe.broker.create(pipe.name + "-small", 1, max_message_bytes="1500")
+    many = {f"{'long-name-' * 10}{n}": ("weight = 5", small) for n in range(9)}
+    pipe.publish(
+        7, a=("weight > 7", one), b=("weight = 9", one), c=("weight = 9", two), d="weight = 9", **many
+    )
+    pipe.broker.produce(pipe.name, cars(10))
+    (report,) = pipe.run(kafka_grouping="message")
+    assert (report.counts.deliveries, report.counts.sent, report.counts.refused) == (5, 4, 9)
+    found = {record.key(): headers_of(record) for record in pipe.broker.records(one)}
+    assert len(found) == len(pipe.broker.records(one)) == 2
+    nine = found[b"k9"]
+    assert sorted(nine["selectroute-subscription"].split(",")) == ["a", "b"]
+    assert nine["selectroute-subscription-count"] == "2"
+    assert nine["selectroute-delivery-id"] == f"{pipe.name}/0/3/*" and nine["weight"] == "9"
+    assert found[b"k8"]["selectroute-subscription"] == "a"
+    (other,) = pipe.broker.records(two)
+    assert headers_of(other)["selectroute-subscription"] == "c" and other.value() == b"body 9"
+    assert pipe.broker.records(small) == []
+    assert {row["reason"] for row in pipe.world.rows("dead-letters")} == {"too-large"}
+    assert sum(pipe.delivered().values()) == 5
+    assert audit(pipe.world.output).findings == []
+
+
 def test_deliveries_that_a_topic_does_not_take_are_dead_letters_of_their_own(pipe):
     small = pipe.broker.create(pipe.name + "-small", 1, max_message_bytes="3000")
     there = pipe.broker.create(pipe.name + "-there", 1)

@@ -65,6 +65,13 @@ class KafkaDelivery(StrEnum):
     at_least_once = "at-least-once"
 
 
+class KafkaGrouping(StrEnum):
+    """Records of Kafka that deliveries become."""
+
+    delivery = "delivery"
+    message = "message"
+
+
 class MissingSchema(StrEnum):
     """Policy for schemas that are not available."""
 
@@ -323,6 +330,15 @@ DeliveryOption = Annotated[
         _OUTPUT,
     ),
 ]
+GroupingOption = Annotated[
+    KafkaGrouping,
+    _option(
+        "kafka-grouping",
+        "Records of a topic: one for each delivery, or one for each message, whose headers list the "
+        "subscriptions.",
+        _OUTPUT,
+    ),
+]
 CoresOption = Annotated[
     int,
     _option(
@@ -395,6 +411,7 @@ def run(
     missing_destinations: MissingOption = Missing.dead_letter,
     destination_wait: WaitOption = 30.0,
     kafka_delivery: DeliveryOption = KafkaDelivery.exactly_once,
+    kafka_grouping: GroupingOption = KafkaGrouping.delivery,
     trigger_seconds: TriggerOption = 1.0,
     available_now: AvailableOption = False,
     cores: CoresOption = 0,
@@ -551,6 +568,7 @@ class _JobOptions:
     missing_destinations: Missing = Missing.dead_letter
     destination_wait: float = 0.0
     kafka_delivery: KafkaDelivery = KafkaDelivery.exactly_once
+    kafka_grouping: KafkaGrouping = KafkaGrouping.delivery
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> _JobOptions:
@@ -642,6 +660,7 @@ class _JobOptions:
             missing_destinations=self.missing_destinations.value,
             destination_wait=self.destination_wait,
             kafka_delivery=self.kafka_delivery.value,
+            kafka_grouping=self.kafka_grouping.value,
         )
 
     def session(self, stop: Stop) -> Session:

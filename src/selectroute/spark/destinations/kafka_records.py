@@ -99,7 +99,7 @@ class KafkaMessages:
         record exceeds.
         """
         limits, is_input = self._longest[codes], self._is_input[codes]
-        too_large = (limits >= 0) & ~is_input & (_sizes(contents.columns)[rows] > limits)
+        too_large = (limits >= 0) & ~is_input & (sizes_of(contents.columns)[rows] > limits)
         for code in np.unique(codes[limits < 0]).tolist():
             yield codes == code, UNKNOWN_TOPIC, self._unknown(code)
         for code in np.unique(codes[is_input]).tolist():
@@ -115,7 +115,7 @@ class KafkaMessages:
         return f"there is no topic {self._names[code]} in the Kafka cluster that the job writes to"
 
 
-def _sizes(records: pa.RecordBatch) -> Ints:
+def sizes_of(records: pa.RecordBatch) -> Ints:
     """Return an upper bound of the bytes of each record as counted by a producer."""
     headers = records.column("headers")
     flat = headers.flatten()

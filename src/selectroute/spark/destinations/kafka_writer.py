@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from selectroute.kafka.batches.encode import encode
 from selectroute.kafka.batches.partitioner import key_hashes
-from selectroute.kafka.headers import BATCH, DELIVERY_ID, REVISION, SUBSCRIPTION
+from selectroute.kafka.headers import BATCH, COUNT, DELIVERY_ID, REVISION, SUBSCRIPTION
 from selectroute.selector.errors import SelectRouteError
-from selectroute.spark.destinations.kafka_records import Topic
+from selectroute.spark.destinations.kafka_records import Topic, sizes_of
 from selectroute.spark.destinations.outgoing import Block, Ints, Mask, Refused
 from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.sources.kafka.config import KafkaCluster
@@ -58,6 +58,7 @@ class KafkaTarget:
         tokens: the topic of commit tokens; None to send at least once, without transactions.
         plan: digest of the batch's plan.
         excluded: topics that refused for too long, with the reason: their deliveries are refused.
+        by_message: a topic gets one record for each message, which lists the subscriptions.
     """
 
     cluster: KafkaCluster
@@ -68,6 +69,7 @@ class KafkaTarget:
     tokens: TokenTopic | None = None
     plan: str = ""
     excluded: Mapping[str, str] = field(default_factory=dict)
+    by_message: bool = False
 
     @property
     def kind(self) -> str:
@@ -163,6 +165,8 @@ class KafkaWriter:
             elif name in self._held:
                 send[block.codes == code] = False
                 self._left.add(name)
+        if target.by_message and np.any(send):
+            refused += self._too_large(block, send)
         if np.any(send):
             self._send(block, send, numbers)
         return refused
@@ -219,9 +223,11 @@ class KafkaWriter:
         partitions = self._partitions(block)
         # By topic and partition, and within each in the order of the messages.
         chosen = chosen[np.lexsort((partitions[chosen], block.codes[chosen]))]
-        codes, partitions = block.codes[chosen], partitions[chosen]
+        headers, firsts = self._headers(block, chosen, numbers[chosen])
+        records = chosen[firsts]
+        rows, codes, partitions = block.rows[records], block.codes[records], partitions[records]
         borders = np.flatnonzero((np.diff(codes) != 0) | (np.diff(partitions) != 0)) + 1
-        bounds = np.concatenate(([0], borders, [len(chosen)]))
+        bounds = np.concatenate(([0], borders, [len(codes)]))
         groups: list[Partition] = [
             (self._names[code], number)
             for code, number in zip(
@@ -232,9 +238,9 @@ class KafkaWriter:
         transactions = self._transactions
         batches = encode(
             block.contents,
-            block.rows[chosen],
+            rows,
             round(time.time() * 1_000),
-            self._headers(block, chosen, numbers[chosen]),
+            headers,
             bounds=bounds,
             sequences=transactions.sequences(groups),
             producer=transactions.producer,
@@ -245,9 +251,9 @@ class KafkaWriter:
         of_partitions: dict[Partition, list[memoryview]] = {}
         for one in batches:
             of_partitions.setdefault(groups[one.group], []).append(one.data)
-        records = dict(zip(groups, np.diff(bounds).tolist(), strict=True))
+        counts = dict(zip(groups, np.diff(bounds).tolist(), strict=True))
         try:
-            transactions.produce(of_partitions, records)
+            transactions.produce(of_partitions, counts)
         except RefusedError as error:
             if error.topic is None or error.topic not in self._names:
                 raise
@@ -264,16 +270,55 @@ class KafkaWriter:
         found: Ints = of_message[block.rows] % self._counts[block.codes]
         return found
 
-    def _headers(self, block: Block, chosen: Ints, numbers: Ints) -> dict[str, Any]:
-        """Return the headers that a delivery has beside those of its message."""
+    def _headers(self, block: Block, chosen: Ints, numbers: Ints) -> tuple[dict[str, Any], Ints]:
+        """Return the headers that a record has beside its message's, and the first delivery of each."""
         target = self._target
+        rows = block.rows[chosen]
         subscriptions = self._ids.take(pa.array(block.ordinals[chosen]))
-        offsets = pa.array(block.offsets[block.rows[chosen]])
         place = f"{as_written(block.place.source)}/{block.place.partition}/".encode()
         batch = f"{target.job}/{target.batch}/{self._task}/".encode()
+        if not target.by_message:
+            offsets = pa.array(block.offsets[rows])
+            return {
+                SUBSCRIPTION: subscriptions,
+                DELIVERY_ID: (place, offsets, b"/", subscriptions),
+                REVISION: self._revision,
+                BATCH: (batch, pa.array(numbers)),
+            }, np.arange(len(chosen))
+        firsts = _firsts(rows, block.codes[chosen])
+        ends = np.append(firsts[1:], len(chosen))
+        lists = pa.LargeListArray.from_arrays(pa.array([*firsts, len(chosen)], pa.int64()), subscriptions)
         return {
-            SUBSCRIPTION: subscriptions,
-            DELIVERY_ID: (place, offsets, b"/", subscriptions),
+            SUBSCRIPTION: pc.binary_join(lists, ","),
+            COUNT: pa.array(ends - firsts),
+            DELIVERY_ID: (place, pa.array(block.offsets[rows[firsts]]), b"/*"),
             REVISION: self._revision,
-            BATCH: (batch, pa.array(numbers)),
-        }
+            BATCH: (batch, pa.array(numbers[firsts])),
+        }, firsts
+
+    def _too_large(self, block: Block, send: Mask) -> list[Refused]:
+        """Return the deliveries of records whose lists are too long for their topics, and strike them off
+        those to send.
+        """
+        chosen = np.flatnonzero(send)
+        chosen = chosen[np.argsort(block.codes[chosen], kind="stable")]
+        rows, codes = block.rows[chosen], block.codes[chosen]
+        firsts = _firsts(rows, codes)
+        listed = pc.binary_length(self._ids.take(pa.array(block.ordinals[chosen]))).to_numpy() + 1
+        sizes = sizes_of(block.contents)[rows[firsts]] + np.add.reduceat(listed, firsts)
+        counts = np.diff(np.append(firsts, len(chosen)))
+        without = np.repeat(sizes > self._longest[codes[firsts]], counts)
+        refused = []
+        for code in np.unique(codes[without]).tolist():
+            mask = np.zeros(len(send), np.bool_)
+            mask[chosen[without & (codes == code)]] = True
+            send &= ~mask
+            limit = f"{self._longest[code]:,} bytes"
+            text = f"the topic {self._names[code]} accepts records of at most {limit}, with all headers"
+            refused.append(Refused(mask, "too-large", text))
+        return refused
+
+
+def _firsts(rows: Ints, codes: Any) -> Ints:
+    """Return the first of each run of deliveries of one message to one topic."""
+    return np.flatnonzero((np.diff(rows, prepend=-1) != 0) | (np.diff(codes, prepend=-1) != 0))

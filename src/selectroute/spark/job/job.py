@@ -21,6 +21,9 @@ DEAD_LETTER_MISSING, FAIL_MISSING = MISSING = ("dead-letter", "fail")
 EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERIES = ("exactly-once", "at-least-once")
 """Guarantees of deliveries to Kafka: in transactions, or without."""
 
+BY_DELIVERY, BY_MESSAGE = GROUPINGS = ("delivery", "message")
+"""Records of Kafka: one for each delivery, or one for each message and topic."""
+
 MAX_MESSAGE_BYTES = 4 << 20
 """Default limit of a JSON line's length: IBM MQ's own limit for a message."""
 
@@ -75,6 +78,8 @@ class Job:
             unless given.
         kafka_delivery: ``exactly-once``, in transactions that consumers with ``read_committed`` see; or
             ``at-least-once``, without.
+        kafka_grouping: ``delivery``: a topic gets a record for each delivery; or ``message``: one for each
+            message, whose headers list the subscriptions.
         queues: URL of the database of the queues to which subscriptions are delivered, if any are.
         missing_destinations: policy for deliveries to queues and topics that do not exist or must not be
             written: ``dead-letter``, or ``fail``, with which the job does not start. If such a destination is
@@ -97,6 +102,7 @@ class Job:
     missing_destinations: str = DEAD_LETTER_MISSING
     destination_wait: float = 30.0
     kafka_delivery: str = EXACTLY_ONCE
+    kafka_grouping: str = BY_DELIVERY
 
     @classmethod
     def of(
@@ -116,6 +122,7 @@ class Job:
         missing_destinations: str = DEAD_LETTER_MISSING,
         destination_wait: float = 30.0,
         kafka_delivery: str = EXACTLY_ONCE,
+        kafka_grouping: str = BY_DELIVERY,
     ) -> Job:
         """Return a job with absolute paths and checked options, which are those of `Job`.
 
@@ -142,6 +149,7 @@ class Job:
             missing_destinations=missing_destinations,
             destination_wait=destination_wait,
             kafka_delivery=kafka_delivery,
+            kafka_grouping=kafka_grouping,
         )
         if job.file_format not in FORMATS:
             raise JobError(f"the format must be one of {', '.join(FORMATS)}, not {job.file_format!r}")
@@ -155,6 +163,9 @@ class Job:
         if job.kafka_delivery not in DELIVERIES:
             known = ", ".join(DELIVERIES)
             raise JobError(f"kafka_delivery must be one of {known}, not {job.kafka_delivery!r}")
+        if job.kafka_grouping not in GROUPINGS:
+            known = ", ".join(GROUPINGS)
+            raise JobError(f"kafka_grouping must be one of {known}, not {job.kafka_grouping!r}")
         if not job.destination_wait >= 0:  # false for NaN, too
             raise JobError("destination_wait must be 0 seconds or more, or inf")
         if job.max_files < 1 or job.max_message_bytes < 1:

@@ -16,7 +16,14 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import Topic
 from selectroute.spark.destinations.kafka_writer import KafkaTarget
-from selectroute.spark.job.job import EXACTLY_ONCE, FAIL_MISSING, DestinationNotFoundError, Job, JobError
+from selectroute.spark.job.job import (
+    BY_MESSAGE,
+    EXACTLY_ONCE,
+    FAIL_MISSING,
+    DestinationNotFoundError,
+    Job,
+    JobError,
+)
 from selectroute.spark.senders.patience import Waiting
 from selectroute.spark.senders.sender import patient, shown
 from selectroute.spark.sources.kafka.config import KafkaInput
@@ -51,6 +58,7 @@ class KafkaTopics:
         assert job.kafka is not None, "a job without a cluster has no topics"
         self._cluster = job.kafka
         self._exactly_once = job.kafka_delivery == EXACTLY_ONCE
+        self._by_message = job.kafka_grouping == BY_MESSAGE
         self._input = job.input if isinstance(job.input, KafkaInput) else None
         self.servers = self._cluster.servers
         self._warn = warn
@@ -125,7 +133,9 @@ class KafkaTopics:
         tokens = self._tokens
         if tokens is not None:
             tokens = replace(tokens, known=tuple(one for one in self._newest.values() if one.batch == batch))
-        return KafkaTarget(self._cluster, topics, job, batch, self._producer, tokens, plan)
+        return KafkaTarget(
+            self._cluster, topics, job, batch, self._producer, tokens, plan, by_message=self._by_message
+        )
 
     def read_to(self, offsets: Iterable[Mapping[str, int]]) -> None:
         """Record how far tasks have read the tokens, by partition: the next batch reads from there."""
