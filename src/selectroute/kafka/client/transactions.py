@@ -23,7 +23,7 @@ from kafka.protocol.producer import (
 
 from selectroute.kafka.batches.encode import NOT_IDEMPOTENT, Producer
 from selectroute.kafka.client.errors import FencedError, KafkaClientError, RefusedError, UnreachableError
-from selectroute.kafka.client.wire import Partition, Wire
+from selectroute.kafka.client.wire import COORDINATOR_NOT_READY, Partition, Wire
 
 _ALL_REPLICAS: Final = -1
 _ROUNDS: Final = 4
@@ -32,10 +32,8 @@ partition, by which it recognises a repeat."""
 
 _PASSING: Final = frozenset((7, 19, 20, 51))
 _MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 76))
-_COORDINATOR: Final = frozenset((14, 15, 16, 51))
 _FENCED: Final = frozenset((22, 47, 48, 49, 52, 59, 90))
-"""Codes: what passes, and is sent again; a leader that moved; a coordinator that is not ready, or still ends
-the transaction before; an epoch or transaction that has ended."""
+"""Codes: what passes, and is sent again; a leader that moved; an epoch or transaction that has ended."""
 
 _DUPLICATE: Final = 46
 _RETRY_SECONDS: Final = 0.005
@@ -80,11 +78,6 @@ class Transactions:
         )
         answer = self._of_coordinator(request, "a producer can't begin")
         self._becomes(answer)
-
-    @property
-    def is_open(self) -> bool:
-        """True if batches were sent since the last end, which `commit` or `abort` must follow."""
-        return self._has_begun
 
     def sequences(self, partitions: Iterable[Partition]) -> list[int]:
         """Return the sequence number of the next record of each partition."""
@@ -240,7 +233,7 @@ class Transactions:
                 problem = codes.for_code(code).__name__
             except UnreachableError as error:
                 code, topic, problem = 16, None, str(error)
-            if code in _COORDINATOR | _MOVED:
+            if code in COORDINATOR_NOT_READY | _MOVED:
                 if code != 51:
                     self._coordinator = None
                 if time.monotonic() >= deadline:

@@ -55,7 +55,7 @@ the leader, replica not available, disk failed, leader epochs, offset not availa
 _NOT_VISIBLE: Final = frozenset((3, 17, 29))
 """Codes of topics that do not exist, have an invalid name, or may not be seen."""
 
-_COORDINATOR: Final = frozenset((14, 15, 16, 51))
+COORDINATOR_NOT_READY: Final = frozenset((14, 15, 16, 51))
 """Codes of errors that pass: the coordinator is loading, not known yet, another one, or still ends the
 transaction before."""
 
@@ -343,7 +343,7 @@ class Wire:
             )
             response = self.ask(request)
             one = response.coordinators[0] if response.coordinators else response
-            if one.error_code in _COORDINATOR:
+            if one.error_code in COORDINATOR_NOT_READY:
                 return None
             self.check(one.error_code, f"the transactional id {transactional_id}")
             if self._manager.cluster.broker_metadata(one.node_id) is None:

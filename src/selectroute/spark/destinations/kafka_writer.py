@@ -150,13 +150,14 @@ class KafkaWriter:
         numbers = self._written + np.arange(len(block.codes), dtype=np.int64)
         self._written += len(block.codes)
         send = np.ones(len(block.codes), np.bool_)
-        refused: list[Refused] = []
+        # First, and of all topics: a repeat must refuse the same deliveries, also where the others were sent.
+        refused = self._too_large(block, send) if target.by_message else []
         for code in np.unique(block.codes).tolist():
             name = self._names[code]
             if self._missing is not None and name not in self._missing:
                 send[block.codes == code] = False  # by an earlier attempt
             elif name in target.excluded:
-                without = block.codes == code
+                without = send & (block.codes == code)
                 send &= ~without
                 self._left.add(name)
                 refused.append(
@@ -165,8 +166,6 @@ class KafkaWriter:
             elif name in self._held:
                 send[block.codes == code] = False
                 self._left.add(name)
-        if target.by_message and np.any(send):
-            refused += self._too_large(block, send)
         if np.any(send):
             self._send(block, send, numbers)
         return refused
