@@ -66,6 +66,26 @@ def test_what_was_sent_and_not_committed_is_not_sent_again(pipe, monkeypatch, wi
     assert not list((pipe.world.output / "pins").glob("*.plan.json"))
 
 
+def test_grouped_records_that_are_too_large_are_refused_by_a_repeat_too(pipe, monkeypatch):
+    small = pipe.broker.create(pipe.name + "-small", 1, max_message_bytes="1500")
+    many = {f"{'long-name-' * 10}{n}": ("weight = 5", small) for n in range(9)}
+    pipe.publish(1, all=("weight < 5", small), **many)
+    pipe.broker.produce(pipe.name, cars(9))
+
+    def crashing(self, commit):
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Commits, "commit", crashing)
+        with pytest.raises(Exception, match="Crash"):
+            pipe.run(kafka_grouping="message")
+    assert len(pipe.broker.records(small)) == 5
+    (report,) = pipe.run(kafka_grouping="message")
+    assert (report.counts.sent, report.counts.refused) == (5, 9)
+    assert len(pipe.broker.records(small)) == 5
+    assert audit(pipe.world.output).findings == []
+
+
 def test_at_least_once_what_is_sent_again_goes_to_the_same_partitions_with_the_same_ids(pipe, monkeypatch):
     out = pipe.broker.create(pipe.name + "-out", 3)
     pipe.publish(1, all=("weight >= 0", out))
