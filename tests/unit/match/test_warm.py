@@ -80,8 +80,8 @@ def test_one_process_compiles_and_says_why_and_the_others_and_the_next_load_it(t
     folder = out.splitlines()[0].split()[1]
     assert compiled_there > 20 and folder.startswith(str(tmp_path))
     assert f"kept in {folder}" in out and "compiled in" in out
-    # What hashes keys compiles in a second, while subscriptions are indexed: not under the lock.
-    assert waited <= 2 and "waiting for another process" in why_it_waited
+    # What hashes keys, three functions, compiles while subscriptions are indexed: not under the lock.
+    assert waited <= 3 and "waiting for another process" in why_it_waited
     again, quiet = ended(start("import selectroute as sr; print(sr.warm())", tmp_path))
     assert "was already compiled" in again and not quiet
     matched, _ = ended(start(_MATCH, tmp_path))
