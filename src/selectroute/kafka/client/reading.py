@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from selectroute.kafka.batches.decode import decode
 from selectroute.kafka.client.errors import KafkaClientError, UnreachableError
-from selectroute.kafka.client.wire import EARLIEST, LATEST, Partition, Wire
+from selectroute.kafka.client.wire import EARLIEST, LATEST, Answers, Fetched, Partition, Wire
 from selectroute.kafka.ranges import Part, Range
 from selectroute.kafka.record import Record
 
-MOST_BYTES: Final = 32 << 20
+MOST_BYTES: Final = 8 << 20
 _LEAST_BYTES: Final = 1 << 20
 """Limits of the bytes of one answer, and of what of them is for one partition, unless a batch is longer."""
 
@@ -55,13 +55,17 @@ def read(
             waiting.setdefault((one.topic, one.partition), []).append(one)
     left = {partition: of_partition.pop() for partition, of_partition in waiting.items()}
     share = {partition: max(_LEAST_BYTES, most_bytes // max(1, len(left))) for partition in left}
-    deadline = time.monotonic() + wire.seconds
-    while left:
+    progress = time.monotonic()
+
+    def ask() -> tuple[list[Partition], Answers[Fetched]]:
         asked = _next(left, share, most_bytes)
         limit = max(share[one] for one in asked)
-        answers = wire.fetch(
-            {one: left[one].start for one in asked}, committed=committed, most_bytes=limit, wait_ms=_WAIT_MS
-        )
+        starts = {one: left[one].start for one in asked}
+        return asked, wire.fetching(starts, committed=committed, most_bytes=limit, wait_ms=_WAIT_MS)
+
+    def parts(asked: list[Partition], answers: Mapping[Partition, Fetched]) -> Iterator[Part]:
+        """Yield the records of answers, and find out what is left."""
+        nonlocal progress
         for partition in asked:
             one, answer = left[partition], answers[partition]
             if answer.is_out_of_range:
@@ -74,15 +78,29 @@ def read(
                         yield Part(*partition, part.records)
                 share[partition] = max(share[partition], lacks)
             if start > one.start:
-                deadline = time.monotonic() + wire.seconds
+                progress = time.monotonic()
             if start < one.end:
                 left[partition] = one._replace(start=start)
             elif waiting[partition]:
                 left[partition] = waiting[partition].pop()
             else:
                 del left[partition]
-        if left and time.monotonic() > deadline:
+
+    next_asked = ask() if left else None
+    while next_asked is not None:
+        asked, answers = next_asked
+        last = None
+        for part in parts(asked, answers()):
+            if last is not None:
+                yield last
+            last = part
+        if left and time.monotonic() > progress + wire.seconds:
             raise UnreachableError(f"Kafka at {wire.servers} does not give {next(iter(left.values()))}")
+        # Brokers answer while the last part is used.
+        next_asked = ask() if left else None
+        if last is not None:
+            yield last
+            progress = time.monotonic()
 
 
 def _next(left: dict[Partition, Range], share: dict[Partition, int], most_bytes: int) -> list[Partition]:

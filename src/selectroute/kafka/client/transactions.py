@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import kafka.errors as codes
+from kafka.future import Future
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -62,12 +63,15 @@ class Transactions:
         self._has_begun = False
         self._partitions: set[Partition] = set()
         self._sequences: dict[Partition, int] = {}
+        self._left: dict[Partition, list[memoryview]] = {}
+        self._sent: list[tuple[Future, list[Partition]]] = []
         self.producer = NOT_IDEMPOTENT
         """The producer, for `encode`."""
 
     def begin(self) -> None:
         """Make this the only producer of the id: abort what another one has open, and fence it."""
         self._partitions.clear()
+        self._left, self._sent = {}, []
         self._has_begun = False
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
@@ -84,34 +88,46 @@ class Transactions:
         return [self._sequences.get(one, 0) for one in partitions]
 
     def produce(self, batches: Batches, records: Mapping[Partition, int]) -> None:
-        """Send batches, and wait until all replicas in sync have them.
+        """Send batches, after all replicas in sync have those before; `flush` waits for these.
 
         They must be encoded with `producer` and the numbers of `sequences`. A request that was not answered
-        is sent again: the broker recognises a repeat.
+        is sent again: the broker recognises a repeat. A refusal is raised by the next call, or by `flush`,
+        `commit`.
 
         Args:
-            batches: the batches of each partition, in order.
+            batches: the batches of each partition, in order. The bytes must not change until then.
             records: the number of records of each partition, in all of its batches.
         """
+        self.flush()
         if not batches:
             return
-        deadline = time.monotonic() + self._wire.seconds
         if self.transactional_id is not None and not self._wire.is_new_protocol:
             self._add(batches.keys() - self._partitions)
         self._has_begun = self.transactional_id is not None
         self._partitions |= batches.keys()
-        left = {partition: list(of_partition) for partition, of_partition in batches.items()}
-        while left:
-            left = self._send(left, deadline)
+        self._left = {partition: list(of_partition) for partition, of_partition in batches.items()}
+        self._sent = self._send(time.monotonic() + self._wire.seconds)
         for partition, count in records.items():
             self._sequences[partition] = (self._sequences.get(partition, 0) + count) & 0x7FFFFFFF
 
+    def flush(self) -> None:
+        """Wait until all replicas in sync have what was sent."""
+        deadline = time.monotonic() + self._wire.seconds
+        while self._left:
+            self._receive(deadline)
+            if self._left:
+                self._sent = self._send(deadline)
+
     def commit(self) -> None:
         """Commit the open transaction, if there is one."""
+        self.flush()
         self._end(True)
 
     def abort(self) -> None:
         """Abort the open transaction, if there is one."""
+        # What comes after the end of a transaction could become part of the next one.
+        self._wire.responses([future for future, _ in self._sent], time.monotonic() + self._wire.seconds)
+        self._left, self._sent = {}, []
         self._end(False)
 
     # ---- inside
@@ -123,34 +139,38 @@ class Transactions:
         if before != self.producer:
             self._sequences.clear()
 
-    def _send(
-        self, left: dict[Partition, list[memoryview]], deadline: float
-    ) -> dict[Partition, list[memoryview]]:
-        """Send the next batches of each partition; return those that are left, or must be sent again."""
+    def _send(self, deadline: float) -> list[tuple[Future, list[Partition]]]:
+        """Send the next batches of each partition; return the requests and of which partitions they are."""
         requests: list[tuple[int | str, Any]] = []
-        sent: list[list[tuple[Partition, memoryview]]] = []
+        sent: list[list[Partition]] = []
+        left = self._left
         for node, partitions in self._wire.leaders(left).items():
             for number in range(_ROUNDS):
-                round_ = [(one, left[one][number]) for one in partitions if len(left[one]) > number]
-                if round_:
-                    requests.append((node, self._request(round_)))
+                if round_ := [one for one in partitions if len(left[one]) > number]:
+                    requests.append((node, self._request([(one, left[one][number]) for one in round_])))
                     sent.append(round_)
+        return list(zip(self._wire.send_all(requests, deadline), sent, strict=True))
+
+    def _receive(self, deadline: float) -> None:
+        """Wait for the answers to what was sent; leave what is left, or must be sent again."""
+        sent, self._sent = self._sent, []
+        left = self._left
         failed: set[Partition] = set()
         problem = ""
-        for of_request, response in zip(sent, self._wire.ask_all(requests, deadline), strict=True):
+        responses = self._wire.responses([future for future, _ in sent], deadline)
+        for (_, of_request), response in zip(sent, responses, strict=True):
             if isinstance(response, RefusedError):
                 raise response
             if isinstance(response, KafkaClientError):
                 problem = str(response)
-                failed.update(partition for partition, _ in of_request)
+                failed.update(of_request)
                 continue
             for topic in response.responses:
                 for one in topic.partition_responses:
                     partition = topic.name, one.index
                     if one.error_code in (0, _DUPLICATE):
-                        if (
-                            partition not in failed
-                        ):  # a later batch may only be accepted after those before it
+                        # A later batch may only be accepted after those before it.
+                        if partition not in failed:
                             left[partition].pop(0)
                         continue
                     if one.error_code not in _MOVED | _PASSING and partition not in failed:
@@ -166,7 +186,7 @@ class Transactions:
                     problem if "Kafka at" in problem else f"Kafka at {self._wire.servers}: {problem}"
                 )
             time.sleep(_RETRY_SECONDS)
-        return {partition: batches for partition, batches in left.items() if batches}
+        self._left = {partition: batches for partition, batches in left.items() if batches}
 
     def _request(self, batches: Sequence[tuple[Partition, memoryview]]) -> ProduceRequest:
         of_topics: dict[str, list[Any]] = {}

@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import logging
 import random
-import ssl
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import kafka.errors as codes
 from kafka.future import Future
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
+from selectroute.kafka.client.connections import Manager
 from selectroute.kafka.client.errors import KafkaClientError, RefusedError, UnreachableError
 from selectroute.kafka.client.oauth import TokenError
 
@@ -37,7 +36,6 @@ LATEST: Final = -1
 
 SECONDS: Final = 20.0
 _RETRY_SECONDS: Final = 0.05
-_RECEIVED_BYTES: Final = 1 << 18
 _MOST_RESPONSE: Final = 1 << 30
 _CONNECT_SECONDS: Final = 5.0
 
@@ -84,6 +82,9 @@ class Fetched(NamedTuple):
 
 
 _Answer = TypeVar("_Answer")
+
+Answers: TypeAlias = Callable[[], dict[Partition, _Answer]]
+"""Function that waits for the answers to a request of partitions."""
 
 
 class Wire:
@@ -214,16 +215,16 @@ class Wire:
 
         return self._of_leaders(partitions, request, found)
 
-    def fetch(
+    def fetching(
         self,
         wanted: Mapping[Partition, int],
         *,
         committed: bool,
         most_bytes: int,
         wait_ms: int = 500,
-    ) -> dict[Partition, Fetched]:
-        """Return the records of each of these partitions from its offset on, at least one batch if there is
-        one.
+    ) -> Answers[Fetched]:
+        """Ask for the records of each of these partitions from its offset on, at least one batch if there is
+        one; return the function that waits for them.
 
         Args:
             wanted: an offset of each partition.
@@ -273,7 +274,7 @@ class Wire:
                 for one in topic.partitions
             }
 
-        return self._of_leaders(wanted, request, found)
+        return self._asked(wanted, request, found)
 
     def _of_leaders(
         self,
@@ -282,32 +283,52 @@ class Wire:
         found: Callable[[Any], Mapping[Partition, tuple[int, _Answer]]],
     ) -> dict[Partition, _Answer]:
         """Ask the leader of each partition; those that have moved are asked again."""
-        answers: dict[Partition, _Answer] = {}
+        return self._asked(partitions, request, found)()
+
+    def _asked(
+        self,
+        partitions: Iterable[Partition],
+        request: Callable[[Mapping[str, Sequence[int]]], Any],
+        found: Callable[[Any], Mapping[Partition, tuple[int, _Answer]]],
+    ) -> Answers[_Answer]:
+        """Ask the leader of each partition; return the function that waits for the answers."""
         left = sorted(set(partitions))
-        deadline = time.monotonic() + self.seconds
-        problem = "no leader"
-        while left:
+
+        def ask(deadline: float) -> list[Future]:
             requests = []
             for node, of_node in self.leaders(left).items():
                 of_topics: dict[str, list[int]] = {}
                 for topic, number in of_node:
                     of_topics.setdefault(topic, []).append(number)
                 requests.append((node, request(of_topics)))
-            for response in self.ask_all(requests, deadline):
-                if isinstance(response, KafkaClientError):
-                    problem = str(response)
-                    continue
-                self.check(getattr(response, "error_code", 0), "a request")
-                for partition, (code, answer) in found(response).items():
-                    if code in _MOVED:
-                        problem = _name(code)
+            return self.send_all(requests, deadline)
+
+        asked = ask(time.monotonic() + self.seconds)
+
+        def answers() -> dict[Partition, _Answer]:
+            nonlocal left, asked
+            own: dict[Partition, _Answer] = {}
+            deadline = time.monotonic() + self.seconds
+            problem = "no leader"
+            while True:
+                for response in self.responses(asked, deadline):
+                    if isinstance(response, KafkaClientError):
+                        problem = str(response)
                         continue
-                    self.check(code, f"{partition[0]}/{partition[1]}", partition[0])
-                    answers[partition] = answer
-            left = [one for one in left if one not in answers]
-            if left:
+                    self.check(getattr(response, "error_code", 0), "a request")
+                    for partition, (code, answer) in found(response).items():
+                        if code in _MOVED:
+                            problem = _name(code)
+                            continue
+                        self.check(code, f"{partition[0]}/{partition[1]}", partition[0])
+                        own[partition] = answer
+                left = [one for one in left if one not in own]
+                if not left:
+                    return own
                 self.forget(left)
                 self._pause(deadline, f"{left[0][0]}/{left[0][1]}: {problem}")
+                asked = ask(deadline)
+
         return answers
 
     # ---- nodes and requests
@@ -387,7 +408,16 @@ class Wire:
 
     def ask_all(self, requests: Sequence[tuple[int | str, Any]], deadline: float) -> list[Any]:
         """Send each request to its node, all at once; return the responses, or errors in their places."""
+        return self.responses(self.send_all(requests, deadline), deadline)
+
+    def send_all(self, requests: Sequence[tuple[int | str, Any]], deadline: float) -> list[Future]:
+        """Send each request to its node, for `responses`; the system goes on sending and receiving."""
         sent = [self._send(node, request, deadline) for node, request in requests]
+        self._net.poll(timeout_ms=0)
+        return sent
+
+    def responses(self, sent: Sequence[Future], deadline: float) -> list[Any]:
+        """Wait for the responses to requests that were sent; return them, or errors in their places."""
         for one in sent:
             self._wait(one, deadline)
         return [self._answer(one) for one in sent]
@@ -489,36 +519,3 @@ class Wire:
 def _name(code: int) -> str:
     kind = codes.for_code(code)
     return str(getattr(kind, "message", None) or kind.__name__)
-
-
-class Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
-    """Connections that read in larger pieces, and do not lose what comes with the end of a stream, such as
-    the reason of a refused login.
-    """
-
-    def is_connected(self, node: int | str) -> bool:
-        """Return whether there is a connection to a node."""
-        connection = self._conns.get(node)
-        return connection is not None and connection.connected
-
-    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        transport = await super()._build_transport(node, timeout_at=timeout_at)
-
-        def receive() -> tuple[bytes, Exception | None]:
-            found: list[bytes] = []
-            try:
-                while data := transport._sock.recv(_RECEIVED_BYTES):
-                    found.append(data)
-                error = None if found else codes.KafkaConnectionError("the broker closed the connection")
-            except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                error = None
-            except OSError as problem:
-                error = None if found else codes.KafkaConnectionError(str(problem))
-            return b"".join(found), error
-
-        def write(data: Any) -> None:
-            # Over TLS, kafka-python would copy the rest of a request for each 16 KiB that are sent.
-            type(transport).write(transport, memoryview(data))
-
-        transport._sock_recv, transport.write = receive, write
-        return transport

@@ -11,7 +11,8 @@ spread by their offsets.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -187,8 +188,11 @@ class KafkaWriter:
                 self._sent,
                 tuple(sorted(self._left)),
             )
+            with self._holding():
+                self._transactions.flush()
             write_token(self._transactions, target.tokens, token)
-        self._transactions.commit()
+        with self._holding():
+            self._transactions.commit()
 
     # ---- inside
 
@@ -216,8 +220,6 @@ class KafkaWriter:
         self._missing = frozenset(found[-1].held)
 
     def _send(self, block: Block, send: Mask, numbers: Ints) -> None:
-        from selectroute.kafka.client.errors import RefusedError  # needs the extra `kafka`
-
         chosen = np.flatnonzero(send)
         partitions = self._partitions(block)
         # By topic and partition, and within each in the order of the messages.
@@ -251,15 +253,23 @@ class KafkaWriter:
         for one in batches:
             of_partitions.setdefault(groups[one.group], []).append(one.data)
         counts = dict(zip(groups, np.diff(bounds).tolist(), strict=True))
-        try:
+        with self._holding():
             transactions.produce(of_partitions, counts)
+        self._sent += len(chosen)
+        self._accepted.update(topic for topic, _ in groups)
+
+    @contextmanager
+    def _holding(self) -> Iterator[None]:
+        """Abort, and raise `HeldTopicError`, if a topic refuses what was sent before or is sent now."""
+        from selectroute.kafka.client.errors import RefusedError  # needs the extra `kafka`
+
+        try:
+            yield
         except RefusedError as error:
             if error.topic is None or error.topic not in self._names:
                 raise
-            transactions.abort()
+            self._transactions.abort()
             raise HeldTopicError(error.topic, error.name) from error
-        self._sent += len(chosen)
-        self._accepted.update(topic for topic, _ in groups)
 
     def _partitions(self, block: Block) -> Ints:
         """Return the partition of each delivery."""

@@ -126,6 +126,7 @@ def _produce(
         most_bytes=1 << 30,
     )
     transactions.produce({target: [one.data for one in batches]}, {target: len(records)})
+    transactions.flush()  # a refusal is of this topic
 
 
 def _rows(path: Path) -> Iterator[pa.RecordBatch]:

@@ -34,6 +34,7 @@ from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.job.checkpoint import flush_plan
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.runtime.checkpoint_files import quick_checkpoint
 from selectroute.spark.senders.kafka import KafkaTopics, check_cluster, check_topics, topics_of
 from selectroute.spark.senders.queues import QueueSender, check_queues
 from selectroute.spark.senders.sender import StoppingError
@@ -159,7 +160,8 @@ class FanOut:
             self._side_thread = SideThread(
                 self._registry, self._router, self._lock, self._on_batch, self._on_warning, self._fail
             )
-            self.query = trigger.start()
+            with quick_checkpoint(self.spark):
+                self.query = trigger.start()
             if self._stopping.is_set():  # before there was a query to stop
                 self.query.stop()
             self._side_thread.start(self._folder.query())

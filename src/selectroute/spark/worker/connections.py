@@ -10,13 +10,15 @@ from selectroute.spark.sources.kafka.config import KafkaCluster
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.client.wire import Wire
 
-_open: dict[tuple[int, str, tuple[tuple[str, str], ...]], Wire] = {}
-"""Connections by process, since they do not survive a fork, and cluster."""
+_open: dict[tuple[int, bool, str, tuple[tuple[str, str], ...]], Wire] = {}
+"""Connections by process, since they do not survive a fork, by use, and by cluster."""
 
 
-def connected(cluster: KafkaCluster) -> Wire:
-    """Return this process's connections to a cluster."""
-    key = _key(cluster)
+def connected(cluster: KafkaCluster, *, to_write: bool = False) -> Wire:
+    """Return this process's connections to a cluster. A broker takes the requests of a connection one after
+    the other, so those that write are not behind those that read.
+    """
+    key = os.getpid(), to_write, cluster.servers, tuple(sorted(cluster.options.items()))
     if key not in _open:
         _open[key] = cluster.wire()
     return _open[key]
@@ -26,7 +28,3 @@ def disconnect() -> None:
     """Close this process's connections, after an error: the next task makes new ones."""
     for key in [one for one in _open if one[0] == os.getpid()]:
         _open.pop(key).close()
-
-
-def _key(cluster: KafkaCluster) -> tuple[int, str, tuple[tuple[str, str], ...]]:
-    return os.getpid(), cluster.servers, tuple(sorted(cluster.options.items()))

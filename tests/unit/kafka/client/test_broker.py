@@ -40,6 +40,11 @@ def topic(kafka, request):
 
 
 def send(transactions, topic, *values, partition=0):
+    begin_to_send(transactions, topic, *values, partition=partition)
+    transactions.flush()
+
+
+def begin_to_send(transactions, topic, *values, partition=0):
     """Send records with these values."""
     place = (topic, partition)
     rows = pa.RecordBatch.from_arrays(
@@ -153,6 +158,34 @@ def test_a_topic_that_is_gone_and_one_that_takes_less_refuse_by_name(wire, kafka
     with pytest.raises(RefusedError, match="no-such-topic") as error:
         wire.offsets([("no-such-topic", 0)], LATEST)
     assert error.value.topic == "no-such-topic"
+
+
+def test_what_is_being_sent_is_part_of_the_transaction_that_ends(wire, kafka, topic):
+    transactions = begun(wire, f"{topic}-t")
+    begin_to_send(transactions, topic, b"gone")
+    transactions.abort()
+    begin_to_send(transactions, topic, b"one")
+    begin_to_send(transactions, topic, b"two")
+    transactions.commit()
+    assert values(wire, topic, committed=True) == [b"one", b"two"]
+
+
+def test_a_refusal_is_raised_by_the_next_call(wire, kafka, topic):
+    kafka.configure(topic, "max.message.bytes", "100")
+    for follow in (Transactions.flush, Transactions.commit, lambda one: begin_to_send(one, topic, b"next")):
+        transactions = begun(wire, f"{topic}-t")
+        begin_to_send(transactions, topic, b"x" * 200)
+        with pytest.raises(RefusedError, match="MESSAGE_SIZE_TOO_LARGE"):
+            follow(transactions)
+        transactions.abort()
+    assert values(wire, topic, committed=True) == []
+
+
+def test_a_long_answer_is_read_in_pieces_of_any_size(wire, kafka, topic):
+    bodies = [bytes([65 + n]) * size for n, size in enumerate((1, 70_000, 65_535, 65_537, 300_000, 2))]
+    kafka.produce(topic, [(0, None, body, []) for body in bodies])
+    for most_bytes in (1, 1 << 16, 1 << 20):
+        assert values(wire, topic, most_bytes=most_bytes) == bodies
 
 
 def test_tokens_are_those_of_committed_transactions_and_of_their_batch(wire, kafka, topic):
