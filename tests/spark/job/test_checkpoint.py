@@ -51,7 +51,7 @@ def forget(world, batch):
         (world.output / path).unlink()
     commits = world.job().checkpoint / "commits"
     (commits / str(batch)).unlink()
-    (commits / f".{batch}.crc").unlink()
+    (commits / f".{batch}.crc").unlink(missing_ok=True)
     for folder in world.output.glob(f"*/batch={batch}"):
         shutil.rmtree(folder)
 
