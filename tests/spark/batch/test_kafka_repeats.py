@@ -33,10 +33,8 @@ def tree(folder):
 
 
 def forget(folder, batch):
-    """Take a batch from Spark's log of those that are done, with its checksum."""
-    done = folder / "_checkpoint" / "commits"
-    for name in (str(batch), f".{batch}.crc"):
-        (done / name).unlink()
+    """Take a batch from Spark's log of those that are done."""
+    (folder / "_checkpoint" / "commits" / str(batch)).unlink()
 
 
 @pytest.mark.parametrize("widened", [False, True])

@@ -51,7 +51,6 @@ def forget(world, batch):
         (world.output / path).unlink()
     commits = world.job().checkpoint / "commits"
     (commits / str(batch)).unlink()
-    (commits / f".{batch}.crc").unlink(missing_ok=True)
     for folder in world.output.glob(f"*/batch={batch}"):
         shutil.rmtree(folder)
 
@@ -83,7 +82,6 @@ def test_a_plan_that_is_empty_is_made_anew_if_its_batch_has_not_begun(spark, rou
     if "offsets/2" not in files:
         offsets = routed.job().checkpoint / "offsets"
         (offsets / "2").unlink()
-        (offsets / ".2.crc").unlink()
     empty(routed, *files)
     reports, warnings = run(spark, routed)
     assert [(one.batch, one.counts.routed) for one in reports] == [(2, 1)]

@@ -30,7 +30,6 @@ def forget_last_commit(world, batch):
     """As if the process had died after the batch and before Spark wrote that down."""
     commits = world.job().checkpoint / "commits"
     (commits / str(batch)).unlink()
-    (commits / f".{batch}.crc").unlink()
 
 
 def test_files_of_all_names_and_kinds_are_routed_batch_by_batch(spark, world):
