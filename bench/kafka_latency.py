@@ -35,6 +35,7 @@ _FIRST_SECONDS: Final = 15
 """How long each engine runs before any is measured: a JVM takes that long to compile what it does often."""
 _PATIENCE_SECONDS: Final = 120
 _POLL_SECONDS: Final = 0.1
+_SETTLED_SECONDS: Final = 1.0
 
 
 def measured(
@@ -134,12 +135,21 @@ def await_deliveries(engine: KafkaEngine, before: Sequence[int], due: int) -> No
     Raises `WrongCountError` if there are more, or if none come any more.
     """
     most, deadline = 0, time.monotonic() + _PATIENCE_SECONDS
+    _settle(engine)
     while (found := engine.delivered(before)) != due:
         if found > most:
             most, deadline = found, time.monotonic() + _PATIENCE_SECONDS
         if found > due or time.monotonic() > deadline:
             raise WrongCountError(f"{engine.name} delivered {found} times, expected {due}")
         time.sleep(_POLL_SECONDS)
+
+
+def _settle(engine: KafkaEngine) -> None:
+    """Wait until nothing more comes: to count is work, and would delay the last deliveries."""
+    before: list[int] = []
+    while (found := engine.streamed.ends(engine.to)) != before:
+        before = found
+        time.sleep(_SETTLED_SECONDS)
 
 
 def _milliseconds(engine: KafkaEngine, before: Sequence[int]) -> Ints:
