@@ -31,7 +31,7 @@ from bench.streamed import DELIVERED, PARTITIONS, Streamed
 from bench.workloads import Ints
 from selectroute.spark import Job, KafkaCluster, KafkaInput, kafka_binding, start_fanout
 
-BATCH: Final = 200_000
+BATCH: Final = 400_000
 """The records of a batch."""
 
 UNDECIDED: Final = "undecided"
@@ -43,6 +43,8 @@ class KafkaEngine(Engine):
 
     to: str
     """The topic to which it writes."""
+    by_message: bool = False
+    """Whether a record stands for all deliveries of a message."""
     transactional: bool = False
     """Whether it writes in transactions, so that not every offset of its topic is a delivery."""
     triggered: bool = True
@@ -75,7 +77,7 @@ class KafkaEngine(Engine):
     def delivered(self, before: Sequence[int]) -> int:
         """Count the deliveries that its topic has since it ended there."""
         if self.transactional:
-            return sum(1 for _ in self.streamed.records(self.to, before))
+            return self.streamed.committed(self.to, before, self.by_message)
         return sum(self.streamed.ends(self.to)) - sum(before)
 
     def run(self) -> Timed:
@@ -168,7 +170,14 @@ class FanOutEngine(SparkEngine):
         binding = kafka_binding(["weight:int"])
         read = KafkaInput(cluster, (topic,), binding=binding, max_offsets=BATCH)
         delivery = "exactly-once" if self.transactional else "at-least-once"
-        return Job.of(read, self.streamed.snapshots, folder / "output", kafka_delivery=delivery)
+        grouping = "message" if self.by_message else "delivery"
+        return Job.of(
+            read,
+            self.streamed.snapshots,
+            folder / "output",
+            kafka_delivery=delivery,
+            kafka_grouping=grouping,
+        )
 
     def start(self, topic: str, count: int, trigger_seconds: float | None) -> Query:
         """See `KafkaEngine`."""
@@ -193,6 +202,13 @@ class AtLeastOnceEngine(FanOutEngine):
 
     name = "fan-out-at-least-once"
     transactional = False
+
+
+class ByMessageEngine(FanOutEngine):
+    """`start_fanout`, with one record for the deliveries of a message."""
+
+    name = "fan-out-by-message"
+    by_message = True
 
 
 class NoOpEngine(SparkEngine):
@@ -264,5 +280,5 @@ def makers(spark: SparkSession, streamed: Streamed) -> Mapping[str, Callable[[in
     """Return how to make each engine for a number of messages."""
     return {
         one.name: lambda count, one=one: one(spark, streamed, count)  # type: ignore[misc]
-        for one in (FanOutEngine, AtLeastOnceEngine, NoOpEngine)
+        for one in (FanOutEngine, AtLeastOnceEngine, ByMessageEngine, NoOpEngine)
     }

@@ -29,6 +29,7 @@ from bench.engine import SkippedError
 from bench.opened import Opened
 from bench.oracle import Expected
 from bench.workloads import BODY, Ints
+from selectroute.kafka.headers import COUNT
 
 PARTITIONS: Final = 4
 DELIVERED: Final = "delivered"
@@ -193,13 +194,29 @@ class Streamed(Opened):
         finally:
             consumer.close()
 
+    def committed(self, topic: str, start: Sequence[int], by_message: bool = False) -> int:
+        """Count the committed deliveries of a topic from these offsets of its partitions on.
+
+        By our own reader, because `records` takes longer than the job; what is checked is counted by that.
+        """
+        from selectroute.kafka.client.reading import read
+        from selectroute.kafka.client.wire import Wire
+        from selectroute.kafka.ranges import Range
+
+        ends = self.ends(topic)
+        ranges = [Range(topic, *place) for place in zip(range(PARTITIONS), start, ends, strict=True)]
+        with Wire(self.broker.address) as wire:
+            parts = [part.records for part in read(wire, ranges, committed=True)]
+        return sum(map(_listed if by_message else len, parts))
+
     def commit_times(self, topic: str, partition: int, start: Sequence[int]) -> CommitTimes:
         """Return when the records of a partition from an offset on were committed."""
         return CommitTimes(self.broker.folder / "log" / f"{topic}-{partition}", start[partition])
 
     def found(self, topic: str) -> Expected:
         """Return how many deliveries a topic has, and the sum of the numbers of their rules."""
-        named = [dict(record.headers())[_SUBSCRIPTION] for record in self.records(topic)]
+        lists = (dict(record.headers())[_SUBSCRIPTION].split(b",") for record in self.records(topic))
+        named = [id for ids in lists for id in ids]
         return Expected(len(named), sum(int(id[1:]) for id in named))
 
 
@@ -211,6 +228,13 @@ def messages(size: Size, count: int) -> Iterator[tuple[bytes, list[tuple[str, by
         for row in zip(*columns, strict=True):
             texts = [text.encode() for text in row]
             yield b"|".join(texts).ljust(BODY, b".")[:BODY], list(zip(names, texts, strict=True))
+
+
+def _listed(records: pa.RecordBatch) -> int:
+    """Count the deliveries of records that each list them."""
+    names, values = records.column("headers").flatten().flatten()
+    counts = values.filter(pc.equal(names, COUNT)).cast(pa.string()).cast(pa.int64())
+    return int(pc.sum(counts).as_py() or 0)
 
 
 def _batches(size: Size, count: int) -> Iterator[pa.RecordBatch]:
