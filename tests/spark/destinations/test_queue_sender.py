@@ -65,7 +65,7 @@ class _Log(Log):
 
 @pytest.mark.parametrize("crashes", [False, True])
 def test_a_backfill_is_delivered_to_queues_once(sqlite, monkeypatch, crashes):
-    monkeypatch.setattr("selectroute.spark.senders.queues._CHUNK", 2)
+    monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 2)
     sqlite.create("A")
     log = _Log(_Delivering(sqlite.world.root, sqlite))
     log.add("some", "n > 0")
@@ -81,7 +81,7 @@ def test_a_backfill_is_delivered_to_queues_once(sqlite, monkeypatch, crashes):
             with pytest.raises(Crash):
                 run.backfill()
         assert len(sqlite.ids("A")) == 4
-        log.world.router()
+        Run(log.world, log).backfill()
         assert sqlite.ids("A") == {"1.jsonl/0/3/some": 1}
     else:
         (report,) = run.backfill()
@@ -135,9 +135,9 @@ def crash_at(patch, at, after, only_puts=False):
     if not only_puts:
         for name in ("replace_text", "append_line", "rename", "move", "make_folder", "sync_folder"):
             failing(disk, name)
-    for name in ("put", "put_held", "give_up"):
+    for name in ("put", "finish"):
         failing(QueueDeliveries, name)
-    patch.setattr("selectroute.spark.senders.queues._CHUNK", 2)
+    patch.setattr("selectroute.queues.sql.task_puts._CHUNK", 2)
     return lambda: steps
 
 
@@ -213,9 +213,9 @@ def test_told_to_stop_while_a_queue_is_full_the_next_start_goes_on(sqlite):
         sqlite.router().route(0, [path], "q")
     assert not sqlite.world.deliveries(), "what is not handed on is not published"
     with pytest.raises(StoppingError):
-        sqlite.router()
+        sqlite.router().route(0, [path], "q")
     taken = sqlite.ids("A")
-    assert sqlite.router().route(0, [path], "q").skipped
+    assert sqlite.router().route(0, [path], "q").counts.queued == 5
     assert taken + sqlite.ids("A") == delivery_ids("a.jsonl", "all", range(5))
     assert len(sqlite.world.deliveries()) == 5 and len(sqlite.world.accounting()) == 1
 
@@ -244,11 +244,11 @@ def audited(world):
     return [one.sentence for one in audit(world.output).findings]
 
 
-def test_a_queue_that_goes_away_after_the_commit_leaves_dead_letters(queues, monkeypatch):
+def test_a_queue_that_goes_away_while_a_batch_is_put_leaves_dead_letters(queues, monkeypatch):
     queues.create("A", "B")
     queues.publish(3, a=("", A), b=("", B))
     path = queues.world.drop_json("a.jsonl", *numbered(6))
-    monkeypatch.setattr("selectroute.spark.senders.queues._CHUNK", 4)
+    monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 4)
     real, calls = QueueDeliveries.put, 0
 
     def put(self, *given):
@@ -355,6 +355,6 @@ def test_a_stream_that_a_full_queue_holds_back_can_be_stopped_and_goes_on_where_
         should_stop=lambda: bool(taken.update(sqlite.ids("A"))),  # a consumer, asked while the job waits
     )
     fan.wait()
-    assert all(report.skipped for report in reports)
+    assert [(report.skipped, report.counts.queued) for report in reports] == [(False, 5)]
     assert taken + sqlite.ids("A") == delivery_ids("a.jsonl", "all", range(5))
     assert len(sqlite.world.deliveries()) == 5
