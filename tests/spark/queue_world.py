@@ -53,7 +53,8 @@ class Queues:
     ) -> Router:
         """A router as a start of the job makes it; ``wait`` seconds for what is full."""
         job = self.world.job(**options)
-        router = Router(job, files_of(job, tasks), self.sender(pause, wait), warn=self.warnings.append)
+        queues, warn = self.sender(pause, wait), self.warnings.append
+        router = Router(job, files_of(job, tasks), queues, warn=warn, pause=pause)
         router.commits.prepare()
         return router
 

@@ -86,7 +86,7 @@ class Attempts:
             for report in reports:
                 if "waits" in report:
                     why = report["waits"]
-                elif of_task := {one: why for one, why in _held(report).items() if one not in excluded}:
+                elif of_task := {one: reason for one, reason in _held(report).items() if one not in excluded}:
                     held |= of_task
                 else:
                     done[report["task"]] = report

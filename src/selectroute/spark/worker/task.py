@@ -169,10 +169,10 @@ def run(
         except HeldTopicError as error:
             held[error.topic] = error.why
         except (UnreachableError, FencedError, SchemaUnavailableError, StoreError) as error:
-            fenced = isinstance(error, FencedError | OvertakenError)
-            if not fenced and isinstance(error, StoreError) and not isinstance(error, UnavailableError):
-                raise
             disconnect()
+            fenced = isinstance(error, FencedError | OvertakenError)
+            if isinstance(error, StoreError) and not isinstance(error, OvertakenError | UnavailableError):
+                raise
             return {"task": task, "waits": str(error), "fenced": fenced}
 
 

@@ -14,13 +14,11 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra
 from sqlalchemy import delete
 
 from selectroute.durable import disk
-from selectroute.durable.disk import DamagedFileError
 from selectroute.queues.sql.deliveries import QueueDeliveries
 from selectroute.queues.sql.tables import message, metadata, queue
 from selectroute.spark import JobError, check, start_fanout
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.batch.router import Router
-from selectroute.spark.job.job import CommitError
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.store.engine import Store
 from selectroute.store.errors import StoreError
@@ -280,33 +278,6 @@ def test_a_queue_that_goes_away_while_a_batch_is_put_leaves_dead_letters(queues,
         assert (line["queued"], line["refused"]) == (8, 4)
         queues.router()  # which makes the accounting again
     assert queues.router().route(0, [path], "q").counts == report.counts
-
-
-def test_another_database_of_queues_does_not_get_the_rest_of_a_batch(sqlite):
-    sqlite.create("A", max_depth=1)
-    sqlite.publish(1, all=("", A))
-    with pytest.raises(StoppingError):
-        sqlite.router().route(0, [sqlite.world.drop_json("a.jsonl", *numbered(2))], "q")
-    other = Queues(sqlite.world, f"sqlite:///{sqlite.world.root}/other.db")
-    other.create("A")
-    with pytest.raises(JobError, match=r"is committed for the queues in .*queues\.db"):
-        other.router()
-    with pytest.raises(CommitError, match="--queues"):
-        sqlite.world.router()
-    assert not other.get_all("A")
-
-
-def test_damaged_staged_messages_are_not_put(sqlite):
-    sqlite.create("A", max_depth=0)
-    sqlite.publish(1, all=("", A))
-    with pytest.raises(StoppingError):
-        sqlite.router().route(0, [sqlite.world.drop_json("a.jsonl", *numbered(2))], "q")
-    (file,) = (sqlite.world.output / "_staging").rglob("outgoing-queue/*.parquet")
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(DamagedFileError, match="was committed with another SHA-256"):
-        sqlite.router()
 
 
 def test_a_start_that_is_to_fail_says_which_queues_are_not_there(sqlite):
