@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
 from selectroute.durable import disk
-from selectroute.queues.sql.deliveries import QueueDeliveries
+from selectroute.queues.sql.deliveries import QueueDeliveries, TaskKey
 from selectroute.queues.sql.tables import message, metadata, queue
 from selectroute.spark import JobError, check, start_fanout
 from selectroute.spark.audit.audit import audit
+from selectroute.spark.batch.plans import Plan
 from selectroute.spark.batch.router import Router
+from selectroute.spark.job.job import CommitError
 from selectroute.spark.senders.sender import StoppingError
+from selectroute.spark.worker.task import SplitReader
 from selectroute.store.engine import Store
-from selectroute.store.errors import StoreError
+from selectroute.store.errors import OvertakenError, StoreError, UnavailableError
 from selectroute.testing.world import World
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run
@@ -232,6 +235,160 @@ def test_an_output_folder_older_than_the_queues_is_refused_before_anything_is_lo
         with pytest.raises(JobError, match=rf"batch {batch} is not committed, but the queues in .* already"):
             sqlite.router().route(batch, [other], "q")
     assert sqlite.router().route(2, [other], "q").counts.queued == 4
+
+
+def test_tasks_have_a_progress_each_and_a_repeat_reads_their_plan(queues, monkeypatch):
+    queues.create("A")
+    queues.publish(1, all=("", A))
+    paths = [queues.world.drop_json(f"{name}.jsonl", *numbered(4)) for name in "ab"]
+    with monkeypatch.context() as patch:
+        crash_at(patch, 3, after=True, only_puts=True)
+        with pytest.raises(Crash):
+            queues.router().route(0, paths, "q")
+    (digest,) = put_by(queues, "q", 0)
+    plan = disk.read_json(queues.world.output / "pins" / "0.plan.json")
+    assert plan["queues"] == {"A": 4_194_304} and plan["topics"] == {}
+    database = QueueDeliveries(queues.url)
+    assert [database.progress(TaskKey("q", 0, task, digest)).done for task in (0, 1)] == [4, 2]
+    database.close()
+    # Though the queue takes shorter messages only by now, which a new plan would refuse.
+    store = Store(queues.url, metadata)
+    with store.writing() as connection:
+        connection.execute(update(queue).values(max_message_length=6))
+    store.close()
+    router = queues.router()
+    router.source.tasks = 1
+    assert router.route(0, paths, "q").counts.queued == 8
+    assert queues.ids("A") == delivery_ids("a.jsonl", "all", range(4)) + delivery_ids(
+        "b.jsonl", "all", range(4)
+    )
+    assert not list((queues.world.output / "pins").glob("*.plan.json"))
+
+
+def put_by(queues, job, batch):
+    database = QueueDeliveries(queues.url)
+    try:
+        return database.begun(job, batch)
+    finally:
+        database.close()
+
+
+def test_a_batch_that_was_put_in_part_is_put_by_its_plan_or_not_at_all(sqlite, monkeypatch):
+    sqlite.create("A")
+    sqlite.publish(1, all=("", A))
+    path = sqlite.world.drop_json("a.jsonl", *numbered(4))
+    with monkeypatch.context() as patch:
+        crash_at(patch, 1, after=True, only_puts=True)
+        with pytest.raises(Crash):
+            sqlite.router().route(0, [path], "q")
+    before = path.read_bytes()
+    path.write_bytes(before + b"{}\n")
+    with pytest.raises(CommitError, match="its input has changed since: restore the files"):
+        sqlite.router().route(0, [path], "q")
+    path.write_bytes(before)
+    plan = sqlite.world.output / "pins" / "0.plan.json"
+    written = plan.read_bytes()
+    plan.write_bytes(written.replace(b'"tasks": 2', b'"tasks": 1'))
+    with pytest.raises(JobError, match="the output folder is older than the queues"):
+        sqlite.router().route(0, [path], "q")
+    plan.unlink()
+    with pytest.raises(JobError, match="the output folder is older than the queues"):
+        sqlite.router().route(0, [path], "q")
+    plan.write_bytes(written)
+    sqlite.router().route(0, [path], "q")
+    assert sqlite.ids("A") == delivery_ids("a.jsonl", "all", range(4))
+
+
+def test_a_plan_of_an_earlier_release_gets_the_queues_and_keeps_its_digest():
+    content = {
+        "batch": 3,
+        "revision": 7,
+        "digest": "d",
+        "input": {"tasks": 2},
+        "topics": {"t": [9, 2, False]},
+    }
+    plan = Plan.from_json(content)
+    assert (plan.queues, plan.to_json()) == (None, content)
+    with_queues = replace(plan, queues={"A": 5})
+    assert with_queues.sha256 == plan.sha256
+    assert Plan.from_json(with_queues.to_json()) == with_queues
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OvertakenError("another process delivers batch 0"), "another process delivers batch 0"),
+        (UnavailableError("the database cannot be reached"), "the database cannot be reached"),
+    ],
+)
+def test_a_task_that_cannot_go_on_is_run_again(queues, monkeypatch, error, said):
+    queues.create("A")
+    queues.publish(1, all=("", A))
+    monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 2)
+    real, calls = QueueDeliveries.put, 0
+
+    def put(self, *given):
+        nonlocal calls
+        calls += 1
+        if calls in (2, 3):
+            raise error
+        return real(self, *given)
+
+    monkeypatch.setattr(QueueDeliveries, "put", put)
+    report = queues.router(lambda: False, tasks=1).route(
+        0, [queues.world.drop_json("a.jsonl", *numbered(5))], "q"
+    )
+    assert report.counts.queued == 5
+    assert queues.ids("A") == delivery_ids("a.jsonl", "all", range(5))
+    assert queues.warnings == [f"{said}: the stream waits"]
+
+
+def test_a_job_that_another_process_runs_too_ends(sqlite, monkeypatch):
+    sqlite.create("A")
+    sqlite.publish(1, all=("", A))
+
+    def put(self, *given):
+        raise OvertakenError("another process delivers batch 0 of job q to queues")
+
+    monkeypatch.setattr(QueueDeliveries, "put", put)
+    with pytest.raises(JobError, match="another process seems to run this job"):
+        sqlite.router(lambda: False).route(0, [sqlite.world.drop_json("a.jsonl", *numbered(5))], "q")
+
+
+def test_the_input_of_a_task_that_only_waits_for_a_full_queue_is_not_read_again(sqlite, monkeypatch):
+    sqlite.create("A", max_depth=3)
+    sqlite.create("B")
+    sqlite.publish(1, a=("", A), b=("", B))
+    real, reads, waits = SplitReader.parts, 0, 0
+    taken: Counter[str] = Counter()
+
+    def parts(self):
+        nonlocal reads
+        reads += 1
+        return real(self)
+
+    def pause():
+        nonlocal waits
+        waits += 1
+        if waits % 5 == 0:
+            taken.update(sqlite.ids("A"))
+        return False
+
+    monkeypatch.setattr(SplitReader, "parts", parts)
+    router = sqlite.router(pause, tasks=1)
+    router.route(0, [sqlite.world.drop_json("a.jsonl", *numbered(8))], "q")
+    assert taken + sqlite.ids("A") == delivery_ids("a.jsonl", "a", range(8))
+    assert sqlite.ids("B") == delivery_ids("a.jsonl", "b", range(8))
+    assert (waits, reads) == (10, 3)
+
+
+def test_a_batch_that_is_to_fail_is_judged_before_anything_is_put(sqlite):
+    sqlite.create("A")
+    sqlite.publish(1, some=("n > 0", A))
+    path = sqlite.world.drop_json("a.jsonl", *numbered(3))
+    with pytest.raises(CommitError, match="1 unrouted message, and the policy is to fail"):
+        sqlite.router(unrouted="fail").route(0, [path], "q")
+    assert not sqlite.get_all("A")
 
 
 def audited(world):

@@ -223,7 +223,8 @@ def test_a_database_of_an_earlier_release_gets_tasks_and_keeps_its_progress(url,
         connection.execute(
             text(
                 "CREATE TABLE queue_delivered (job VARCHAR NOT NULL, backfill BOOLEAN NOT NULL, "
-                "batch BIGINT NOT NULL, done BIGINT NOT NULL, gone TEXT NOT NULL, PRIMARY KEY (job, backfill))"
+                "batch BIGINT NOT NULL, done BIGINT NOT NULL, gone TEXT NOT NULL, "
+                "PRIMARY KEY (job, backfill))"
             )
         )
         for row in rows:
