@@ -9,11 +9,15 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
+from sqlalchemy import update
+
 from selectroute.queues.sql.deliveries import QueueDeliveries, TaskKey
+from selectroute.queues.sql.tables import metadata, queue
 from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.job.job import JobError
 from selectroute.spark.senders.patience import Waiting
+from selectroute.store.engine import Store
 from selectroute.testing.world import World
 from tests.spark.destinations.test_queue_writer import Crash, crash_at
 from tests.spark.queue_world import FILES, A, B, Queues, delivery_ids, numbered
@@ -104,6 +108,37 @@ def test_what_a_full_queue_did_not_take_is_replayed_once_when_there_is_room(one_
     ask(queues.world, reasons=("destination-full",))
     assert replay(queues.router(wait=0)) == []
     assert audited(queues.world) == []
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, None])
+def test_a_replay_of_messages_and_deliveries_that_crashes_puts_each_once(sqlite, monkeypatch, at):
+    begin(sqlite.world)
+    sqlite.create("A", max_depth=2)
+    sqlite.publish(1, a=("n >= 0 OR m > 2", A))
+    rows = numbered(6)
+    mended = '{"properties": {"m": 3}}'
+    rows[1] = rows[4] = bad = "x" * len(mended)
+    path = sqlite.world.drop_json("0.jsonl", *rows)
+    sqlite.router(wait=0, tasks=1).route(0, [path], "q")
+    got = sqlite.ids("A")
+    assert sum(got.values()) == 2
+    dead = Counter(row["offset"] for row in sqlite.world.rows("dead-letters"))
+    assert dead == Counter([1, 3, 4, 5])
+    path.write_text(path.read_text().replace(bad, mended))
+    store = Store(sqlite.url, metadata)
+    with store.writing() as connection:
+        connection.execute(update(queue).values(max_depth=None))
+    store.close()
+    ask(sqlite.world)
+    monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 1)
+    if at is not None:
+        with monkeypatch.context() as patch:
+            crash_at(patch, at, after=True, only_puts=True, chunk=1)
+            with pytest.raises(Crash):
+                replay(sqlite.router(wait=0, tasks=1))
+        got += sqlite.ids("A")
+    replay(sqlite.router(wait=0, tasks=1))
+    assert got + sqlite.ids("A") == delivery_ids("0.jsonl", "a", range(6))
 
 
 def test_a_consumer_that_takes_in_time_gets_everything_in_order(sqlite, monkeypatch):

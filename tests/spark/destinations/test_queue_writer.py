@@ -111,7 +111,7 @@ class Crash(BaseException):
     """The job is killed here."""
 
 
-def crash_at(patch, at, after, only_puts=False):
+def crash_at(patch, at, after, only_puts=False, chunk=2):
     """End the job at the n-th durable step or transaction of puts, before or after it is done. Returns what
     counts them.
     """
@@ -138,7 +138,7 @@ def crash_at(patch, at, after, only_puts=False):
             failing(disk, name)
     for name in ("put", "finish"):
         failing(QueueDeliveries, name)
-    patch.setattr("selectroute.queues.sql.task_puts._CHUNK", 2)
+    patch.setattr("selectroute.queues.sql.task_puts._CHUNK", chunk)
     return lambda: steps
 
 
