@@ -85,7 +85,7 @@ class Progress(NamedTuple):
     The other fields map queues to the first delivery concerned. ``gone``: the queue was deleted or replaced;
     later deliveries are not put, even if it is created again. ``full``: the queue had no room for so long
     that the rest was given up. ``held``: deliveries from this one on are still to be put, even those before
-    ``next``.
+    ``next``. ``attempt`` counts the attempts that have gone on after another one.
     """
 
     done: int = 0
@@ -93,6 +93,7 @@ class Progress(NamedTuple):
     gone: Mapping[str, int] = {}
     held: Mapping[str, int] = {}
     full: Mapping[str, int] = {}
+    attempt: int = 0
 
     def is_pending(self, number: int, queue: str) -> bool:
         """Return whether a delivery is still to be put."""
@@ -192,10 +193,21 @@ class QueueDeliveries:
             queues = self._queues(connection, [one for _, one in deliveries])
             fitting = self._fitting(connection, queues, deliveries, *states, closing, excluded)
             after = max(progress.next, deliveries[-1][0] + 1)
-            moved = Progress(progress.done + len(fitting), after, *states)
+            moved = Progress(progress.done + len(fitting), after, *states, progress.attempt)
             self._insert(connection, queues, fitting)
             self._write(connection, task, moved, is_new)
         closed |= closing
+        return moved
+
+    def take_over(self, task: TaskKey, progress: Progress) -> Progress:
+        """Go on with a task as its only attempt: one before can put nothing more. Return the new progress.
+
+        Raises OvertakenError if another attempt has continued the task.
+        """
+        moved = progress._replace(attempt=progress.attempt + 1)
+        with self._store.writing() as connection:
+            self._lock(connection, task, progress)
+            self._write(connection, task, moved, is_new=False)
         return moved
 
     def finish(self, task: TaskKey, progress: Progress, closed: Collection[str]) -> Progress:
@@ -346,6 +358,7 @@ class QueueDeliveries:
             "gone": json.dumps(states),
             "plan": task.plan,
             "next": str(after.next),
+            "attempt": after.attempt,
         }
         if not is_new:
             connection.execute(_MOVE.values(row), _of(task))
@@ -384,4 +397,4 @@ def _progress(known: Any, task: TaskKey) -> Progress:
             state, number = given
             states[state][name] = number
     after = known.done if known.next is None else int(known.next)
-    return Progress(known.done, after, gone, states[_HELD], states[_FULL])
+    return Progress(known.done, after, gone, states[_HELD], states[_FULL], known.attempt or 0)

@@ -147,4 +147,6 @@ delivered: Final = Table(
     Column("plan", Text, info={ADDED: True}),
     # The number of the next delivery, which may have more than 64 bits.
     Column("next", Text, info={ADDED: True}),
+    # Counts the attempts that went on after another one.
+    Column("attempt", Integer, info={ADDED: True}),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from selectroute.queues.sql.deliveries import DONE, Delivery, QueueDeliveries, TaskKey
+from selectroute.queues.sql.deliveries import DONE, Delivery, Progress, QueueDeliveries, TaskKey
 
 _CHUNK: Final = 2_000
 """Deliveries per transaction: other writers wait at most a tenth of a second for it."""
@@ -38,6 +38,11 @@ class TaskPuts:
     def waits(self, number: int, queue: str) -> bool:
         """Return whether a delivery is to be put by this attempt."""
         return queue not in self.closed and self.progress.is_pending(number, queue)
+
+    def take_over(self) -> None:
+        """Go on as the only attempt, if there was one before."""
+        if self.progress != Progress():
+            self.progress = self._database.take_over(self._task, self.progress)
 
     def put(self, deliveries: Iterable[tuple[int, Delivery]]) -> None:
         """Put those of the next deliveries that are pending."""

@@ -105,6 +105,8 @@ class QueueWriter:
     def write(self, block: Block) -> list[Refused]:
         """Put the deliveries of a block, but for those that were put, or whose queues are full or gone."""
         codes = np.unique(block.codes).tolist()
+        if not self._named:
+            self._puts.take_over()
         self._named.update(codes)
         numbers = _numbers(block)
         self._puts.put(self._pending(block, numbers))

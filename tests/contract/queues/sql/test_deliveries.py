@@ -274,6 +274,19 @@ def test_another_attempt_of_the_task_is_noticed(url, open_database, clock):
     assert bodies(url, "A", clock) == ["1", "1"]
 
 
+def test_an_attempt_that_was_taken_over_puts_nothing_more(url, open_database, clock):
+    earlier = TaskPuts(open_database("A"), TASK)
+    earlier.take_over()
+    earlier.put([(0, *to("A", 0))])
+    later = TaskPuts(open_database(), TASK)
+    later.take_over()
+    with pytest.raises(OvertakenError):
+        earlier.put([(1, *to("A", 1))])
+    later.put(list(enumerate(to("A", 0, 1, 2))))
+    assert later.progress == Progress(3, 3, attempt=1)
+    assert bodies(url, "A", clock) == ["0", "1", "2"]
+
+
 def test_only_one_of_two_first_attempts_puts(url, open_database, clock):
     open_database("A")
     puts = [TaskPuts(open_database(), TASK) for _ in range(4)]
