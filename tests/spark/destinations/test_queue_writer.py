@@ -22,10 +22,12 @@ from selectroute.spark.batch.plans import Plan
 from selectroute.spark.batch.router import Router
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.senders.sender import StoppingError
+from selectroute.spark.worker import task
 from selectroute.spark.worker.task import SplitReader
 from selectroute.store.engine import Store
 from selectroute.store.errors import OvertakenError, StoreError, UnavailableError
-from selectroute.testing.world import World
+from selectroute.testing.world import World, files_of
+from tests.crash.programs.stream_faults import TOPIC, Topics
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run
 
@@ -381,6 +383,30 @@ def test_the_input_of_a_task_that_only_waits_for_a_full_queue_is_not_read_again(
     assert taken + sqlite.ids("A") == delivery_ids("a.jsonl", "a", range(8))
     assert sqlite.ids("B") == delivery_ids("a.jsonl", "b", range(8))
     assert (waits, reads) == (10, 3)
+
+
+def test_records_are_not_sent_again_while_only_a_full_queue_is_left(sqlite, monkeypatch):
+    sqlite.create("A", max_depth=2)
+    sqlite.publish(1, a=("", A), t=("", {"kind": "kafka", "name": TOPIC}))
+    topics, held, taken = Topics(), [], Counter()
+
+    def writer(target, _wire, task, names, ids, _revision, without):
+        held.append(list(without))
+        return topics.writer(target, None, task, names, ids)
+
+    def pause():
+        taken.update(sqlite.ids("A"))
+        return False
+
+    monkeypatch.setattr(task, "KafkaWriter", writer)
+    monkeypatch.setattr(task, "connected", lambda _: None)
+    job = sqlite.world.job()
+    router = Router(job, files_of(job, 1), sqlite.sender(pause), topics, pause=pause)
+    router.commits.prepare()
+    report = router.route(0, [sqlite.world.drop_json("a.jsonl", *numbered(5))], "q")
+    assert (report.counts.queued, report.counts.sent) == (5, 5)
+    assert taken + sqlite.ids("A") == delivery_ids("a.jsonl", "a", range(5))
+    assert held == [[], [TOPIC], [TOPIC]]
 
 
 def test_a_batch_that_is_to_fail_is_judged_before_anything_is_put(sqlite):

@@ -39,6 +39,11 @@ class TaskPuts:
         """Return whether a delivery is to be put by this attempt."""
         return queue not in self.closed and self.progress.is_pending(number, queue)
 
+    @property
+    def is_rest_done(self) -> bool:
+        """True if only deliveries to full queues are left of the task."""
+        return self.progress.next == DONE
+
     def take_over(self) -> None:
         """Go on as the only attempt, if there was one before."""
         if self.progress != Progress():
@@ -62,7 +67,7 @@ class TaskPuts:
     def is_held_up(self) -> bool:
         """Return whether only full queues are left of the task, which still have no room."""
         held = self.progress.held
-        if self.progress.next != DONE or not held or not held.keys().isdisjoint(self._excluded):
+        if not self.is_rest_done or not held or not held.keys().isdisjoint(self._excluded):
             return False
         rooms = self._database.rooms(held)
         full = {name: room.max_depth for name, room in rooms.items() if room is not None and room.left <= 0}
@@ -74,7 +79,7 @@ class TaskPuts:
     def finish(self) -> None:
         """Record that all is put, after the last delivery, if queues were held."""
         held = self.progress.held
-        if held and (self.progress.next != DONE or held.keys() != self.closed.keys()):
+        if held and (not self.is_rest_done or held.keys() != self.closed.keys()):
             self.progress = self._database.finish(self._task, self.progress, self.closed)
 
     def _put(self, chunk: list[tuple[int, Delivery]]) -> None:

@@ -63,6 +63,7 @@ class QueueWriter:
         names: the queues, by code.
         ids: the snapshot's ids.
         revision: the snapshot's revision.
+        others_held: whether topics of the task are held in this attempt.
 
     Calls raise `OvertakenError` if another attempt of the task goes on, `UnavailableError` if the database
     does not answer.
@@ -76,6 +77,7 @@ class QueueWriter:
         names: Sequence[str],
         ids: Any,
         revision: int,
+        others_held: bool = False,
     ) -> None:
         from selectroute.queues.sql.deliveries import TaskKey  # needs the extra `service`
         from selectroute.queues.sql.task_puts import TaskPuts
@@ -85,7 +87,13 @@ class QueueWriter:
         self._names = names
         self._ids = ids
         self._revision = revision
+        self._others_held = others_held
         self._named: set[int] = set()
+
+    @property
+    def is_rest_done(self) -> bool:
+        """True if only deliveries to full queues are left of the task."""
+        return self._puts.is_rest_done
 
     def is_held_up(self) -> bool:
         """Return whether only full queues are left of the task: then its input need not be read again."""
@@ -124,8 +132,9 @@ class QueueWriter:
         return refused
 
     def close(self) -> None:
-        """Record that the task is done, but for the queues that are held."""
-        self._puts.finish()
+        """Record that the task is done, but for the queues that are held; with topics held, it is not."""
+        if not self._others_held:
+            self._puts.finish()
 
     def _pending(self, block: Block, numbers: Sequence[int]) -> Iterator[tuple[int, Delivery]]:
         """Yield the deliveries that are still to be put when their turn comes."""

@@ -211,37 +211,35 @@ def outgoing_of(
     snapshot: Snapshot, settings: TaskSettings, task: int, held: Collection[str] = ()
 ) -> list[Outgoing]:
     """Return what takes a task's deliveries outside the output folder: one for each kind in use."""
-    found = []
-    revision = settings.snapshot.revision
-    if KAFKA in settings.destinations and (to := destinations(snapshot, KAFKA)) is not None:
-        target = settings.kafka
-        records = KafkaMessages(to.names, None if target is None else target.topics)
-        writer: OutgoingWriter = NoWriter()
-        if target is not None:
-            writer = KafkaWriter(
-                target, connected(target.cluster), task, to.names, snapshot.ids, revision, held
-            )
-        found.append(Outgoing(records, to, writer))
+    found: list[Outgoing] = []
+    ids, revision = snapshot.ids, settings.snapshot.revision
+    writer: OutgoingWriter
     if QUEUE in settings.destinations and (to := destinations(snapshot, QUEUE)) is not None:
         of_queues = settings.queues
         queues = QueueMessages(to.names, None if of_queues is None else of_queues.lengths)
         writer = NoWriter()
         if of_queues is not None:
             database = opened(of_queues.url)
-            writer = QueueWriter(of_queues, database, task, to.names, snapshot.ids, revision)
+            writer = QueueWriter(of_queues, database, task, to.names, ids, revision, bool(held))
+            if writer.is_rest_done and (topics := destinations(snapshot, KAFKA)) is not None:
+                held = topics.names
         found.append(Outgoing(queues, to, writer))
+    if KAFKA in settings.destinations and (to := destinations(snapshot, KAFKA)) is not None:
+        target = settings.kafka
+        records = KafkaMessages(to.names, None if target is None else target.topics)
+        writer = NoWriter()
+        if target is not None:
+            writer = KafkaWriter(target, connected(target.cluster), task, to.names, ids, revision, held)
+        # Before queues: what is sent is committed before the progress says that only full queues are left.
+        found.insert(0, Outgoing(records, to, writer))
     return found
 
 
 def held_up(outgoing: Sequence[Outgoing]) -> dict[str, Any] | None:
-    """Return the report of a task of which only deliveries to full queues are left; None for any other.
-
-    A task that also sends to Kafka is read again: its topics may accept by now.
-    """
-    if len(outgoing) == 1:
-        (only,) = outgoing
-        if isinstance(only.writer, QueueWriter) and only.writer.is_held_up():
-            return {"outgoing": {only.kind: only.report()}}
+    """Return the report of a task of which only deliveries to full queues are left; None for any other."""
+    for one in outgoing:
+        if isinstance(one.writer, QueueWriter) and one.writer.is_held_up():
+            return {"outgoing": {one.kind: one.report()}}
     return None
 
 
