@@ -15,7 +15,7 @@ from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
 from selectroute.queues.message.message import QueuedMessage
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.router import Router
-from selectroute.spark.senders.queues import QueueSender
+from selectroute.spark.senders.queues import JobQueues
 from selectroute.testing.world import World, files_of
 
 A, B, FILES = {"kind": "queue", "name": "A"}, {"kind": "queue", "name": "B"}, {"kind": "files", "name": "A"}
@@ -41,8 +41,8 @@ class Queues:
         # As a registry publishes what it has stored, also of an earlier release.
         sr.publish(built(read_subscriptions(lines).table, revision), self.world.snapshots)
 
-    def sender(self, pause: Callable[[], bool] = lambda: True, wait: float = float("inf")) -> QueueSender:
-        return QueueSender(self.url, self.warnings.append, pause, wait)
+    def sender(self, pause: Callable[[], bool] = lambda: True, wait: float = float("inf")) -> JobQueues:
+        return JobQueues(self.url, self.warnings.append, pause, wait)
 
     def router(
         self,
@@ -53,7 +53,8 @@ class Queues:
     ) -> Router:
         """A router as a start of the job makes it; ``wait`` seconds for what is full."""
         job = self.world.job(**options)
-        router = Router(job, files_of(job, tasks), self.sender(pause, wait), warn=self.warnings.append)
+        queues, warn = self.sender(pause, wait), self.warnings.append
+        router = Router(job, files_of(job, tasks), queues, warn=warn, pause=pause)
         router.commits.prepare()
         return router
 

@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, Executable, MetaData, create_engine, event, inspect, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Executable,
+    MetaData,
+    Table,
+    create_engine,
+    event,
+    inspect,
+    text,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -37,8 +47,8 @@ BUSY_SECONDS: Final = 60.0
 """Time that a writer waits for another one: an import of a million rows may take that long."""
 
 ADDED: Final = "added"
-"""Key in a column's ``info``: the column was added in a later release and may be NULL. Opening a database of
-an earlier release adds it.
+"""Key in a column's ``info``: the column was added in a later release. Opening a database of an earlier
+release adds it: it may be NULL, or has a default if it is part of the primary key.
 """
 
 _CACHE_KIB: Final = 16_384
@@ -146,9 +156,33 @@ class Store:
             # If two processes add at once, one waits and then finds all columns.
             if not self.is_sqlite:
                 connection.execute(text("SELECT pg_advisory_xact_lock(7311402)"))
-            for table, column in self._missing_columns(connection):
+            added = self._missing_columns(connection)
+            of_key = {name for name, column in added if column.primary_key}
+            for name, column in added:
+                if self.is_sqlite and name in of_key:
+                    continue
                 described = CreateColumn(column).compile(dialect=self.engine.dialect)
-                connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {described}")
+                connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {described}")
+            for name in of_key:
+                self._renew_key(connection, self._metadata.tables[name])
+
+    def _renew_key(self, connection: Connection, table: Table) -> None:
+        """Give a table of an earlier release its new primary key; in SQLite, also its new columns."""
+        if not self.is_sqlite:
+            earlier = inspect(connection).get_pk_constraint(table.name)["name"]
+            columns = ", ".join(column.name for column in table.primary_key)
+            connection.exec_driver_sql(
+                f"ALTER TABLE {table.name} DROP CONSTRAINT {earlier}, ADD PRIMARY KEY ({columns})"
+            )
+            return
+        # SQLite cannot change the key of a table.
+        columns = ", ".join(column["name"] for column in inspect(connection).get_columns(table.name))
+        connection.exec_driver_sql(f"ALTER TABLE {table.name} RENAME TO {table.name}_earlier")
+        table.create(connection)
+        connection.exec_driver_sql(
+            f"INSERT INTO {table.name} ({columns}) SELECT {columns} FROM {table.name}_earlier"
+        )
+        connection.exec_driver_sql(f"DROP TABLE {table.name}_earlier")
 
     def _create_file(self, first_rows: Callable[[Connection], None]) -> None:
         """Create a database under a temporary name and rename it when it is complete.

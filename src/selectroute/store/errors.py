@@ -21,6 +21,10 @@ class ReadOnlyError(UnavailableError):
     """Database that cannot be written: the disk is full, failing or read-only. Nothing was stored."""
 
 
+class OvertakenError(StoreError):
+    """Change based on a state that another process has changed since. Nothing was stored."""
+
+
 class DamagedError(StoreError):
     """Database that does not hold the data that was written; the message says where."""
 

@@ -30,9 +30,10 @@ import pyarrow as pa
 
 import selectroute as sr
 from selectroute.queues.errors import MQRC_NO_MSG_AVAILABLE, MQError
+from selectroute.queues.sql import task_puts
 from selectroute.queues.sql.queue import SqlQueue
-from selectroute.spark import senders
-from selectroute.spark.senders.queues import FULL
+from selectroute.spark.batch.plans import begun_batches
+from selectroute.spark.destinations.queue_writer import FULL
 from selectroute.testing.world import World
 from tests.spark.queue_world import A, B, Queues, numbered
 
@@ -48,11 +49,8 @@ _fork = multiprocessing.get_context("fork")  # a child that need not import ever
 
 def deliver(queues: Queues, done: Any, resumed: Any, wait: float) -> None:
     """Route what is there, from wherever the last process left it."""
-    senders.queues._CHUNK = CHUNK
-    output = queues.world.output
-    for staged in (output / "_staging").glob("*-*"):
-        if (output / "_commits" / f"{staged.name.split('-')[0]}.json").exists():
-            resumed.value += 1
+    task_puts._CHUNK = CHUNK  # type: ignore[misc]
+    resumed.value += len(begun_batches(queues.world.output / "pins"))
 
     def pause() -> bool:
         time.sleep(0.005)
@@ -130,7 +128,7 @@ def until_done(
     queues: Queues, chance: random.Random, kills: int, longest: float, wait: float
 ) -> Counter[str]:
     """Start the job and kill it, so many times at most, until it is done; returns how often it was killed,
-    and how often that was between the commit of a batch and the end of its puts.
+    and how often that was between the plan of a batch and its end.
     """
     killed = 0
     done, resumed = _fork.Event(), _fork.Value("i")

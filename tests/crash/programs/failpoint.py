@@ -23,14 +23,13 @@ from selectroute.durable import disk
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.inputs.files import FileBatchInput
 from selectroute.spark.inputs.kafka import KafkaBatchInput
-from selectroute.spark.senders.queues import QueueSender
 
 BEFORE, AFTER = MOMENTS = ("before", "after")
 PUT: Final = "put"
-IN_TASKS: Final = ("begin", "produce", "token", "end")
-STEPS: Final = ("offsets", "pin", "plan", *IN_TASKS, "match", "commit", PUT, "rename", "return")
-"""Of a batch: Spark plans it; pin of the revision, and of the plan; in each task begin as the only producer,
-send records, write the commit token, commit the transaction; all tasks; commit; put to queues; publish; give
+IN_TASKS: Final = (PUT, "begin", "produce", "token", "end")
+STEPS: Final = ("offsets", "pin", "plan", *IN_TASKS, "match", "commit", "rename", "return")
+"""Of a batch: Spark plans it; pin of the revision, and of the plan; in each task put to queues, begin as the
+only producer, send records, write the commit token, commit the transaction; all tasks; commit; publish; give
 it back to Spark, which notes it as done.
 """
 _WORKERS: Final = Path(__file__).parent / "workers"
@@ -91,8 +90,6 @@ def _patch(step: str, moment: str, nth: int) -> None:
     elif step == "match":
         replace(KafkaBatchInput, "route")
         replace(FileBatchInput, "route")
-    elif step == PUT:
-        replace(QueueSender, "send")
     elif step == "rename":
         replace(disk, "rename")
     elif step == "return":

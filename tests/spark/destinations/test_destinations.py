@@ -9,13 +9,17 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from selectroute.queues.sql.deliveries import QueueDeliveries
+from sqlalchemy import update
+
+from selectroute.queues.sql.deliveries import QueueDeliveries, TaskKey
+from selectroute.queues.sql.tables import metadata, queue
 from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.job.job import JobError
 from selectroute.spark.senders.patience import Waiting
+from selectroute.store.engine import Store
 from selectroute.testing.world import World
-from tests.spark.destinations.test_queue_sender import Crash, crash_at
+from tests.spark.destinations.test_queue_writer import Crash, crash_at
 from tests.spark.queue_world import FILES, A, B, Queues, delivery_ids, numbered
 from tests.spark.replay.test_replay import ask, begin, replay
 
@@ -65,7 +69,7 @@ def test_a_full_queue_costs_its_own_deliveries_only_and_the_stream_its_wait_once
     started = time.monotonic()
     report = router.route(0, paths[:1], "q")
     assert time.monotonic() - started >= WAIT
-    assert (report.counts.queued, report.counts.refused, report.counts.deliveries) == (13, 7, 20)
+    assert (report.counts.queued, report.counts.refused, report.counts.deliveries) == (13, 7, 13)
     assert queues.ids("B") == delivery_ids("0.jsonl", "b", range(10))
     assert letters(queues.world) == delivery_ids("0.jsonl", "a", range(3, 10))
     assert {row["reason"] for row in queues.world.rows("dead-letters")} == {"destination-full"}
@@ -106,8 +110,39 @@ def test_what_a_full_queue_did_not_take_is_replayed_once_when_there_is_room(one_
     assert audited(queues.world) == []
 
 
+@pytest.mark.parametrize("at", [1, 2, 3, None])
+def test_a_replay_of_messages_and_deliveries_that_crashes_puts_each_once(sqlite, monkeypatch, at):
+    begin(sqlite.world)
+    sqlite.create("A", max_depth=2)
+    sqlite.publish(1, a=("n >= 0 OR m > 2", A))
+    rows = numbered(6)
+    mended = '{"properties": {"m": 3}}'
+    rows[1] = rows[4] = bad = "x" * len(mended)
+    path = sqlite.world.drop_json("0.jsonl", *rows)
+    sqlite.router(wait=0, tasks=1).route(0, [path], "q")
+    got = sqlite.ids("A")
+    assert sum(got.values()) == 2
+    dead = Counter(row["offset"] for row in sqlite.world.rows("dead-letters"))
+    assert dead == Counter([1, 3, 4, 5])
+    path.write_text(path.read_text().replace(bad, mended))
+    store = Store(sqlite.url, metadata)
+    with store.writing() as connection:
+        connection.execute(update(queue).values(max_depth=None))
+    store.close()
+    ask(sqlite.world)
+    monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 1)
+    if at is not None:
+        with monkeypatch.context() as patch:
+            crash_at(patch, at, after=True, only_puts=True, chunk=1)
+            with pytest.raises(Crash):
+                replay(sqlite.router(wait=0, tasks=1))
+        got += sqlite.ids("A")
+    replay(sqlite.router(wait=0, tasks=1))
+    assert got + sqlite.ids("A") == delivery_ids("0.jsonl", "a", range(6))
+
+
 def test_a_consumer_that_takes_in_time_gets_everything_in_order(sqlite, monkeypatch):
-    monkeypatch.setattr("selectroute.spark.senders.queues._CHUNK", 4)
+    monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 4)
     sqlite.create("A", max_depth=3)
     sqlite.create("B", max_depth=2)
     sqlite.publish(1, a=("", A), b=("", B))
@@ -150,9 +185,9 @@ def test_a_crash_at_any_step_of_a_batch_for_a_full_queue_loses_and_doubles_nothi
             assert decided > 0
             return
         known = QueueDeliveries(queues.url)
-        progress = known.progress("q", 0)
+        plans = known.begun("q", 0)
+        full = dict(known.progress(TaskKey("q", 0, 0, *plans)).full) if plans else {}
         known.close()
-        full = dict(progress.full) if progress is not None else {}
         decided += bool(full)
         taken = queues.ids("A")
         again = queues.router(wait=0, tasks=1)
@@ -161,7 +196,7 @@ def test_a_crash_at_any_step_of_a_batch_for_a_full_queue_loses_and_doubles_nothi
         dead = letters(queues.world)
         assert taken + dead == delivery_ids("a.jsonl", "a", range(5)), at
         if full:  # what was decided before the crash is what is dead, though there was room again
-            assert dead == delivery_ids("a.jsonl", "a", range(full["A"], 5)), at
+            assert dead == delivery_ids("a.jsonl", "a", range(full["A"] >> 32, 5)), at
         assert queues.ids("B") == delivery_ids("a.jsonl", "b", range(2, 5)), at
         (line,) = queues.world.accounting()
         assert (line["queued"], line["refused"]) == (8 - sum(dead.values()), sum(dead.values())), at

@@ -107,9 +107,10 @@ def test_only_dead_letters_are_judged_and_only_for_whom_they_are(tmp_path, seed)
                 part = DeadLetterBatch("judge", "y", "", rows)
             else:
                 part = Messages(pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())}), rows, None)
-            for chosen, limit in select_inputs(recall, place, part):
-                found = chosen if dead else (chosen, made.match(chosen.columns))
-                write_judged(caught, place, found, limit)
+            for nth in recall.passes:
+                for chosen, limit in select_inputs(recall, nth, place, part):
+                    found = chosen if dead else (chosen, made.match(chosen.columns))
+                    write_judged(caught, place, found, limit)
             for row, number in zip(rows.tolist(), numbers, strict=True):
                 scope = SCOPES[1] if place == PLACES[-1] else scoped.get((place, row))
                 names = single.get((place, row), set())
@@ -141,8 +142,10 @@ def test_a_file_that_cannot_be_read_once_more_is_a_dead_letter_for_each_message_
     caught = Caught(made)
     gone = DeadLetterBatch("read", "unreadable-file", "gone", None)
     for place in (SourcePartition("a"), SourcePartition("b"), SourcePartition("c")):
-        for part, limit in select_inputs(ReplayFilter(tmp_path / "list", made), place, gone):
-            write_judged(caught, place, part, limit)
+        recall = ReplayFilter(tmp_path / "list", made)
+        for nth in recall.passes:
+            for part, limit in select_inputs(recall, nth, place, gone):
+                write_judged(caught, place, part, limit)
     assert caught.buried == Counter(
         [(SourcePartition("a"), 3), (SourcePartition("a"), 5), (SourcePartition("b"), None)]
     )
@@ -151,4 +154,4 @@ def test_a_file_that_cannot_be_read_once_more_is_a_dead_letter_for_each_message_
 
 def test_without_a_list_everything_is_judged():
     part = DeadLetterBatch("read", "x", "", None)
-    assert list(select_inputs(None, SourcePartition("a"), part)) == [(part, None)]
+    assert list(select_inputs(None, 0, SourcePartition("a"), part)) == [(part, None)]

@@ -1,22 +1,16 @@
-"""Deliveries of a stream to the queues of a database: each put exactly once, whatever crashes.
+"""Deliveries of a stream to the queues of a database: each put exactly once, whatever crashes in between.
 
-::
+Messages, and the progress of the task that puts them, are in the same database: each transaction stores
+both. So an attempt of a task knows what was put, even if messages were got since. A job has one row for each
+task of its stream, and one for each task of its side batches.
 
-    batch   0 ─────────── done ─────────────────────────── all deliveries, in an order that never changes
-                           └─ chunk ─┘ put, and `done` moved after it, in one transaction
+The deliveries of a task have ascending numbers, which are the same in every attempt. A full queue holds back
+only its own deliveries, and the row records from which one on, so that its messages keep their order::
 
-The current batch of a job, and the number of its deliveries that were put, are in the same database as the
-queues. So the next run after a crash knows which deliveries were put, even if messages were got since.
-Batches are sequential: a job has one row for its stream and one for its backfills, never more.
+    put ── no room ──→ held, from number n on ── put, n advances ──→ nothing is left of the task
+    put ── gone ──→ gone, from n on      └── excluded ──→ full: deliveries from n on are never put
 
-A full queue holds back only its own deliveries. The row records from which delivery on, so that its messages
-keep their order::
-
-    put ── no room ──→ held, from number n on ── put_held, n advances ──→ nothing is left of the batch
-    put ── gone ──→ gone, from n on                └──── give_up ──→ full: deliveries from n on are never put
-
-`give_up` records this in a separate transaction: earlier deliveries stay put, and the caller must keep the
-rest elsewhere, even after a crash or when there is room again.
+The attempt that finds a queue gone or full, and every later one, must refuse the deliveries from n on.
 """
 
 from __future__ import annotations
@@ -29,6 +23,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, bindparam, insert, select, update
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import IntegrityError
 
 from selectroute.queues.message.from_stream import Routed, with_delivery
 from selectroute.queues.message.message import NO_ID, properties_of
@@ -39,16 +35,14 @@ from selectroute.queues.sql.rows import row_of
 from selectroute.queues.sql.statements import ARRIVE_MANY, HELD, PUT, PUT_KEY
 from selectroute.queues.sql.tables import delivered, metadata, queue
 from selectroute.store.engine import Store
-from selectroute.store.errors import StoreError
+from selectroute.store.errors import OvertakenError, StoreError
 
-_MINE: Final = and_(delivered.c.job == bindparam("of_job"), delivered.c.backfill == bindparam("is_backfill"))
-_READ: Final = select(delivered.c.batch, delivered.c.done, delivered.c.gone).where(_MINE)
+_JOB: Final = and_(delivered.c.job == bindparam("of_job"), delivered.c.backfill == bindparam("is_backfill"))
+_MINE: Final = and_(_JOB, delivered.c.task == bindparam("of_task"))
+_BATCHES: Final = select(delivered.c.batch, delivered.c.plan).where(_JOB)
+_READ: Final = select(delivered).where(_MINE)
 _LOCK: Final = _READ.with_for_update()
-_MOVE: Final = (
-    update(delivered)
-    .where(_MINE)
-    .values(batch=bindparam("to_batch"), done=bindparam("to_done"), gone=bindparam("to_gone"))
-)
+_MOVE: Final = update(delivered).where(_MINE)
 _QUEUES: Final = (
     select(queue)
     .where(queue.c.name.in_(bindparam("names", expanding=True)))
@@ -61,6 +55,9 @@ _DEPTHS: Final = select(queue.c.id, queue.c.name, queue.c.max_depth).where(
 )
 _HELD, _FULL = "held", "full"
 
+DONE: Final = 1 << 160
+"""Number after the last delivery of any task."""
+
 
 class Delivery(NamedTuple):
     """Delivery of a message for one subscription, to be put on a queue."""
@@ -72,24 +69,37 @@ class Delivery(NamedTuple):
     message: Routed
 
 
+class TaskKey(NamedTuple):
+    """Task that puts deliveries. Batches of the stream count up from 0, side batches down from -1."""
+
+    job: str
+    batch: int
+    task: int = 0
+    plan: str = ""
+    """Digest of the plan of the batch; none for what an earlier release staged."""
+
+
 class Progress(NamedTuple):
-    """Progress of a batch: the number of its finished deliveries.
+    """Progress of a task: the messages put, and the number of the next delivery.
 
     The other fields map queues to the first delivery concerned. ``gone``: the queue was deleted or replaced;
     later deliveries are not put, even if it is created again. ``full``: the queue had no room for so long
-    that the rest was given up. ``held``: later deliveries are still to be put, even those before ``done``.
+    that the rest was given up. ``held``: deliveries from this one on are still to be put, even those before
+    ``next``. ``attempt`` counts the attempts that have gone on after another one.
     """
 
-    batch: int
     done: int = 0
+    next: int = 0
     gone: Mapping[str, int] = {}
     held: Mapping[str, int] = {}
     full: Mapping[str, int] = {}
+    attempt: int = 0
 
-    @property
-    def is_fresh(self) -> bool:
-        """True if the batch has no progress yet."""
-        return self == Progress(self.batch)
+    def is_pending(self, number: int, queue: str) -> bool:
+        """Return whether a delivery is still to be put."""
+        if queue in self.gone or queue in self.full:
+            return False
+        return number >= self.held.get(queue, self.next)
 
 
 class Room(NamedTuple):
@@ -118,91 +128,100 @@ class QueueDeliveries:
     @property
     def name(self) -> str:
         """URL of the database without the password, with an absolute path."""
+        return self._absolute.render_as_string(hide_password=True)
+
+    @property
+    def url(self) -> str:
+        """URL of the database for processes in other folders."""
+        return self._absolute.render_as_string(hide_password=False)
+
+    @property
+    def _absolute(self) -> URL:
         url = self._store.url
-        if self._store.is_sqlite:
-            url = url.set(database=os.path.abspath(self._store.path))
-        return url.render_as_string(hide_password=True)
+        return url.set(database=os.path.abspath(self._store.path)) if self._store.is_sqlite else url
 
     def lengths(self) -> dict[str, int]:
         """Return all queues with the maximum length of a body, in bytes."""
         with self._store.reading() as connection:
             return {name: length for name, length in connection.execute(_LENGTHS)}
 
-    def progress(self, job: str, batch: int) -> Progress | None:
-        """Return the progress of a batch of a job; None if it is finished, because a later one has begun.
-
-        Batches of the stream count up from 0, backfills down from -1; each begins after the previous one.
+    def begun(self, job: str, batch: int) -> set[str] | None:
+        """Return the plans by which deliveries of a batch were put; None if a later batch of the job, of the
+        stream or of its side batches, has begun.
         """
         with self._store.reading() as connection:
-            return _progress(connection.execute(_READ, _of(job, batch)).one_or_none(), batch)
+            given = {"of_job": job, "is_backfill": batch < 0}
+            rows = connection.execute(_BATCHES, given).all()
+        if any(abs(row.batch) > abs(batch) for row in rows):
+            return None
+        return {row.plan or "" for row in rows if row.batch == batch}
 
-    def put(self, job: str, progress: Progress, deliveries: Sequence[Delivery]) -> Progress:
-        """Put the next deliveries of a batch, in one transaction; return the new progress.
+    def progress(self, task: TaskKey) -> Progress:
+        """Return the progress of a task.
 
-        Deliveries of a queue are put in order up to the first without room; from that one on they are held.
-        Deliveries for a queue that is gone, held or full are not put.
-
-        Raises StoreError if another process has continued the batch.
+        Raises OvertakenError if it has begun a later batch, StoreError if it was put by another plan.
         """
-        numbered = list(enumerate(deliveries, progress.done))
-        states = dict(progress.gone), dict(progress.held), dict(progress.full)
-        with self._store.writing() as connection:
-            is_new = self._lock(connection, job, progress)
-            queues = self._queues(connection, deliveries)
-            fitting = self._fitting(connection, queues, numbered, *states)
-            after = Progress(progress.batch, progress.done + len(deliveries), *states)
-            self._insert(connection, queues, fitting)
-            self._write(connection, job, after, is_new)
-        return after
+        with self._store.reading() as connection:
+            return _progress(connection.execute(_READ, _of(task)).one_or_none(), task)
 
-    def put_held(
+    def put(
         self,
-        job: str,
+        task: TaskKey,
         progress: Progress,
         deliveries: Sequence[tuple[int, Delivery]],
-        finished: Collection[str] = (),
+        closed: dict[str, int],
+        excluded: Collection[str] = (),
     ) -> Progress:
-        """Put held deliveries, in one transaction; return the new progress.
+        """Put pending deliveries of a task, in one transaction; return the new progress.
+
+        Deliveries of a queue are put in order up to the first without room; from that one on they are held.
 
         Args:
-            job: the job of the batch.
-            progress: of the batch.
-            deliveries: with their numbers in the batch: for each held queue all from its first held one up to
-                some number. Deliveries of other queues are ignored.
-            finished: held queues without further deliveries in the batch.
+            task: the task.
+            progress: its progress.
+            deliveries: with their numbers, ascending: all that are pending and whose queues are not closed,
+                up to some number.
+            closed: the queues without room, with their maximum depth; those that are found are added.
+            excluded: queues whose deliveries are given up at the first without room.
 
-        Raises StoreError if another process has continued the batch.
+        Raises OvertakenError if another attempt has continued the task.
         """
-        gone, held = dict(progress.gone), dict(progress.held)
-        mine = [(number, one) for number, one in deliveries if number >= held.get(one.queue, number + 1)]
+        states = dict(progress.gone), dict(progress.held), dict(progress.full)
+        closing = dict(closed)
         with self._store.writing() as connection:
-            self._lock(connection, job, progress)
-            queues = self._queues(connection, [one for _, one in mine])
-            still: dict[str, int] = {}
-            fitting = self._fitting(connection, queues, mine, gone, still, progress.full)
-            for number, one in mine:
-                held[one.queue] = number + 1
-            for name in (*gone, *finished):
-                held.pop(name, None)
-            after = progress._replace(gone=gone, held=held | still)
+            is_new = self._lock(connection, task, progress)
+            queues = self._queues(connection, [one for _, one in deliveries])
+            fitting = self._fitting(connection, queues, deliveries, *states, closing, excluded)
+            after = max(progress.next, deliveries[-1][0] + 1)
+            moved = Progress(progress.done + len(fitting), after, *states, progress.attempt)
             self._insert(connection, queues, fitting)
-            self._write(connection, job, after, is_new=False)
-        return after
+            self._write(connection, task, moved, is_new)
+        closed |= closing
+        return moved
 
-    def give_up(self, job: str, progress: Progress, names: Collection[str]) -> Progress:
-        """Give up the remaining deliveries of these held queues: they are never put. Returns the new
+    def take_over(self, task: TaskKey, progress: Progress) -> Progress:
+        """Go on with a task as its only attempt: one before can put nothing more. Return the new progress.
+
+        Raises OvertakenError if another attempt has continued the task.
+        """
+        moved = progress._replace(attempt=progress.attempt + 1)
+        with self._store.writing() as connection:
+            self._lock(connection, task, progress)
+            self._write(connection, task, moved, is_new=False)
+        return moved
+
+    def finish(self, task: TaskKey, progress: Progress, closed: Collection[str]) -> Progress:
+        """Record that all deliveries of a task are put, but those that closed queues hold; return the new
         progress.
 
-        Raises StoreError if another process has continued the batch.
+        Raises OvertakenError if another attempt has continued the task.
         """
-        held, full = dict(progress.held), dict(progress.full)
-        for name in names:
-            full[name] = held.pop(name)
-        after = progress._replace(held=held, full=full)
+        held = {name: number for name, number in progress.held.items() if name in closed}
+        moved = progress._replace(next=DONE, held=held)
         with self._store.writing() as connection:
-            self._lock(connection, job, progress)
-            self._write(connection, job, after, is_new=False)
-        return after
+            self._lock(connection, task, progress)
+            self._write(connection, task, moved, is_new=False)
+        return moved
 
     def rooms(self, names: Collection[str]) -> dict[str, Room | None]:
         """Return the room in the existing queues of these; None for one without a maximum depth."""
@@ -234,9 +253,11 @@ class QueueDeliveries:
         deliveries: Sequence[tuple[int, Delivery]],
         gone: dict[str, int],
         held: dict[str, int],
-        full: Mapping[str, int],
+        full: dict[str, int],
+        closed: dict[str, int],
+        excluded: Collection[str],
     ) -> list[Delivery]:
-        """Return the deliveries with room on their queue; add the first others to `gone` and `held`."""
+        """Return the deliveries with room on their queue; move the others' states."""
         now = int(self._clock() * 1000)
         room = {
             name: row.max_depth - self._depth(connection, row.id, now)
@@ -245,30 +266,36 @@ class QueueDeliveries:
         }
         fitting: list[Delivery] = []
         for number, one in deliveries:
-            if one.queue in gone or one.queue in held or one.queue in full:
+            name = one.queue
+            if name in gone or name in full or name in closed:
                 continue
-            row = queues.get(one.queue)
+            row = queues.get(name)
             if row is None or row.max_message_length < len(one.message.body):
-                gone[one.queue] = number
-                continue
-            left = room.get(one.queue)
-            if left is not None:
-                if left <= 0:
-                    held[one.queue] = number
-                    continue
-                room[one.queue] = left - 1
-            fitting.append(one)
+                gone[name] = number
+                held.pop(name, None)
+            elif room.get(name, 1) > 0:
+                if name in room:
+                    room[name] -= 1
+                if name in held:
+                    held[name] = number + 1
+                fitting.append(one)
+            elif name in excluded:
+                full[name] = number
+                held.pop(name, None)
+            else:
+                held[name] = number
+                closed[name] = row.max_depth
         return fitting
 
     @staticmethod
     def _depth(connection: Connection, queue_id: int, now_ms: int) -> int:
         return int(connection.execute(HELD, {"in_queue": queue_id, "now_ms": now_ms}).scalar_one())
 
-    def _lock(self, connection: Connection, job: str, progress: Progress) -> bool:
-        """Lock the row of the batch; return whether it is new. Raises StoreError for another progress."""
-        known = connection.execute(_LOCK, _of(job, progress.batch)).one_or_none()
-        if _progress(known, progress.batch) != progress:
-            raise StoreError(f"another process delivers batch {progress.batch} of job {job} to queues")
+    def _lock(self, connection: Connection, task: TaskKey, progress: Progress) -> bool:
+        """Lock the row of a task; return whether it is new. Raises OvertakenError for another progress."""
+        known = connection.execute(_LOCK, _of(task)).one_or_none()
+        if _progress(known, task) != progress:
+            raise _moved(task)
         return known is None
 
     def _insert(
@@ -321,28 +348,46 @@ class QueueDeliveries:
         timestamp = now_ms if message.timestamp is None else message.timestamp
         return record._replace(timestamp=timestamp, expiration=message.expiration)
 
-    def _write(self, connection: Connection, job: str, after: Progress, is_new: bool) -> None:
+    def _write(self, connection: Connection, task: TaskKey, after: Progress, is_new: bool) -> None:
         states: dict[str, int | list[str | int]] = dict(after.gone)
         for state in (_HELD, _FULL):
             states |= {name: [state, number] for name, number in getattr(after, state).items()}
-        gone = json.dumps(states)
-        if is_new:
-            row = {"job": job, "backfill": after.batch < 0, "batch": after.batch, "done": after.done}
-            connection.execute(insert(delivered), row | {"gone": gone})
-        else:
-            moved = {"to_batch": after.batch, "to_done": after.done, "to_gone": gone}
-            connection.execute(_MOVE, _of(job, after.batch) | moved)
+        row = {
+            "batch": task.batch,
+            "done": after.done,
+            "gone": json.dumps(states),
+            "plan": task.plan,
+            "next": str(after.next),
+            "attempt": after.attempt,
+        }
+        if not is_new:
+            connection.execute(_MOVE.values(row), _of(task))
+            return
+        own = {"job": task.job, "backfill": task.batch < 0, "task": task.task}
+        try:
+            connection.execute(insert(delivered), own | row)
+        except IntegrityError as error:  # there was no row to lock, and another attempt came first
+            raise _moved(task) from error
 
 
-def _of(job: str, batch: int) -> dict[str, Any]:
-    return {"of_job": job, "is_backfill": batch < 0}
+def _of(task: TaskKey) -> dict[str, Any]:
+    return {"of_job": task.job, "is_backfill": task.batch < 0, "of_task": task.task}
 
 
-def _progress(known: Any, batch: int) -> Progress | None:
-    if known is None or abs(known.batch) < abs(batch):
-        return Progress(batch)
-    if known.batch != batch:
-        return None
+def _moved(task: TaskKey) -> OvertakenError:
+    return OvertakenError(f"another process delivers batch {task.batch} of job {task.job} to queues")
+
+
+def _progress(known: Any, task: TaskKey) -> Progress:
+    if known is None or abs(known.batch) < abs(task.batch):
+        return Progress()
+    if known.batch != task.batch:
+        raise _moved(task)
+    if (known.plan or "") != task.plan:
+        raise StoreError(
+            f"batch {task.batch} was put to queues by another plan than this one: another process runs the "
+            "job, or its input has changed"
+        )
     gone: dict[str, int] = {}
     states: dict[str, dict[str, int]] = {_HELD: {}, _FULL: {}}
     for name, given in json.loads(known.gone).items():
@@ -351,4 +396,5 @@ def _progress(known: Any, batch: int) -> Progress | None:
         else:
             state, number = given
             states[state][name] = number
-    return Progress(batch, known.done, gone, states[_HELD], states[_FULL])
+    after = known.done if known.next is None else int(known.next)
+    return Progress(known.done, after, gone, states[_HELD], states[_FULL], known.attempt or 0)

@@ -6,7 +6,7 @@
     queue_message  queue, place → descriptor, body, properties; its unit, if in one
     queue_key      queue, index, key, place         messages by values of several attributes
     queue_owner    id                               processes that have units; see `unit_owners`
-    queue_delivered  job, stream or backfill → batch, count of its finished deliveries; see `deliveries`
+    queue_delivered  job, stream or side batches, task → batch, plan, how far it is put; see `deliveries`
 
 A message is in exactly one row, or removed. A message in a unit stays in its row, invisible: `owner` and
 ``unit`` name the unit, `arriving` says whether it was put or got there. `place` is the queue key of the code:
@@ -34,6 +34,8 @@ from sqlalchemy import (
     event,
     text,
 )
+
+from selectroute.store.engine import ADDED
 
 metadata: Final = MetaData()
 
@@ -134,9 +136,17 @@ delivered: Final = Table(
     metadata,
     Column("job", _NAME, primary_key=True),
     Column("backfill", Boolean, primary_key=True),
+    Column("task", Integer, primary_key=True, server_default=text("0"), info={ADDED: True}),
     Column("batch", _NUMBER, nullable=False),
+    # The number of messages put; in rows of earlier releases the number of the next delivery.
     Column("done", _NUMBER, nullable=False),
     # Missing queues with their first skipped delivery of the batch, as JSON: {"ORDERS": 17}; queues without
     # room as {"ORDERS": ["held", 17]}, or ["full", 17] after they were given up.
     Column("gone", Text, nullable=False),
+    # The digest of the plan by which the deliveries are numbered.
+    Column("plan", Text, info={ADDED: True}),
+    # The number of the next delivery, which may have more than 64 bits.
+    Column("next", Text, info={ADDED: True}),
+    # Counts the attempts that went on after another one.
+    Column("attempt", Integer, info={ADDED: True}),
 )

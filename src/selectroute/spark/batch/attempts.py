@@ -1,20 +1,22 @@
 """Attempts of a batch's tasks: those that could not end are run again, while others are done.
 
-A task that Kafka does not answer, or whose transaction another attempt has ended, is run again until it is
-done. A topic that refuses is waited for as long as its budget lasts (see `Waiting`); then it is excluded, and
-its deliveries are refused.
+A task that Kafka or a database does not answer, or that another attempt has overtaken, is run again until it
+is done. A destination that refuses is waited for as long as its budget lasts (see `Waiting`); then it is
+excluded, and its deliveries are refused.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.spark.job.job import CommitError, JobError
 from selectroute.spark.runtime.tasks import Runner, Work
 from selectroute.spark.senders.kafka import KafkaTopics
+from selectroute.spark.senders.queues import JobQueues
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.worker.task import TaskSettings
 
@@ -25,23 +27,34 @@ _FENCED: Final = 20
 """Attempts of a task that end because another began; with more, another process runs the job."""
 
 
+_CLAUSES: Final = {
+    KAFKA: "the topic {} refuses records ({})",
+    QUEUE: "the queue {} is full: {}",
+}
+
+Held = dict[tuple[str, str], str]
+"""Why destinations refuse, by kind and name."""
+
+
 class Attempts:
     """Runs the tasks of batches.
 
     Args:
-        kafka: the topics of the job; None for a job without Kafka.
+        queues, kafka: the queues and topics of the job, if it has such destinations.
         warn: called with a sentence when something holds the stream back.
         pause: waits some time; returns whether the job is to stop.
     """
 
     def __init__(
         self,
+        queues: JobQueues | None = None,
         kafka: KafkaTopics | None = None,
         warn: Callable[[str], None] = lambda _: None,
         pause: Callable[[], bool] = lambda: True,
     ) -> None:
         self._kafka = kafka
-        self._waiting = None if kafka is None else kafka.waiting
+        of_kinds = {QUEUE: queues, KAFKA: kafka}
+        self._waiting = {kind: one.waiting for kind, one in of_kinds.items() if one is not None}
         self._warn = warn
         self._pause = pause
 
@@ -62,19 +75,18 @@ class Attempts:
         """
         done: dict[int, dict[str, Any]] = {}
         excluded = self._tripped()
-        warned, fenced = "", 0
+        known: set[tuple[str, str]] = set()
+        warned, fenced, looked = "", 0, time.monotonic()
         while left := [number for number in range(count) if number not in done]:
-            started = time.monotonic()
-            own = settings if settings.kafka is None else _excluding(settings, excluded)
-            reports = run(work_of(own), left)
+            reports = run(work_of(_excluding(settings, excluded)), left)
             if sorted(report["task"] for report in reports) != left:
                 raise CommitError(f"{len(left)} tasks were run, and {len(reports)} reported")
-            held: dict[str, str] = {}
+            held: Held = {}
             why = ""
             for report in reports:
                 if "waits" in report:
                     why = report["waits"]
-                elif of_task := {k: v for k, v in report.get("held", {}).items() if k not in excluded}:
+                elif of_task := {one: reason for one, reason in _held(report).items() if one not in excluded}:
                     held |= of_task
                 else:
                     done[report["task"]] = report
@@ -85,47 +97,79 @@ class Attempts:
                 if why != warned:
                     self._warn(f"{why}: the stream waits")
                     warned = why
-            excluded |= self._refusing(held, time.monotonic() - started)
+            since, looked = looked, time.monotonic()
+            # A queue is full only after the others got theirs: this time is not its own.
+            counted = {one for one in held if one[0] == KAFKA or one in known}
+            excluded |= self._refusing(held, counted, looked - since)
+            known |= held.keys()
             if (why or held.keys() - excluded.keys()) and self._pause():
-                raise StoppingError(f"the job stopped while it waited: {why or next(iter(held.items()))}")
+                raise StoppingError(f"the job stopped while it waited: {why or _clause(*min(held.items()))}")
         self._took(done, excluded)
         if self._kafka is not None:
-            self._kafka.read_to(report.get("read_to", {}) for report in done.values())
-            self._kafka.forget(excluded)
+            self._kafka.read_to(one.get("read_to", {}) for one in _of_kind(done, KAFKA))
+            self._kafka.forget(name for kind, name in excluded if kind == KAFKA)
         return [done[number] for number in range(count)]
 
-    def _tripped(self) -> dict[str, str]:
-        """Return the topics that are not tried: tripped ones without a budget for an attempt."""
-        waiting = self._waiting
-        if waiting is None:
-            return {}
-        least = min(_ATTEMPT_SECONDS, waiting.seconds)
-        return {name: "it refused before" for name in waiting.tripped if waiting.budget(name) < least}
+    def _tripped(self) -> Held:
+        """Return the destinations that are not waited for: tripped queues, which get what they have room for,
+        and tripped topics without a budget for an attempt.
+        """
+        return {
+            (kind, name): "it refused before"
+            for kind, waiting in self._waiting.items()
+            for name in waiting.tripped
+            if kind == QUEUE or waiting.budget(name) < min(_ATTEMPT_SECONDS, waiting.seconds)
+        }
 
-    def _refusing(self, held: Mapping[str, str], seconds: float) -> dict[str, str]:
-        """Return those of these topics that are to be excluded; wait for the others."""
-        found: dict[str, str] = {}
-        if self._waiting is None:
-            return found
-        self._waiting.waited(held, seconds)
-        for topic, reason in held.items():
-            why = f"the topic {topic} refuses records ({reason})"
-            if self._waiting.left(topic) > 0:
-                self._waiting.begin(topic, why)
+    def _refusing(self, held: Held, counted: Collection[tuple[str, str]], seconds: float) -> Held:
+        """Return those of these destinations that are to be excluded; wait for the others."""
+        found: Held = {}
+        for (kind, name), reason in held.items():
+            waiting, why = self._waiting[kind], _clause((kind, name), reason)
+            if (kind, name) in counted:
+                waiting.waited([name], seconds)
+            if waiting.left(name) > 0:
+                waiting.begin(name, why)
             else:
-                self._waiting.trip(topic, why)
-                found[topic] = reason
+                waiting.trip(name, why)
+                found[kind, name] = reason
         return found
 
-    def _took(self, done: Mapping[int, Mapping[str, Any]], excluded: Mapping[str, str]) -> None:
-        """Record the topics that accepted all deliveries of the batch."""
-        if self._waiting is None:
-            return
-        sent = {topic for report in done.values() for topic in report.get("sent", ())}
-        for topic in sent - excluded.keys():
-            self._waiting.took(topic)
+    def _took(self, done: Mapping[int, Mapping[str, Any]], excluded: Held) -> None:
+        """Record the destinations that accepted all deliveries of the batch."""
+        for kind, waiting in self._waiting.items():
+            reports = _of_kind(done, kind)
+            sent = {name for report in reports for name in report.get("sent", ())}
+            refused = {name for report in reports for name in report.get("refused", ())}
+            if kind == KAFKA:
+                refused |= {name for of_kind, name in excluded if of_kind == kind}
+            for name in sent - refused:
+                waiting.took(name)
 
 
-def _excluding(settings: TaskSettings, excluded: Mapping[str, str]) -> TaskSettings:
-    assert settings.kafka is not None
-    return replace(settings, kafka=replace(settings.kafka, excluded=dict(excluded)))
+def _of_kind(done: Mapping[int, Mapping[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Return what the reports of tasks say of a kind of destinations."""
+    return [report.get("outgoing", {}).get(kind, {}) for report in done.values()]
+
+
+def _held(report: Mapping[str, Any]) -> Held:
+    """Return the destinations that hold a task back."""
+    of_kinds: dict[str, dict[str, Any]] = report.get("outgoing", {})
+    return {(kind, name): why for kind, one in of_kinds.items() for name, why in one.get("held", {}).items()}
+
+
+def _clause(destination: tuple[str, str], reason: str) -> str:
+    kind, name = destination
+    return _CLAUSES[kind].format(name, reason)
+
+
+def _excluding(settings: TaskSettings, excluded: Held) -> TaskSettings:
+    of_kind = {
+        of: {name: why for (kind, name), why in excluded.items() if kind == of} for of in (QUEUE, KAFKA)
+    }
+    queues, kafka = settings.queues, settings.kafka
+    if queues is not None:
+        queues = replace(queues, excluded=frozenset(of_kind[QUEUE]))
+    if kafka is not None:
+        kafka = replace(kafka, excluded=of_kind[KAFKA])
+    return replace(settings, queues=queues, kafka=kafka)

@@ -4,14 +4,14 @@
 
     _staging/<batch>-<uuid>/attempts/…                 workers write here, each attempt under names of its own
     _staging/<batch>-<uuid>/publish/<sink>/batch=<n>/  the reported files, moved by the driver
-    _staging/<batch>-<uuid>/outgoing-<kind>/           reported files for other destinations, see ``staging``
+    _staging/<batch>-<uuid>/outgoing-<kind>/           messages for other destinations, of earlier releases
     _commits/<batch>.json                              its appearance is the commit
-    _commits/<batch>.late.json                         deliveries refused after the commit, if any
+    _commits/<batch>.late.json                         deliveries refused later, of earlier releases
     <sink>/batch=<n>/                                  renamed here after the commit, or at the next start
     accounting.jsonl                                   one line per commit, made from the commits
 
 Up to the commit a crash leaves only staged files, which the next start removes. After the commit the batch is
-done: the next start finishes sending and publishing, and a repeat of the batch is skipped. Batches of the
+done: the next start finishes publishing, and a repeat of the batch is skipped. Batches of the
 stream are numbered from 0 up, side batches from -1 down: backfills (see ``backfill``) and replays (see
 ``replay``).
 """
@@ -30,7 +30,6 @@ from typing import Any
 from selectroute.durable import disk
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.selector.explain.sentences import counted
-from selectroute.spark.destinations.staging import PREFIX
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.senders.sender import Sender
 from selectroute.spark.sinks.counts import NUMBERS
@@ -47,7 +46,7 @@ BACKFILL, REPLAY = SIDE_BATCHES = ("backfill", "replay")
 class Commits:
     """Commits of one output folder, and its staged and published files.
 
-    ``senders`` deliver the staged messages of committed batches, by their kind of destination.
+    ``senders`` deliver the messages that an earlier release staged, by their kind of destination.
     """
 
     def __init__(self, output: Path, senders: Mapping[str, Sender] | None = None) -> None:
@@ -107,22 +106,18 @@ class Commits:
         disk.make_folder(staging / "attempts")
         return staging
 
-    def collect(
-        self, batch: int, staging: Path, files: Sequence[Mapping[str, Any]]
-    ) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
-        """Move the reported files to the folders that will be renamed, or sent from; return them in the
-        format of the commit: those to publish, and the others by the kind of their destination.
+    def collect(self, batch: int, staging: Path, files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Move the reported files to the folders that will be renamed; return them in the format of the
+        commit.
 
         Files of failed attempts are not moved, and removed with the staging folder.
         """
         collected: list[dict[str, Any]] = []
-        outgoing: dict[str, list[dict[str, Any]]] = {}
         numbers: Counter[str] = Counter()
         folders: dict[str, Path] = {}
         for file in files:
             sink = file["sink"]
-            is_outgoing = sink.startswith(PREFIX)
-            folder = staging / sink if is_outgoing else staging / "publish" / sink / f"batch={batch}"
+            folder = staging / "publish" / sink / f"batch={batch}"
             folders[sink] = folder
             disk.make_folder(folder)
             name = f"part-{numbers[sink]:05d}-{staging.name[-8:]}.parquet"
@@ -133,15 +128,12 @@ class Commits:
                     f"{work} has {work.stat().st_size} bytes, but its task reported {file['size']}"
                 )
             disk.move(work, folder / name)
-            path = f"{sink}/{name}" if is_outgoing else f"{sink}/batch={batch}/{name}"
-            found = {"path": path, "rows": file["rows"], "size": file["size"], "sha256": file["sha256"]}
-            if is_outgoing:
-                outgoing.setdefault(sink.removeprefix(PREFIX), []).append(found)
-            else:
-                collected.append(found)
+            path = f"{sink}/batch={batch}/{name}"
+            of_file = {key: file[key] for key in ("rows", "size", "sha256")}
+            collected.append({"path": path} | of_file)
         for folder in folders.values():
             disk.sync_folder(folder)
-        return collected, outgoing
+        return collected
 
     def commit(self, commit: Mapping[str, Any]) -> None:
         """Write the commit, with which the batch is done.
@@ -162,7 +154,7 @@ class Commits:
             self._lowest = min(self._lowest, commit["batch"])
 
     def publish(self, commit: Mapping[str, Any]) -> None:
-        """Send the staged messages, rename the committed folders into place, and append a line to
+        """Send what an earlier release staged, rename the committed folders into place, and append a line to
         ``accounting.jsonl``. Idempotent: finished steps are skipped.
 
         Raises the errors of senders; the next start continues.

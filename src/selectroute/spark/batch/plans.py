@@ -1,8 +1,9 @@
-"""Plans of batches that are sent to Kafka: which task gets which input, and what is known of the topics.
+"""Plans of batches with deliveries to queues or topics: which task gets which input, and what is known of
+these destinations.
 
-A task that runs again must send the same records to the same partitions, or its commit tokens would say
-nothing of them. So before anything is sent, the plan is written to ``pins/<batch>.plan.json``, and a repeat
-of the batch reads it. It is removed when the batch is published.
+A task that runs again must put and send the same, or its progress and its commit tokens would say nothing. So
+before that, the plan is written to ``pins/<batch>.plan.json``, and a repeat of the batch reads it. It is
+removed when the batch is published.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from selectroute.durable import disk
 from selectroute.spark.batch.pins import Pin
 from selectroute.spark.destinations.kafka_records import Topic
+
+_OF_BATCH: Final = ("batch", "revision", "digest", "input")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class Plan:
         revision, digest: the revision that it is routed with.
         input: the plan of its input, from `BatchInput.plan`.
         topics: the existing topics, with their limits and numbers of partitions.
+        queues: the existing queues, with their maximum body lengths; None in plans of an earlier release.
     """
 
     batch: int
@@ -35,27 +39,33 @@ class Plan:
     digest: str
     input: Mapping[str, Any]
     topics: Mapping[str, Topic]
+    queues: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON, the inverse of `from_json`."""
-        return {
+        content = {
             "batch": self.batch,
             "revision": self.revision,
             "digest": self.digest,
             "input": dict(self.input),
             "topics": {name: list(topic) for name, topic in sorted(self.topics.items())},
         }
+        return content if self.queues is None else content | {"queues": dict(self.queues)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Plan:
         """Read the plan that `to_json` returned."""
         topics = {name: Topic(*values) for name, values in content["topics"].items()}
-        return cls(content["batch"], content["revision"], content["digest"], content["input"], topics)
+        batch, revision, digest, input = (content[name] for name in _OF_BATCH)
+        return cls(batch, revision, digest, input, topics, content.get("queues"))
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the plan, which commit tokens have."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+        """SHA-256 of the plan, which commit tokens and the progress of puts have. It is the same with and
+        without queues: an earlier release may have begun the batch.
+        """
+        content = replace(self, queues=None).to_json()
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def written_plan(pins: Path, pinned: Pin) -> Plan | None:
@@ -79,7 +89,7 @@ def remove_plan(pins: Path, batch: int) -> None:
 
 
 def begun_batches(pins: Path) -> list[int]:
-    """Return the batches with a plan: they may have been sent, and are not published."""
+    """Return the batches with a plan: they may have been put or sent in part, and are not published."""
     return [int(path.name.removesuffix(_ENDING)) for path in pins.glob(f"*{_ENDING}")]
 
 

@@ -2,11 +2,11 @@
 
 Five steps; after a crash between any two of them the next start gives the same output::
 
-    committed already? ─no→ pin revision and plan ─→ prepare ─→ match, send, stage ─→ commit ─→ put, publish
-                       └yes→ finish putting and publishing; skip
+    committed already? ─no→ pin revision and plan ─→ prepare ─→ match, put, send ─→ commit ─→ publish
+                       └yes→ finish publishing; skip
 
-The tasks send to Kafka themselves, in transactions (see ``destinations/kafka_writer.py``); messages for
-queues are staged, and put after the commit.
+The tasks put to queues and send to Kafka themselves, in transactions that also record this (see
+``destinations``).
 
 A side batch, a backfill (see ``backfill``) or a replay (see ``replay``), takes the same steps from the plan
 on, between two batches of the stream.
@@ -35,8 +35,9 @@ from selectroute.spark.job.job import CommitError, Job
 from selectroute.spark.job.unrouted import FAIL, Unrouted
 from selectroute.spark.senders.kafka import KafkaTopics, topics_of
 from selectroute.spark.senders.missing import MissingDestinations
-from selectroute.spark.senders.queues import QueueSender
+from selectroute.spark.senders.queues import JobQueues, queues_of
 from selectroute.spark.senders.sender import Sender
+from selectroute.spark.senders.staged_messages import StagedMessages
 from selectroute.spark.senders.staged_records import StagedRecords
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.worker.task import TaskSettings
@@ -100,7 +101,7 @@ class Router:
         self,
         job: Job,
         source: Source,
-        queues: QueueSender | None = None,
+        queues: JobQueues | None = None,
         kafka: KafkaTopics | None = None,
         *,
         destinations: Sequence[str] = (QUEUE, KAFKA),
@@ -111,8 +112,8 @@ class Router:
         self.source = source
         self._warn = warn
         self._warned: set[str] = set()
-        self._attempts = Attempts(kafka, warn, pause)
-        senders: dict[str, Sender] = {} if queues is None else {QUEUE: queues}
+        self._attempts = Attempts(queues, kafka, warn, pause)
+        senders: dict[str, Sender] = {} if queues is None else {QUEUE: StagedMessages(queues)}
         if kafka is not None:
             senders[KAFKA] = StagedRecords(kafka)
         self.commits = Commits(job.output, senders)
@@ -191,7 +192,6 @@ class Router:
         snapshot = (
             reference(pinned, self.job.snapshots) if side_batch is None else side_batch.prepare(staging)
         )
-        queues = None if self._queues is None else self._queues.begin(query, batch)
         opened = open_once(snapshot)
         policy = self.job.policy if side_batch is None else side_batch.unrouted
         settings = TaskSettings(
@@ -199,26 +199,29 @@ class Router:
             str(staging / "attempts"),
             policy,
             self.job.max_message_bytes,
-            queues,
-            None,
-            None
+            replay_list=None
             if side_batch is None or side_batch.replay_list is None
             else str(staging / side_batch.replay_list),
-            self._destinations,
+            destinations=self._destinations,
         )
-        topics = topics_of(opened)
-        if self._kafka is not None and topics:
+        queues = frozenset[str]() if self._queues is None else queues_of(opened)
+        topics = frozenset[str]() if self._kafka is None else topics_of(opened)
+        if queues or topics:
             if policy.may_fail:
-                # What is sent cannot be taken back: the batch is judged once before.
+                # What is put or sent cannot be taken back: the batch is judged once before.
                 self._check_policy(
                     batch, batch_input.route(batch, replace(settings, destinations=()), self._attempts)
                 )
             # A replay often follows a repair, so missing topics are looked up again.
-            plan = self._plan(pinned, batch_input, topics, side_batch is not None)
+            plan = self._plan(pinned, batch_input, query, queues, topics, side_batch is not None)
             batch_input = batch_input.by(plan.input)
-            settings = replace(settings, kafka=self._kafka.target(query, batch, plan.topics, plan.sha256))
+            settings = self._with_targets(settings, query, plan, bool(queues), bool(topics))
         if self._destinations:
-            self._missing.look(opened, queues, None if settings.kafka is None else settings.kafka.topics)
+            self._missing.look(
+                opened,
+                None if self._queues is None else settings.queues.lengths if settings.queues else {},
+                None if settings.kafka is None else settings.kafka.topics,
+            )
         inputs = batch_input.record()
         clock.lap("plan")
         outcome = batch_input.route(batch, settings, self._attempts)
@@ -228,7 +231,7 @@ class Router:
         clock.lap("match")
         self._check_policy(batch, outcome)
         counts = outcome.counts
-        files, staged = self.commits.collect(batch, staging, outcome.files)
+        files = self.commits.collect(batch, staging, outcome.files)
         commit = {
             "batch": batch,
             "revision": pinned.revision,
@@ -239,42 +242,65 @@ class Router:
             "files": files,
             "committed": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        if staged:
-            assert self._queues is not None, "only messages for queues are staged"
-            commit["outgoing"] = {
-                QUEUE: self._queues.outgoing(query, counts.queued) | {"files": staged[QUEUE]}
-            }
         if side_batch is not None:
             commit[pinned.kind] = side_batch.record
         self.commits.commit(commit)
         clock.lap("commit")
         self.commits.publish(commit)
-        if self._kafka is not None:
-            remove_plan(self._pins, batch)
+        remove_plan(self._pins, batch)
         clock.lap("publish")
         return replace(
             self._report(commit), seconds=clock.seconds, topics=dict(outcome.topics), kind=kind_of(commit)
         )
 
-    def _plan(self, pinned: Pin, batch_input: BatchInput, named: frozenset[str], refresh: bool) -> Plan:
+    def _with_targets(
+        self, settings: TaskSettings, query: str, plan: Plan, has_queues: bool, has_topics: bool
+    ) -> TaskSettings:
+        """Return the settings with the destinations of the plan."""
+        if self._queues is not None and has_queues:
+            of_queues = self._queues.target(query, plan.batch, plan.queues or {}, plan.sha256)
+            settings = replace(settings, queues=of_queues)
+        if self._kafka is not None and has_topics:
+            of_topics = self._kafka.target(query, plan.batch, plan.topics, plan.sha256)
+            settings = replace(settings, kafka=of_topics)
+        return settings
+
+    def _plan(
+        self,
+        pinned: Pin,
+        batch_input: BatchInput,
+        query: str,
+        queues: frozenset[str],
+        topics: frozenset[str],
+        refresh: bool,
+    ) -> Plan:
         """Return the plan of a batch: the one that it has begun with, or a new one, written durably.
 
         Raises:
-            CommitError: the batch was sent in part, and its input has changed since.
+            CommitError: the batch was put or sent in part, and its input has changed since.
+            JobError: the queues have messages of the batch, or of a later one, and the output folder does not
+                know of them.
         """
-        assert self._kafka is not None
+        batch = pinned.batch
+        begun = self._queues.begun(query, batch) if self._queues is not None and queues else set()
         plan = written_plan(self._pins, pinned)
-        if plan is not None:
-            if batch_input.follows(plan.input):
-                return plan
-            if self._kafka.has_tokens(pinned.batch):
+        if self._queues is not None and begun - {"" if plan is None else plan.sha256}:
+            raise self._queues.older(batch)
+        if plan is not None and not batch_input.follows(plan.input):
+            if begun or (self._kafka is not None and self._kafka.has_tokens(batch)):
                 raise CommitError(
-                    f"batch {pinned.batch} was sent to Kafka in part, and its input has changed since: "
-                    "restore the files as they were"
+                    f"batch {batch} was put to queues or sent to Kafka in part, and its input has changed "
+                    "since: restore the files as they were"
                 )
-        tasks = batch_input.plan(self.source.tasks)
-        topics = self._kafka.topics(named, refresh)
-        plan = Plan(pinned.batch, pinned.revision, pinned.digest, tasks, topics)
+            plan = None
+        if plan is not None and (plan.queues is not None or not queues):
+            return plan
+        lengths = self._queues.lengths(queues) if self._queues is not None and queues else None
+        if plan is None:
+            of_topics = self._kafka.topics(topics, refresh) if self._kafka is not None and topics else {}
+            tasks = batch_input.plan(self.source.tasks)
+            plan = Plan(batch, pinned.revision, pinned.digest, tasks, of_topics)
+        plan = replace(plan, queues=lengths)
         write_plan(self._pins, plan)
         return plan
 

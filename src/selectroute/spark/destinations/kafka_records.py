@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from selectroute.index.destination import KAFKA
 from selectroute.kafka.record import record_of
-from selectroute.spark.destinations.outgoing import Codes, Contents, Ints, Mask, converted
+from selectroute.spark.destinations.outgoing import Codes, Contents, Ints, Refused, converted
 from selectroute.spark.sinks.schemas import HEADERS
 from selectroute.spark.sources.files.readers import Messages
 from selectroute.spark.sources.kafka.reader import FullRecords
@@ -94,20 +94,20 @@ class KafkaMessages:
         }
         return Contents(pa.RecordBatch.from_pydict(columns, _COLUMNS), fit, reasons)
 
-    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[tuple[Mask, str, str]]:
+    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[Refused]:
         """Yield the deliveries to topics that do not exist, that the job reads, or whose size limit the
         record exceeds.
         """
         limits, is_input = self._longest[codes], self._is_input[codes]
         too_large = (limits >= 0) & ~is_input & (sizes_of(contents.columns)[rows] > limits)
         for code in np.unique(codes[limits < 0]).tolist():
-            yield codes == code, UNKNOWN_TOPIC, self._unknown(code)
+            yield Refused(codes == code, UNKNOWN_TOPIC, self._unknown(code))
         for code in np.unique(codes[is_input]).tolist():
             text = f"the job reads the topic {self._names[code]}: the delivery would return endlessly"
-            yield codes == code, INPUT_TOPIC, text
+            yield Refused(codes == code, INPUT_TOPIC, text)
         for code in np.unique(codes[too_large]).tolist():
             text = f"the topic {self._names[code]} accepts records of at most {self._longest[code]:,} bytes"
-            yield too_large & (codes == code), "too-large", text
+            yield Refused(too_large & (codes == code), "too-large", text)
 
     def _unknown(self, code: int) -> str:
         if not self._has_cluster:

@@ -1,9 +1,9 @@
 """Deliveries of one task to destinations outside the output folder.
 
 A `DestinationFormat` converts the messages to what the kind of destination holds, and an `OutgoingWriter`
-takes them: Kafka's sends them (see ``kafka_writer``), that of queues stages them in files, which the driver
-sends after the commit (see ``staging``). A delivery that its destination cannot accept is a dead letter, and
-not counted among the batch's deliveries.
+hands them on, in transactions that also record how far the task is: see ``kafka_writer`` and
+``queue_writer``. A delivery that its destination cannot accept is a dead letter, and not counted among the
+batch's deliveries.
 """
 
 from __future__ import annotations
@@ -61,8 +61,16 @@ def converted(
     return found, fit, reasons
 
 
+class Refused(NamedTuple):
+    """Deliveries that are not made: a mask of those that were asked for, and why."""
+
+    without: Mask
+    reason: str
+    sentence: str
+
+
 class DestinationFormat(Protocol):
-    """Staging format for one kind of destination."""
+    """Format of messages for one kind of destination."""
 
     @property
     def name(self) -> str:
@@ -84,18 +92,10 @@ class DestinationFormat(Protocol):
     def contents(self, messages: Messages, places: Ints) -> Contents:
         """Return the columns of the kind for the messages at these rows."""
 
-    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[tuple[Mask, str, str]]:
-        """Yield a mask of the deliveries (a row of the contents and a destination each) that are not
-        accepted, for each reason and error text.
+    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[Refused]:
+        """Yield the deliveries that are not accepted, of those given: a row of the contents and a destination
+        each.
         """
-
-
-class Refused(NamedTuple):
-    """Deliveries that are not made: a mask of those that were asked for, and why."""
-
-    without: Mask
-    reason: str
-    sentence: str
 
 
 class OutgoingWriter(Protocol):
@@ -104,11 +104,13 @@ class OutgoingWriter(Protocol):
     def write(self, block: Block) -> list[Refused]:
         """Write the deliveries of a block of messages; return those that are not made."""
 
-    def close(self) -> dict[str, Any] | None:
-        """Finish; return the description of a file for the commit, None without one."""
+    def close(self) -> None:
+        """Finish, after the last block."""
 
     def report(self) -> dict[str, Any]:
-        """Return additions to the report of the task, after `close`."""
+        """Return what the report of the task says of the kind, after `close`: the destinations to which
+        deliveries were ``sent``, and those that are ``held``, with the reason.
+        """
 
 
 class NoWriter:
@@ -132,6 +134,7 @@ class Block:
 
     Attributes:
         place: the origin of the messages.
+        part: the number of the part of the task's input that they are from.
         offsets: the offset of each message at its origin.
         contents: the messages in the columns of the kind, a row each.
         rows: the message of each delivery.
@@ -140,6 +143,7 @@ class Block:
     """
 
     place: SourcePartition
+    part: int
     offsets: Ints
     contents: pa.RecordBatch
     rows: Ints
@@ -154,14 +158,17 @@ class Outgoing:
         kind: the format of the kind.
         to: the destinations of the snapshot's subscriptions.
         writer: takes the deliveries.
+
+    ``part`` is the number of the part of the task's input that the next messages are from.
     """
 
     def __init__(self, kind: DestinationFormat, to: Destinations, writer: OutgoingWriter) -> None:
         self.deliveries = 0
+        self.part = 0
         self.kind = kind.name
         self._kind = kind
         self._to = to
-        self._writer = writer
+        self.writer = writer
 
     def deliver(
         self, place: SourcePartition, messages: Messages, matches: Matches
@@ -198,9 +205,10 @@ class Outgoing:
             kept = np.flatnonzero(left)
             if len(kept):
                 fitting = np.cumsum(contents.fit) - 1
-                written = self._writer.write(
+                written = self.writer.write(
                     Block(
                         place,
+                        self.part,
                         messages.rows[block[contents.fit]],
                         contents.columns,
                         fitting[positions[kept]],
@@ -217,13 +225,13 @@ class Outgoing:
         bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))[matches.offsets]
         return replace(matches, offsets=bounds, ordinals=matches.ordinals[keep]), refused
 
-    def close(self) -> dict[str, Any] | None:
-        """Finish; return the description of a file for the commit, None without one."""
-        return self._writer.close()
+    def close(self) -> None:
+        """Finish, after the last message."""
+        self.writer.close()
 
     def report(self) -> dict[str, Any]:
-        """Return additions to the report of the task, after `close`."""
-        return self._writer.report()
+        """Return what the report of the task says of the kind, after `close`."""
+        return self.writer.report()
 
     def _refused(self, contents: Contents, positions: Ints, codes: Codes) -> Iterator[Refused]:
         """Yield a block's deliveries that are not accepted, for each reason and error text."""
@@ -232,9 +240,7 @@ class Outgoing:
             yield Refused(positions == position, self._kind.unfit, sentence)
         fitting = contents.fit[positions]
         row = np.cumsum(contents.fit) - 1
-        for without, reason, sentence in self._kind.refused(
-            contents, row[positions[fitting]], codes[fitting]
-        ):
+        for one in self._kind.refused(contents, row[positions[fitting]], codes[fitting]):
             whole = np.zeros(len(positions), np.bool_)
-            whole[np.flatnonzero(fitting)[without]] = True
-            yield Refused(whole, reason, sentence)
+            whole[np.flatnonzero(fitting)[one.without]] = True
+            yield one._replace(without=whole)

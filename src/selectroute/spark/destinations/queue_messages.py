@@ -13,7 +13,7 @@ from selectroute.index.destination import QUEUE
 from selectroute.queues.errors import REASONS, MQError
 from selectroute.queues.message.from_stream import Routed, routed_of
 from selectroute.selector.message import Message
-from selectroute.spark.destinations.outgoing import Codes, Contents, Ints, Mask, converted
+from selectroute.spark.destinations.outgoing import Codes, Contents, Ints, Refused, converted
 from selectroute.spark.sources.files.readers import Messages
 
 UNKNOWN_QUEUE: Final = "unknown-queue"
@@ -57,7 +57,7 @@ class QueueMessages:
         self._lengths = np.array([(lengths or {}).get(name, -1) for name in names], np.int64)
 
     def block(self, messages: Messages) -> int:
-        """Return a small number: the driver reads messages one by one, with bodies of megabytes."""
+        """Return a small number: a body may have megabytes."""
         return 256
 
     def contents(self, messages: Messages, places: Ints) -> Contents:
@@ -67,16 +67,16 @@ class QueueMessages:
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _COLUMNS, strict=True)]
         return Contents(pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), fit, reasons)
 
-    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[tuple[Mask, str, str]]:
+    def refused(self, contents: Contents, rows: Ints, codes: Codes) -> Iterator[Refused]:
         """Yield the deliveries to queues that do not exist, or whose size limit the message exceeds."""
         limits = self._lengths[codes]
         sizes = pc.binary_length(contents.columns.column("body")).to_numpy(zero_copy_only=False)[rows]
         too_large = (limits >= 0) & (sizes > limits)
         for code in np.unique(codes[limits < 0]).tolist():
-            yield codes == code, UNKNOWN_QUEUE, self._unknown(code)
+            yield Refused(codes == code, UNKNOWN_QUEUE, self._unknown(code))
         for code in np.unique(codes[too_large]).tolist():
             text = f"the queue {self._names[code]} accepts messages of at most {self._lengths[code]:,} bytes"
-            yield too_large & (codes == code), "too-large", text
+            yield Refused(too_large & (codes == code), "too-large", text)
 
     def _unknown(self, code: int) -> str:
         if not self._has_queues:

@@ -1,7 +1,7 @@
-"""Destinations as the driver sees them: topics and queues, and the staged messages that go to queues.
+"""Destinations as the driver sees them: the queues and topics that exist, and what is known of a batch.
 
-``kafka`` knows the topics and the commit tokens. ``queues`` puts the staged messages of a committed batch;
-``staged_records`` sends what an earlier release staged for Kafka. ``patience`` bounds the time for which a
-destination that refuses holds the stream back, ``missing`` warns of destinations that do not exist, and
-``late_dead_letters`` writes dead letters for deliveries refused after the commit.
+``queues`` knows the queues and how far batches are put, ``kafka`` the topics and the commit tokens.
+``patience`` bounds the time for which a destination that refuses holds the stream back, and ``missing`` warns
+of destinations that do not exist. ``staged_messages`` and ``staged_records`` send what an earlier release
+staged, and ``late_dead_letters`` writes dead letters for what is refused then.
 """

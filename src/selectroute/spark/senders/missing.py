@@ -1,6 +1,6 @@
 """Destinations to which nothing can be delivered: one warning for each, and the job goes on.
 
-Each delivery to them is a dead letter (see ``staging``); other deliveries are not affected.
+Each delivery to them is a dead letter (see ``outgoing``); other deliveries are not affected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Protocol of senders, which deliver a committed batch's staged messages, and retries."""
+"""Protocol of senders, which deliver what an earlier release staged of a committed batch, and retries."""
 
 from __future__ import annotations
 

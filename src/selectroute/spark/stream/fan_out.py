@@ -36,7 +36,7 @@ from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.runtime.checkpoint_files import quick_checkpoint
 from selectroute.spark.senders.kafka import KafkaTopics, check_cluster, check_topics, topics_of
-from selectroute.spark.senders.queues import QueueSender, check_queues
+from selectroute.spark.senders.queues import JobQueues, check_queues
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
 
@@ -115,7 +115,7 @@ class FanOut:
         self._should_stop = should_stop or (lambda: False)
         self._stopping = threading.Event()
         waiting = self._on_warning, self._pause
-        self._queues = None if job.queues is None else QueueSender(job.queues, *waiting, job.destination_wait)
+        self._queues = None if job.queues is None else JobQueues(job.queues, *waiting, job.destination_wait)
         self._kafka = None if job.kafka is None else KafkaTopics(job, *waiting)
         self._source = source_of(spark, job)
         self._router = Router(

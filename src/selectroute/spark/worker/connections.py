@@ -1,4 +1,6 @@
-"""Connections of a worker to Kafka, kept from task to task: to connect takes some milliseconds."""
+"""Connections of a worker to Kafka and databases of queues, kept from task to task: to connect takes some
+milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,15 @@ from typing import TYPE_CHECKING
 
 from selectroute.spark.sources.kafka.config import KafkaCluster
 
-if TYPE_CHECKING:  # needs the extra `kafka`
+if TYPE_CHECKING:  # needs the extras `kafka` and `service`
     from selectroute.kafka.client.wire import Wire
+    from selectroute.queues.sql.deliveries import QueueDeliveries
 
 _open: dict[tuple[int, bool, str, tuple[tuple[str, str], ...]], Wire] = {}
 """Connections by process, since they do not survive a fork, by use, and by cluster."""
+
+_databases: dict[tuple[int, str], QueueDeliveries] = {}
+"""Databases of queues by process and URL."""
 
 
 def connected(cluster: KafkaCluster, *, to_write: bool = False) -> Wire:
@@ -24,7 +30,20 @@ def connected(cluster: KafkaCluster, *, to_write: bool = False) -> Wire:
     return _open[key]
 
 
+def opened(url: str) -> QueueDeliveries:
+    """Return this process's open database of queues."""
+    from selectroute.queues.sql.deliveries import QueueDeliveries  # needs the extra `service`
+
+    key = os.getpid(), url
+    if key not in _databases:
+        _databases[key] = QueueDeliveries(url)
+    return _databases[key]
+
+
 def disconnect() -> None:
     """Close this process's connections, after an error: the next task makes new ones."""
-    for key in [one for one in _open if one[0] == os.getpid()]:
+    own = os.getpid()
+    for key in [one for one in _open if one[0] == own]:
         _open.pop(key).close()
+    for database in [one for one in _databases if one[0] == own]:
+        _databases.pop(database).close()

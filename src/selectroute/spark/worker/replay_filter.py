@@ -132,10 +132,15 @@ class ReplayFilter:
     Args:
         path: the file that `write_replay_list` wrote.
         snapshot: the snapshot to match with.
+
+    ``passes`` are the passes over the input: 0 for the letters that are messages, 1 for those that are
+    deliveries.
     """
 
     def __init__(self, path: Path, snapshot: Snapshot) -> None:
         letters, scopes = read_replay_list(path)
+        single = letters["subscription"].is_valid().to_numpy()
+        self.passes = tuple(nth for nth in (0, 1) if np.any(single == bool(nth))) or (0,)
         self._ordinals = max(1, len(snapshot.ids))
         self._scopes = [
             (None if only is None else _found(snapshot, only), _found(snapshot, without))
@@ -154,22 +159,22 @@ class ReplayFilter:
                 self._places[place] = self._limits(sorted_letters.slice(start, stop - start), snapshot)
 
     def of(
-        self, place: SourcePartition, part: Messages | DeadLetterBatch
+        self, nth: int, place: SourcePartition, part: Messages | DeadLetterBatch
     ) -> Iterator[tuple[Messages | DeadLetterBatch, LetterFilter]]:
-        """Yield the dead letters of a part, with the filter of their deliveries."""
+        """Yield the dead letters of a part in a pass, with the filter of their deliveries."""
         limits = self._places.get(place._replace(source=as_written(place.source)))
         if limits is None:
             return
-        for limit in limits:
-            if isinstance(part, DeadLetterBatch) and part.rows is None:
-                # An unreadable file whose messages were dead letters: each of them is a dead letter again.
-                whole = isinstance(limit, MessageFilter) and limit.whole
-                if whole or len(limit.offsets):
-                    yield (part if whole else replace(part, rows=limit.offsets)), limit
-                continue
-            rows = limit.rows(part.rows)  # type: ignore[arg-type]
-            if rows.any():
-                yield part.take(np.flatnonzero(rows)), limit
+        limit = limits[nth]
+        if isinstance(part, DeadLetterBatch) and part.rows is None:
+            # An unreadable file whose messages were dead letters: each of them is a dead letter again.
+            whole = isinstance(limit, MessageFilter) and limit.whole
+            if whole or len(limit.offsets):
+                yield (part if whole else replace(part, rows=limit.offsets)), limit
+            return
+        rows = limit.rows(part.rows)  # type: ignore[arg-type]
+        if rows.any():
+            yield part.take(np.flatnonzero(rows)), limit
 
     def _limits(self, letters: pa.Table, snapshot: Snapshot) -> tuple[MessageFilter, DeliveryFilter]:
         single = letters["subscription"].is_valid().to_numpy()
@@ -192,10 +197,10 @@ class ReplayFilter:
 
 
 def select_inputs(
-    replay_filter: ReplayFilter | None, place: SourcePartition, part: Messages | DeadLetterBatch
+    replay_filter: ReplayFilter | None, nth: int, place: SourcePartition, part: Messages | DeadLetterBatch
 ) -> Iterator[tuple[Messages | DeadLetterBatch, LetterFilter | None]]:
-    """Yield those of a part's inputs that are to be judged: all of them without a replay."""
-    return iter([(part, None)]) if replay_filter is None else replay_filter.of(place, part)
+    """Yield those of a part's inputs that are to be judged in a pass: all of them without a replay."""
+    return iter([(part, None)]) if replay_filter is None else replay_filter.of(nth, place, part)
 
 
 def write_judged(

@@ -140,7 +140,7 @@ class Sinks:
             self._write(sink)
         files = [self._writers[sink].close() for sink in SINKS]
         for outgoing in self._outgoing:
-            files.append(outgoing.close())
+            outgoing.close()
             self.counts.count_sent(outgoing.kind, outgoing.deliveries)
         return [file for file in files if file is not None]
 

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ from selectroute.spark.destinations.kafka_records import KafkaMessages
 from selectroute.spark.destinations.kafka_writer import HeldTopicError, KafkaTarget, KafkaWriter
 from selectroute.spark.destinations.outgoing import NoWriter, Outgoing, OutgoingWriter
 from selectroute.spark.destinations.queue_messages import QueueMessages
-from selectroute.spark.destinations.staging import StagingWriter
+from selectroute.spark.destinations.queue_writer import QueueTarget, QueueWriter
 from selectroute.spark.job.unrouted import Unrouted
 from selectroute.spark.sinks.schemas import RAW
 from selectroute.spark.sources.files.readers import (
@@ -49,9 +49,12 @@ from selectroute.spark.sources.files.readers import (
 from selectroute.spark.sources.files.splits import Split
 from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records, rows_of
-from selectroute.spark.worker.connections import connected, disconnect
+from selectroute.spark.worker.connections import connected, disconnect, opened
 from selectroute.spark.worker.replay_filter import ReplayFilter, select_inputs, write_judged
 from selectroute.spark.worker.sink_writer import Sinks
+from selectroute.store.errors import OvertakenError, StoreError, UnavailableError
+
+_PART_BITS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,7 @@ class TaskSettings:
         staging: folder for the files.
         unrouted: the policy for unrouted messages.
         max_message_bytes: a longer message is a dead letter.
-        queues: the queues of the job's database with their maximum message length in bytes; None if the job
-            has no database of queues.
+        queues: the queues to put to; None if the job has no database of queues.
         kafka: the Kafka topics to write to, and how; None if the job has no cluster.
         replay_list: path of the list of letters to judge, of a replay only.
         destinations: the kinds of destinations to deliver to.
@@ -74,7 +76,7 @@ class TaskSettings:
     staging: str
     unrouted: Unrouted
     max_message_bytes: int
-    queues: Mapping[str, int] | None = None
+    queues: QueueTarget | None = None
     kafka: KafkaTarget | None = None
     replay_list: str | None = None
     destinations: tuple[str, ...] = (QUEUE, KAFKA)
@@ -88,11 +90,14 @@ class Part(NamedTuple):
     """Messages of a task, or inputs that can't be read.
 
     Attributes:
+        number: the number of the part of the input that they are from. It never decreases, nor does the
+            offset within it.
         place: the origin.
         read: the messages, or the dead letters.
         original: returns the original Kafka records of dead letters; None for files.
     """
 
+    number: int
     place: SourcePartition
     read: Messages | DeadLetterBatch
     original: Callable[[DeadLetterBatch], pa.RecordBatch] | None = None
@@ -132,18 +137,22 @@ def _record_reader(
 ) -> RecordReader:
     from selectroute.kafka.client.reading import read  # needs the extra `kafka`
 
-    parts = read(connected(input.cluster), ranges, committed=input.cluster.reads_committed, may_lack=may_lack)
-    return RecordReader(map(rows_of, parts), input.binding, input.schemas, snapshot, settings, full)
+    # Partitions are read side by side, in no certain order; the progress of puts needs one.
+    groups = [[one] for one in sorted(ranges)] if settings.queues is not None else [ranges]
+    wire, committed = connected(input.cluster), input.cluster.reads_committed
+    parts = (part for group in groups for part in read(wire, group, committed=committed, may_lack=may_lack))
+    return RecordReader(map(rows_of, parts), input.binding, input.schemas, snapshot, settings, full, ranges)
 
 
 def run(
     reader_of: Callable[[Snapshot, TaskSettings, bool], Reader], settings: TaskSettings, task: int
 ) -> dict[str, Any]:
-    """Read, match and write the input of one task: into files under ``settings.staging``, and to Kafka.
+    """Read, match and write the input of one task: into files under ``settings.staging``, queues and Kafka.
 
-    Return the counts and the files, with the reader's report. A task that is not done reports why: ``waits``,
-    a sentence, if Kafka or a schema registry does not answer, or another attempt began (``fenced``);
-    ``held``, the topics that refuse, each with the reason. It must then be run again.
+    Return the counts and the files, with the reader's report, and under ``outgoing`` what the writer of each
+    kind of destination reports. A task that is not done reports why, and must be run again: ``waits``, a
+    sentence, if Kafka, a database of queues or a schema registry does not answer, or another attempt began
+    (``fenced``); or, of a kind, ``held``, the destinations that refuse, each with the reason.
 
     Args:
         reader_of: creates the reader for a snapshot; the last argument is whether full messages are needed.
@@ -153,12 +162,18 @@ def run(
     held: dict[str, str] = {}
     while True:
         try:
-            return {"task": task, **_attempt(reader_of, settings, task, held), "held": held}
+            report = {"task": task, **_attempt(reader_of, settings, task, held)}
+            if held:
+                report["outgoing"][KAFKA]["held"] = held
+            return report
         except HeldTopicError as error:
             held[error.topic] = error.why
-        except (UnreachableError, FencedError, SchemaUnavailableError) as error:
+        except (UnreachableError, FencedError, SchemaUnavailableError, StoreError) as error:
             disconnect()
-            return {"task": task, "waits": str(error), "fenced": isinstance(error, FencedError)}
+            fenced = isinstance(error, FencedError | OvertakenError)
+            if isinstance(error, StoreError) and not isinstance(error, OvertakenError | UnavailableError):
+                raise
+            return {"task": task, "waits": str(error), "fenced": fenced}
 
 
 def _attempt(
@@ -169,44 +184,64 @@ def _attempt(
 ) -> dict[str, Any]:
     snapshot = open_once(settings.snapshot)
     folder = Path(settings.staging)
-    outgoing = outgoing_of(snapshot, settings, task, folder, held)
+    outgoing = outgoing_of(snapshot, settings, task, held)
+    if (full := held_up(outgoing)) is not None:
+        return full
     sinks = Sinks(folder, snapshot.ids, settings.snapshot.revision, settings.unrouted, outgoing)
     replayed = settings.replay_list
     replay_filter = None if replayed is None else ReplayFilter(Path(replayed), snapshot)
-    reader = reader_of(snapshot, settings, bool(outgoing))
-    for place, read_or_dead, original in reader.parts():
-        for part, limit in select_inputs(replay_filter, place, read_or_dead):
-            for judged in judge(snapshot, part):
-                records = None
-                if original is not None and isinstance(judged, DeadLetterBatch):
-                    records = original(judged)
-                write_judged(sinks, place, judged, limit, records)
+    # Letters of messages and of deliveries are read one after the other, each by ascending offsets.
+    for nth in (0,) if replay_filter is None else replay_filter.passes:
+        reader = reader_of(snapshot, settings, bool(outgoing))
+        for number, place, read_or_dead, original in reader.parts():
+            for one in outgoing:
+                one.part = (nth << _PART_BITS) + number
+            for part, limit in select_inputs(replay_filter, nth, place, read_or_dead):
+                for judged in judge(snapshot, part):
+                    records = None
+                    if original is not None and isinstance(judged, DeadLetterBatch):
+                        records = original(judged)
+                    write_judged(sinks, place, judged, limit, records)
     files = sinks.close()
-    report = {"counts": asdict(sinks.counts), "files": files, **reader.report()}
-    for one in outgoing:
-        report |= one.report()
-    return report
+    of_kinds = {one.kind: one.report() for one in outgoing}
+    return {"counts": asdict(sinks.counts), "files": files, "outgoing": of_kinds, **reader.report()}
 
 
 def outgoing_of(
-    snapshot: Snapshot, settings: TaskSettings, task: int, folder: Path, held: Collection[str] = ()
+    snapshot: Snapshot, settings: TaskSettings, task: int, held: Collection[str] = ()
 ) -> list[Outgoing]:
     """Return what takes a task's deliveries outside the output folder: one for each kind in use."""
-    found = []
+    found: list[Outgoing] = []
+    ids, revision = snapshot.ids, settings.snapshot.revision
+    writer: OutgoingWriter
     if QUEUE in settings.destinations and (to := destinations(snapshot, QUEUE)) is not None:
-        queues = QueueMessages(to.names, settings.queues)
-        found.append(Outgoing(queues, to, StagingWriter(queues, folder, to.names, snapshot.ids)))
+        of_queues = settings.queues
+        queues = QueueMessages(to.names, None if of_queues is None else of_queues.lengths)
+        writer = NoWriter()
+        if of_queues is not None:
+            database = opened(of_queues.url)
+            writer = QueueWriter(of_queues, database, task, to.names, ids, revision, bool(held))
+            if writer.is_rest_done and (topics := destinations(snapshot, KAFKA)) is not None:
+                held = topics.names
+        found.append(Outgoing(queues, to, writer))
     if KAFKA in settings.destinations and (to := destinations(snapshot, KAFKA)) is not None:
         target = settings.kafka
         records = KafkaMessages(to.names, None if target is None else target.topics)
-        writer: OutgoingWriter = NoWriter()
+        writer = NoWriter()
         if target is not None:
-            revision = settings.snapshot.revision
-            writer = KafkaWriter(
-                target, connected(target.cluster, to_write=True), task, to.names, snapshot.ids, revision, held
-            )
-        found.append(Outgoing(records, to, writer))
+            wire = connected(target.cluster, to_write=True)
+            writer = KafkaWriter(target, wire, task, to.names, ids, revision, held)
+        # Before queues: what is sent is committed before the progress says that only full queues are left.
+        found.insert(0, Outgoing(records, to, writer))
     return found
+
+
+def held_up(outgoing: Sequence[Outgoing]) -> dict[str, Any] | None:
+    """Return the report of a task of which only deliveries to full queues are left; None for any other."""
+    for one in outgoing:
+        if isinstance(one.writer, QueueWriter) and one.writer.is_held_up():
+            return {"outgoing": {one.kind: one.report()}}
+    return None
 
 
 def judge(
@@ -242,7 +277,7 @@ class SplitReader:
 
     def parts(self) -> Iterator[Part]:
         """Yield the rows of the splits."""
-        for split in self._splits:
+        for number, split in enumerate(self._splits):
             rows, place, checked = 0, SourcePartition(split.source), False
             for part in read(split, self._names, self._max_message_bytes, full=self._full):
                 rows += part.count
@@ -250,7 +285,7 @@ class SplitReader:
                     checked = True  # the columns are the same in the whole file
                     self._unlike |= self._types.unlike(part.columns, self._snapshot.reads)
                     self._look_for_missing(split, part.columns)
-                yield Part(place, part)
+                yield Part(number, place, part)
             self._rows.append(rows)
 
     def report(self) -> dict[str, Any]:
@@ -284,8 +319,11 @@ class RecordReader:
         snapshot: Snapshot,
         settings: TaskSettings,
         full: bool,
+        ranges: Sequence[Range] = (),
     ) -> None:
         self._batches = batches
+        partitions = sorted({SourcePartition(one.topic, one.partition) for one in ranges})
+        self._numbers = {one: number for number, one in enumerate(partitions)}
         self._schemas = None if registry is None else open_schemas(registry)
         self._binding = binding
         self._full = full
@@ -304,7 +342,7 @@ class RecordReader:
                     if self._full and not isinstance(part, DeadLetterBatch):
                         full = FullRecords(records.of(part.rows), self._binding, self._schemas)
                         part = replace(part, full=full)
-                    yield Part(place, part, partial(original_record, records))
+                    yield Part(self._numbers.get(place, 0), place, part, partial(original_record, records))
 
     def report(self) -> dict[str, Any]:
         """Return the warnings about columns, and the ranges of the records read."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from sqlalchemy import delete, insert
+from sqlalchemy import delete, inspect, text
 
 from selectroute.queues.errors import MQError
 from selectroute.queues.message.from_stream import routed_of
-from selectroute.queues.sql.deliveries import Delivery, Progress, QueueDeliveries, Room
+from selectroute.queues.sql.deliveries import DONE, Delivery, Progress, QueueDeliveries, Room, TaskKey
 from selectroute.queues.sql.queue import SqlQueue
-from selectroute.queues.sql.tables import delivered, metadata, queue
+from selectroute.queues.sql.tables import metadata, queue
+from selectroute.queues.sql.task_puts import TaskPuts
 from selectroute.selector.message import Message
 from selectroute.selector.values.values import Long
 from selectroute.store.engine import Store
-from selectroute.store.errors import InvalidUrlError, StoreError
+from selectroute.store.errors import InvalidUrlError, OvertakenError, StoreError
 from tests.support.components import POSTGRES
 
 
@@ -56,20 +60,66 @@ def bodies(url, name, clock):
         return [queue.get().body.decode() for _ in range(queue.depth)]
 
 
-def test_deliveries_are_put_in_order_and_the_batch_is_so_far(url, open_database, clock):
+TASK = TaskKey("q", 0, 0, "plan")
+
+
+def put(database, *deliveries, task=TASK, first=0, excluded=()):
+    """Put these deliveries, numbered from `first`, as one attempt; return the progress and what is closed."""
+    puts = TaskPuts(database, task, excluded)
+    puts.put(list(enumerate(deliveries, first)))
+    return puts.progress, puts.closed
+
+
+def test_deliveries_are_put_in_order_and_the_task_is_so_far(url, open_database, clock):
     database = open_database("A", "B")
-    first = database.put("q", database.progress("q", 0), [*to("A", 1), *to("B", 2), *to("A", 3)])
-    assert first == database.progress("q", 0) == Progress(0, 3, {})
+    first, _ = put(database, *to("A", 1), *to("B", 2), *to("A", 3))
+    assert first == database.progress(TASK) == Progress(3, 3)
     assert bodies(url, "A", clock) == ["1", "3"]
-    assert database.put("q", first, to("A", 4)).done == 4
+    assert put(database, *to("A", 4), first=3)[0] == Progress(4, 4)
     assert (bodies(url, "A", clock), bodies(url, "B", clock)) == (["4"], ["2"])
+
+
+def test_an_attempt_puts_what_the_ones_before_did_not(url, open_database, clock):
+    database = open_database("A")
+    given = to("A", 0, 1, 2, 3)
+    put(database, *given[:2])
+    assert put(database, *given)[0] == Progress(4, 4)
+    assert put(database, *given)[0] == Progress(4, 4)
+    assert bodies(url, "A", clock) == ["0", "1", "2", "3"]
+
+
+def test_numbers_of_deliveries_may_have_more_than_64_bits(url, open_database, clock):
+    database = open_database("A", max_depth=1)
+    after, _ = put(database, *to("A", 0, 1), first=1 << 100)
+    assert after == database.progress(TASK) == Progress(1, (1 << 100) + 2, {}, {"A": (1 << 100) + 1})
+
+
+def test_each_task_of_a_batch_has_a_progress_of_its_own(url, open_database, clock):
+    database = open_database("A")
+    tasks = [TaskKey("q", 0, task, "plan") for task in range(3)]
+    for task in tasks:
+        put(database, *to("A", task.task), task=task)
+    assert [database.progress(task) for task in tasks] == [Progress(1, 1)] * 3
+    assert bodies(url, "A", clock) == ["0", "1", "2"]
+
+
+def test_a_batch_that_was_put_by_another_plan_is_an_error(open_database):
+    database = open_database("A")
+    put(database, *to("A", 0))
+    assert (database.begun("q", 0), database.begun("q", 1), database.begun("q", -1)) == (
+        {"plan"},
+        set(),
+        set(),
+    )
+    with pytest.raises(StoreError, match="by another plan than this one"):
+        database.progress(TASK._replace(plan="other"))
 
 
 def test_a_queue_of_a_stream_is_a_queue_as_any_other(url, open_database, clock):
     database = open_database("A")
     with SqlQueue(url, "A", clock=clock) as queue:
         queue.put(b"before")
-        database.put("q", database.progress("q", 0), [*to("A", 1, JMSPriority=9), *to("A", 2)])
+        put(database, *to("A", 1, JMSPriority=9), *to("A", 2))
         queue.put(b"after")
         cursor = queue.cursor()
         found = [cursor.next() for _ in range(4)]
@@ -95,7 +145,7 @@ def test_indexes_of_a_queue_have_what_a_stream_puts(url, open_database, clock):
                 queue.get(selector="color = 'red'")
         assert queue.statistics.indexes_made == 1
         routed = routed_of(Message(properties={"color": "red"}, body="found"))
-        database.put("q", database.progress("q", 0), [Delivery("A", "s", "a/0/1/s", 7, routed)])
+        put(database, Delivery("A", "s", "a/0/1/s", 7, routed))
         before = queue.statistics.looked_at
         assert queue.get(selector="color = 'red'").body == b"found"
         assert queue.statistics.looked_at - before < 5
@@ -105,85 +155,183 @@ def test_what_a_full_queue_has_no_room_for_is_held_and_nothing_else(url, open_da
     database = open_database("A", max_depth=2)
     open_database("B")
     given = [*to("A", 0, 1), *to("B", 2), *to("A", 3), *to("B", 4), *to("A", 5, 6)]
-    first = database.put("q", Progress(0), given)
-    assert first == database.progress("q", 0) == Progress(0, 7, {}, {"A": 3})
+    puts = TaskPuts(database, TASK)
+    puts.put(list(enumerate(given[:5])))
+    assert puts.progress == database.progress(TASK) == Progress(4, 5, {}, {"A": 3})
+    assert puts.closed == {"A": 2}
     # Also when there is room again, nothing overtakes what is held.
     assert bodies(url, "A", clock) == ["0", "1"]
-    second = database.put("q", first, to("A", 7))
-    assert (second.done, second.held) == (8, {"A": 3})
+    puts.put([(5, given[5]), (6, given[6])])
+    puts.finish()
+    assert puts.progress == database.progress(TASK) == Progress(4, DONE, {}, {"A": 3})
     assert database.rooms(["A", "B", "C"]) == {"A": Room(2, 2), "B": None}
-    numbered = [(number, one) for number, one in enumerate([*given, *to("A", 7)])]
-    third = database.put_held("q", second, numbered)
-    assert third == database.progress("q", 0) == Progress(0, 8, {}, {"A": 6})
-    assert database.rooms(["A"]) == {"A": Room(0, 2)}
+    assert not TaskPuts(database, TASK).is_held_up()
+    third, closed = put(database, *given)
+    assert (third, closed) == (Progress(6, DONE, {}, {"A": 6}), {"A": 2})
+    assert TaskPuts(database, TASK).is_held_up() and not TaskPuts(database, TASK, ["A"]).is_held_up()
     assert (bodies(url, "A", clock), bodies(url, "B", clock)) == (["3", "5"], ["2", "4"])
-    assert database.put_held("q", third, numbered, ["A"]) == Progress(0, 8)
-    assert bodies(url, "A", clock) == ["6", "7"]
+    puts = TaskPuts(database, TASK)
+    puts.put(list(enumerate(given)))
+    puts.finish()
+    assert puts.progress == database.progress(TASK) == Progress(7, DONE)
+    assert bodies(url, "A", clock) == ["6"]
+
+
+def test_an_attempt_that_ended_before_its_last_delivery_goes_on_with_a_held_queue(url, open_database, clock):
+    database = open_database("A", max_depth=1)
+    open_database("B")
+    given = [*to("A", 0, 1), *to("B", 2), *to("A", 3), *to("B", 4)]
+    assert put(database, *given[:3])[0] == Progress(2, 3, {}, {"A": 1})
+    assert bodies(url, "A", clock) == ["0"]
+    after, _ = put(database, *given)
+    assert after == Progress(4, 5, {}, {"A": 3})
+    assert (bodies(url, "A", clock), bodies(url, "B", clock)) == (["1"], ["2", "4"])
 
 
 def test_what_was_given_up_is_never_put(url, open_database, clock):
     database = open_database("A", max_depth=1)
-    first = database.put("q", Progress(0), to("A", 0, 1, 2))
-    decided = database.give_up("q", first, ["A"])
-    assert decided == database.progress("q", 0) == Progress(0, 3, {}, {}, {"A": 1})
-    assert bodies(url, "A", clock) == ["0"]
-    assert database.put("q", decided, to("A", 3)).full == {"A": 1}
+    first, _ = put(database, *to("A", 0, 1, 2))
+    assert first.held == {"A": 1}
+    given_up, closed = put(database, *to("A", 0, 1, 2), excluded=["A"])
+    assert given_up == database.progress(TASK) == Progress(1, 3, {}, {}, {"A": 1})
+    assert not closed and bodies(url, "A", clock) == ["0"]
+    assert put(database, *to("A", 0, 1, 2, 3))[0].full == {"A": 1}
     assert bodies(url, "A", clock) == []
-    with pytest.raises(StoreError, match="another process"):
-        database.give_up("q", first, ["A"])
-    assert database.put("q", Progress(1), to("A", 4)) == Progress(1, 1)
+    assert put(database, *to("A", 4), task=TASK._replace(batch=1))[0] == Progress(1, 1)
 
 
 def test_a_queue_that_goes_away_while_it_is_full_is_gone(url, open_database, clock):
     database = open_database("A", max_depth=1)
     given = to("A", 0, 1, 2)
-    first = database.put("q", Progress(0), given)
+    put(database, *given)
     assert bodies(url, "A", clock) == ["0"]
     with Store(url, metadata).writing() as connection:
         connection.execute(delete(queue).where(queue.c.name == "A"))
-    after = database.put_held("q", first, list(enumerate(given)), ["A"])
-    assert after == Progress(0, 3, {"A": 1})
+    assert put(database, *given)[0] == Progress(1, 3, {"A": 1})
 
 
-def test_what_an_earlier_release_wrote_of_a_batch_is_read(url, open_database):
+def test_a_database_of_an_earlier_release_gets_tasks_and_keeps_its_progress(url, open_database, clock):
+    open_database("A").close()
+    store = Store(url, metadata)
+    rows = [
+        ("q", False, 3, 5, '{"A": 2}'),
+        ("q", True, -2, 9, "{}"),
+        ("r", False, 0, 1, '{"B": ["held", 0]}'),
+    ]
+    with store.writing() as connection:
+        connection.execute(text("DROP TABLE queue_delivered"))
+        connection.execute(
+            text(
+                "CREATE TABLE queue_delivered (job VARCHAR NOT NULL, backfill BOOLEAN NOT NULL, "
+                "batch BIGINT NOT NULL, done BIGINT NOT NULL, gone TEXT NOT NULL, "
+                "PRIMARY KEY (job, backfill))"
+            )
+        )
+        for row in rows:
+            names = ("job", "backfill", "batch", "done", "gone")
+            connection.execute(
+                text("INSERT INTO queue_delivered VALUES (:job, :backfill, :batch, :done, :gone)"),
+                dict(zip(names, row, strict=True)),
+            )
+    store.close()
+    database = open_database()
+    assert database.progress(TaskKey("q", 3)) == Progress(5, 5, {"A": 2})
+    assert database.progress(TaskKey("r", 0)) == Progress(1, 1, {}, {"B": 0})
+    assert (database.begun("q", 3), database.begun("q", 2), database.begun("q", -2)) == ({""}, None, {""})
+    for task in range(2):
+        key = TaskKey("q", 4, task, "plan")
+        assert put(database, *to("A", task), task=key)[0] == database.progress(key) == Progress(1, 1)
+    again = Store(url, metadata)
+    key = inspect(again.engine).get_pk_constraint("queue_delivered")["constrained_columns"]
+    assert sorted(key) == ["backfill", "job", "task"]
+    again.close()
+
+
+def test_a_queue_that_is_gone_is_gone_for_the_rest_of_the_task(url, open_database, clock):
     database = open_database("A")
-    with Store(url, metadata).writing() as connection:
-        row = {"job": "q", "backfill": False, "batch": 3, "done": 5, "gone": '{"A": 2}'}
-        connection.execute(insert(delivered), row)
-    assert database.progress("q", 3) == Progress(3, 5, {"A": 2})
-
-
-def test_a_queue_that_is_gone_is_gone_for_the_rest_of_the_batch(url, open_database, clock):
-    database = open_database("A")
-    first = database.put("q", Progress(0), [*to("A", 1), *to("B", 2), *to("A", 3)])
-    assert first == Progress(0, 3, {"B": 1})
+    first, _ = put(database, *to("A", 1), *to("B", 2), *to("A", 3))
+    assert first == Progress(2, 3, {"B": 1})
     open_database("B")
-    assert database.put("q", first, to("B", 4)).gone == {"B": 1}
+    assert put(database, *to("A", 1), *to("B", 2), *to("A", 3), *to("B", 4))[0].gone == {"B": 1}
     assert bodies(url, "B", clock) == []
-    assert database.put("q", Progress(1), to("B", 5)) == Progress(1, 1, {})
+    assert put(database, *to("B", 5), task=TASK._replace(batch=1))[0] == Progress(1, 1)
 
 
 def test_a_queue_that_became_too_short_for_a_message_is_gone(url, open_database):
     database = open_database("A", max_message_length=2)
-    assert database.put("q", Progress(0), to("A", 12, 123, 12)).gone == {"A": 1}
+    assert put(database, *to("A", 12, 123, 12))[0].gone == {"A": 1}
 
 
-def test_somebody_else_who_delivers_the_batch_is_noticed(url, open_database, clock):
+def test_another_attempt_of_the_task_is_noticed(url, open_database, clock):
     one, two = open_database("A"), open_database()
-    progress = one.progress("q", 0)
-    one.put("q", progress, to("A", 1))
-    with pytest.raises(StoreError, match="another process delivers batch 0 of job q"):
-        two.put("q", progress, to("A", 1))
+    late = TaskPuts(two, TASK)
+    put(one, *to("A", 1))
+    with pytest.raises(OvertakenError, match="another process delivers batch 0 of job q"):
+        late.put([(0, *to("A", 1))])
+    put(one, *to("A", 1), task=TASK._replace(batch=1))
+    with pytest.raises(OvertakenError):
+        two.progress(TASK)
+    assert bodies(url, "A", clock) == ["1", "1"]
+
+
+def test_an_attempt_that_was_taken_over_puts_nothing_more(url, open_database, clock):
+    earlier = TaskPuts(open_database("A"), TASK)
+    earlier.take_over()
+    earlier.put([(0, *to("A", 0))])
+    later = TaskPuts(open_database(), TASK)
+    later.take_over()
+    with pytest.raises(OvertakenError):
+        earlier.put([(1, *to("A", 1))])
+    later.put(list(enumerate(to("A", 0, 1, 2))))
+    assert later.progress == Progress(3, 3, attempt=1)
+    assert bodies(url, "A", clock) == ["0", "1", "2"]
+
+
+def test_only_one_of_two_first_attempts_puts(url, open_database, clock):
+    open_database("A")
+    puts = [TaskPuts(open_database(), TASK) for _ in range(4)]
+    barrier = Barrier(len(puts))
+
+    def first(one):
+        barrier.wait()
+        try:
+            one.put([(0, *to("A", 1))])
+        except OvertakenError:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(len(puts)) as pool:
+        assert sum(pool.map(first, puts)) == 1
     assert bodies(url, "A", clock) == ["1"]
 
 
-def test_jobs_streams_and_backfills_are_known_apart_and_only_by_their_newest_batch(open_database):
+def test_tasks_put_to_one_queue_side_by_side(url, open_database, clock):
+    open_database("A", "B")
+
+    def task(number):
+        given = [one for n in range(50) for one in (*to("A", f"{number}-{n}"), *to("B", f"{number}-{n}"))]
+        puts = TaskPuts(open_database(), TaskKey("q", 0, number, "plan"))
+        for start in range(0, len(given), 10):
+            puts.put(list(enumerate(given[start : start + 10], start)))
+        puts.finish()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(task, range(4)))
+    for name in "AB":
+        got = bodies(url, name, clock)
+        assert len(got) == 200
+        for number in range(4):
+            own = [body for body in got if body.startswith(f"{number}-")]
+            assert own == [f"{number}-{n}" for n in range(50)]
+
+
+def test_jobs_streams_and_side_batches_are_known_apart_and_only_by_their_newest_batch(open_database):
     database = open_database("A")
     for batch in (0, 1, -1, 2, -2):
-        database.put("q", Progress(batch), to("A", batch))
-    assert [database.progress("q", batch) for batch in (1, 0, -1)] == [None] * 3
-    assert [database.progress("q", batch).done for batch in (2, -2, 3, -3)] == [1, 1, 0, 0]
-    assert database.progress("other", 2).done == 0
+        put(database, *to("A", batch), task=TASK._replace(batch=batch))
+    assert [database.begun("q", batch) for batch in (1, 0, -1)] == [None] * 3
+    assert [database.progress(TASK._replace(batch=batch)).done for batch in (2, -2, 3, -3)] == [1, 1, 0, 0]
+    assert database.begun("other", 2) == set()
 
 
 def test_lengths_are_those_of_all_queues(open_database):

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
 from selectroute.durable import disk
-from selectroute.durable.disk import DamagedFileError
-from selectroute.queues.sql.deliveries import QueueDeliveries
+from selectroute.queues.sql.deliveries import QueueDeliveries, TaskKey
 from selectroute.queues.sql.tables import message, metadata, queue
 from selectroute.spark import JobError, check, start_fanout
 from selectroute.spark.audit.audit import audit
+from selectroute.spark.batch.plans import Plan
 from selectroute.spark.batch.router import Router
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.senders.sender import StoppingError
+from selectroute.spark.worker import task
+from selectroute.spark.worker.task import SplitReader
 from selectroute.store.engine import Store
-from selectroute.store.errors import StoreError
-from selectroute.testing.world import World
+from selectroute.store.errors import OvertakenError, StoreError, UnavailableError
+from selectroute.testing.world import World, files_of
+from tests.crash.programs.stream_faults import TOPIC, Topics
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run
 
@@ -65,7 +68,7 @@ class _Log(Log):
 
 @pytest.mark.parametrize("crashes", [False, True])
 def test_a_backfill_is_delivered_to_queues_once(sqlite, monkeypatch, crashes):
-    monkeypatch.setattr("selectroute.spark.senders.queues._CHUNK", 2)
+    monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 2)
     sqlite.create("A")
     log = _Log(_Delivering(sqlite.world.root, sqlite))
     log.add("some", "n > 0")
@@ -81,7 +84,7 @@ def test_a_backfill_is_delivered_to_queues_once(sqlite, monkeypatch, crashes):
             with pytest.raises(Crash):
                 run.backfill()
         assert len(sqlite.ids("A")) == 4
-        log.world.router()
+        Run(log.world, log).backfill()
         assert sqlite.ids("A") == {"1.jsonl/0/3/some": 1}
     else:
         (report,) = run.backfill()
@@ -110,7 +113,7 @@ class Crash(BaseException):
     """The job is killed here."""
 
 
-def crash_at(patch, at, after, only_puts=False):
+def crash_at(patch, at, after, only_puts=False, chunk=2):
     """End the job at the n-th durable step or transaction of puts, before or after it is done. Returns what
     counts them.
     """
@@ -135,9 +138,9 @@ def crash_at(patch, at, after, only_puts=False):
     if not only_puts:
         for name in ("replace_text", "append_line", "rename", "move", "make_folder", "sync_folder"):
             failing(disk, name)
-    for name in ("put", "put_held", "give_up"):
+    for name in ("put", "take_over", "finish"):
         failing(QueueDeliveries, name)
-    patch.setattr("selectroute.spark.senders.queues._CHUNK", 2)
+    patch.setattr("selectroute.queues.sql.task_puts._CHUNK", chunk)
     return lambda: steps
 
 
@@ -213,9 +216,9 @@ def test_told_to_stop_while_a_queue_is_full_the_next_start_goes_on(sqlite):
         sqlite.router().route(0, [path], "q")
     assert not sqlite.world.deliveries(), "what is not handed on is not published"
     with pytest.raises(StoppingError):
-        sqlite.router()
+        sqlite.router().route(0, [path], "q")
     taken = sqlite.ids("A")
-    assert sqlite.router().route(0, [path], "q").skipped
+    assert sqlite.router().route(0, [path], "q").counts.queued == 5
     assert taken + sqlite.ids("A") == delivery_ids("a.jsonl", "all", range(5))
     assert len(sqlite.world.deliveries()) == 5 and len(sqlite.world.accounting()) == 1
 
@@ -236,6 +239,185 @@ def test_an_output_folder_older_than_the_queues_is_refused_before_anything_is_lo
     assert sqlite.router().route(2, [other], "q").counts.queued == 4
 
 
+def test_tasks_have_a_progress_each_and_a_repeat_reads_their_plan(queues, monkeypatch):
+    queues.create("A")
+    queues.publish(1, all=("", A))
+    paths = [queues.world.drop_json(f"{name}.jsonl", *numbered(4)) for name in "ab"]
+    with monkeypatch.context() as patch:
+        crash_at(patch, 3, after=True, only_puts=True)
+        with pytest.raises(Crash):
+            queues.router().route(0, paths, "q")
+    (digest,) = put_by(queues, "q", 0)
+    plan = disk.read_json(queues.world.output / "pins" / "0.plan.json")
+    assert plan["queues"] == {"A": 4_194_304} and plan["topics"] == {}
+    database = QueueDeliveries(queues.url)
+    assert [database.progress(TaskKey("q", 0, task, digest)).done for task in (0, 1)] == [4, 2]
+    database.close()
+    # Though the queue takes shorter messages only by now, which a new plan would refuse.
+    store = Store(queues.url, metadata)
+    with store.writing() as connection:
+        connection.execute(update(queue).values(max_message_length=6))
+    store.close()
+    router = queues.router()
+    router.source.tasks = 1
+    assert router.route(0, paths, "q").counts.queued == 8
+    assert queues.ids("A") == delivery_ids("a.jsonl", "all", range(4)) + delivery_ids(
+        "b.jsonl", "all", range(4)
+    )
+    assert not list((queues.world.output / "pins").glob("*.plan.json"))
+
+
+def put_by(queues, job, batch):
+    database = QueueDeliveries(queues.url)
+    try:
+        return database.begun(job, batch)
+    finally:
+        database.close()
+
+
+def test_a_batch_that_was_put_in_part_is_put_by_its_plan_or_not_at_all(sqlite, monkeypatch):
+    sqlite.create("A")
+    sqlite.publish(1, all=("", A))
+    path = sqlite.world.drop_json("a.jsonl", *numbered(4))
+    with monkeypatch.context() as patch:
+        crash_at(patch, 1, after=True, only_puts=True)
+        with pytest.raises(Crash):
+            sqlite.router().route(0, [path], "q")
+    before = path.read_bytes()
+    path.write_bytes(before + b"{}\n")
+    with pytest.raises(CommitError, match="its input has changed since: restore the files"):
+        sqlite.router().route(0, [path], "q")
+    path.write_bytes(before)
+    plan = sqlite.world.output / "pins" / "0.plan.json"
+    written = plan.read_bytes()
+    content = disk.read_json(plan)
+    disk.write_json(plan, content | {"topics": {"other": [9, 1, False]}})
+    with pytest.raises(JobError, match="the output folder is older than the queues"):
+        sqlite.router().route(0, [path], "q")
+    plan.unlink()
+    with pytest.raises(JobError, match="the output folder is older than the queues"):
+        sqlite.router().route(0, [path], "q")
+    plan.write_bytes(written)
+    sqlite.router().route(0, [path], "q")
+    assert sqlite.ids("A") == delivery_ids("a.jsonl", "all", range(4))
+
+
+def test_a_plan_of_an_earlier_release_gets_the_queues_and_keeps_its_digest():
+    content = {
+        "batch": 3,
+        "revision": 7,
+        "digest": "d",
+        "input": {"tasks": 2},
+        "topics": {"t": [9, 2, False]},
+    }
+    plan = Plan.from_json(content)
+    assert (plan.queues, plan.to_json()) == (None, content)
+    with_queues = replace(plan, queues={"A": 5})
+    assert with_queues.sha256 == plan.sha256
+    assert Plan.from_json(with_queues.to_json()) == with_queues
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OvertakenError("another process delivers batch 0"), "another process delivers batch 0"),
+        (UnavailableError("the database cannot be reached"), "the database cannot be reached"),
+    ],
+)
+def test_a_task_that_cannot_go_on_is_run_again(queues, monkeypatch, error, said):
+    queues.create("A")
+    queues.publish(1, all=("", A))
+    monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 2)
+    real, calls = QueueDeliveries.put, 0
+
+    def put(self, *given):
+        nonlocal calls
+        calls += 1
+        if calls in (2, 3):
+            raise error
+        return real(self, *given)
+
+    monkeypatch.setattr(QueueDeliveries, "put", put)
+    report = queues.router(lambda: False, tasks=1).route(
+        0, [queues.world.drop_json("a.jsonl", *numbered(5))], "q"
+    )
+    assert report.counts.queued == 5
+    assert queues.ids("A") == delivery_ids("a.jsonl", "all", range(5))
+    assert queues.warnings == [f"{said}: the stream waits"]
+
+
+def test_a_job_that_another_process_runs_too_ends(sqlite, monkeypatch):
+    sqlite.create("A")
+    sqlite.publish(1, all=("", A))
+
+    def put(self, *given):
+        raise OvertakenError("another process delivers batch 0 of job q to queues")
+
+    monkeypatch.setattr(QueueDeliveries, "put", put)
+    with pytest.raises(JobError, match="another process seems to run this job"):
+        sqlite.router(lambda: False).route(0, [sqlite.world.drop_json("a.jsonl", *numbered(5))], "q")
+
+
+def test_the_input_of_a_task_that_only_waits_for_a_full_queue_is_not_read_again(sqlite, monkeypatch):
+    sqlite.create("A", max_depth=3)
+    sqlite.create("B")
+    sqlite.publish(1, a=("", A), b=("", B))
+    real, reads, waits = SplitReader.parts, 0, 0
+    taken: Counter[str] = Counter()
+
+    def parts(self):
+        nonlocal reads
+        reads += 1
+        return real(self)
+
+    def pause():
+        nonlocal waits
+        waits += 1
+        if waits % 5 == 0:
+            taken.update(sqlite.ids("A"))
+        return False
+
+    monkeypatch.setattr(SplitReader, "parts", parts)
+    router = sqlite.router(pause, tasks=1)
+    router.route(0, [sqlite.world.drop_json("a.jsonl", *numbered(8))], "q")
+    assert taken + sqlite.ids("A") == delivery_ids("a.jsonl", "a", range(8))
+    assert sqlite.ids("B") == delivery_ids("a.jsonl", "b", range(8))
+    assert (waits, reads) == (10, 3)
+
+
+def test_records_are_not_sent_again_while_only_a_full_queue_is_left(sqlite, monkeypatch):
+    sqlite.create("A", max_depth=2)
+    sqlite.publish(1, a=("", A), t=("", {"kind": "kafka", "name": TOPIC}))
+    topics, held, taken = Topics(), [], Counter()
+
+    def writer(target, _wire, task, names, ids, _revision, without):
+        held.append(list(without))
+        return topics.writer(target, None, task, names, ids)
+
+    def pause():
+        taken.update(sqlite.ids("A"))
+        return False
+
+    monkeypatch.setattr(task, "KafkaWriter", writer)
+    monkeypatch.setattr(task, "connected", lambda _: None)
+    job = sqlite.world.job()
+    router = Router(job, files_of(job, 1), sqlite.sender(pause), topics, pause=pause)
+    router.commits.prepare()
+    report = router.route(0, [sqlite.world.drop_json("a.jsonl", *numbered(5))], "q")
+    assert (report.counts.queued, report.counts.sent) == (5, 5)
+    assert taken + sqlite.ids("A") == delivery_ids("a.jsonl", "a", range(5))
+    assert held == [[], [TOPIC], [TOPIC]]
+
+
+def test_a_batch_that_is_to_fail_is_judged_before_anything_is_put(sqlite):
+    sqlite.create("A")
+    sqlite.publish(1, some=("n > 0", A))
+    path = sqlite.world.drop_json("a.jsonl", *numbered(3))
+    with pytest.raises(CommitError, match="1 unrouted message, and the policy is to fail"):
+        sqlite.router(unrouted="fail").route(0, [path], "q")
+    assert not sqlite.get_all("A")
+
+
 def audited(world):
     """What an audit of the output finds; the folder was filled without a stream, which it says, too."""
     disk.write_json(
@@ -244,11 +426,11 @@ def audited(world):
     return [one.sentence for one in audit(world.output).findings]
 
 
-def test_a_queue_that_goes_away_after_the_commit_leaves_dead_letters(queues, monkeypatch):
+def test_a_queue_that_goes_away_while_a_batch_is_put_leaves_dead_letters(queues, monkeypatch):
     queues.create("A", "B")
     queues.publish(3, a=("", A), b=("", B))
     path = queues.world.drop_json("a.jsonl", *numbered(6))
-    monkeypatch.setattr("selectroute.spark.senders.queues._CHUNK", 4)
+    monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 4)
     real, calls = QueueDeliveries.put, 0
 
     def put(self, *given):
@@ -280,33 +462,6 @@ def test_a_queue_that_goes_away_after_the_commit_leaves_dead_letters(queues, mon
         assert (line["queued"], line["refused"]) == (8, 4)
         queues.router()  # which makes the accounting again
     assert queues.router().route(0, [path], "q").counts == report.counts
-
-
-def test_another_database_of_queues_does_not_get_the_rest_of_a_batch(sqlite):
-    sqlite.create("A", max_depth=1)
-    sqlite.publish(1, all=("", A))
-    with pytest.raises(StoppingError):
-        sqlite.router().route(0, [sqlite.world.drop_json("a.jsonl", *numbered(2))], "q")
-    other = Queues(sqlite.world, f"sqlite:///{sqlite.world.root}/other.db")
-    other.create("A")
-    with pytest.raises(JobError, match=r"is committed for the queues in .*queues\.db"):
-        other.router()
-    with pytest.raises(CommitError, match="--queues"):
-        sqlite.world.router()
-    assert not other.get_all("A")
-
-
-def test_damaged_staged_messages_are_not_put(sqlite):
-    sqlite.create("A", max_depth=0)
-    sqlite.publish(1, all=("", A))
-    with pytest.raises(StoppingError):
-        sqlite.router().route(0, [sqlite.world.drop_json("a.jsonl", *numbered(2))], "q")
-    (file,) = (sqlite.world.output / "_staging").rglob("outgoing-queue/*.parquet")
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(DamagedFileError, match="was committed with another SHA-256"):
-        sqlite.router()
 
 
 def test_a_start_that_is_to_fail_says_which_queues_are_not_there(sqlite):
@@ -355,6 +510,6 @@ def test_a_stream_that_a_full_queue_holds_back_can_be_stopped_and_goes_on_where_
         should_stop=lambda: bool(taken.update(sqlite.ids("A"))),  # a consumer, asked while the job waits
     )
     fan.wait()
-    assert all(report.skipped for report in reports)
+    assert [(report.skipped, report.counts.queued) for report in reports] == [(False, 5)]
     assert taken + sqlite.ids("A") == delivery_ids("a.jsonl", "all", range(5))
     assert len(sqlite.world.deliveries()) == 5
