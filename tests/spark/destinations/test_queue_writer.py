@@ -399,7 +399,7 @@ def test_records_are_not_sent_again_while_only_a_full_queue_is_left(sqlite, monk
         return False
 
     monkeypatch.setattr(task, "KafkaWriter", writer)
-    monkeypatch.setattr(task, "connected", lambda _: None)
+    monkeypatch.setattr(task, "connected", lambda *_, **__: None)
     job = sqlite.world.job()
     router = Router(job, files_of(job, 1), sqlite.sender(pause), topics, pause=pause)
     router.commits.prepare()
