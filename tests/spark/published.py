@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from selectroute.durable import disk
+
+DELIVERY_LIST = pa.list_(
+    pa.struct([("destination", pa.string()), ("subscription", pa.string()), ("partition", pa.int32())])
+)
+"""Deliveries of a message that an earlier release staged."""
 
 
 def republished(world, sink, change):

@@ -7,10 +7,11 @@ once to its folder, its queues and its topics of Kafka. ``match_files`` does it 
 output. The way of a batch through the rooms::
 
                     sources/ (readers)               destinations/ ─▶ sinks/
-                              │                             ▲  └▶ Kafka
-    stream/ ─▶ batch/ ─plan─▶ inputs/ ─tasks─▶ worker/ ─────┘
+                              │                             ▲  ├▶ queues
+    stream/ ─▶ batch/ ─plan─▶ inputs/ ─tasks─▶ worker/ ─────┘  └▶ Kafka
                  │  pins: revision and plan of a batch
-                 └─ commits: the batch is done ─▶ senders/ ─▶ queues
+                 ├─ senders/: the queues and topics that exist
+                 └─ commits: the batch is done
     side batches:      backfill/  replay/         without a stream:   frames/  partitions/
     read-only checks:  audit/                     used by all:        job/  columns/  runtime/
 

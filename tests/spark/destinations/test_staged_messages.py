@@ -22,7 +22,7 @@ from selectroute.spark.destinations.queue_messages import QueueMessages
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.senders.staged_messages import _Staged
-from selectroute.spark.sinks.schemas import DELIVERY_LIST
+from tests.spark.published import DELIVERY_LIST
 from tests.spark.queue_world import A, Queues, delivery_ids, numbered
 
 

@@ -16,8 +16,9 @@ pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (
 from selectroute.durable import disk
 from selectroute.kafka.client.wire import Wire
 from selectroute.spark.senders.staged_records import StagedRecords
-from selectroute.spark.sinks.schemas import DELIVERY_LIST, HEADERS
+from selectroute.spark.sinks.schemas import HEADERS
 from tests.spark.kafka_world import headers_of
+from tests.spark.published import DELIVERY_LIST
 from tests.support.components import BROKER
 
 pytestmark = BROKER

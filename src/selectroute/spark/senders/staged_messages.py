@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow.parquet as pq
 
 from selectroute.index.destination import QUEUE
@@ -98,41 +97,24 @@ class _Staged:
 
     def __init__(self, outgoing: Mapping[str, Any], staging: Path, revision: int) -> None:
         self._revision = revision
-        self._files: list[tuple[Path, int, Any]] = []
-        before = 0
-        for file in outgoing["files"]:
-            path = staged_file(staging, file)
-            parquet = pq.ParquetFile(path)
-            rows = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
-            firsts = parquet.read(["first"]).column(0).to_numpy()
-            last = parquet.read_row_group(len(rows) - 1, ["deliveries"]).column(0)
-            self._files.append((path, before, firsts[np.cumsum([0, *rows[:-1]])]))
-            before += int(firsts[-1]) + len(last[-1])
+        self._paths = [staged_file(staging, file) for file in outgoing["files"]]
 
     def numbered(self, start: int = 0) -> Iterator[tuple[int, Delivery]]:
-        """Yield the deliveries from a number on, with their numbers. Skips earlier row groups."""
+        """Yield the deliveries from a number on, with their numbers."""
         from selectroute.queues.sql.deliveries import Delivery  # needs the extra `service`
 
-        ends = [before for _, before, _ in self._files[1:]]
-        for (path, before, firsts), end in zip(self._files, [*ends, float("inf")], strict=True):
-            if end <= start:
-                continue
-            group = max(0, int(np.searchsorted(firsts, start - before, "right")) - 1)
-            number = before + int(firsts[group])
-            groups = range(group, len(firsts))
-            for batch in pq.ParquetFile(path).iter_batches(_BATCH_ROWS, groups, use_threads=False):
+        number = 0
+        for path in self._paths:
+            for batch in pq.ParquetFile(path).iter_batches(_BATCH_ROWS, use_threads=False):
                 columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
                 messages = map(Routed, *(columns[name] for name in Routed._fields))
                 places = zip(columns["source"], columns["partition"], columns["offset"], strict=True)
                 for message, place, deliveries in zip(messages, places, columns["deliveries"], strict=True):
                     for one in deliveries:
                         if number >= start:
-                            subscription = one["subscription"]
+                            name, subscription = one["destination"], one["subscription"]
                             id = delivery_id(*place, subscription)
-                            yield (
-                                number,
-                                Delivery(one["destination"], subscription, id, self._revision, message),
-                            )
+                            yield number, Delivery(name, subscription, id, self._revision, message)
                         number += 1
 
 

@@ -1,4 +1,4 @@
-"""Columns of the three tables that a job writes, and of the staged messages for other destinations.
+"""Columns of the three tables that a job writes.
 
 The number of a batch is not a column of the files: it is in the name of their folder, ``batch=<n>``, from
 which readers make the column ``batch`` (and most reject files that have that column as well).
@@ -41,11 +41,6 @@ SCHEMAS: dict[str, pa.Schema] = {
 
 REPEATING = {sink: [field.name for field in schema if field.type == TEXT] for sink, schema in SCHEMAS.items()}
 """Columns of each sink whose values repeat."""
-
-DELIVERY_LIST = pa.list_(
-    pa.struct([("destination", pa.string()), ("subscription", pa.string()), ("partition", pa.int32())])
-)
-"""Deliveries of one staged message; ``partition`` is the destination's, if it has partitions."""
 
 
 def as_written(text: str) -> str:
