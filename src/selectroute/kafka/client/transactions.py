@@ -24,7 +24,7 @@ from kafka.protocol.producer import (
 
 from selectroute.kafka.batches.encode import NOT_IDEMPOTENT, Producer
 from selectroute.kafka.client.errors import FencedError, KafkaClientError, RefusedError, UnreachableError
-from selectroute.kafka.client.wire import COORDINATOR_NOT_READY, Partition, Wire
+from selectroute.kafka.client.wire import COORDINATOR_NOT_READY, MOVED, Partition, Wire
 
 _ALL_REPLICAS: Final = -1
 _ROUNDS: Final = 4
@@ -32,9 +32,8 @@ _ROUNDS: Final = 4
 partition, by which it recognises a repeat."""
 
 _PASSING: Final = frozenset((7, 19, 20, 51))
-_MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 76))
 _FENCED: Final = frozenset((22, 47, 48, 49, 52, 59, 90))
-"""Codes: what passes, and is sent again; a leader that moved; an epoch or transaction that has ended."""
+"""Codes: what passes, and is sent again; an epoch or transaction that has ended."""
 
 _DUPLICATE: Final = 46
 _RETRY_SECONDS: Final = 0.005
@@ -173,7 +172,7 @@ class Transactions:
                         if partition not in failed:
                             left[partition].pop(0)
                         continue
-                    if one.error_code not in _MOVED | _PASSING and partition not in failed:
+                    if one.error_code not in MOVED | _PASSING and partition not in failed:
                         self._check(
                             one.error_code, f"{partition[0]}/{partition[1]}", partition[0], one.error_message
                         )
@@ -253,7 +252,7 @@ class Transactions:
                 problem = codes.for_code(code).__name__
             except UnreachableError as error:
                 code, topic, problem = 16, None, str(error)
-            if code in COORDINATOR_NOT_READY | _MOVED:
+            if code in COORDINATOR_NOT_READY | MOVED:
                 if code != 51:
                     self._coordinator = None
                 if time.monotonic() >= deadline:

@@ -46,9 +46,9 @@ _TOPIC: Final = 2
 _TRANSACTION: Final = 1
 """Kafka's numbers of a topic's settings and of the coordinators of transactions."""
 
-_MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 75, 76, 78, 79))
+MOVED: Final = frozenset((3, 5, 6, 9, 56, 74, 75, 78))
 """Codes of errors after which the leader of a partition is asked again: unknown partition, no leader yet, not
-the leader, replica not available, disk failed, leader epochs, offset not available yet, leader not known."""
+the leader, replica not available, disk failed, leader epochs, offset not available yet."""
 
 _NOT_VISIBLE: Final = frozenset((3, 17, 29))
 """Codes of topics that do not exist, have an invalid name, or may not be seen."""
@@ -317,7 +317,7 @@ class Wire:
                         continue
                     self.check(getattr(response, "error_code", 0), "a request")
                     for partition, (code, answer) in found(response).items():
-                        if code in _MOVED:
+                        if code in MOVED:
                             problem = _name(code)
                             continue
                         self.check(code, f"{partition[0]}/{partition[1]}", partition[0])
