@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from selectroute.index.destination import KAFKA
+from selectroute.index.destination import BY_MESSAGE, KAFKA
 from selectroute.index.snapshot import Snapshot
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import Topic
 from selectroute.spark.destinations.kafka_writer import KafkaTarget
 from selectroute.spark.job.job import (
-    BY_MESSAGE,
     EXACTLY_ONCE,
     FAIL_MISSING,
     DestinationNotFoundError,

@@ -203,7 +203,7 @@ def outgoing_of(
         if target is not None:
             revision = settings.snapshot.revision
             writer = KafkaWriter(
-                target, connected(target.cluster, to_write=True), task, to.names, snapshot.ids, revision, held
+                target, connected(target.cluster, to_write=True), task, to, snapshot.ids, revision, held
             )
         found.append(Outgoing(records, to, writer))
     return found
