@@ -17,6 +17,7 @@ from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request
+from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.queue_world import A
@@ -201,6 +202,16 @@ def check_both_kinds(records, source):
         assert of == source
         places.setdefault((record.partition(), partition), []).append(int(offset))
     assert all(offsets == sorted(offsets) for offsets in places.values())
+
+
+def test_settings_without_an_effect_are_named_once_when_the_job_starts(pipe):
+    pipe.publish(1, all="weight >= 0")
+    pipe.broker.produce(pipe.name, cars(3))
+    warnings: list[str] = []
+    options = {"kafka.linger.ms": "5", "kafka.fetch.max.wait.ms": "9", "kafka.request.timeout.ms": "15000"}
+    cluster = KafkaCluster(pipe.broker.address, options)
+    pipe.run(cluster=cluster, on_warning=warnings.append)
+    assert warnings == ["these settings of Kafka's client have no effect here: fetch.max.wait.ms, linger.ms"]
 
 
 def test_deliveries_that_a_topic_does_not_take_are_dead_letters_of_their_own(pipe):
