@@ -32,7 +32,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Destination of deliveries in addition to ``deliveries/``: none, a queue, or a Kafka topic.
+    """Destination of deliveries in addition to ``deliveries/``: none, a queue, or a Kafka topic, whose name
+    may say how its records are grouped, ``cars?grouping=message``.
 
     The kind ``files``, stored by earlier releases, is read and has no effect; new ones are refused.
     """

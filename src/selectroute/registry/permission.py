@@ -14,7 +14,7 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select
 
-from selectroute.index.destination import KAFKA, NOWHERE, QUEUE
+from selectroute.index.destination import KAFKA, NOWHERE, QUEUE, topic_and_grouping
 from selectroute.registry.errors import AuthError, ForbiddenError
 from selectroute.registry.log.tables import token
 from selectroute.registry.model import SubscriptionSpec
@@ -71,10 +71,14 @@ class Permission:
         return topic is not None and any(one.covers(_parsed(topic)) for one in self.topics)
 
     def may_name(self, kind: str, name: str | None) -> bool:
-        """Return whether the caller may use this destination of deliveries, or the queue of this name."""
+        """Return whether the caller may use this destination of deliveries, or the queue of this name. The
+        grouping of a topic's records is not limited.
+        """
         if kind == NOWHERE or not self.is_limited:
             return True
         patterns = {QUEUE: self.queues, KAFKA: self.kafka}.get(kind, ())
+        if kind == KAFKA and name is not None:
+            name, _ = topic_and_grouping(name)
         return patterns is None or (name is not None and any(fnmatchcase(name, one) for one in patterns))
 
     def check_stored(self, new: SubscriptionSpec) -> None:

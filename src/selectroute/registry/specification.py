@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from selectroute.index.destination import FILES, FILES_REFUSED, KAFKA, QUEUE, QUEUE_NAME, TOPIC_NAME
+from selectroute.index.destination import (
+    FILES,
+    FILES_REFUSED,
+    GROUPING_REFUSED,
+    KAFKA,
+    KAFKA_NAME,
+    QUEUE,
+    QUEUE_NAME,
+)
 from selectroute.index.subscription import ID, literal_count, prepare
 from selectroute.index.subscription import Subscription as Prepared
 from selectroute.registry.errors import InvalidSpecError, TooCostlyError
@@ -26,7 +34,7 @@ MAX_NAME: Final = 255
 
 _ID: Final = re.compile(ID)
 _QUEUE_NAME: Final = re.compile(QUEUE_NAME)
-_TOPIC_NAME: Final = re.compile(TOPIC_NAME)
+_KAFKA_NAME: Final = re.compile(KAFKA_NAME)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -166,7 +174,9 @@ def _check_destination(spec: SubscriptionSpec) -> None:
         if name is None or not _QUEUE_NAME.fullmatch(name):
             raise InvalidSpecError("/destination/name", "a queue's name is 1 to 48 of A-Z a-z 0-9 . / _ %")
     elif kind == KAFKA:
-        if name is None or not _TOPIC_NAME.fullmatch(name):
+        if name is None or not _KAFKA_NAME.fullmatch(name):
+            if name is not None and _KAFKA_NAME.fullmatch(name.partition("?")[0]):
+                raise InvalidSpecError("/destination/name", GROUPING_REFUSED)
             raise InvalidSpecError("/destination/name", "a topic's name is 1 to 249 of A-Z a-z 0-9 . _ -")
     else:
         raise InvalidSpecError("/destination/kind", "a destination must be none, queue or kafka")

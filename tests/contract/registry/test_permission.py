@@ -53,6 +53,8 @@ class TestNames:
             ({"topics": ["cars/#"], "queues": ["A", "B"]}, "queue", "B", True),
             ({"topics": ["cars/#"], "kafka": ["cars.*"]}, "kafka", "cars.eu", True),
             ({"topics": ["cars/#"], "kafka": ["cars.*"]}, "kafka", "carsXeu", False),
+            ({"kafka": ["cars"]}, "kafka", "cars?grouping=message", True),
+            ({"kafka": ["*message"]}, "kafka", "cars?grouping=message", False),
             ({"queues": ["CARS.*"]}, "queue", "CARS.IN", True),
             ({"queues": ["CARS.*"]}, "queue", "PAYROLL", False),
             ({"queues": ["CARS.*"]}, "kafka", "any", False),

@@ -17,6 +17,7 @@ from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request
+from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.queue_world import A
@@ -135,6 +136,82 @@ def test_grouped_by_message_a_topic_gets_one_record_that_lists_the_subscriptions
     assert {row["reason"] for row in pipe.world.rows("dead-letters")} == {"too-large"}
     assert sum(pipe.delivered().values()) == 5
     assert audit(pipe.world.output).findings == []
+
+
+def test_a_subscription_says_how_the_records_of_its_topic_are_grouped(pipe):
+    one, two = pipe.broker.create(pipe.name + "-1", 2), pipe.broker.create(pipe.name + "-2", 1)
+    small = pipe.broker.create(pipe.name + "-small", 1, max_message_bytes="1500")
+    many = {f"{'long-name-' * 10}{n}": ("weight = 5", f"{small}?grouping=message") for n in range(9)}
+    pipe.publish(
+        7,
+        a=("weight > 5", f"{one}?grouping=message"),
+        b=("weight > 5", one),
+        c=("weight > 6", f"{one}?grouping=message"),
+        d=("weight > 6", f"{one}?grouping=delivery"),
+        e=("weight = 9", two),
+        f=("weight = 9", f"{two}?grouping=delivery"),
+        g=("weight = 5", small),
+        **many,
+    )
+    keyless = [(0, None, b"body 10", [("weight", b"10")])]
+    pipe.broker.produce(pipe.name, [*cars(10), *keyless])
+    (report,) = pipe.run()
+    assert (report.counts.sent, report.counts.refused) == (21, 9)
+    check_both_kinds(pipe.broker.records(one), pipe.name)
+    of_two = [headers_of(record) for record in pipe.broker.records(two)]
+    assert sorted(one["selectroute-subscription"] for one in of_two) == ["e", "f"]
+    assert [headers_of(record)["selectroute-subscription"] for record in pipe.broker.records(small)] == ["g"]
+    assert {row["reason"] for row in pipe.world.rows("dead-letters")} == {"too-large"}
+    assert audit(pipe.world.output).findings == []
+    pipe.publish(8, b=("weight > 5", one), d=("weight > 6", f"{one}?grouping=delivery"))
+    pipe.broker.produce(pipe.name, cars(3, 7))
+    pipe.run(kafka_grouping="message")
+    found = [headers_of(record) for record in pipe.broker.records(one)]
+    new = Counter(one["selectroute-subscription"] for one in found if one["selectroute-revision"] == "8")
+    assert new == {"b": 3, "d": 3}
+
+
+def check_both_kinds(records, source):
+    """Each message has one record for the subscriptions that are grouped by message, and one for each other
+    one, in the order of the messages.
+    """
+    found = Counter(
+        (
+            (record.value() or b"").decode(),
+            ",".join(sorted(own["selectroute-subscription"].split(","))),
+            own.get("selectroute-subscription-count"),
+            own["selectroute-delivery-id"].split("/")[-1],
+            own["weight"],
+        )
+        for record in records
+        for own in [headers_of(record)]
+    )
+    expected = Counter(
+        (f"body {n}", *record, str(n))
+        for n in range(6, 11)
+        for record in (
+            [("a", "1", "*"), ("b", None, "b")]
+            if n == 6
+            else [("a,c", "2", "*"), ("b", None, "b"), ("d", None, "d")]
+        )
+    )
+    assert found == expected
+    places: dict[tuple[int, str], list[int]] = {}
+    for record in records:
+        of, partition, offset, _ = headers_of(record)["selectroute-delivery-id"].rsplit("/", 3)
+        assert of == source
+        places.setdefault((record.partition(), partition), []).append(int(offset))
+    assert all(offsets == sorted(offsets) for offsets in places.values())
+
+
+def test_settings_without_an_effect_are_named_once_when_the_job_starts(pipe):
+    pipe.publish(1, all="weight >= 0")
+    pipe.broker.produce(pipe.name, cars(3))
+    warnings: list[str] = []
+    options = {"kafka.linger.ms": "5", "kafka.fetch.max.wait.ms": "9", "kafka.request.timeout.ms": "15000"}
+    cluster = KafkaCluster(pipe.broker.address, options)
+    pipe.run(cluster=cluster, on_warning=warnings.append)
+    assert warnings == ["these settings of Kafka's client have no effect here: fetch.max.wait.ms, linger.ms"]
 
 
 def test_deliveries_that_a_topic_does_not_take_are_dead_letters_of_their_own(pipe):

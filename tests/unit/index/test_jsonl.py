@@ -116,9 +116,16 @@ def test_the_first_errors_are_told_and_the_others_counted():
 
 def test_destinations_are_read_as_text():
     given = [{"kind": "queue", "name": "A.b/c"}, {"kind": "kafka", "name": "a"}, {"kind": "none"}, None]
+    given.append({"kind": "kafka", "name": "a?grouping=message"})
     lines = [json.dumps({"id": f"s{number}", "destination": one}) + "\n" for number, one in enumerate(given)]
     for found in (read_subscriptions(lines), one_by_one(lines, None)):
-        assert found.table["destination"].to_pylist() == ["queue:A.b/c", "kafka:a", None, None]
+        assert found.table["destination"].to_pylist() == [
+            "queue:A.b/c",
+            "kafka:a",
+            None,
+            None,
+            "kafka:a?grouping=message",
+        ]
 
 
 @pytest.mark.parametrize(
@@ -128,6 +135,7 @@ def test_destinations_are_read_as_text():
         {"kind": "queue"},
         {"kind": "queue", "name": "A B"},
         {"kind": "kafka", "name": "a b"},
+        {"kind": "kafka", "name": "a?grouping=both"},
         {"kind": "none", "name": "A"},
         {"kind": 1, "name": "A"},
         {"kind": "queue", "name": 1},

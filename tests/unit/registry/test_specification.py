@@ -54,6 +54,10 @@ def test_the_type_of_a_selector_follows_from_it(spec, seltype):
         (SubscriptionSpec(destination=Destination("files", "out")), "/destination/kind"),
         (SubscriptionSpec(destination=Destination("kafka", "a b")), "/destination/name"),
         (SubscriptionSpec(destination=Destination("kafka", "..")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("kafka", "..?grouping=message")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("kafka", "?grouping=message")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("kafka", "a?grouping=")), "/destination/name"),
+        (SubscriptionSpec(destination=Destination("queue", "A?grouping=message")), "/destination/name"),
         (SubscriptionSpec(destination=Destination("queue")), "/destination/name"),
         (SubscriptionSpec(destination=Destination("queue", "")), "/destination/name"),
         (SubscriptionSpec(destination=Destination("queue", "A B")), "/destination/name"),
@@ -65,6 +69,15 @@ def test_a_field_that_cannot_be_is_named(spec, pointer):
     with pytest.raises(InvalidSpecError) as caught:
         checked(spec)
     assert caught.value.pointer == pointer
+
+
+def test_a_topic_may_have_a_grouping_and_nothing_else():
+    for name in ("cars", "cars?grouping=message", "cars?grouping=delivery", f"{'t' * 249}?grouping=message"):
+        spec = checked(SubscriptionSpec(destination=Destination("kafka", name)))
+        assert spec.destination.text == f"kafka:{name}"
+    for name in ("cars?grouping=both", "cars?compression=zstd", "cars?", "cars?grouping=message&a=b"):
+        with pytest.raises(InvalidSpecError, match=r"after a topic may follow \?grouping=delivery or "):
+            checked(SubscriptionSpec(destination=Destination("kafka", name)))
 
 
 def test_a_destination_of_files_is_refused_with_what_there_is_instead():

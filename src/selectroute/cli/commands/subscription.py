@@ -103,11 +103,14 @@ LabelOption = Annotated[
     list[str] | None,
     typer.Option("--label", metavar="KEY=VALUE", help="A label; repeatable.", show_default=False),
 ]
+_DESTINATION: Final = (
+    "none, queue:NAME or kafka:TOPIC, for one record per message kafka:TOPIC?grouping=message."
+)
 DestinationOption = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="none, queue:NAME or kafka:TOPIC.",
+        help=_DESTINATION,
         show_default="none",
     ),
 ]
@@ -337,7 +340,7 @@ def replace(
     ] = None,
     destination: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="none, queue:NAME or kafka:TOPIC.", show_default="as it is"),
+        typer.Option(metavar="KIND", help=_DESTINATION, show_default="as it is"),
     ] = None,
     if_revision: IfRevisionOption = None,
     wait: WaitOption = None,

@@ -31,10 +31,15 @@ from selectroute.selector.suggestion import nearest, shown
 
 __all__ = ["ClientSettings", "SettingError", "client_settings", "hide_secrets_from_logs"]
 
+SECONDS: Final = 20.0
+"""Longest wait for an answer, and longest time of retries, by default."""
+
 _MEGABYTE: Final = 1 << 20
 _LARGEST_ANSWER: Final = 256 << 20
 """Longest answer of a broker, by default: more than any record that topics take in practice, and less than
 the length that the first bytes of another protocol (TLS, HTTP) make."""
+_LARGEST_FETCH: Final = "fetch.max.bytes"
+"""Setting that raises this limit, and has no other effect."""
 _OVERHEAD: Final = 1 << 20
 """Bytes of an answer beside its records."""
 
@@ -48,10 +53,6 @@ class ClientSettings:
             `connection_options` has all of them.
         tls: certificates and checks of TLS; None without TLS.
         oauth: credentials of OAUTHBEARER; None with another mechanism.
-        fetch_wait_ms: longest wait of a broker for new records. Kafka's default of 500 ms would delay each
-            batch with the newest record of a partition by that.
-        fetch_bytes: largest answer to a fetch, unless its first record batch is larger.
-        partition_bytes: largest part of one partition in it, likewise.
         isolation: ``read_uncommitted`` or ``read_committed``.
         batch_bytes: largest record batch before compression; not more than `request_bytes`.
         request_bytes: largest request of a producer.
@@ -66,16 +67,13 @@ class ClientSettings:
     client: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tls: Tls | None = None
     oauth: ClientCredentials | None = None
-    fetch_wait_ms: int = 10
-    fetch_bytes: int = 50 * _MEGABYTE
-    partition_bytes: int = 8 * _MEGABYTE
     isolation: str = "read_uncommitted"
     batch_bytes: int = _MEGABYTE // 2
     request_bytes: int = _MEGABYTE
     compression: str = "none"
-    request_seconds: float = 30.0
-    delivery_seconds: float = 120.0
-    api_seconds: float = 60.0
+    request_seconds: float = SECONDS
+    delivery_seconds: float = SECONDS
+    api_seconds: float = SECONDS
     transaction_seconds: float = 60.0
     ignored: tuple[str, ...] = ()
 
@@ -142,8 +140,12 @@ def client_settings(options: Mapping[str, str]) -> ClientSettings:
         if name in options
     }
     _relate(fields)
-    most = max(_LARGEST_ANSWER, fields.get("fetch_bytes", 0) + _OVERHEAD)
-    client["receive_message_max_bytes"] = min(most, LARGEST)
+    client["receive_message_max_bytes"] = _LARGEST_ANSWER
+    if _LARGEST_FETCH in options:
+        most = whole(_LARGEST_FETCH, options[_LARGEST_FETCH], 1) + _OVERHEAD
+        client["receive_message_max_bytes"] = min(max(most, _LARGEST_ANSWER), LARGEST)
+        if most <= _LARGEST_ANSWER:
+            ignored.add(_LARGEST_FETCH)
     protocol = choice("security.protocol", options.get("security.protocol", _PROTOCOLS[0]), _PROTOCOLS)
     client["security_protocol"] = protocol
     tls = oauth = None
@@ -187,6 +189,7 @@ def _check_classes(options: Mapping[str, str]) -> None:
 def _relate(fields: dict[str, Any]) -> None:
     """Complete settings that depend on each other, as Java's producer does."""
     request = fields.get("request_seconds", _DEFAULT.request_seconds)
+    fields.setdefault("api_seconds", max(_DEFAULT.api_seconds, request))
     if fields.setdefault("delivery_seconds", max(_DEFAULT.delivery_seconds, request)) < request:
         raise SettingError("delivery.timeout.ms", "must not be less than request.timeout.ms")
     batch = fields.get("batch_bytes", _DEFAULT.batch_bytes)
@@ -308,7 +311,6 @@ def _one_of(*allowed: str) -> Callable[[str, str], str]:
 _CONNECTION: Final[Mapping[str, tuple[str, int, int]]] = {
     "connections.max.idle.ms": ("connections_max_idle_ms", -1, LARGEST),
     "max.in.flight.requests.per.connection": ("max_in_flight_requests_per_connection", 1, 5),
-    "metadata.max.age.ms": ("metadata_max_age_ms", 1, LARGEST),
     "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", 0, LARGEST),
     "reconnect.backoff.ms": ("reconnect_backoff_ms", 0, LARGEST),
     "request.timeout.ms": ("request_timeout_ms", 1, LARGEST),
@@ -323,10 +325,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "compression.type": ("compression", _one_of("none", "gzip", "snappy", "lz4", "zstd")),
     "default.api.timeout.ms": ("api_seconds", _milliseconds()),
     "delivery.timeout.ms": ("delivery_seconds", _milliseconds()),
-    "fetch.max.bytes": ("fetch_bytes", _number(1)),
-    "fetch.max.wait.ms": ("fetch_wait_ms", _number()),
     "isolation.level": ("isolation", _one_of("read_uncommitted", "read_committed")),
-    "max.partition.fetch.bytes": ("partition_bytes", _number(1)),
     "max.request.size": ("request_bytes", _number(1)),
     "request.timeout.ms": ("request_seconds", _milliseconds()),
     "transaction.timeout.ms": ("transaction_seconds", _milliseconds()),
@@ -433,14 +432,17 @@ _IGNORED: Final = frozenset(
         "compression.zstd.level",
         "enable.metrics.push",
         "exclude.internal.topics",
+        "fetch.max.wait.ms",
         "fetch.min.bytes",
         "group.protocol",
         "group.remote.assignor",
         "heartbeat.interval.ms",
         "linger.ms",
         "max.block.ms",
+        "max.partition.fetch.bytes",
         "max.poll.interval.ms",
         "max.poll.records",
+        "metadata.max.age.ms",
         "metadata.max.idle.ms",
         "metadata.recovery.rebootstrap.trigger.ms",
         "metadata.recovery.strategy",
@@ -480,8 +482,9 @@ _IGNORED: Final = frozenset(
         "ssl.trustmanager.algorithm",
     }
 )
-"""Settings of Kafka's clients without a meaning here: groups and their members, buffers and threads of Java's
-producer, Java's security providers, and what only the broker's side of SASL has."""
+"""Settings of Kafka's clients without a meaning here: groups and their members, waits and shares of Java's
+consumer (a task reads offsets that are known, and asks for the leaders that it needs), buffers and threads of
+Java's producer, Java's security providers, and what only the broker's side of SASL has."""
 _IGNORED_PREFIXES: Final = ("sasl.kerberos.",)
 
 _KNOWN: Final = frozenset(
@@ -498,6 +501,7 @@ _KNOWN: Final = frozenset(
     | {
         "client.dns.lookup",
         "client.id",
+        _LARGEST_FETCH,
         "receive.buffer.bytes",
         JAAS,
         "sasl.mechanism",

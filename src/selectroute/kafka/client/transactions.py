@@ -105,13 +105,13 @@ class Transactions:
         self._has_begun = self.transactional_id is not None
         self._partitions |= batches.keys()
         self._left = {partition: list(of_partition) for partition, of_partition in batches.items()}
-        self._sent = self._send(time.monotonic() + self._wire.seconds)
+        self._sent = self._send(time.monotonic() + self._wire.delivery_seconds)
         for partition, count in records.items():
             self._sequences[partition] = (self._sequences.get(partition, 0) + count) & 0x7FFFFFFF
 
     def flush(self) -> None:
         """Wait until all replicas in sync have what was sent."""
-        deadline = time.monotonic() + self._wire.seconds
+        deadline = time.monotonic() + self._wire.delivery_seconds
         while self._left:
             self._receive(deadline)
             if self._left:
@@ -198,7 +198,7 @@ class Transactions:
             max_version=12 if is_new else 11,  # from 12 on a request adds its partitions to the transaction
             transactional_id=self.transactional_id,
             acks=_ALL_REPLICAS,
-            timeout_ms=int(self._wire.seconds * 1_000),
+            timeout_ms=int(min(self._wire.request_seconds, self._wire.delivery_seconds) * 1_000),
             topic_data=[topic_of(name=topic, partition_data=parts) for topic, parts in of_topics.items()],
         )
 

@@ -26,6 +26,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, 
 from selectroute.kafka.client.connections import Manager
 from selectroute.kafka.client.errors import KafkaClientError, RefusedError, UnreachableError
 from selectroute.kafka.client.oauth import TokenError
+from selectroute.kafka.client.settings import SECONDS
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and number."""
@@ -34,7 +35,6 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 """Times by which Kafka names the first offset of a partition, and the next one."""
 
-SECONDS: Final = 20.0
 _RETRY_SECONDS: Final = 0.05
 _MOST_RESPONSE: Final = 1 << 30
 _CONNECT_SECONDS: Final = 5.0
@@ -93,17 +93,28 @@ class Wire:
     Args:
         servers: ``host:port,host:port``, of any of the brokers.
         settings: settings of kafka-python's connections, such as ``security_protocol``.
-        seconds: timeout of a call.
+        seconds: timeout of a call, with all retries.
+        request_seconds: longest wait for the answer to a request, which is then sent again; that of a call
+            unless given.
+        delivery_seconds: longest time of retries until records are acknowledged; that of a call unless given.
 
     Every call raises `KafkaClientError`: `UnreachableError` if no broker answers, `RefusedError` if one
     refuses.
     """
 
     def __init__(
-        self, servers: str, settings: Mapping[str, Any] | None = None, seconds: float | None = None
+        self,
+        servers: str,
+        settings: Mapping[str, Any] | None = None,
+        seconds: float | None = None,
+        *,
+        request_seconds: float | None = None,
+        delivery_seconds: float | None = None,
     ) -> None:
         self.servers = servers
         self.seconds = SECONDS if seconds is None else seconds
+        self.request_seconds = self.seconds if request_seconds is None else request_seconds
+        self.delivery_seconds = self.seconds if delivery_seconds is None else delivery_seconds
         self._net = NetworkSelector(slow_task_threshold_secs=0)
         given: dict[str, Any] = {
             "client_id": "selectroute",
@@ -238,7 +249,7 @@ class Wire:
         def request(of_topics: Mapping[str, Sequence[int]]) -> Any:
             return FetchRequest(
                 max_version=_FETCH_VERSION,
-                max_wait_ms=wait_ms,
+                max_wait_ms=min(wait_ms, int(self.request_seconds * 500)),
                 min_bytes=1,
                 max_bytes=min(most_bytes * sum(map(len, of_topics.values())), _MOST_RESPONSE // 2),
                 isolation_level=int(committed),
@@ -429,7 +440,8 @@ class Wire:
             try:
                 connection = self._manager.get_connection(node, refresh_metadata_on_err=False)
                 if left <= 0 or not connection.paused:
-                    return connection.send_request(request, request_timeout_ms=max(1, left * 1_000))
+                    most = min(left, self.request_seconds)
+                    return connection.send_request(request, request_timeout_ms=max(1, most * 1_000))
                 pause = left
             except codes.NodeNotReadyError as error:
                 if left <= 0:

@@ -83,7 +83,9 @@ class Strict(BaseModel):
 
 
 class DestinationBody(Strict):
-    """Destination of deliveries in addition to ``deliveries/``."""
+    """Destination of deliveries in addition to ``deliveries/``. The name of a Kafka topic may be followed by
+    ``?grouping=message`` or ``?grouping=delivery``: one record for each message, or for each delivery.
+    """
 
     # `files` is undocumented; the registry refuses it and names the alternative.
     kind: Annotated[

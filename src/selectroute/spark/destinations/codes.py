@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from selectroute.index.destination import KAFKA, topic_and_grouping
 from selectroute.index.snapshot import Snapshot
 
 
@@ -17,11 +18,16 @@ from selectroute.index.snapshot import Snapshot
 class Destinations:
     """Destinations of one kind.
 
-    ``codes`` int32[ordinals]: index in ``names`` of each subscription's destination, -1 if of another kind.
+    Attributes:
+        names: the queue or topic of each destination. A topic has several destinations if they differ in
+            their grouping.
+        codes: int32[ordinals], index in ``names`` of each subscription's destination, -1 if of another kind.
+        groupings: of each destination, None if that of the job applies.
     """
 
     names: tuple[str, ...]
     codes: npt.NDArray[np.int32]
+    groupings: tuple[str | None, ...]
 
 
 _known: weakref.WeakKeyDictionary[Snapshot, dict[str, Destinations | None]] = weakref.WeakKeyDictionary()
@@ -49,4 +55,6 @@ def _destinations(snapshot: Snapshot, kind: str) -> Destinations | None:
     encoded = column.take(pa.array(ordinals)).combine_chunks().dictionary_encode()
     codes = np.full(len(column), -1, np.int32)
     codes[ordinals] = encoded.indices.to_numpy()
-    return Destinations(tuple(text.removeprefix(prefix) for text in encoded.dictionary.to_pylist()), codes)
+    names = [text.removeprefix(prefix) for text in encoded.dictionary.to_pylist()]
+    parts = [topic_and_grouping(name) if kind == KAFKA else (name, None) for name in names]
+    return Destinations(tuple(name for name, _ in parts), codes, tuple(grouping for _, grouping in parts))

@@ -11,27 +11,31 @@ spread by their offsets.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from selectroute.index.destination import BY_MESSAGE
 from selectroute.kafka.batches.encode import encode
 from selectroute.kafka.batches.partitioner import key_hashes
 from selectroute.kafka.headers import BATCH, COUNT, DELIVERY_ID, REVISION, SUBSCRIPTION
 from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.destinations.codes import Destinations
 from selectroute.spark.destinations.kafka_records import Topic, sizes_of
-from selectroute.spark.destinations.outgoing import Block, Ints, Mask, Refused
+from selectroute.spark.destinations.outgoing import Block, Codes, Ints, Mask, Refused
 from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.sources.kafka.config import KafkaCluster
 
 if TYPE_CHECKING:  # needs the extra `kafka`
     from selectroute.kafka.client.commit_tokens import Token, TokenTopic
     from selectroute.kafka.client.wire import Partition, Wire
+
+_UNKNOWN: Final = Topic(0, 1)
 
 REFUSED: Final = "destination-refused"
 """Reason of a dead letter for a topic that refused for too long."""
@@ -59,7 +63,8 @@ class KafkaTarget:
         tokens: the topic of commit tokens; None to send at least once, without transactions.
         plan: digest of the batch's plan.
         excluded: topics that refused for too long, with the reason: their deliveries are refused.
-        by_message: a topic gets one record for each message, which lists the subscriptions.
+        by_message: a topic gets one record for each message, which lists the subscriptions, for all whose
+            destinations do not say how they are grouped.
     """
 
     cluster: KafkaCluster
@@ -78,6 +83,18 @@ class KafkaTarget:
         return "stream" if self.batch >= 0 else "side"
 
 
+class _Records(NamedTuple):
+    """Records to encode: the message of each, its own headers, and the first delivery of each.
+
+    ``contents`` are the messages.
+    """
+
+    contents: pa.RecordBatch
+    rows: Ints
+    headers: dict[str, Any]
+    firsts: Ints
+
+
 class KafkaWriter:
     """Writer of deliveries to topics; see `OutgoingWriter`.
 
@@ -85,7 +102,8 @@ class KafkaWriter:
         target: the target of the batch.
         wire: connections to its cluster.
         task: the number of the task.
-        names: the topics, by code.
+        to: the destinations of the snapshot's subscriptions. Those of one topic with the same grouping are
+            one to the topic's consumers: a message has one record for all of them.
         ids: the snapshot's ids.
         revision: the snapshot's revision.
         held: topics that are left out in this attempt.
@@ -98,7 +116,7 @@ class KafkaWriter:
         target: KafkaTarget,
         wire: Wire,
         task: int,
-        names: Sequence[str],
+        to: Destinations,
         ids: Any,
         revision: int,
         held: Collection[str] = (),
@@ -108,17 +126,19 @@ class KafkaWriter:
         self._target = target
         self._wire = wire
         self._task = task
-        self._names = names
+        self._names = tuple(dict.fromkeys(to.names))
+        numbers = {name: number for number, name in enumerate(self._names)}
+        self._topics = np.array([numbers[name] for name in to.names], np.int32)
+        self._by_message = np.array(
+            [target.by_message if one is None else one == BY_MESSAGE for one in to.groupings], np.bool_
+        )
         self._ids = ids
         self._revision = str(revision).encode()
         settings = target.cluster.settings
         self._settings = settings
-        self._counts = np.array(
-            [target.topics[name].partitions if name in target.topics else 1 for name in names], np.int64
-        )
-        self._longest = np.array(
-            [target.topics[name].longest if name in target.topics else 0 for name in names], np.int64
-        )
+        known = [target.topics.get(name, _UNKNOWN) for name in self._names]
+        self._counts = np.array([one.partitions for one in known], np.int64)
+        self._longest = np.array([one.longest for one in known], np.int64)
         self._held = frozenset(held)
         own = None if target.tokens is None else f"{target.producer}-{task}"
         self._transactions = Transactions(wire, own, settings.transaction_seconds)
@@ -152,20 +172,21 @@ class KafkaWriter:
         self._written += len(block.codes)
         send = np.ones(len(block.codes), np.bool_)
         # First, and of all topics: a repeat must refuse the same deliveries, also where the others were sent.
-        refused = self._too_large(block, send) if target.by_message else []
-        for code in np.unique(block.codes).tolist():
-            name = self._names[code]
+        refused = self._too_large(block, send)
+        topics = self._topics[block.codes]
+        for topic in np.unique(topics).tolist():
+            name = self._names[topic]
             if self._missing is not None and name not in self._missing:
-                send[block.codes == code] = False  # by an earlier attempt
+                send[topics == topic] = False  # by an earlier attempt
             elif name in target.excluded:
-                without = send & (block.codes == code)
+                without = send & (topics == topic)
                 send &= ~without
                 self._left.add(name)
                 refused.append(
                     Refused(without, REFUSED, f"the topic {name} refused records: {target.excluded[name]}")
                 )
             elif name in self._held:
-                send[block.codes == code] = False
+                send[topics == topic] = False
                 self._left.add(name)
         if np.any(send):
             self._send(block, send, numbers)
@@ -221,27 +242,31 @@ class KafkaWriter:
 
     def _send(self, block: Block, send: Mask, numbers: Ints) -> None:
         chosen = np.flatnonzero(send)
-        partitions = self._partitions(block)
-        # By topic and partition, and within each in the order of the messages.
-        chosen = chosen[np.lexsort((partitions[chosen], block.codes[chosen]))]
-        headers, firsts = self._headers(block, chosen, numbers[chosen])
-        records = chosen[firsts]
-        rows, codes, partitions = block.rows[records], block.codes[records], partitions[records]
-        borders = np.flatnonzero((np.diff(codes) != 0) | (np.diff(partitions) != 0)) + 1
-        bounds = np.concatenate(([0], borders, [len(codes)]))
+        topics = self._topics[block.codes]
+        partitions = self._partitions(block, topics)
+        # By topic and partition, and within each in the order of the messages: whatever says how they are
+        # grouped, the records of a partition are one sequence.
+        by_message = self._by_message[block.codes[chosen]]
+        keys = (by_message, block.rows[chosen]) if by_message.any() and not by_message.all() else ()
+        chosen = chosen[np.lexsort((*keys, partitions[chosen], topics[chosen]))]
+        records = self._records(block, chosen, numbers[chosen])
+        firsts = chosen[records.firsts]
+        topics, partitions = topics[firsts], partitions[firsts]
+        borders = np.flatnonzero((np.diff(topics) != 0) | (np.diff(partitions) != 0)) + 1
+        bounds = np.concatenate(([0], borders, [len(topics)]))
         groups: list[Partition] = [
-            (self._names[code], number)
-            for code, number in zip(
-                codes[bounds[:-1]].tolist(), partitions[bounds[:-1]].tolist(), strict=True
+            (self._names[topic], number)
+            for topic, number in zip(
+                topics[bounds[:-1]].tolist(), partitions[bounds[:-1]].tolist(), strict=True
             )
         ]
-        longest = self._longest[codes]
+        longest = self._longest[topics]
         transactions = self._transactions
         batches = encode(
-            block.contents,
-            rows,
+            records.contents,
+            records.rows,
             round(time.time() * 1_000),
-            headers,
+            records.headers,
             bounds=bounds,
             sequences=transactions.sequences(groups),
             producer=transactions.producer,
@@ -271,63 +296,100 @@ class KafkaWriter:
             self._transactions.abort()
             raise HeldTopicError(error.topic, error.name) from error
 
-    def _partitions(self, block: Block) -> Ints:
+    def _partitions(self, block: Block, topics: Codes) -> Ints:
         """Return the partition of each delivery."""
         hashes = key_hashes(block.contents.column("key"))
         keyed = np.asarray(pc.is_valid(hashes))
         of_message = np.where(keyed, pc.fill_null(hashes, 0).to_numpy(zero_copy_only=False), block.offsets)
-        found: Ints = of_message[block.rows] % self._counts[block.codes]
+        found: Ints = of_message[block.rows] % self._counts[topics]
         return found
 
-    def _headers(self, block: Block, chosen: Ints, numbers: Ints) -> tuple[dict[str, Any], Ints]:
-        """Return the headers that a record has beside its message's, and the first delivery of each."""
+    def _records(self, block: Block, chosen: Ints, numbers: Ints) -> _Records:
+        """Return the records of these deliveries, with the headers that each has beside its message's."""
         target = self._target
-        rows = block.rows[chosen]
+        rows, by_message = block.rows[chosen], self._by_message[block.codes[chosen]]
         subscriptions = self._ids.take(pa.array(block.ordinals[chosen]))
         place = f"{as_written(block.place.source)}/{block.place.partition}/".encode()
         batch = f"{target.job}/{target.batch}/{self._task}/".encode()
-        if not target.by_message:
+        if not by_message.any():
             offsets = pa.array(block.offsets[rows])
-            return {
+            headers = {
                 SUBSCRIPTION: subscriptions,
                 DELIVERY_ID: (place, offsets, b"/", subscriptions),
                 REVISION: self._revision,
                 BATCH: (batch, pa.array(numbers)),
-            }, np.arange(len(chosen))
-        firsts = _firsts(rows, block.codes[chosen])
-        ends = np.append(firsts[1:], len(chosen))
+            }
+            return _Records(block.contents, rows, headers, np.arange(len(chosen)))
+        firsts = _firsts(rows, self._topics[block.codes[chosen]], by_message)
         lists = pa.LargeListArray.from_arrays(pa.array([*firsts, len(chosen)], pa.int64()), subscriptions)
-        return {
-            SUBSCRIPTION: pc.binary_join(lists, ","),
-            COUNT: pa.array(ends - firsts),
-            DELIVERY_ID: (place, pa.array(block.offsets[rows[firsts]]), b"/*"),
-            REVISION: self._revision,
-            BATCH: (batch, pa.array(numbers[firsts])),
-        }, firsts
+        listed = pc.binary_join(lists, ",")
+        counts = np.diff(np.append(firsts, len(chosen)))
+        rows, by_message = rows[firsts], by_message[firsts]
+        offsets = pa.array(block.offsets[rows])
+        headers = {SUBSCRIPTION: listed}
+        contents = block.contents
+        if by_message.all():
+            headers |= {COUNT: pa.array(counts), DELIVERY_ID: (place, offsets, b"/*")}
+        else:
+            # A record of one delivery is the same beside those of others: the count is a header of a copy.
+            contents = _with_counts(contents, rows[by_message], counts[by_message])
+            rows[by_message] = np.arange(len(block.contents), len(contents))
+            of_one = pc.if_else(pa.array(by_message), pa.scalar("*", listed.type), listed)
+            headers |= {DELIVERY_ID: (place, offsets, b"/", of_one)}
+        headers |= {REVISION: self._revision, BATCH: (batch, pa.array(numbers[firsts]))}
+        return _Records(contents, rows, headers, firsts)
 
     def _too_large(self, block: Block, send: Mask) -> list[Refused]:
         """Return the deliveries of records whose lists are too long for their topics, and strike them off
         those to send.
         """
-        chosen = np.flatnonzero(send)
-        chosen = chosen[np.argsort(block.codes[chosen], kind="stable")]
-        rows, codes = block.rows[chosen], block.codes[chosen]
-        firsts = _firsts(rows, codes)
+        chosen = np.flatnonzero(send & self._by_message[block.codes])
+        if not len(chosen):
+            return []
+        topics = self._topics[block.codes]
+        chosen = chosen[np.argsort(topics[chosen], kind="stable")]
+        rows, topics = block.rows[chosen], topics[chosen]
+        firsts = _firsts(rows, topics)
         listed = pc.binary_length(self._ids.take(pa.array(block.ordinals[chosen]))).to_numpy() + 1
         sizes = sizes_of(block.contents)[rows[firsts]] + np.add.reduceat(listed, firsts)
         counts = np.diff(np.append(firsts, len(chosen)))
-        without = np.repeat(sizes > self._longest[codes[firsts]], counts)
+        without = np.repeat(sizes > self._longest[topics[firsts]], counts)
         refused = []
-        for code in np.unique(codes[without]).tolist():
+        for topic in np.unique(topics[without]).tolist():
             mask = np.zeros(len(send), np.bool_)
-            mask[chosen[without & (codes == code)]] = True
+            mask[chosen[without & (topics == topic)]] = True
             send &= ~mask
-            limit = f"{self._longest[code]:,} bytes"
-            text = f"the topic {self._names[code]} accepts records of at most {limit}, with all headers"
+            limit = f"{self._longest[topic]:,} bytes"
+            text = f"the topic {self._names[topic]} accepts records of at most {limit}, with all headers"
             refused.append(Refused(mask, "too-large", text))
         return refused
 
 
-def _firsts(rows: Ints, codes: Any) -> Ints:
-    """Return the first of each run of deliveries of one message to one topic."""
-    return np.flatnonzero((np.diff(rows, prepend=-1) != 0) | (np.diff(codes, prepend=-1) != 0))
+def _firsts(rows: Ints, topics: Codes, by_message: Mask | None = None) -> Ints:
+    """Return the first delivery of each record: one for a run of deliveries of one message to one topic, if
+    these are grouped by message.
+    """
+    starts = (np.diff(rows, prepend=-1) != 0) | (np.diff(topics, prepend=-1) != 0)
+    if by_message is not None:
+        starts[1:] |= ~(by_message[1:] & by_message[:-1])
+    return np.flatnonzero(starts)
+
+
+def _with_counts(contents: pa.RecordBatch, rows: Ints, counts: Ints) -> pa.RecordBatch:
+    """Return messages, and after them a copy of each of these rows, which has the header `COUNT` too."""
+    copies = contents.take(pa.array(rows))
+    lists = copies.column("headers")
+    given = lists.flatten()
+    added = pa.array([{"key": COUNT, "value": str(count).encode()} for count in counts.tolist()], given.type)
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    order = np.insert(np.arange(len(given)), np.cumsum(lengths), len(given) + np.arange(len(added)))
+    ends = np.concatenate(([0], np.cumsum(lengths + 1)))
+    headers = pa.ListArray.from_arrays(
+        pa.array(ends, pa.int32()), pa.concat_arrays([given, added]).take(pa.array(order))
+    ).cast(lists.type)
+    place = copies.schema.get_field_index("headers")
+    more = copies.set_column(place, copies.schema.field(place), headers)
+    return pa.RecordBatch.from_arrays(
+        [pa.concat_arrays(pair) for pair in zip(contents.columns, more.columns, strict=True)],
+        schema=contents.schema,
+    )

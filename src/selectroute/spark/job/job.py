@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from selectroute.durable import disk
+from selectroute.index.destination import BY_DELIVERY, GROUPINGS
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.job.unrouted import KEEP, PolicyError, Unrouted
 from selectroute.spark.sources.files.stream import FORMATS, local_folder
@@ -20,9 +21,6 @@ DEAD_LETTER_MISSING, FAIL_MISSING = MISSING = ("dead-letter", "fail")
 
 EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERIES = ("exactly-once", "at-least-once")
 """Guarantees of deliveries to Kafka: in transactions, or without."""
-
-BY_DELIVERY, BY_MESSAGE = GROUPINGS = ("delivery", "message")
-"""Records of Kafka: one for each delivery, or one for each message and topic."""
 
 MAX_MESSAGE_BYTES = 4 << 20
 """Default limit of a JSON line's length: IBM MQ's own limit for a message."""
@@ -79,7 +77,8 @@ class Job:
         kafka_delivery: ``exactly-once``, in transactions that consumers with ``read_committed`` see; or
             ``at-least-once``, without.
         kafka_grouping: ``delivery``: a topic gets a record for each delivery; or ``message``: one for each
-            message, whose headers list the subscriptions.
+            message, whose headers list the subscriptions. A subscription's destination may say another one
+            for itself, ``kafka:TOPIC?grouping=message``.
         queues: URL of the database of the queues to which subscriptions are delivered, if any are.
         missing_destinations: policy for deliveries to queues and topics that do not exist or must not be
             written: ``dead-letter``, or ``fail``, with which the job does not start. If such a destination is

@@ -5,6 +5,7 @@ Each delivery to them is a dead letter (see ``outgoing``); other deliveries are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -72,7 +73,9 @@ class MissingDestinations:
             to = destinations(snapshot, kind)
             assert to is not None
             of_each = np.bincount(to.codes[to.codes >= 0], minlength=len(to.names)).tolist()
-            counts = dict(zip(to.names, of_each, strict=True))
+            counts: Counter[str] = Counter()
+            for name, subscriptions in zip(to.names, of_each, strict=True):
+                counts[name] += subscriptions
             for one in mine:
                 count += 1
                 if count <= _MOST:

@@ -35,7 +35,13 @@ from selectroute.spark.job.checkpoint import flush_plan
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.runtime.checkpoint_files import quick_checkpoint
-from selectroute.spark.senders.kafka import KafkaTopics, check_cluster, check_topics, topics_of
+from selectroute.spark.senders.kafka import (
+    KafkaTopics,
+    check_cluster,
+    check_topics,
+    ignored_settings,
+    topics_of,
+)
 from selectroute.spark.senders.queues import JobQueues, check_queues
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
@@ -142,6 +148,8 @@ class FanOut:
                 self._on_warning(
                     f"{path}, of Spark's checkpoint, was empty: it was removed, and Spark continues"
                 )
+            for text in ignored_settings(self.job):
+                self._on_warning(text)
             self._folder.bind_system(self._source.connect())
             if self._kafka is not None:
                 check_topics(self.job, self._kafka)

@@ -230,7 +230,7 @@ def outgoing_of(
         writer = NoWriter()
         if target is not None:
             wire = connected(target.cluster, to_write=True)
-            writer = KafkaWriter(target, wire, task, to.names, ids, revision, held)
+            writer = KafkaWriter(target, wire, task, to, ids, revision, held)
         # Before queues: what is sent is committed before the progress says that only full queues are left.
         found.insert(0, Outgoing(records, to, writer))
     return found

@@ -200,6 +200,13 @@ def test_a_mark_in_a_text_is_no_slot():
     assert matched(snapshot, [sr.Message(properties={"a": "x\x01y"})]) == [["s1"]]
 
 
+@pytest.mark.parametrize("text", ["kafka:a?grouping=", "kafka:a?grouping=both", "kafka:a?b=c"])
+def test_a_topic_with_something_else_than_a_grouping_is_refused(text):
+    rows = pa.table({"id": ["a", "b"], "destination": ["kafka:a?grouping=message", text]})
+    with pytest.raises(BuildError, match=r"subscription 'b' \(row 1\): after a topic may follow \?grouping="):
+        build_snapshot(rows)
+
+
 @pytest.mark.parametrize("text", ["files:mine", "files:", "mail:me", "queue:A B", "queue:"])
 def test_a_destination_to_which_nothing_can_be_delivered_is_refused(text):
     rows = pa.table({"id": ["a", "b", "c", "d"], "destination": [None, "queue:A", text, text]})

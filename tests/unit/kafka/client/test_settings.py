@@ -49,8 +49,9 @@ def copied(one):
 def test_nothing_given_is_a_plain_connection_with_our_defaults():
     made = client_settings({})
     assert made.client["security_protocol"] == "PLAINTEXT" and made.client["client_id"] == "selectroute"
-    assert (made.fetch_wait_ms, made.batch_bytes, made.compression) == (10, 512 << 10, "none")
-    assert (made.request_seconds, made.delivery_seconds, made.transaction_seconds) == (30, 120, 60)
+    assert (made.batch_bytes, made.compression) == (512 << 10, "none")
+    assert (made.request_seconds, made.delivery_seconds, made.api_seconds) == (20, 20, 20)
+    assert made.transaction_seconds == 60
     assert made.ssl_context() is None and made.ignored == ()
     assert made.isolation == "read_uncommitted"
 
@@ -58,10 +59,12 @@ def test_nothing_given_is_a_plain_connection_with_our_defaults():
 @pytest.mark.parametrize(
     ("options", "attribute", "value"),
     [
-        ({"fetch.max.wait.ms": "500"}, "fetch_wait_ms", 500),
-        ({"fetch.max.wait.ms": " 0 "}, "fetch_wait_ms", 0),
-        ({"fetch.max.bytes": "1000"}, "fetch_bytes", 1000),
-        ({"max.partition.fetch.bytes": "2000"}, "partition_bytes", 2000),
+        ({"fetch.max.wait.ms": "500", "max.partition.fetch.bytes": "2000", "fetch.min.bytes": "1"}, "ignored",
+         ("fetch.max.wait.ms", "fetch.min.bytes", "max.partition.fetch.bytes")),
+        ({"fetch.max.bytes": "1000"}, "ignored", ("fetch.max.bytes",)),
+        ({"fetch.max.bytes": str(255 << 20)}, "ignored", ("fetch.max.bytes",)),
+        ({"fetch.max.bytes": str((255 << 20) + 1)}, "ignored", ()),
+        ({"metadata.max.age.ms": "9"}, "ignored", ("metadata.max.age.ms",)),
         ({"isolation.level": "READ_COMMITTED"}, "isolation", "read_committed"),
         ({"batch.size": "16384"}, "batch_bytes", 16384),
         ({"batch.size": "0"}, "batch_bytes", 0),
@@ -73,6 +76,8 @@ def test_nothing_given_is_a_plain_connection_with_our_defaults():
         ({"request.timeout.ms": "1500"}, "request_seconds", 1.5),
         ({"delivery.timeout.ms": "45000"}, "delivery_seconds", 45),
         ({"request.timeout.ms": "200000"}, "delivery_seconds", 200),
+        ({"request.timeout.ms": "200000"}, "api_seconds", 200),
+        ({"request.timeout.ms": "1500"}, "api_seconds", 20),
         ({"default.api.timeout.ms": "8000"}, "api_seconds", 8),
         ({"transaction.timeout.ms": "900000"}, "transaction_seconds", 900),
         ({"acks": "-1", "enable.idempotence": "TRUE"}, "ignored", ()),
@@ -102,7 +107,6 @@ def test_a_setting_is_an_attribute(options, attribute, value):
         ({"connections.max.idle.ms": "-1"}, "connections_max_idle_ms", (1 << 31) - 1),
         ({"socket.connection.setup.timeout.ms": "7"}, "socket_connection_setup_timeout_ms", 7),
         ({"socket.connection.setup.timeout.max.ms": "8"}, "socket_connection_setup_timeout_max_ms", 8),
-        ({"metadata.max.age.ms": "9"}, "metadata_max_age_ms", 9),
         ({"max.in.flight.requests.per.connection": "1"}, "max_in_flight_requests_per_connection", 1),
         ({}, "receive_message_max_bytes", 256 << 20),
         ({"fetch.max.bytes": str(1 << 30)}, "receive_message_max_bytes", (1 << 30) + (1 << 20)),
@@ -119,7 +123,7 @@ def test_every_argument_is_one_that_kafka_python_knows():
         ("client.dns.lookup",), "use_all_dns_ips"
     ) | dict.fromkeys(
         (
-            "connections.max.idle.ms", "max.in.flight.requests.per.connection", "metadata.max.age.ms",
+            "connections.max.idle.ms", "max.in.flight.requests.per.connection",
             "reconnect.backoff.max.ms", "reconnect.backoff.ms", "request.timeout.ms",
             "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms",
         ),
@@ -191,7 +195,6 @@ NOT_WHOLE = "must be a whole number from"
         ),
         ({"batch.size": "64k"}, f"batch.size {NOT_WHOLE} 0 to 2147483647"),
         ({"fetch.max.bytes": "2147483648"}, f"fetch.max.bytes {NOT_WHOLE} 1 to 2147483647"),
-        ({"fetch.max.wait.ms": "-1"}, f"fetch.max.wait.ms {NOT_WHOLE} 0"),
         ({"request.timeout.ms": "1.5"}, f"request.timeout.ms {NOT_WHOLE} 1"),
         ({"request.timeout.ms": "١"}, f"request.timeout.ms {NOT_WHOLE} 1"),
         ({"request.timeout.ms": "9" * 5000}, f"request.timeout.ms {NOT_WHOLE} 1"),

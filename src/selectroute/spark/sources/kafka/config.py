@@ -66,10 +66,19 @@ class KafkaCluster:
         return self.settings.isolation == "read_committed"
 
     def wire(self, seconds: float | None = None) -> Wire:
-        """Return connections to the cluster, whose calls take at most so many seconds; close them."""
+        """Return connections to the cluster, whose calls take at most so many seconds, or what the settings
+        say; close them.
+        """
         from selectroute.kafka.client.wire import Wire  # needs the extra `kafka`
 
-        return Wire(self.servers, self.settings.connection_options(), seconds)
+        settings = self.settings
+        return Wire(
+            self.servers,
+            settings.connection_options(),
+            settings.api_seconds if seconds is None else seconds,
+            request_seconds=settings.request_seconds,
+            delivery_seconds=settings.delivery_seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True)
