@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # needs the extra `kafka`
 _LOOK_SECONDS: Final = 10.0
 """Minimum interval between lookups of missing topics."""
 
+_NO_TRANSACTIONS: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
 _LIMIT: Final = "max.message.bytes"
 
 _Result = TypeVar("_Result")
@@ -103,12 +105,24 @@ class KafkaTopics:
         if not self._exactly_once or self._tokens is not None:
             return
         from selectroute.kafka.client.commit_tokens import open_topic, scan  # needs the extra `kafka`
+        from selectroute.kafka.client.errors import RefusedError
         from selectroute.kafka.client.transactions import Transactions
 
         assert self._producer, "a job must be bound before it sends"
         wire = self.wire()
         topic = open_topic(wire, f"{self._producer}-tokens", self._is_begun)
-        Transactions(wire, f"{self._producer}-check").begin()  # refused without the rights to transactions
+        try:
+            Transactions(
+                wire, f"{self._producer}-check"
+            ).begin()  # refused without the rights to transactions
+        except RefusedError as error:
+            if error.name != _NO_TRANSACTIONS:
+                raise
+            raise RefusedError(
+                f"Kafka at {self.servers}: this client needs the right Write on the transactional ids that "
+                f"begin with {self._producer}- ({error.name}), or start with --kafka-delivery at-least-once",
+                error.name,
+            ) from error
         self._tokens, newest = scan(wire, topic)
         self._newest = {token.key: token for token in newest}
         self._note(topic.name)
