@@ -20,6 +20,7 @@ from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.kafka.client.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit
+from selectroute.spark.batch.commits import Commits
 from selectroute.spark.inputs import open_source
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
@@ -242,6 +243,35 @@ def test_a_topic_of_tokens_that_is_deleted_in_the_middle_of_a_batch_ends_the_job
     assert set(ids.values()) == {1}
 
 
+@pytest.mark.parametrize("batches", [0, 1], ids=["first batch", "later batch"])
+def test_a_topic_of_tokens_that_was_created_again_while_a_job_was_down_is_refused(
+    own, in_process, monkeypatch, batches
+):
+    out = own.broker.create(own.name + "-out", 2)
+    own.publish(1, all=("weight >= 0", out))
+    for number in range(batches):
+        own.broker.produce(own.name, cars(6, first=6 * number))
+        own.run()
+    own.broker.produce(own.name, cars(6, first=6 * batches))
+
+    def crashing(self, commit):
+        raise RuntimeError("crash")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Commits, "commit", crashing)
+        with pytest.raises(StreamError):
+            own.run()
+    count = len(own.broker.records(out))
+    assert count == 6 * (batches + 1)
+    tokens = token_topic(own)
+    own.broker.delete(tokens)
+    own.broker.create(tokens, commit_tokens.PARTITIONS, cleanup_policy="compact")
+    with pytest.raises(KafkaClientError, match="is gone, so it is not known") as error:
+        own.run()
+    assert "\n" not in str(error.value) and tokens in str(error.value)
+    assert len(own.broker.records(out)) == count
+
+
 def allow(broker, user, *rights):
     """Give a user rights: each is the kind of a resource, its name, and an operation."""
     from confluent_kafka.admin import (
@@ -342,3 +372,20 @@ def test_a_topic_that_this_client_may_not_write_to_costs_its_own_deliveries_only
     assert len(own.broker.records(out)) == 6 and not own.broker.records(closed)
     (warning,) = warnings
     assert closed in warning and "TOPIC_AUTHORIZATION_FAILED" in warning
+
+
+def test_a_cluster_that_can_coordinate_no_transactions_is_one_sentence_before_the_stream_starts(
+    spark, world, monkeypatch
+):
+    monkeypatch.setattr(wire, "SECONDS", 3.0)
+    with tempfile.TemporaryDirectory(prefix="selectroute-outages-", ignore_cleanup_errors=True) as folder:
+        broker = Broker(Path(folder), {"transaction.state.log.replication.factor": 3})
+        broker.start()
+        try:
+            pipe = Pipe(spark, broker, world, broker.create("in", 3))
+            pipe.publish(1, all=("weight >= 0", broker.create("out")))
+            with pytest.raises(KafkaClientError, match=r"log\.replication\.factor are needed") as error:
+                pipe.run()
+            assert "\n" not in str(error.value) and "has no coordinator" in str(error.value)
+        finally:
+            broker.stop()

@@ -20,7 +20,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -115,23 +115,32 @@ class TokenTopic:
         name, partitions: the topic, and its number of partitions.
         since: offset of each partition up to which it was read.
         known: the tokens read so far of the batch that is sent.
+        id: Kafka's id of the topic.
     """
 
     name: str
     partitions: int
     since: Mapping[int, int] = field(default_factory=dict)
     known: tuple[Token, ...] = ()
+    id: str = ""
 
     def partition(self, task: int) -> int:
         """Return the partition of the tokens of a number of task."""
         return task % self.partitions
 
 
-def open_topic(wire: Wire, name: str, must_exist: bool) -> TokenTopic:
+def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "") -> TokenTopic:
     """Return the topic of this name; a new one unless it ``must_exist``.
 
+    Args:
+        wire: the connections.
+        name: the name of the topic.
+        must_exist: whether tokens in it are needed.
+        id: Kafka's id of the topic when it was last open, if it is known. One with another id has been
+            restored if it has records, or else created again.
+
     Raises:
-        TokenTopicError: it is gone, or is not compacted.
+        TokenTopicError: it is gone, is empty and another one, or is not compacted.
         RefusedError: it can't be created, read or written.
     """
     partitions = wire.partitions([name]).get(name)
@@ -159,7 +168,12 @@ def open_topic(wire: Wire, name: str, must_exist: bool) -> TokenTopic:
             f"the topic {name} has cleanup.policy={policy}, which may delete the job's commit tokens: set "
             "it to compact"
         )
-    return TokenTopic(name, partitions)
+    opened = TokenTopic(name, partitions, id=wire.topic_id(name))
+    if must_exist and id not in ("", opened.id):
+        ends = wire.offsets([(name, number) for number in range(partitions)], LATEST)
+        if not any(ends.values()):
+            raise _gone(name)
+    return opened
 
 
 def _gone(name: str) -> TokenTopicError:
@@ -188,7 +202,7 @@ def scan(wire: Wire, topic: TokenTopic) -> tuple[TokenTopic, list[Token]]:
     ranges = [Range(*place, first[place], after[place]) for place in places]
     found = {token.key: token for token in _tokens(wire, ranges)}
     since = {number: after[topic.name, number] for number in range(topic.partitions)}
-    return TokenTopic(topic.name, topic.partitions, since), list(found.values())
+    return replace(topic, since=since), list(found.values())
 
 
 def tokens_of(wire: Wire, topic: TokenTopic, kind: str, batch: int, task: int) -> tuple[list[Token], int]:

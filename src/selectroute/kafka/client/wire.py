@@ -62,7 +62,7 @@ _OUT_OF_RANGE: Final = 1
 _HIDDEN: Final = 29
 _RIGHTS: Final = {"Read": 3, "Write": 4}
 _DESCRIBE: Final = 8
-"""Code of a topic that this client may not see; Kafka's numbers of rights. One that is seen may be described."""
+"""Code of a topic that this client may not see; numbers of rights. A topic that is seen may be described."""
 
 # What goes wrong is raised: without a handler, Python would print kafka-python's warnings of it, too.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
@@ -169,6 +169,11 @@ class Wire:
             self.check(one.error_code, f"settings of the topic {one.resource_name}", one.resource_name)
             found[one.resource_name] = {config.name: config.value for config in one.configs}
         return found
+
+    def topic_id(self, topic: str) -> str:
+        """Return the id of a topic; empty if Kafka has none. One that is created again has another."""
+        (one,) = self._metadata([topic]).topics
+        return str(one.topic_id or "")
 
     def check_rights(self, topic: str, *rights: str) -> None:
         """Raise `RefusedError` if this client lacks one of these rights to a topic: ``Read``, ``Write``."""
