@@ -96,7 +96,8 @@ class Hurt(Killed):
         given = ["--master", self.master]
         for name, value in settings.items():
             given += ["--conf", f"{name}={value}"]
-        return self._run(submit_command(*given), options or [], environment())
+        cut = ["--min-partitions", str(2 * len(HOSTS))]  # Spark makes no copy of the only task
+        return self._run(submit_command(*given), [*cut, *(options or [])], environment())
 
     def _do(self, fault: str, job: subprocess.Popen[bytes]) -> None:
         """Do it to one of the processes while a batch is routed."""

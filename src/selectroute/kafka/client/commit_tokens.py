@@ -19,7 +19,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +28,7 @@ import pyarrow as pa
 
 from selectroute.kafka.batches.decode import HEADERS
 from selectroute.kafka.batches.encode import encode
-from selectroute.kafka.client.errors import KafkaClientError, UnreachableError
+from selectroute.kafka.client.errors import KafkaClientError, RefusedError, UnreachableError
 from selectroute.kafka.client.reading import read
 from selectroute.kafka.client.transactions import Transactions
 from selectroute.kafka.client.wire import EARLIEST, LATEST, Wire
@@ -114,42 +115,84 @@ class TokenTopic:
         name, partitions: the topic, and its number of partitions.
         since: offset of each partition up to which it was read.
         known: the tokens read so far of the batch that is sent.
+        id: Kafka's id of the topic.
     """
 
     name: str
     partitions: int
     since: Mapping[int, int] = field(default_factory=dict)
     known: tuple[Token, ...] = ()
+    id: str = ""
 
     def partition(self, task: int) -> int:
         """Return the partition of the tokens of a number of task."""
         return task % self.partitions
 
 
-def open_topic(wire: Wire, name: str, must_exist: bool) -> TokenTopic:
+def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "") -> TokenTopic:
     """Return the topic of this name; a new one unless it ``must_exist``.
 
+    Args:
+        wire: the connections.
+        name: the name of the topic.
+        must_exist: whether tokens in it are needed.
+        id: Kafka's id of the topic when it was last open, if it is known. One with another id has been
+            restored if it has records, or else created again.
+
     Raises:
-        TokenTopicError: it is gone, or is not compacted.
-        RefusedError: it can't be created.
+        TokenTopicError: it is gone, is empty and another one, or is not compacted.
+        RefusedError: it can't be created, read or written.
     """
     partitions = wire.partitions([name]).get(name)
     if partitions is None:
         if must_exist:
-            raise TokenTopicError(
-                f"the topic {name} with the job's commit tokens is gone, so it is not known what of its last "
-                "batch was sent: restore the topic, or start once with --kafka-delivery at-least-once, which "
-                "may send this batch twice"
-            )
-        wire.create(name, PARTITIONS, SETTINGS)
-        partitions = wire.partitions([name])[name]
+            wire.check_rights(name, "Read", "Write")  # who may not see it can't tell whether it is there
+            raise _gone(name)
+        try:
+            wire.create(name, PARTITIONS, SETTINGS)
+            partitions = wire.partitions([name])[name]
+        except (RefusedError, UnreachableError, KeyError) as error:
+            if isinstance(error, RefusedError) and error.name == "TOPIC_AUTHORIZATION_FAILED":
+                raise RefusedError(
+                    f"Kafka at {wire.servers}: this client needs the rights Create, Read and Write on the "
+                    f"topic {name} ({error.name}), or create it first, with cleanup.policy=compact",
+                    error.name,
+                    name,
+                ) from error
+            wire.check_rights(name, "Read", "Write")
+            raise
+    wire.check_rights(name, "Read", "Write")
     policy = wire.topic_settings([name], _POLICY).get(name, {}).get(_POLICY)
     if policy not in (None, "compact"):
         raise TokenTopicError(
             f"the topic {name} has cleanup.policy={policy}, which may delete the job's commit tokens: set "
             "it to compact"
         )
-    return TokenTopic(name, partitions)
+    opened = TokenTopic(name, partitions, id=wire.topic_id(name))
+    if must_exist and id not in ("", opened.id):
+        ends = wire.offsets([(name, number) for number in range(partitions)], LATEST)
+        if not any(ends.values()):
+            raise _gone(name)
+    return opened
+
+
+def _gone(name: str) -> TokenTopicError:
+    return TokenTopicError(
+        f"the topic {name} with the job's commit tokens is gone, so it is not known what of its last "
+        "batch was sent: restore the topic, or start once with --kafka-delivery at-least-once, which "
+        "may send this batch twice"
+    )
+
+
+@contextmanager
+def _naming(topic: TokenTopic) -> Iterator[None]:
+    """Raise `TokenTopicError` if the topic is no longer there."""
+    try:
+        yield
+    except RefusedError as error:
+        if (error.topic, error.name) != (topic.name, "UNKNOWN_TOPIC_OR_PARTITION"):
+            raise
+        raise _gone(topic.name) from error
 
 
 def scan(wire: Wire, topic: TokenTopic) -> tuple[TokenTopic, list[Token]]:
@@ -159,18 +202,22 @@ def scan(wire: Wire, topic: TokenTopic) -> tuple[TokenTopic, list[Token]]:
     ranges = [Range(*place, first[place], after[place]) for place in places]
     found = {token.key: token for token in _tokens(wire, ranges)}
     since = {number: after[topic.name, number] for number in range(topic.partitions)}
-    return TokenTopic(topic.name, topic.partitions, since), list(found.values())
+    return replace(topic, since=since), list(found.values())
 
 
 def tokens_of(wire: Wire, topic: TokenTopic, kind: str, batch: int, task: int) -> tuple[list[Token], int]:
     """Return the tokens of one task of a batch by their part, and the offset up to which was read.
 
     Call it after `Transactions.begin`. Waits while another transaction on the partition is open, which only a
-    task whose number differs by a multiple of the partitions can have.
+    task whose number differs by a multiple of the partitions can have. Raises `TokenTopicError` if the topic
+    is gone, or was created again.
     """
     place = (topic.name, topic.partition(task))
     start = topic.since.get(place[1], 0)
-    end = wire.offsets([place], LATEST)[place]
+    with _naming(topic):
+        end = wire.offsets([place], LATEST)[place]
+    if end < start:
+        raise _gone(topic.name)
     deadline = time.monotonic() + wire.seconds
     while wire.offsets([place], LATEST, committed=True)[place] < end:
         if time.monotonic() > deadline:
@@ -210,4 +257,5 @@ def write_token(transactions: Transactions, topic: TokenTopic, token: Token) -> 
         sequences=transactions.sequences([place]),
         producer=transactions.producer,
     )
-    transactions.produce({place: [one.data for one in batches]}, {place: 1})
+    with _naming(topic):
+        transactions.produce({place: [one.data for one in batches]}, {place: 1})

@@ -59,6 +59,11 @@ transaction before."""
 
 _OUT_OF_RANGE: Final = 1
 
+_HIDDEN: Final = 29
+_RIGHTS: Final = {"Read": 3, "Write": 4}
+_DESCRIBE: Final = 8
+"""Code of a topic that this client may not see; numbers of rights. A topic that is seen may be described."""
+
 # What goes wrong is raised: without a handler, Python would print kafka-python's warnings of it, too.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 
@@ -175,6 +180,29 @@ class Wire:
             self.check(one.error_code, f"settings of the topic {one.resource_name}", one.resource_name)
             found[one.resource_name] = {config.name: config.value for config in one.configs}
         return found
+
+    def topic_id(self, topic: str) -> str:
+        """Return the id of a topic; empty if Kafka has none. One that is created again has another."""
+        (one,) = self._metadata([topic]).topics
+        return str(one.topic_id or "")
+
+    def check_rights(self, topic: str, *rights: str) -> None:
+        """Raise `RefusedError` if this client lacks one of these rights to a topic: ``Read``, ``Write``."""
+        (one,) = self._metadata([topic], with_rights=True).topics
+        given = one.authorized_operations or ()
+        lacking: list[str] = []
+        if one.error_code == _HIDDEN:
+            lacking = list(rights)
+        elif _DESCRIBE in given:  # otherwise the broker does not say
+            lacking = [right for right in rights if _RIGHTS[right] not in given]
+        if lacking:
+            name = _name(_HIDDEN)
+            needed = ("right " if len(lacking) == 1 else "rights ") + " and ".join(lacking)
+            raise RefusedError(
+                f"Kafka at {self.servers}: this client needs the {needed} on the topic {topic} ({name})",
+                name,
+                topic,
+            )
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> bool:
         """Create a topic with the cluster's default number of replicas; return whether it is new."""
@@ -382,7 +410,11 @@ class Wire:
                 self._metadata([])
             return int(one.node_id)
 
-        return self._until(found, f"the transactional id {transactional_id} has no coordinator")
+        return self._until(
+            found,
+            f"the transactional id {transactional_id} has no coordinator: the brokers that are up can't have "
+            "the topic __transaction_state, for which transaction.state.log.replication.factor are needed",
+        )
 
     @property
     def is_new_protocol(self) -> bool:
@@ -502,11 +534,17 @@ class Wire:
         found = self._manager.cluster.controller
         return None if found is None else found.node_id
 
-    def _metadata(self, topics: Collection[str] | None) -> Any:
+    def _metadata(self, topics: Collection[str] | None, with_rights: bool = False) -> Any:
         """Return the metadata of these topics, of all with None; remember brokers and leaders."""
         one = MetadataRequest.MetadataRequestTopic
         wanted = None if topics is None else [one(name=name, topic_id=None) for name in topics]
-        response = self.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        response = self.ask(
+            MetadataRequest(
+                topics=wanted,
+                allow_auto_topic_creation=False,
+                include_topic_authorized_operations=with_rights,
+            )
+        )
         self._manager.cluster.update_metadata(response)
         for topic in response.topics:
             for partition in topic.partitions:

@@ -56,10 +56,13 @@ class KafkaSource:
         self._spark = spark
 
     def connect(self) -> str:
-        """Check that the cluster answers and has the topics; return its id."""
+        """Check that the cluster answers, and has the topics for this client to read; return its id."""
         with self.input.cluster.wire() as wire:
             cluster = wire.cluster_id()
-            missing = sorted(set(self.input.topics) - wire.topics())
+            topics = wire.topics()
+            for topic in sorted(self.input.topics or self.input.matching(topics)):
+                wire.check_rights(topic, "Read")
+            missing = sorted(set(self.input.topics) - topics)
         if missing:
             raise SourceNotFoundError(
                 f"Kafka at {self.input.cluster.servers} has no topic {', '.join(missing[:3])}: create it "

@@ -117,11 +117,16 @@ class OutputFolder:
         """Return whether the job has sent to Kafka in transactions."""
         return bool((disk.read_json(self._record) or {}).get("tokens"))
 
-    def note_tokens(self, topic: str) -> None:
-        """Record the topic of the job's commit tokens."""
+    def tokens_id(self) -> str:
+        """Return Kafka's id of the topic of the job's commit tokens; empty if it is not known."""
+        return str((disk.read_json(self._record) or {}).get("tokens_id", ""))
+
+    def note_tokens(self, topic: str, id: str) -> None:
+        """Record the topic of the job's commit tokens, with Kafka's id of it."""
         record = disk.read_json(self._record) or {}
-        if record.get("tokens") != topic:
-            disk.write_json(self._record, record | {"tokens": topic})
+        noted = {"tokens": topic, "tokens_id": id}
+        if record | noted != record:
+            disk.write_json(self._record, record | noted)
 
     def release(self) -> None:
         """Unlock the folder for other processes."""

@@ -35,6 +35,8 @@ if TYPE_CHECKING:  # needs the extra `kafka`
 _LOOK_SECONDS: Final = 10.0
 """Minimum interval between lookups of missing topics."""
 
+_NO_TRANSACTIONS: Final = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
 _LIMIT: Final = "max.message.bytes"
 
 _Result = TypeVar("_Result")
@@ -70,7 +72,8 @@ class KafkaTopics:
         self._looked = -_LOOK_SECONDS
         self._producer = ""
         self._is_begun = False
-        self._note: Callable[[str], None] = lambda _: None
+        self._note: Callable[[str, str], None] = lambda *_: None
+        self._tokens_id = ""
         self._tokens: TokenTopic | None = None
         self._newest: dict[str, Token] = {}
         self.waiting = Waiting("the topic", job.destination_wait, warn)
@@ -82,17 +85,21 @@ class KafkaTopics:
             self._id = self.wire().cluster_id()
         return self._id
 
-    def bind(self, identity: str, is_begun: bool, note: Callable[[str], None]) -> None:
+    def bind(
+        self, identity: str, is_begun: bool, note: Callable[[str, str], None], tokens_id: str = ""
+    ) -> None:
         """Bind to a job, before its first batch.
 
         Args:
             identity: id of the job, by which its producers and its topic of tokens are named.
             is_begun: whether a batch may have been sent whose tokens are needed.
-            note: called with the topic of tokens when it was opened.
+            note: called with the topic of tokens and its id when it was opened.
+            tokens_id: the id that it had when it was last open.
         """
         self._producer = f"selectroute-{identity}"
         self._is_begun = is_begun
         self._note = note
+        self._tokens_id = tokens_id
 
     def open_tokens(self) -> None:
         """Open the topic of commit tokens and read it, unless that is done, or the job has no transactions.
@@ -103,15 +110,27 @@ class KafkaTopics:
         if not self._exactly_once or self._tokens is not None:
             return
         from selectroute.kafka.client.commit_tokens import open_topic, scan  # needs the extra `kafka`
+        from selectroute.kafka.client.errors import RefusedError
         from selectroute.kafka.client.transactions import Transactions
 
         assert self._producer, "a job must be bound before it sends"
         wire = self.wire()
-        topic = open_topic(wire, f"{self._producer}-tokens", self._is_begun)
-        Transactions(wire, f"{self._producer}-check").begin()  # refused without the rights to transactions
+        topic = open_topic(wire, f"{self._producer}-tokens", self._is_begun, self._tokens_id)
+        try:
+            Transactions(
+                wire, f"{self._producer}-check"
+            ).begin()  # refused without the rights to transactions
+        except RefusedError as error:
+            if error.name != _NO_TRANSACTIONS:
+                raise
+            raise RefusedError(
+                f"Kafka at {self.servers}: this client needs the right Write on the transactional ids that "
+                f"begin with {self._producer}- ({error.name}), or start with --kafka-delivery at-least-once",
+                error.name,
+            ) from error
         self._tokens, newest = scan(wire, topic)
         self._newest = {token.key: token for token in newest}
-        self._note(topic.name)
+        self._note(topic.name, topic.id)
 
     def has_tokens(self, batch: int) -> bool:
         """Return whether anything of a batch was sent, as far as is known here."""

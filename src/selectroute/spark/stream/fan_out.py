@@ -254,7 +254,7 @@ class FanOut:
         commits = self._router.commits
         begun = begun_batches(self.job.output / "pins")
         is_begun = folder.has_tokens() and not all(map(commits.is_committed, begun))
-        kafka.bind(folder.identity(), is_begun, folder.note_tokens)
+        kafka.bind(folder.identity(), is_begun, folder.note_tokens, folder.tokens_id())
         if is_begun or topics_of(Snapshot.open(self.job.snapshots)):
             kafka.open_tokens()
 

@@ -1,0 +1,391 @@
+"""The broker dies, or a task stands still, in the middle of a transaction: nothing is lost or twice.
+
+The tasks run in this process, one after another, so that a test can stop them at a step.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from selectroute.durable import disk
+from selectroute.kafka.client import commit_tokens, wire
+from selectroute.kafka.client.errors import KafkaClientError
+from selectroute.kafka.client.transactions import Transactions
+from selectroute.spark import JavaError
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.batch.commits import Commits
+from selectroute.spark.inputs import open_source
+from selectroute.spark.sources.kafka.config import KafkaCluster
+from selectroute.spark.stream.fan_out import StreamError
+from selectroute.spark.worker import task
+from selectroute.testing.broker import Broker, BrokerError
+from selectroute.testing.jars import JarError
+from tests.spark.kafka_world import Pipe, cars, headers_of
+from tests.support.components import KAFKA, missing
+
+pytestmark = [pytest.mark.spark, *KAFKA]
+
+
+USERS = [f"user{number}" for number in range(10)]
+
+
+@pytest.fixture(scope="module")
+def own_broker():
+    """A broker that is killed and stopped. It looks often for transactions that are open for too long."""
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra `kafka`)")
+    with tempfile.TemporaryDirectory(prefix="selectroute-outages-", ignore_cleanup_errors=True) as folder:
+        try:
+            broker = Broker(
+                Path(folder),
+                {
+                    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 300,
+                    "transaction.state.log.num.partitions": 4,
+                    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                    "super.users": "User:ANONYMOUS",
+                    "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
+                    "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+                        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+                        + " ".join(f'user_{user}="secret"' for user in USERS)
+                        + ";"
+                    ),
+                },
+                secure=["SASL_PLAINTEXT"],
+            )
+            broker.start()
+        except (BrokerError, JarError, JavaError) as error:
+            missing(f"Kafka cannot be had here: {error}")
+        yield broker
+        broker.stop()
+
+
+@pytest.fixture
+def own(spark, own_broker, world, request):
+    """A job on this broker, with a topic of three partitions to read."""
+    name = "in-" + "".join(c if c.isalnum() else "-" for c in request.node.name)[-60:]
+    own_broker.create(name, 3)
+    return Pipe(spark, own_broker, world, name)
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """Run the tasks in this process, as they would run on a worker."""
+
+    def run(work, numbers):
+        return [json.loads(json.dumps({"task": number, **work(number)})) for number in numbers]
+
+    monkeypatch.setattr(open_source, "runner_of", lambda spark: run)
+    yield
+    task.disconnect()
+
+
+def once(monkeypatch, name, action, *, before=False):
+    """Do something at the first call of a method of a task's transactions, before it or after it."""
+    real, calls = getattr(Transactions, name), []
+
+    def patched(self, *given, **named):
+        is_first = not calls and not self.transactional_id.endswith("-check")
+        if is_first:
+            calls.append(name)
+        if is_first and before:
+            action()
+        done = real(self, *given, **named)
+        if is_first and not before:
+            action()
+        return done
+
+    monkeypatch.setattr(Transactions, name, patched)
+
+
+def once_each(pipe, topic, count):
+    """Assert that a reader of committed records finds each delivery once."""
+    ids = Counter(headers_of(one)["selectroute-delivery-id"] for one in pipe.broker.records(topic))
+    assert len(ids) == count and set(ids.values()) == {1}, ids
+    assert len(pipe.delivered()) == count and set(pipe.delivered().values()) == {1}
+    assert audit(pipe.world.output).findings == []
+
+
+@pytest.mark.parametrize(
+    "end, step",
+    [(Broker.kill, "produce"), (Broker.kill, "commit"), (Broker.stop, "begin"), (Broker.stop, "produce")],
+)
+def test_a_broker_that_ends_in_the_middle_of_a_batch_and_comes_back(own, in_process, monkeypatch, step, end):
+    monkeypatch.setattr(wire, "SECONDS", 2.0)
+    out = own.broker.create(own.name + "-out", 2)
+    own.publish(1, all=("weight >= 0", out))
+    own.broker.produce(own.name, cars(60))
+    back = threading.Event()
+
+    def down():
+        end(own.broker)
+        threading.Timer(3, lambda: (own.broker.start(), back.set())).start()
+
+    once(monkeypatch, step, down)
+    warnings = []
+    (report,) = own.run(min_partitions=3, on_warning=warnings.append)
+    assert back.wait(60)
+    assert report.counts.sent == 60
+    once_each(own, out, 60)
+    assert len(warnings) == 1 and "the stream waits" in warnings[0], warnings
+
+
+def test_a_task_that_stood_still_for_longer_than_its_transaction_runs_again(own, in_process, monkeypatch):
+    out = own.broker.create(own.name + "-out", 2)
+    own.publish(1, all=("weight >= 0", out))
+    own.broker.produce(own.name, cars(60))
+
+    once(monkeypatch, "commit", lambda: time.sleep(3), before=True)
+    warnings = []
+    cluster = KafkaCluster(own.broker.address, {"kafka.transaction.timeout.ms": "1000"})
+    (report,) = own.run(cluster=cluster, on_warning=warnings.append)
+    assert report.counts.sent == 60
+    once_each(own, out, 60)
+    (warning,) = warnings
+    assert "open for more than 1 s: the stream waits" in warning
+
+
+@pytest.mark.parametrize(
+    "owner, step",
+    [
+        (commit_tokens, "tokens_of"),
+        (Transactions, "produce"),
+        (commit_tokens, "write_token"),
+        (Transactions, "flush"),
+    ],
+    ids=["nothing sent before", "produced", "token", "flushed"],
+)
+def test_an_attempt_that_wakes_up_after_another_has_committed_commits_nothing(own, monkeypatch, owner, step):
+    out = own.broker.create(own.name + "-out", 2)
+    own.publish(1, all=("weight >= 0", out))
+    own.broker.produce(own.name, cars(60))
+    opened, late = {}, {}
+    stopped, wake = threading.Event(), threading.Event()
+
+    def connected(cluster, *, to_write=False):
+        key = threading.get_ident(), to_write
+        if key not in opened:
+            opened[key] = cluster.wire()
+        return opened[key]
+
+    monkeypatch.setattr(task, "connected", connected)
+    real = getattr(owner, step)
+
+    def stopping(*given, **named):
+        done = real(*given, **named)
+        if threading.current_thread().name == "first" and not stopped.is_set():
+            stopped.set()
+            assert wake.wait(60)
+        return done
+
+    monkeypatch.setattr(owner, step, stopping)
+
+    def run(work, numbers):
+        def first():
+            late.update(work(0))
+
+        thread = threading.Thread(target=first, name="first")
+        thread.start()
+        assert stopped.wait(60)
+        reports = [json.loads(json.dumps({"task": number, **work(number)})) for number in numbers]
+        wake.set()
+        thread.join(60)
+        return reports
+
+    monkeypatch.setattr(open_source, "runner_of", lambda spark: run)
+    (report,) = own.run()
+    for one in opened.values():
+        one.close()
+    assert report.counts.sent == 60
+    assert late["fenced"] and "another producer with the transactional id" in late["waits"]
+    once_each(own, out, 60)
+    assert len(own.broker.records(out, "read_uncommitted")) <= 120
+
+
+def token_topic(pipe):
+    """Return the name of the topic of the job's commit tokens."""
+    return disk.read_json(pipe.world.output / "_job.json")["tokens"]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "empty"])
+def test_a_topic_of_tokens_that_is_deleted_in_the_middle_of_a_batch_ends_the_job(
+    own, in_process, monkeypatch, again
+):
+    monkeypatch.setattr(wire, "SECONDS", 3.0)
+    out = own.broker.create(own.name + "-out", 2)
+    own.publish(1, all=("weight >= 0", out))
+    own.broker.produce(own.name, cars(6))
+    own.run()
+    own.broker.produce(own.name, cars(54, first=6))
+    real = Transactions.commit
+
+    def lost(self):  # what is committed is not known to the task, and its token is gone
+        real(self)
+        if not lost.done:
+            lost.done = True
+            tokens = token_topic(own)
+            own.broker.delete(tokens)
+            if again:
+                own.broker.create(tokens, commit_tokens.PARTITIONS, cleanup_policy="compact")
+            raise wire.UnreachableError("Kafka does not answer")
+
+    lost.done = False
+    monkeypatch.setattr(Transactions, "commit", lost)
+    with pytest.raises((StreamError, KafkaClientError), match="-tokens") as error:
+        own.run(min_partitions=1)
+    assert "\n" not in str(error.value) and "commit tokens" in str(error.value)
+    ids = Counter(headers_of(one)["selectroute-delivery-id"] for one in own.broker.records(out))
+    assert set(ids.values()) == {1}
+
+
+@pytest.mark.parametrize("batches", [0, 1], ids=["first batch", "later batch"])
+def test_a_topic_of_tokens_that_was_created_again_while_a_job_was_down_is_refused(
+    own, in_process, monkeypatch, batches
+):
+    out = own.broker.create(own.name + "-out", 2)
+    own.publish(1, all=("weight >= 0", out))
+    for number in range(batches):
+        own.broker.produce(own.name, cars(6, first=6 * number))
+        own.run()
+    own.broker.produce(own.name, cars(6, first=6 * batches))
+
+    def crashing(self, commit):
+        raise RuntimeError("crash")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Commits, "commit", crashing)
+        with pytest.raises(StreamError):
+            own.run()
+    count = len(own.broker.records(out))
+    assert count == 6 * (batches + 1)
+    tokens = token_topic(own)
+    own.broker.delete(tokens)
+    own.broker.create(tokens, commit_tokens.PARTITIONS, cleanup_policy="compact")
+    with pytest.raises(KafkaClientError, match="is gone, so it is not known") as error:
+        own.run()
+    assert "\n" not in str(error.value) and tokens in str(error.value)
+    assert len(own.broker.records(out)) == count
+
+
+def allow(broker, user, *rights):
+    """Give a user rights: each is the kind of a resource, its name, and an operation."""
+    from confluent_kafka.admin import (
+        AclBinding,
+        AclOperation,
+        AclPermissionType,
+        AdminClient,
+        ResourcePatternType,
+        ResourceType,
+    )
+
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    bindings = [
+        AclBinding(
+            ResourceType[kind],
+            name,
+            ResourcePatternType.PREFIXED,
+            f"User:{user}",
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
+        )
+        for kind, name, operation in rights
+    ]
+    for answer in admin.create_acls(bindings).values():
+        answer.result(60)
+    time.sleep(0.3)  # until the broker applies them
+
+
+def cluster_of(broker, user):
+    return KafkaCluster(
+        broker.secure["SASL_PLAINTEXT"],
+        {
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.username": user,
+            "kafka.sasl.password": "secret",
+        },
+    )
+
+
+def rights(pipe, out):
+    """What a job needs."""
+    return {
+        "input": ("TOPIC", pipe.name, "READ"),
+        "transactions": ("TRANSACTIONAL_ID", "selectroute-", "WRITE"),
+        "create": ("TOPIC", "selectroute-", "CREATE"),
+        "read": ("TOPIC", "selectroute-", "READ"),
+        "write": ("TOPIC", "selectroute-", "WRITE"),
+        "out": ("TOPIC", out, "WRITE"),
+    }
+
+
+@pytest.mark.parametrize(
+    "user, lacking, instead, said",
+    [
+        ("user0", "input", None, r"needs the right Read on the topic in-"),
+        ("user1", "input", "DESCRIBE", r"needs the right Read on the topic in-"),
+        (
+            "user2",
+            "transactions",
+            None,
+            r"needs the right Write on the transactional ids that begin with sele",
+        ),
+        ("user3", "create", None, r"needs the rights? Create.* on the topic selectroute-\S+-tokens"),
+        ("user4", "read", None, r"needs the right Read on the topic selectroute-\S+-tokens"),
+        ("user5", "write", None, r"needs the right Write on the topic selectroute-\S+-tokens"),
+    ],
+)
+def test_a_right_that_is_missing_is_named_before_the_stream_starts(
+    own, in_process, monkeypatch, user, lacking, instead, said
+):
+    monkeypatch.setattr(wire, "SECONDS", 5.0)
+    out = own.broker.create("sent-" + own.name, 2)
+    own.publish(1, all=("weight >= 0", out))
+    own.broker.produce(own.name, cars(6))
+    given = rights(own, out)
+    kind, name, _ = given.pop(lacking)
+    allow(own.broker, user, *given.values(), *([(kind, name, instead)] if instead else []))
+    with pytest.raises(KafkaClientError, match=said) as error:
+        own.run(cluster=cluster_of(own.broker, user))
+    assert "\n" not in str(error.value)
+    assert not own.broker.records(out) and not own.world.rows("deliveries")
+
+
+def test_a_topic_that_this_client_may_not_write_to_costs_its_own_deliveries_only(own, in_process):
+    out, closed = (own.broker.create(f"{one}-{own.name}", 2) for one in ("sent", "closed"))
+    own.publish(1, all=("weight >= 0", out), closed=("", closed))
+    own.broker.produce(own.name, cars(6))
+    allow(own.broker, "user6", *rights(own, out).values(), ("TOPIC", closed, "DESCRIBE"))
+    warnings = []
+    (report,) = own.run(
+        cluster=cluster_of(own.broker, "user6"), destination_wait=0.0, on_warning=warnings.append
+    )
+    assert (report.counts.sent, report.counts.refused) == (6, 6)
+    reasons = Counter((row["reason"], row["subscription"]) for row in own.world.rows("dead-letters"))
+    assert reasons == {("destination-refused", "closed"): 6}
+    assert len(own.broker.records(out)) == 6 and not own.broker.records(closed)
+    (warning,) = warnings
+    assert closed in warning and "TOPIC_AUTHORIZATION_FAILED" in warning
+
+
+def test_a_cluster_that_can_coordinate_no_transactions_is_one_sentence_before_the_stream_starts(
+    spark, world, monkeypatch
+):
+    monkeypatch.setattr(wire, "SECONDS", 3.0)
+    with tempfile.TemporaryDirectory(prefix="selectroute-outages-", ignore_cleanup_errors=True) as folder:
+        broker = Broker(Path(folder), {"transaction.state.log.replication.factor": 3})
+        broker.start()
+        try:
+            pipe = Pipe(spark, broker, world, broker.create("in", 3))
+            pipe.publish(1, all=("weight >= 0", broker.create("out")))
+            with pytest.raises(KafkaClientError, match=r"log\.replication\.factor are needed") as error:
+                pipe.run()
+            assert "\n" not in str(error.value) and "has no coordinator" in str(error.value)
+        finally:
+            broker.stop()
