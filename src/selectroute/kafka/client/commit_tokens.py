@@ -259,3 +259,4 @@ def write_token(transactions: Transactions, topic: TokenTopic, token: Token) -> 
     )
     with _naming(topic):
         transactions.produce({place: [one.data for one in batches]}, {place: 1})
+        transactions.flush()
