@@ -40,7 +40,7 @@ def forget(folder, batch):
 @pytest.mark.parametrize("widened", [False, True])
 def test_what_was_sent_and_not_committed_is_not_sent_again(pipe, monkeypatch, widened):
     out = pipe.broker.create(pipe.name + "-out", 3)
-    pipe.publish(1, all=("weight >= 0", out), some=("weight > 5", out))
+    pipe.publish(1, all=("weight >= 0", out), some=("weight > 5", f"{out}?grouping=message"))
     keyless = [(partition, None, value, headers) for partition, _, value, headers in cars(12)]
     pipe.broker.produce(pipe.name, [*cars(12), *keyless])
 

@@ -54,17 +54,24 @@ def test_topics_to_which_nothing_can_be_delivered_are_named_before_the_stream_st
 
 def test_topics_to_which_nothing_can_be_delivered_cost_their_own_deliveries_only(pipe):
     out = pipe.broker.create(pipe.name + "-out")
-    pipe.publish(1, gone=("", "no-such-topic"), own=("weight < 2", pipe.name), good=("", out))
+    own = {"own": ("weight < 2", pipe.name), "listed": ("weight < 2", f"{pipe.name}?grouping=message")}
+    pipe.publish(1, gone=("", "no-such-topic"), good=("", out), **own)
     pipe.broker.produce(pipe.name, cars(6))
     warnings = []
     (report,) = pipe.run(on_warning=warnings.append)
-    assert (report.counts.sent, report.counts.refused, report.counts.dead_lettered) == (6, 8, 0)
+    assert (report.counts.sent, report.counts.refused, report.counts.dead_lettered) == (6, 10, 0)
     assert len(pipe.broker.records(out)) == 6
     reasons = Counter((row["reason"], row["subscription"]) for row in pipe.world.rows("dead-letters"))
-    assert reasons == {("unknown-topic", "gone"): 6, ("input-topic", "own"): 2}
+    assert reasons == {
+        ("unknown-topic", "gone"): 6,
+        ("input-topic", "own"): 2,
+        ("input-topic", "listed"): 2,
+    }
     assert len(warnings) == 2 and audit(pipe.world.output).findings == []
     assert any(one.startswith("1 subscription delivers to kafka:no-such-topic") for one in warnings)
-    assert any("the job reads this topic" in one for one in warnings)
+    assert any(
+        one.startswith("2 subscriptions deliver") and "the job reads this topic" in one for one in warnings
+    )
 
 
 def test_a_topic_that_takes_less_after_the_batch_is_planned_costs_its_own_deliveries_only(pipe, monkeypatch):

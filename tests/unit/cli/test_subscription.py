@@ -68,6 +68,8 @@ def test_a_destination_is_given_as_kind_and_name(sub):
     assert "queue:ORDERS" in sub("get", "one")[1]
     assert sub("replace", "one", "a = 2")[0] == 0
     assert "queue:ORDERS" in sub("get", "one")[1]
+    assert sub("replace", "one", "a = 2", "--destination", "kafka:cars?grouping=message")[0] == 0
+    assert "kafka:cars?grouping=message" in sub("get", "one")[1]
 
 
 def test_each_refusal_has_its_exit_code(sub):

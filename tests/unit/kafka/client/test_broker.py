@@ -8,6 +8,10 @@ import pytest
 
 pytest.importorskip("kafka.net.manager", reason="kafka-python is not installed (the extra `kafka`)")
 
+from kafka.errors import KafkaTimeoutError
+from kafka.future import Future
+from kafka.net.connection import KafkaConnection
+
 from selectroute.kafka.batches.decode import HEADERS
 from selectroute.kafka.batches.encode import encode
 from selectroute.kafka.client.commit_tokens import (
@@ -23,6 +27,7 @@ from selectroute.kafka.client.reading import LostRecordsError, kept, read, recor
 from selectroute.kafka.client.transactions import Transactions
 from selectroute.kafka.client.wire import EARLIEST, LATEST, Wire
 from selectroute.kafka.ranges import Range
+from selectroute.spark.sources.kafka.config import KafkaCluster
 from tests.support.components import BROKER
 
 pytestmark = BROKER
@@ -215,6 +220,40 @@ def test_a_topic_of_tokens_that_is_gone_or_may_lose_them_is_one_sentence(wire, k
         open_topic(wire, f"{topic}-none", must_exist=True)
     with pytest.raises(TokenTopicError, match=r"cleanup\.policy=delete"):
         open_topic(wire, topic, must_exist=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, (20, 20, 20)),
+        ({"request.timeout.ms": "1500"}, (20, 1.5, 20)),
+        ({"request.timeout.ms": "30000"}, (30, 30, 30)),
+        ({"default.api.timeout.ms": "8000"}, (8, 20, 20)),
+        ({"delivery.timeout.ms": "45000"}, (20, 20, 45)),
+    ],
+)
+def test_times_of_the_settings_are_those_of_the_connections(settings, expected):
+    cluster = KafkaCluster("127.0.0.1:1", {f"kafka.{name}": value for name, value in settings.items()})
+    with cluster.wire() as one:
+        assert (one.seconds, one.request_seconds, one.delivery_seconds) == expected
+    with cluster.wire(5) as one:
+        assert (one.seconds, one.request_seconds, one.delivery_seconds) == (5, *expected[1:])
+
+
+def test_a_request_that_is_not_answered_in_time_is_sent_again(wire, topic, monkeypatch):
+    assert wire.offsets([(topic, 0)], LATEST) == {(topic, 0): 0}
+    wire.request_seconds = 7.0
+    waits, send_request = [], KafkaConnection.send_request
+
+    def slow(self, request, request_timeout_ms=None):
+        waits.append(request_timeout_ms)
+        if len(waits) == 1:
+            return Future().failure(KafkaTimeoutError("timed out"))
+        return send_request(self, request, request_timeout_ms=request_timeout_ms)
+
+    monkeypatch.setattr(KafkaConnection, "send_request", slow)
+    assert wire.offsets([(topic, 0)], LATEST) == {(topic, 0): 0}
+    assert len(waits) >= 2 and max(waits) == 7_000
 
 
 def test_a_cluster_that_does_not_answer_is_one_sentence():
