@@ -146,7 +146,7 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "") -> TokenTo
     partitions = wire.partitions([name]).get(name)
     if partitions is None:
         if must_exist:
-            wire.check_rights(name, "Read", "Write")  # who may not see it can't tell whether it is there
+            wire.check_rights([name], "Read", "Write")  # who may not see it can't tell whether it is there
             raise _gone(name)
         try:
             wire.create(name, PARTITIONS, SETTINGS)
@@ -159,9 +159,9 @@ def open_topic(wire: Wire, name: str, must_exist: bool, id: str = "") -> TokenTo
                     error.name,
                     name,
                 ) from error
-            wire.check_rights(name, "Read", "Write")
+            wire.check_rights([name], "Read", "Write")
             raise
-    wire.check_rights(name, "Read", "Write")
+    wire.check_rights([name], "Read", "Write")
     policy = wire.topic_settings([name], _POLICY).get(name, {}).get(_POLICY)
     if policy not in (None, "compact"):
         raise TokenTopicError(

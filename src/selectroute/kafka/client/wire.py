@@ -186,23 +186,24 @@ class Wire:
         (one,) = self._metadata([topic]).topics
         return str(one.topic_id or "")
 
-    def check_rights(self, topic: str, *rights: str) -> None:
+    def check_rights(self, topics: Iterable[str], *rights: str) -> None:
         """Raise `RefusedError` if this client lacks one of these rights to a topic: ``Read``, ``Write``."""
-        (one,) = self._metadata([topic], with_rights=True).topics
-        given = one.authorized_operations or ()
-        lacking: list[str] = []
-        if one.error_code == _HIDDEN:
-            lacking = list(rights)
-        elif _DESCRIBE in given:  # otherwise the broker does not say
-            lacking = [right for right in rights if _RIGHTS[right] not in given]
-        if lacking:
-            name = _name(_HIDDEN)
-            needed = ("right " if len(lacking) == 1 else "rights ") + " and ".join(lacking)
-            raise RefusedError(
-                f"Kafka at {self.servers}: this client needs the {needed} on the topic {topic} ({name})",
-                name,
-                topic,
-            )
+        for one in self._metadata(sorted(topics), with_rights=True).topics:
+            given = one.authorized_operations or ()
+            lacking: list[str] = []
+            if one.error_code == _HIDDEN:
+                lacking = list(rights)
+            elif _DESCRIBE in given:  # otherwise the broker does not say
+                lacking = [right for right in rights if _RIGHTS[right] not in given]
+            if lacking:
+                name = _name(_HIDDEN)
+                needed = ("right " if len(lacking) == 1 else "rights ") + " and ".join(lacking)
+                raise RefusedError(
+                    f"Kafka at {self.servers}: this client needs the {needed} on the topic {one.name} "
+                    f"({name})",
+                    name,
+                    one.name,
+                )
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str]) -> bool:
         """Create a topic with the cluster's default number of replicas; return whether it is new."""

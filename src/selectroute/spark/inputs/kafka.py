@@ -60,8 +60,7 @@ class KafkaSource:
         with self.input.cluster.wire() as wire:
             cluster = wire.cluster_id()
             topics = wire.topics()
-            for topic in sorted(self.input.topics or self.input.matching(topics)):
-                wire.check_rights(topic, "Read")
+            wire.check_rights(self.input.topics or self.input.matching(topics), "Read")
             missing = sorted(set(self.input.topics) - topics)
         if missing:
             raise SourceNotFoundError(
