@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 
 from selectroute.durable import disk
-from selectroute.kafka.client import wire
 from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
@@ -29,11 +28,10 @@ def one_sentence(error):
     return text
 
 
-def test_a_cluster_that_does_not_answer_is_one_sentence_before_the_stream_starts(pipe, monkeypatch):
-    monkeypatch.setattr(wire, "SECONDS", 2)
+def test_a_cluster_that_does_not_answer_is_one_sentence_before_the_stream_starts(pipe):
     pipe.publish(1, all="")
     with pytest.raises(KafkaClientError, match="does not answer within 2 s") as error:
-        pipe.run(cluster=KafkaCluster("127.0.0.1:1"))
+        pipe.run(cluster=KafkaCluster("127.0.0.1:1", {"kafka.default.api.timeout.ms": "2000"}))
     one_sentence(error)
     assert not pipe.world.rows("deliveries")
 
