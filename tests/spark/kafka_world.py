@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 import selectroute as sr
 from selectroute.durable import disk
 from selectroute.index.jsonl import build_from_lines
@@ -77,3 +79,9 @@ def cars(count: int, first: int = 0) -> list[Any]:
 
 def headers_of(record: Any) -> dict[str, str]:
     return {name: value.decode() for name, value in record.headers()}
+
+
+def answer_within(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let calls of Kafka fail after this time."""
+    real = KafkaCluster.wire
+    monkeypatch.setattr(KafkaCluster, "wire", lambda cluster, _=None: real(cluster, seconds))

@@ -27,12 +27,13 @@ from selectroute.spark.stream.fan_out import StreamError
 from selectroute.spark.worker import task
 from selectroute.testing.broker import Broker, BrokerError
 from selectroute.testing.jars import JarError
-from tests.spark.kafka_world import Pipe, cars, headers_of
+from tests.spark.kafka_world import Pipe, answer_within, cars, headers_of
 from tests.support.components import KAFKA, missing
 
 pytestmark = [pytest.mark.spark, *KAFKA]
 
 
+NIGHTLY = pytest.mark.nightly
 USERS = [f"user{number}" for number in range(10)]
 
 
@@ -113,10 +114,15 @@ def once_each(pipe, topic, count):
 
 @pytest.mark.parametrize(
     "end, step",
-    [(Broker.kill, "produce"), (Broker.kill, "commit"), (Broker.stop, "begin"), (Broker.stop, "produce")],
+    [
+        (Broker.kill, "produce"),
+        pytest.param(Broker.kill, "commit", marks=NIGHTLY),
+        pytest.param(Broker.stop, "begin", marks=NIGHTLY),
+        pytest.param(Broker.stop, "produce", marks=NIGHTLY),
+    ],
 )
 def test_a_broker_that_ends_in_the_middle_of_a_batch_and_comes_back(own, in_process, monkeypatch, step, end):
-    monkeypatch.setattr(wire, "SECONDS", 2.0)
+    answer_within(monkeypatch, 2.0)
     out = own.broker.create(own.name + "-out", 2)
     own.publish(1, all=("weight >= 0", out))
     own.broker.produce(own.name, cars(60))
@@ -153,10 +159,10 @@ def test_a_task_that_stood_still_for_longer_than_its_transaction_runs_again(own,
 @pytest.mark.parametrize(
     "owner, step",
     [
-        (commit_tokens, "tokens_of"),
+        pytest.param(commit_tokens, "tokens_of", marks=NIGHTLY),
         (Transactions, "produce"),
-        (commit_tokens, "write_token"),
-        (Transactions, "flush"),
+        pytest.param(commit_tokens, "write_token", marks=NIGHTLY),
+        pytest.param(Transactions, "flush", marks=NIGHTLY),
     ],
     ids=["nothing sent before", "produced", "token", "flushed"],
 )
@@ -212,11 +218,11 @@ def token_topic(pipe):
     return disk.read_json(pipe.world.output / "_job.json")["tokens"]
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["gone", "empty"])
+@pytest.mark.parametrize("again", [pytest.param(False, marks=NIGHTLY), True], ids=["gone", "empty"])
 def test_a_topic_of_tokens_that_is_deleted_in_the_middle_of_a_batch_ends_the_job(
     own, in_process, monkeypatch, again
 ):
-    monkeypatch.setattr(wire, "SECONDS", 3.0)
+    answer_within(monkeypatch, 3.0)
     out = own.broker.create(own.name + "-out", 2)
     own.publish(1, all=("weight >= 0", out))
     own.broker.produce(own.name, cars(6))
@@ -243,6 +249,7 @@ def test_a_topic_of_tokens_that_is_deleted_in_the_middle_of_a_batch_ends_the_job
     assert set(ids.values()) == {1}
 
 
+@NIGHTLY
 @pytest.mark.parametrize("batches", [0, 1], ids=["first batch", "later batch"])
 def test_a_topic_of_tokens_that_was_created_again_while_a_job_was_down_is_refused(
     own, in_process, monkeypatch, batches
@@ -328,8 +335,8 @@ def rights(pipe, out):
 @pytest.mark.parametrize(
     "user, lacking, instead, said",
     [
-        ("user0", "input", None, r"needs the right Read on the topic in-"),
-        ("user1", "input", "DESCRIBE", r"needs the right Read on the topic in-"),
+        pytest.param("user0", "input", None, r"needs the right Read on the topic in-", marks=NIGHTLY),
+        pytest.param("user1", "input", "DESCRIBE", r"needs the right Read on the topic in-", marks=NIGHTLY),
         (
             "user2",
             "transactions",
@@ -337,14 +344,22 @@ def rights(pipe, out):
             r"needs the right Write on the transactional ids that begin with sele",
         ),
         ("user3", "create", None, r"needs the rights? Create.* on the topic selectroute-\S+-tokens"),
-        ("user4", "read", None, r"needs the right Read on the topic selectroute-\S+-tokens"),
-        ("user5", "write", None, r"needs the right Write on the topic selectroute-\S+-tokens"),
+        pytest.param(
+            "user4", "read", None, r"needs the right Read on the topic selectroute-\S+-tokens", marks=NIGHTLY
+        ),
+        pytest.param(
+            "user5",
+            "write",
+            None,
+            r"needs the right Write on the topic selectroute-\S+-tokens",
+            marks=NIGHTLY,
+        ),
     ],
 )
 def test_a_right_that_is_missing_is_named_before_the_stream_starts(
     own, in_process, monkeypatch, user, lacking, instead, said
 ):
-    monkeypatch.setattr(wire, "SECONDS", 5.0)
+    answer_within(monkeypatch, 5.0)
     out = own.broker.create("sent-" + own.name, 2)
     own.publish(1, all=("weight >= 0", out))
     own.broker.produce(own.name, cars(6))
@@ -377,7 +392,7 @@ def test_a_topic_that_this_client_may_not_write_to_costs_its_own_deliveries_only
 def test_a_cluster_that_can_coordinate_no_transactions_is_one_sentence_before_the_stream_starts(
     spark, world, monkeypatch
 ):
-    monkeypatch.setattr(wire, "SECONDS", 3.0)
+    answer_within(monkeypatch, 3.0)
     with tempfile.TemporaryDirectory(prefix="selectroute-outages-", ignore_cleanup_errors=True) as folder:
         broker = Broker(Path(folder), {"transaction.state.log.replication.factor": 3})
         broker.start()

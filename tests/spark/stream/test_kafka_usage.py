@@ -9,10 +9,9 @@ import pytest
 
 from selectroute.cli import main
 from selectroute.durable import disk
-from selectroute.kafka.client import wire
 from selectroute.spark import Job, KafkaCluster, KafkaInput
 from selectroute.spark.job.output_folder import OutputFolder
-from tests.spark.kafka_world import cars
+from tests.spark.kafka_world import answer_within, cars
 from tests.support.components import KAFKA
 
 FAILURE, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
@@ -97,7 +96,7 @@ def test_a_broker_that_does_not_answer_and_topics_that_are_not_there(pipe, refus
     servers = pipe.broker.address
     pipe.publish(1, all="")
     with monkeypatch.context() as patch:
-        patch.setattr(wire, "SECONDS", 2)
+        answer_within(patch, 2)
         assert "Kafka at 127.0.0.1:1 does not answer within" in refused(pipe.world, FAILURE)
     said = refused(pipe.world, NOT_FOUND, servers=servers, topics=f"{pipe.name},no-such-topic")
     assert "has no topic no-such-topic" in said
