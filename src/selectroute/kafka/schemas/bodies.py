@@ -9,6 +9,7 @@ from selectroute.kafka.binding import Path
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.json_body import at_path, parsed
 from selectroute.kafka.schemas.cache import Schemas, SchemaUnavailableError
+from selectroute.kafka.schemas.decisions import Decisions
 from selectroute.kafka.schemas.wire import SchemaId, framed, schema_of_prefix
 
 
@@ -17,11 +18,19 @@ class Bodies:
 
     With a registry, a body with a schema id is decoded by its schema. A body without one is JSON, as are all
     without a registry: topics may change from one to the other.
+
+    Args:
+        paths: the paths.
+        schemas: the schemas of the registry.
+        decisions: of a task that must decide on missing schemas as before when it runs again.
     """
 
-    def __init__(self, paths: Sequence[Path], schemas: Schemas | None = None) -> None:
+    def __init__(
+        self, paths: Sequence[Path], schemas: Schemas | None = None, decisions: Decisions | None = None
+    ) -> None:
         self._paths = tuple(paths)
         self._schemas = schemas
+        self._decisions = decisions
 
     def values(self, value: bytes | None, header: bytes | None = None) -> list[Any]:
         """Return the value at each path, None where there is none. A datum is decoded once, at all paths.
@@ -53,7 +62,8 @@ class Bodies:
             headers: the header with the schema id of each.
 
         Raises:
-            SchemaUnavailableError: a schema is not available, and the registry's policy is to wait.
+            SchemaUnavailableError: a schema is not available, and the registry's policy is to wait, or an
+                earlier attempt had it.
         """
         errors: dict[int, RecordError] = {}
         if self._schemas is None:
@@ -72,12 +82,19 @@ class Bodies:
         return errors
 
     def _unavailable(self, schemas: Schemas, id: SchemaId) -> RecordError | None:
+        missing: SchemaUnavailableError | None = None
         try:
             schemas.decoder(id, self._paths)
         except SchemaUnavailableError as error:
             if schemas.on_missing == "wait":
                 raise
-            return error.as_record_error()
+            missing = error
         except RecordError:
             pass  # of the schema: each body of it is not valid
-        return None
+        found = None if missing is None else missing.as_record_error()
+        if self._decisions is None:
+            return found
+        decided = self._decisions.decide(id, found)
+        if decided is None and missing is not None:
+            raise missing  # an earlier attempt had it
+        return decided

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,14 +79,21 @@ def written_plan(pins: Path, pinned: Pin) -> Plan | None:
 
 
 def write_plan(pins: Path, plan: Plan) -> None:
-    """Write a plan durably."""
+    """Write a new plan durably; decisions that followed another one go."""
     disk.make_folder(pins)
+    shutil.rmtree(decisions_of(pins, plan.batch), ignore_errors=True)
     disk.write_json(_path(pins, plan.batch), plan.to_json())
 
 
 def remove_plan(pins: Path, batch: int) -> None:
-    """Remove the plan of a batch that is published."""
+    """Remove the plan of a batch that is published, with the decisions on schemas."""
+    shutil.rmtree(decisions_of(pins, batch), ignore_errors=True)
     _path(pins, batch).unlink(missing_ok=True)
+
+
+def decisions_of(pins: Path, batch: int) -> Path:
+    """Return the folder of a batch's decisions on schemas, which are part of its plan."""
+    return pins / f"{batch}.schemas"
 
 
 def begun_batches(pins: Path) -> list[int]:

@@ -27,7 +27,7 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.attempts import Attempts
 from selectroute.spark.batch.commits import Commits, kind_of
 from selectroute.spark.batch.pins import Pin, pin, reference
-from selectroute.spark.batch.plans import Plan, remove_plan, write_plan, written_plan
+from selectroute.spark.batch.plans import Plan, decisions_of, remove_plan, write_plan, written_plan
 from selectroute.spark.columns.column_types import unlike_sentence
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.inputs.source import BatchInput, Outcome, Source
@@ -216,6 +216,7 @@ class Router:
             plan = self._plan(pinned, batch_input, query, queues, topics, side_batch is not None)
             batch_input = batch_input.by(plan.input)
             settings = self._with_targets(settings, query, plan, bool(queues), bool(topics))
+            settings = replace(settings, schema_decisions=str(decisions_of(self._pins, batch)))
         if self._destinations:
             self._missing.look(
                 opened,

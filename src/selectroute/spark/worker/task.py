@@ -24,6 +24,7 @@ from selectroute.kafka.binding import KafkaBinding
 from selectroute.kafka.client.errors import FencedError, UnreachableError
 from selectroute.kafka.ranges import Range
 from selectroute.kafka.schemas.cache import SchemaUnavailableError, open_schemas
+from selectroute.kafka.schemas.decisions import Decisions
 from selectroute.kafka.schemas.registry import SchemaRegistry
 from selectroute.match.batch import leaves
 from selectroute.match.columns import ColumnTypeError
@@ -70,6 +71,7 @@ class TaskSettings:
         kafka: the Kafka topics to write to, and how; None if the job has no cluster.
         replay_list: path of the list of letters to judge, of a replay only.
         destinations: the kinds of destinations to deliver to.
+        schema_decisions: folder of the batch's `Decisions`; None if nothing is put or sent.
     """
 
     snapshot: SnapshotRef
@@ -80,6 +82,7 @@ class TaskSettings:
     kafka: KafkaTarget | None = None
     replay_list: str | None = None
     destinations: tuple[str, ...] = (QUEUE, KAFKA)
+    schema_decisions: str | None = None
 
     def names(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return the identifiers to read."""
@@ -124,13 +127,14 @@ def route_ranges(
     """Route the records of these ranges as a task of this number; return the report of `run` and
     `RecordReader`. With ``may_lack``, records that Kafka no longer has are left out.
     """
-    return run(partial(_record_reader, ranges, input, may_lack), settings, task)
+    return run(partial(_record_reader, ranges, input, may_lack, task), settings, task)
 
 
 def _record_reader(
     ranges: Sequence[Range],
     input: KafkaInput,
     may_lack: bool,
+    task: int,
     snapshot: Snapshot,
     settings: TaskSettings,
     full: bool,
@@ -141,7 +145,11 @@ def _record_reader(
     groups = [[one] for one in sorted(ranges)] if settings.queues is not None else [ranges]
     wire, committed = connected(input.cluster), input.cluster.reads_committed
     parts = (part for group in groups for part in read(wire, group, committed=committed, may_lack=may_lack))
-    return RecordReader(map(rows_of, parts), input.binding, input.schemas, snapshot, settings, full, ranges)
+    batches, registry = map(rows_of, parts), input.schemas
+    decisions = None
+    if registry is not None and registry.on_missing != "wait" and settings.schema_decisions is not None:
+        decisions = Decisions(Path(settings.schema_decisions), task)
+    return RecordReader(batches, input.binding, registry, snapshot, settings, full, ranges, decisions)
 
 
 def run(
@@ -320,6 +328,7 @@ class RecordReader:
         settings: TaskSettings,
         full: bool,
         ranges: Sequence[Range] = (),
+        decisions: Decisions | None = None,
     ) -> None:
         self._batches = batches
         partitions = sorted({SourcePartition(one.topic, one.partition) for one in ranges})
@@ -328,7 +337,7 @@ class RecordReader:
         self._binding = binding
         self._full = full
         self._reader = KafkaReader(
-            settings.names(snapshot), binding, settings.max_message_bytes, self._schemas
+            settings.names(snapshot), binding, settings.max_message_bytes, self._schemas, decisions
         )
         self._came: dict[SourcePartition, tuple[int, int, int]] = {}
 

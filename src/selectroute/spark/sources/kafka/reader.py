@@ -26,6 +26,7 @@ from selectroute.kafka.ranges import Part
 from selectroute.kafka.record import Record, message_of, too_large, too_many_headers
 from selectroute.kafka.schemas.bodies import Bodies
 from selectroute.kafka.schemas.cache import Schemas
+from selectroute.kafka.schemas.decisions import Decisions
 from selectroute.kafka.schemas.wire import HEADER, PREFIX_BYTES
 from selectroute.kafka.texts import TextError
 from selectroute.match.from_messages import BODY, is_mixed, with_unlike
@@ -105,7 +106,7 @@ class Records:
 
 class KafkaReader:
     """Reader of batches for one snapshot: ``names`` are the columns that its selectors read, and ``schemas``
-    has the schemas of bodies; None: they are JSON.
+    has the schemas of bodies; None: they are JSON. For ``decisions`` see `Bodies`.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class KafkaReader:
         binding: KafkaBinding,
         max_message_bytes: int,
         schemas: Schemas | None = None,
+        decisions: Decisions | None = None,
     ) -> None:
         self._binding = binding
         self._names = frozenset(names)
@@ -123,7 +125,7 @@ class KafkaReader:
             name: binding.field(name) for name in (*names, self._id) if name not in (BODY, INVALID_NAMES)
         }
         self._in_body = self._from("body")
-        self._bodies = Bodies([self._fields[name].source.path for name in self._in_body], schemas)
+        self._bodies = Bodies([self._fields[name].source.path for name in self._in_body], schemas, decisions)
         self._has_schemas = schemas is not None and bool(self._in_body)
         by_header: dict[str, list[str]] = {}
         for name in self._from("header"):
