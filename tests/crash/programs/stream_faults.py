@@ -130,7 +130,7 @@ class Stream:
         job = self.world.job()
         kafka: Any = self.topics
         task.KafkaWriter = kafka.writer  # type: ignore[misc]
-        task.connected = lambda _: None  # type: ignore[assignment, return-value]
+        task.connected = lambda *_, **__: None  # type: ignore[assignment, return-value]
         router = Router(job, files_of(job, 2), self.queues.sender(), kafka)
         router.commits.prepare()
         for batch in range(BATCHES):
