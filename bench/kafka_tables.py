@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import median
 from typing import Final
 
@@ -35,9 +36,11 @@ def stream_table(benchmark: Benchmark, cells: Cells) -> str:
             if not cell:
                 continue
             others = [cells.get((workload, base, rules), []) if base != engine else [] for base in bases]
-            each = median(sample.processor_seconds / sample.messages for sample in cell) * 1e6
-            shown = [number(median_rate(cell)), *(_times(cell, other, "rate") for other in others)]
-            shown += [f"{each:.1f}", *(_times(cell, other, "processor_seconds") for other in others)]
+            shown = [number(median_rate(cell)), *(_times(cell, other, _rate) for other in others)]
+            shown += [
+                f"{median(map(_processor, cell)):.1f}",
+                *(_times(cell, of, _processor) for of in others),
+            ]
             lines.append(line([f"{workload} {short(rules)}", f"`{engine}`", *shown]))
     return "\n".join([*lines, "", "(median; × is a multiple in the same turn, median and range)"])
 
@@ -107,7 +110,16 @@ def _milli(cell: list[Sample], name: str) -> str:
     return f"{median(getattr(one, name) for one in cell) / 1_000:,.0f}" if cell else "–"
 
 
-def _times(cell: list[Sample], base: list[Sample], name: str) -> str:
+def _rate(sample: Sample) -> float:
+    return float(sample.rate)
+
+
+def _processor(sample: Sample) -> float:
+    """Microseconds of processor a message."""
+    return sample.processor_seconds / sample.messages * 1e6
+
+
+def _times(cell: list[Sample], base: list[Sample], figure: Callable[[Sample], float]) -> str:
     """The multiples of a figure in each turn: median and range."""
-    ratios = [getattr(one, name) / getattr(of, name) for one, of in zip(cell, base, strict=False)]
+    ratios = [figure(one) / figure(of) for one, of in zip(cell, base, strict=False)]
     return f"{multiple(median(ratios))} ({min(ratios):.2f}–{max(ratios):.2f})" if ratios else ""

@@ -141,6 +141,7 @@ def test_a_broker_that_ends_in_the_middle_of_a_batch_and_comes_back(own, in_proc
     assert len(warnings) == 1 and "the stream waits" in warnings[0], warnings
 
 
+@NIGHTLY
 def test_a_task_that_stood_still_for_longer_than_its_transaction_runs_again(own, in_process, monkeypatch):
     out = own.broker.create(own.name + "-out", 2)
     own.publish(1, all=("weight >= 0", out))
@@ -372,6 +373,7 @@ def test_a_right_that_is_missing_is_named_before_the_stream_starts(
     assert not own.broker.records(out) and not own.world.rows("deliveries")
 
 
+@NIGHTLY
 def test_a_topic_that_this_client_may_not_write_to_costs_its_own_deliveries_only(own, in_process):
     out, closed = (own.broker.create(f"{one}-{own.name}", 2) for one in ("sent", "closed"))
     own.publish(1, all=("weight >= 0", out), closed=("", closed))
@@ -389,6 +391,7 @@ def test_a_topic_that_this_client_may_not_write_to_costs_its_own_deliveries_only
     assert closed in warning and "TOPIC_AUTHORIZATION_FAILED" in warning
 
 
+@NIGHTLY
 def test_a_cluster_that_can_coordinate_no_transactions_is_one_sentence_before_the_stream_starts(
     spark, world, monkeypatch
 ):
