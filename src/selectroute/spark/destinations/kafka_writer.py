@@ -196,26 +196,20 @@ class KafkaWriter:
         """Commit what was sent, with its token."""
         if not self._sent:
             return
-        target = self._target
-        if target.tokens is not None:
-            from selectroute.kafka.client.commit_tokens import Token, write_token  # needs the extra `kafka`
-
-            token = Token(
-                target.kind,
-                target.batch,
-                self._task,
-                len(self._tokens),
-                target.plan,
-                self._sent,
-                tuple(sorted(self._left)),
-            )
-            with self._holding():
-                self._transactions.flush()
-            write_token(self._transactions, target.tokens, token)
         with self._holding():
+            if self._target.tokens is not None:
+                self._write_token(self._target.tokens)
             self._transactions.commit()
 
     # ---- inside
+
+    def _write_token(self, tokens: TokenTopic) -> None:
+        from selectroute.kafka.client.commit_tokens import Token, write_token  # needs the extra `kafka`
+
+        target, part = self._target, len(self._tokens)
+        left = tuple(sorted(self._left))
+        token = Token(target.kind, target.batch, self._task, part, target.plan, self._sent, left)
+        write_token(self._transactions, tokens, token)
 
     def _begin(self) -> None:
         """Begin as the only producer of this task, and find out what it has sent before."""
