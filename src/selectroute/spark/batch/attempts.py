@@ -125,13 +125,10 @@ class Attempts:
         """Return those of these destinations that are to be excluded; wait for the others."""
         found: Held = {}
         for (kind, name), reason in held.items():
-            waiting, why = self._waiting[kind], _clause((kind, name), reason)
+            waiting = self._waiting[kind]
             if (kind, name) in counted:
                 waiting.waited([name], seconds)
-            if waiting.left(name) > 0:
-                waiting.begin(name, why)
-            else:
-                waiting.trip(name, why)
+            if not waiting.waits(name, _clause((kind, name), reason)):
                 found[kind, name] = reason
         return found
 

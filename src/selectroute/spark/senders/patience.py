@@ -68,6 +68,16 @@ class Waiting:
             return seconds
         return min(self.seconds, seconds + _COMES_BACK * (self._clock() - at))
 
+    def waits(self, name: str, why: str) -> bool:
+        """Begin to wait for a destination that refuses, or stop if it has no seconds left; return whether it
+        is waited for. ``why`` is as in `begin`.
+        """
+        if self.left(name) > 0:
+            self.begin(name, why)
+            return True
+        self.trip(name, why)
+        return False
+
     def begin(self, name: str, why: str) -> None:
         """Begin to wait for a destination, with one warning; ``why`` is a clause: "the queue A is full"."""
         if name not in self._waited_for:

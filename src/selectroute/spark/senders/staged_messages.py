@@ -65,11 +65,7 @@ class StagedMessages:
             since, looked = looked, time.monotonic()
             for name, depth in closed.items():
                 waiting.waited([name], looked - since)
-                why = f"the queue {name} is full: it holds {depth:,}"
-                if waiting.left(name) > 0:
-                    waiting.begin(name, why)
-                else:
-                    waiting.trip(name, why)
+                waiting.waits(name, f"the queue {name} is full: it holds {depth:,}")
             if not closed:
                 return progress
             if waiting.tripped.isdisjoint(closed) and self._queues.pause():
