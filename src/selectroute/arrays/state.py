@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,6 +23,7 @@ from selectroute.selector.extended import provider_reads
 from selectroute.selector.fields import identifier_of
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.selector.selector_type import EXTENDED
+from selectroute.storage import Location
 from selectroute.topics.levels import TOPIC
 
 
@@ -37,7 +37,7 @@ class SnapshotState:
     subscriptions: pa.Table
     revision: int | None = None
     digest: str = ""
-    folder: Path | None = None
+    folder: Location | None = None
 
     def __len__(self) -> int:
         return int(self.firsts[-1]) - sum(len(segment.removed) for segment in self.segments)

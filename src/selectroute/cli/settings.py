@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     timeout: float = Field(default=30.0, gt=0, le=3600)
     """Seconds to wait for a response of a service."""
 
-    snapshots: Path | None = None
+    snapshots: str | None = None
     """Folder for snapshots; by default the registry's own."""
 
     @classmethod

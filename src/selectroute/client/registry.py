@@ -7,7 +7,6 @@ import uuid
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote
 
@@ -45,6 +44,7 @@ from selectroute.registry.specification import check_id
 from selectroute.registry.tokens import Token
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.message import Message
+from selectroute.storage import Location
 
 PATH: Final = "/v1/subscriptions"
 
@@ -105,7 +105,7 @@ class RemoteRegistry:
         return {"revision": self.revision}
 
     @property
-    def snapshots_folder(self) -> Path:
+    def snapshots_folder(self) -> Location:
         """Raise `PublishError`: a service does not expose the folder that it publishes to."""
         raise PublishError("a service does not expose its snapshots folder: name the folder (--snapshots)")
 

@@ -32,9 +32,14 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def replace_text(path: Path, text: str) -> None:
     """Replace the file at ``path`` atomically: readers see the old text or the new one. Raises OSError."""
+    replace_bytes(path, text.encode())
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Replace the file at ``path`` atomically, as `replace_text`. Raises OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
+    with open(temporary, "wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
@@ -107,6 +112,13 @@ def link_new(path: Path, data: bytes) -> None:
         os.link(temporary, path)
     finally:
         temporary.unlink()
+    sync_folder(path.parent)
+
+
+def flush(path: Path) -> None:
+    """Flush a file that another program wrote to the disk, and its name. Raises OSError."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
     sync_folder(path.parent)
 
 

@@ -17,7 +17,6 @@ import warnings
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from selectroute.arrays.state import SnapshotState
 from selectroute.index.change.delta import Change, changed
@@ -29,6 +28,8 @@ from selectroute.index.index import Index
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 AT_ONCE = 512
 """Maximum other subscriptions that a change rewrites before it is published: some 40 ms."""
@@ -52,8 +53,9 @@ class Publisher:
     """Publisher of the revisions of a snapshot folder; holds the newest one. Thread-safe.
 
     Args:
-        folder: a snapshot folder, or a new one, in which an empty snapshot is published first. Only one
-            publisher is allowed at a time: the revision of another one is an error when it is noticed.
+        folder: the path or URL of a snapshot folder, or of a new one, in which an empty snapshot is published
+            first. Only one publisher is allowed at a time: the revision of another one is an error when it is
+            noticed.
         own_revisions: the publisher numbers revisions, and publishes a merge when it is done. Otherwise each
             change has a given revision, and a merge becomes part of the next change, or of `roll_in`.
         limits: the largest selector that a change may have as text.
@@ -62,12 +64,10 @@ class Publisher:
         SnapshotError: the folder cannot be read or written.
     """
 
-    def __init__(
-        self, folder: str | Path, *, own_revisions: bool = True, limits: Limits = DEFAULT_LIMITS
-    ) -> None:
+    def __init__(self, folder: Where, *, own_revisions: bool = True, limits: Limits = DEFAULT_LIMITS) -> None:
         check_argument(limits, Limits, "limits", "the Limits of a selector, or leave it out")
-        check_path(folder, "folder", "the path of a snapshot folder, which may be new")
-        self.folder = Path(folder)
+        check_path(folder, "folder", "the path or URL of a snapshot folder, which may be new")
+        self.folder = Location.of(folder)
         self._own_revisions = own_revisions
         self._limits = limits
         self._lock = threading.RLock()

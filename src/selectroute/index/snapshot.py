@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from os import PathLike
-from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +15,7 @@ from selectroute.index.change.delta import Change, changed
 from selectroute.index.folder.format import open_snapshot
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
+from selectroute.storage.location import Where
 
 if TYPE_CHECKING:
     from selectroute.match.match import Matches
@@ -43,14 +43,16 @@ class Snapshot(SnapshotState):
         return snapshot
 
     @classmethod
-    def open(cls, folder: str | PathLike[str], revision: int | None = None) -> Snapshot:
+    def open(cls, folder: Where, revision: int | None = None) -> Snapshot:
         """Map a published snapshot: the newest one, or that of a revision.
 
-        Checks the format version and every SHA-256. Raises `SnapshotError` if a file is missing or damaged.
+        ``folder`` is a path or a URL (``s3://bucket/snapshots``). Files of remote storage are copied to a
+        cache on this machine, each once, and mapped there. Checks the format version and every SHA-256.
+        Raises `SnapshotError` if a file is missing or damaged.
         """
-        check_argument(folder, (str, PathLike), "folder", "the path of a snapshot folder")
+        check_argument(folder, (str, PathLike), "folder", "the path or URL of a snapshot folder")
         check_argument(revision, (int, NoneType), "revision", "the number of a published revision, or None")
-        return cls.of(open_snapshot(Path(folder), revision))
+        return cls.of(open_snapshot(folder, revision))
 
     def match(
         self, messages: pa.RecordBatch | pa.Table, missing: Literal["warn", "error", "ignore"] = "warn"

@@ -6,7 +6,6 @@ Methods that need the database itself, such as `Registry.verify` and `Registry.b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
 from selectroute.registry.changes import (
@@ -25,6 +24,7 @@ from selectroute.registry.changes import (
 from selectroute.registry.model import Page, Subscription, SubscriptionSpec
 from selectroute.registry.tokens import Token
 from selectroute.selector.message import Message
+from selectroute.storage import Location
 
 Progress = Callable[[int, int], None]
 """Callback, called regularly with the count of rows done and the total (0: unknown)."""
@@ -86,7 +86,7 @@ class SubscriptionRegistry(Protocol):
         """Newest revision; 0 before the first change."""
 
     @property
-    def snapshots_folder(self) -> Path:
+    def snapshots_folder(self) -> Location:
         """Folder that revisions are published to. Raises `PublishError` if unknown."""
 
     def __enter__(self) -> Self: ...

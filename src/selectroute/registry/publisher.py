@@ -18,12 +18,10 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
-from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
 from selectroute.index.build.build import rebuilt
 from selectroute.index.change.delta import Add, Change, Remove, Replace
@@ -40,6 +38,9 @@ from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import UNLIMITED
 from selectroute.selector.selector_type import EXTENDED
+from selectroute.storage import Location
+from selectroute.storage.lease import Lease, LeaseHeldError
+from selectroute.storage.location import Where
 
 MANY: Final = 50_000
 """Count of changes from which a snapshot is built from the whole table, if they are a quarter of it."""
@@ -49,6 +50,7 @@ COLLECT_SECONDS: Final = 60.0
 
 _OWNER: Final = "registry.json"
 _LOCK: Final = ".publisher"
+_LEASE: Final = "publisher.json"
 
 
 class RegistryPublisher:
@@ -58,15 +60,15 @@ class RegistryPublisher:
 
     Args:
         registry: the registry to publish.
-        folder: the snapshot folder; by default the registry's `snapshots_folder`.
+        folder: the path or URL of the snapshot folder; by default the registry's `snapshots_folder`.
 
     Raises:
         PublishError: another publisher uses the folder, or it belongs to another registry.
     """
 
-    def __init__(self, registry: Registry, folder: str | Path | None = None) -> None:
+    def __init__(self, registry: Registry, folder: Where | None = None) -> None:
         self._registry = registry
-        self.folder = Path(folder) if folder is not None else registry.snapshots_folder
+        self.folder = Location.of(folder) if folder is not None else registry.snapshots_folder
         self._publisher: Publisher | None = None
         self._collected = time.monotonic()
         self._guard = threading.Lock()
@@ -199,11 +201,16 @@ class RegistryPublisher:
             self._collected = time.monotonic()
             collect(self.folder)
 
-    def _locked(self) -> FileLock:
+    def _locked(self) -> FileLock | Lease:
+        """Return a lock of the folder, or a lease in remote storage, where a second publisher is noticed at
+        the next revision, too: a manifest is never written twice.
+        """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            return FileLock(self.folder / _LOCK, wait=False)
-        except BlockingIOError:
+            if not self.folder.is_local:
+                return Lease(self.folder / _LEASE)
+            self.folder.make_folder()
+            return FileLock(self.folder.path / _LOCK, wait=False)
+        except (BlockingIOError, LeaseHeldError):
             raise PublishError(f"another process publishes to {self.folder}: stop it first") from None
         except OSError as error:
             raise PublishError(f"{self.folder} cannot be used: {error.strerror or error}") from error
@@ -240,7 +247,7 @@ class RegistryPublisher:
         """Return the content of the folder's ``registry.json``; None if there is none yet."""
         path = self.folder / _OWNER
         try:
-            owner = json.loads(path.read_bytes())
+            owner = json.loads(path.read())
             if not isinstance(owner["registry"], str) or type(owner.get("revision", 0)) is not int:
                 raise ValueError("it does not name a registry and a revision")
         except FileNotFoundError:
@@ -256,6 +263,6 @@ class RegistryPublisher:
         content = {"registry": self._registry.id, "revision": revision, "digest": digest}
         path = self.folder / _OWNER
         try:
-            disk.replace_text(path, json.dumps(content))
+            path.put(json.dumps(content).encode())
         except OSError as error:
             raise PublishError(f"{path} cannot be written: {error.strerror or error}") from error

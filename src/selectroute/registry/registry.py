@@ -14,7 +14,6 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Final, Literal
 
@@ -60,6 +59,7 @@ from selectroute.selector.arguments import check_argument, check_iterable
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.limits import DEFAULT_LIMITS, Limits
 from selectroute.selector.message import Message
+from selectroute.storage import Location
 from selectroute.store.engine import Store
 from selectroute.store.errors import DamagedError
 from selectroute.store.head import CommitMark, lost
@@ -622,16 +622,16 @@ class Registry:
             write_setting(connection, name, value)
 
     @property
-    def snapshots_folder(self) -> Path:
+    def snapshots_folder(self) -> Location:
         """Folder that revisions are published to: the setting ``snapshots``, or next to a SQLite database.
 
         Raises `PublishError` if there is neither.
         """
         given = self.setting("snapshots")
         if given is not None:
-            return Path(given)
+            return Location.of(given)
         if self._store.is_sqlite:
-            return Path(self._store.path + ".snapshots")
+            return Location.of(self._store.path + ".snapshots")
         raise PublishError(
             "no folder is set to publish revisions to: name one (--snapshots), or set the registry's"
             " `snapshots`"

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 
 from anyio import CapacityLimiter
@@ -37,6 +36,8 @@ from selectroute.service.subscriptions import bulk, changes, messages, subscript
 from selectroute.service.subscriptions.batch_waiting import BatchWaiting
 from selectroute.service.subscriptions.cursors import HiddenCursors
 from selectroute.service.subscriptions.publishing import Publishing, Watch
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 _ROUTERS: tuple[APIRouter, ...] = (
     bulk.router,
@@ -75,7 +76,7 @@ def create_app(
     *,
     limits: ServiceLimits | None = None,
     tokens_needed: bool = False,
-    snapshots: str | Path | None = None,
+    snapshots: Where | None = None,
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
 ) -> FastAPI:
@@ -90,7 +91,7 @@ def create_app(
         queue_manager: the name of the queue manager of all queues.
     """
     limits = limits or ServiceLimits()
-    publishing = Publishing(registry, None if snapshots is None else Path(snapshots))
+    publishing = Publishing(registry, None if snapshots is None else Location.of(snapshots))
     waiting = QueueWaiting(limits.waiting)
     service = Service(
         registry=registry,

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -26,6 +25,7 @@ from selectroute.service.http.protocol import AcceptErrors, Protocol
 from selectroute.service.limits import ServiceLimits
 from selectroute.service.logs import log
 from selectroute.service.stopping import Stop, handled
+from selectroute.storage.location import Where
 
 STOP_SECONDS: Final = 30
 """Longest time that running requests may take after the service is asked to stop."""
@@ -84,7 +84,7 @@ def bound(
     port: int,
     *,
     limits: ServiceLimits | None = None,
-    snapshots: Path | None = None,
+    snapshots: Where | None = None,
     queues: str | None = None,
     queue_manager: str = QUEUE_MANAGER,
     started: Callable[[str], None] = lambda _: None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,7 +30,9 @@ RevisionOption = Annotated[
     int | None,
     typer.Option(max=MAX_REVISION, help="The revision to read; the newest by default.", show_default=False),
 ]
-Folder = Annotated[Path, typer.Argument(help="The snapshot folder, as written by `index build`.")]
+Folder = Annotated[
+    str, typer.Argument(help="The snapshot folder, a path or a URL, as written by `index build`.")
+]
 
 
 @app.command()
@@ -42,7 +43,10 @@ def build(
             metavar="SUBS.jsonl", help="Subscriptions, one JSON object a line; - reads standard input."
         ),
     ],
-    folder: Annotated[Path, typer.Argument(help="The snapshot folder; created if missing.")],
+    folder: Annotated[
+        str,
+        typer.Argument(help="The snapshot folder, a path or a URL (s3://bucket/dir); created if missing."),
+    ],
     revision: Annotated[
         int | None,
         typer.Option(

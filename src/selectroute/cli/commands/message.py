@@ -8,7 +8,6 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
@@ -58,8 +57,12 @@ class _Found(NamedTuple):
 def match(
     messages: MessagesArgument,
     snapshots: Annotated[
-        Path | None,
-        typer.Option(help="A snapshot folder instead of a registry.", metavar="FOLDER", show_default=False),
+        str | None,
+        typer.Option(
+            help="A snapshot folder, a path or a URL, instead of a registry.",
+            metavar="FOLDER",
+            show_default=False,
+        ),
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also explain why each gets it, with the values read.")
@@ -101,7 +104,7 @@ def match(
 
 
 @contextmanager
-def _opened(registry: str | None, snapshots: Path | None) -> Iterator[Matcher]:
+def _opened(registry: str | None, snapshots: str | None) -> Iterator[Matcher]:
     """Open a matcher: of a snapshot folder, or of a registry."""
     if snapshots is not None:
         if registry is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,11 +20,11 @@ app = typer.Typer(
 )
 
 SnapshotsOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         metavar="DIR",
-        help="The folder to publish to; or SELECTROUTE_SNAPSHOTS. By default the registry's own, next to a "
-        "SQLite database.",
+        help="The folder to publish to, a path or a URL; or SELECTROUTE_SNAPSHOTS. By default the registry's "
+        "own, next to a SQLite database.",
         show_default=False,
     ),
 ]

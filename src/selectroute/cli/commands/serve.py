@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,9 +26,11 @@ def serve(
         typer.Option(min=0, max=65_535, help="The port; 0 for any free port.", show_default="8080"),
     ] = None,
     snapshots: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="The folder in which revisions are published.", show_default="next to a SQLite database"
+            metavar="DIR",
+            help="The folder in which revisions are published: a path or a URL.",
+            show_default="next to a SQLite database",
         ),
     ] = None,
     queues: Annotated[

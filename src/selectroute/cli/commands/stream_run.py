@@ -259,7 +259,7 @@ SnapshotsOption = Annotated[
     str,
     _option(
         "snapshots",
-        "Folder of published snapshots.",
+        "Folder of published snapshots: a path or a URL (s3://bucket/dir).",
         _SUBSCRIPTIONS,
         "DIR",
         show_default="the one of the registry's database",

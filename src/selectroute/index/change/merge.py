@@ -16,7 +16,6 @@ import json
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from selectroute.arrays.state import SnapshotState
 from selectroute.index.build.build import rebuilt
 from selectroute.index.change.delta import with_delta
 from selectroute.index.folder.format import open_snapshot, write_segment
+from selectroute.storage import Location
 
 RATIO = 2
 MOST_SEGMENTS = 8
@@ -113,10 +113,10 @@ def rolled_in(then: SnapshotState, first: int, part: Part, now: SnapshotState) -
 def main(folder: str, revision: str, first: str) -> None:
     """Merge in a separate process: write the merged part to the folder and its entry to standard output."""
     os.nice(10)  # matching has priority
-    snapshot = open_snapshot(Path(folder), int(revision))
+    snapshot = open_snapshot(folder, int(revision))
     segment, rows = merged_part(snapshot, int(first))
     kind = "delta" if int(first) else "base"
-    json.dump(write_segment(segment, rows, Path(folder), int(revision), kind), sys.stdout)
+    json.dump(write_segment(segment, rows, Location.of(folder), int(revision), kind), sys.stdout)
 
 
 if __name__ == "__main__":

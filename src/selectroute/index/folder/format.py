@@ -21,6 +21,7 @@ import json
 import mmap
 import os
 import re
+import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -41,7 +42,7 @@ from selectroute.index.folder.manifest import (
     MAX_REVISION,
     latest_revision,
     locked,
-    manifest_path,
+    manifest_of,
     published_digest,
     read_manifest,
     revisions,
@@ -51,6 +52,9 @@ from selectroute.index.folder.memory_safety import check_memory_safety, check_to
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.dialect import DIALECTS
 from selectroute.selector.selector_type import EXTENDED, NONE, STANDARD
+from selectroute.storage import Location
+from selectroute.storage.cache import cached, forget
+from selectroute.storage.location import Where
 
 __all__ = [
     "FORMAT",
@@ -82,7 +86,7 @@ _NEVER_NULL = {"id": None, "dialect": frozenset(DIALECTS), "seltype": frozenset(
 MAX_SEGMENTS = 1_000
 """Maximum segments of one revision; a publisher merges them long before there are a hundred."""
 
-_entries: WeakKeyDictionary[Segment, dict[Path, Entry]] = WeakKeyDictionary()
+_entries: WeakKeyDictionary[Segment, dict[Location, Entry]] = WeakKeyDictionary()
 """Folders that have the files of a segment already."""
 
 _opened: WeakValueDictionary[tuple[object, ...], Segment] = WeakValueDictionary()
@@ -92,38 +96,39 @@ _subscriptions: WeakKeyDictionary[Segment, pa.Table] = WeakKeyDictionary()
 """Subscriptions of the segments in `_opened`."""
 
 
-def publish(snapshot: SnapshotState, folder: str | Path) -> int:
+def publish(snapshot: SnapshotState, folder: Where) -> int:
     """Write a snapshot as a revision of a folder, durably, and return the revision.
 
     A snapshot without a revision gets the one after the newest in the folder. Segments that are in the folder
-    already are not written again. Raises `SnapshotError` if the revision exists already: published revisions
-    never change. A crash at any instant leaves the revision complete or absent.
+    already are not written again. ``folder`` is a path or a URL (``s3://bucket/snapshots``). Raises
+    `SnapshotError` if the revision exists already: published revisions never change. A crash at any instant
+    leaves the revision complete or absent.
     """
     revision = published(snapshot, folder).revision
     assert revision is not None
     return revision
 
 
-def published(snapshot: SnapshotState, folder: str | Path) -> SnapshotState:
+def published(snapshot: SnapshotState, folder: Where) -> SnapshotState:
     """Publish as `publish`, and return the snapshot with its revision, digest and folder."""
     check_argument(snapshot, SnapshotState, "snapshot", "a Snapshot: index.freeze(), sr.build_snapshot(…)")
-    check_path(folder, "folder", "the path of a snapshot folder")
-    folder = Path(folder)
+    check_path(folder, "folder", "the path or URL of a snapshot folder")
+    where = Location.of(folder)
     revision = snapshot.revision
     if revision is not None and (type(revision) is not int or not 0 <= revision <= MAX_REVISION):
         raise SnapshotError(f"{revision!r} is not a revision: give an integer from 0 to {MAX_REVISION}")
     try:
         for part in ("segments", "ids"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
-        with locked(folder):
-            return _publish(snapshot, folder, revision)
+            (where / part).make_folder()
+        with locked(where):
+            return _publish(snapshot, where, revision)
     except OSError as error:
         raise SnapshotError(
-            f"the snapshot cannot be written to {folder}: {error.strerror or error}"
+            f"the snapshot cannot be written to {where}: {error.strerror or error}"
         ) from error
 
 
-def _publish(snapshot: SnapshotState, folder: Path, revision: int | None) -> SnapshotState:
+def _publish(snapshot: SnapshotState, folder: Location, revision: int | None) -> SnapshotState:
     written: list[Segment] = []
     try:
         while True:
@@ -142,28 +147,30 @@ def _publish(snapshot: SnapshotState, folder: Path, revision: int | None) -> Sna
                     raise  # another process took this revision: try the next one
     except RevisionExistsError:
         for segment in written:
-            entry = _entries[segment].pop(folder.resolve())
+            entry = _entries[segment].pop(_resolved(folder))
             for file in (entry["file"], entry["ids"]["file"]):
-                (folder / file).unlink()
+                (folder / file).delete()
         raise
 
 
 def _entry(
-    snapshot: SnapshotState, number: int, folder: Path, revision: int, written: list[Segment]
+    snapshot: SnapshotState, number: int, folder: Location, revision: int, written: list[Segment]
 ) -> Entry:
     """Return the entry of a segment; write the segment if the folder does not have it yet."""
     segment = snapshot.segments[number]
     known = _entries.setdefault(segment, {})
-    entry = known.get(folder.resolve())
+    entry = known.get(_resolved(folder))
     if entry is None or not all((folder / file).exists() for file in (entry["file"], entry["ids"]["file"])):
         subscriptions = snapshot.subscriptions.slice(snapshot.firsts[number], segment.rows)
         entry = write_segment(segment, subscriptions, folder, revision, "delta" if number else "base")
-        known[folder.resolve()] = entry
+        known[_resolved(folder)] = entry
         written.append(segment)
     return entry | {"kind": "delta" if number else "base"}
 
 
-def write_segment(segment: Segment, subscriptions: pa.Table, folder: Path, revision: int, kind: str) -> Entry:
+def write_segment(
+    segment: Segment, subscriptions: pa.Table, folder: Location, revision: int, kind: str
+) -> Entry:
     """Write a segment and its subscriptions, durably. They have no effect until a manifest names them.
 
     Raises OSError.
@@ -181,23 +188,24 @@ def write_segment(segment: Segment, subscriptions: pa.Table, folder: Path, revis
     }
 
 
-def open_snapshot(folder: Path, revision: int | None = None) -> SnapshotState:
+def open_snapshot(folder: Where, revision: int | None = None) -> SnapshotState:
     """Open a snapshot: see `Snapshot.open`."""
+    where = Location.of(folder)
     if revision is not None:
-        return _open(folder, revision)
+        return _open(where, revision)
     while True:
-        newest = latest_revision(folder)
+        newest = latest_revision(where)
         try:
-            return _open(folder, newest)
+            return _open(where, newest)
         except SnapshotError:
             # It may just have been collected, because there is a newer one.
-            if latest_revision(folder) == newest:
+            if latest_revision(where) == newest:
                 raise
 
 
-def _open(folder: Path, revision: int) -> SnapshotState:
+def _open(folder: Location, revision: int) -> SnapshotState:
     manifest = read_manifest(folder, revision)
-    path = manifest_path(folder, revision)
+    path = manifest_of(folder, revision)
     entries = manifest.get("segments")
     if not isinstance(entries, list) or not entries or not all(map(_is_entry, entries)):
         raise SnapshotError(f"{path} names no segments and their ids; publish the snapshot again")
@@ -229,7 +237,7 @@ def _is_entry(entry: Any) -> bool:
     return all(isinstance(name, str) for name in names)
 
 
-def read_segment(folder: Path, entry: Entry) -> tuple[Segment, pa.Table]:
+def read_segment(folder: Location, entry: Entry) -> tuple[Segment, pa.Table]:
     """Return the segment and the subscriptions of an entry, mapped and checked once in a process. Raises
     `SnapshotError`.
     """
@@ -254,7 +262,7 @@ def read_segment(folder: Path, entry: Entry) -> tuple[Segment, pa.Table]:
         ) from None
     except (InvariantError, pa.ArrowException) as error:
         raise _unsound(folder / name, error) from None
-    _entries[segment] = {folder.resolve(): entry}
+    _entries[segment] = {_resolved(folder): entry}
     _subscriptions[segment] = subscriptions
     _opened[key] = segment
     return segment, subscriptions
@@ -264,7 +272,7 @@ class _OtherFormatError(Exception):
     """Segment file with other columns than this format."""
 
 
-def _unsound(path: Path, error: Exception) -> SnapshotError:
+def _unsound(path: Location, error: Exception) -> SnapshotError:
     return SnapshotError(
         f"{path} is invalid (broken invariant: {_broken(error)}); publish the snapshot again"
     )
@@ -352,39 +360,52 @@ def _segment_table(segment: Segment) -> pa.Table:
     return pa.table(columns).replace_schema_metadata({"selectroute": json.dumps(header)})
 
 
-def _write(path: Path, table: pa.Table) -> str:
+def _write(file: Location, table: pa.Table) -> str:
     """Write an Arrow file durably, uncompressed so that it can be mapped, and return its SHA-256."""
 
-    def write(file: BinaryIO) -> None:
-        with pa.ipc.new_file(file, table.schema) as writer:
+    def write(new: BinaryIO) -> None:
+        with pa.ipc.new_file(new, table.schema) as writer:
             writer.write_table(table.combine_chunks())
 
-    return disk.write_file(path, write)
+    if file.is_local:
+        return disk.write_file(file.path, write)
+    with tempfile.TemporaryDirectory(prefix="selectroute-") as folder:
+        new = Path(folder) / "new"
+        sha256 = disk.write_file(new, write)
+        file.storage.upload(new, file.key)
+        return sha256
 
 
-def _identity(folder: Path, name: str) -> tuple[object, ...]:
+def _identity(folder: Location, name: str) -> tuple[object, ...]:
     """Return the identity of a file, which changes if another file gets the same name."""
     if not _FILE.fullmatch(name):
         raise SnapshotError(f"the manifest in {folder} names {name!r}, which is outside the folder")
-    path = folder / name
+    file = folder / name
+    if not file.is_local:  # its copy is found by its digest
+        return (str(file),)
     try:
-        status = path.stat()
+        status = file.path.stat()
     except OSError:
-        return (str(path),)  # reading raises the error
+        return (str(file),)  # reading raises the error
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _read(folder: Path, name: str, sha256: str) -> pa.Table:
+def _resolved(folder: Location) -> Location:
+    """Return the one location of a folder that can be reached by several paths."""
+    return Location(folder.storage, str(folder.path.resolve())) if folder.is_local else folder
+
+
+def _read(folder: Location, name: str, sha256: str) -> pa.Table:
     path = folder / name
     try:
-        data = _mapped(path)
+        data = _content(path, sha256)
     except FileNotFoundError:
         raise SnapshotError(
             f"{path} is missing though its manifest names it; publish the snapshot again"
         ) from None
     except OSError as error:
         raise SnapshotError(f"{path} cannot be read: {error.strerror or error}") from error
-    if hashlib.sha256(data).hexdigest() != sha256:
+    if data is None:
         raise SnapshotError(
             f"{path} is damaged: its SHA-256 is not the one in its manifest; publish the snapshot again, "
             "under a higher revision"
@@ -395,6 +416,20 @@ def _read(folder: Path, name: str, sha256: str) -> pa.Table:
         return reader.read_all()
     except (InvariantError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise _unsound(path, error) from None
+
+
+def _content(file: Location, sha256: str) -> pa.Buffer | None:
+    """Return a file with this SHA-256; None if it has another. A damaged copy in the cache is fetched again.
+
+    Raises OSError.
+    """
+    for _ in range(1 if file.is_local else 2):
+        data = _mapped(cached(file, sha256))
+        if hashlib.sha256(data).hexdigest() == sha256:
+            return data
+        if not file.is_local:
+            forget(sha256)
+    return None
 
 
 def _mapped(path: Path) -> pa.Buffer:

@@ -13,12 +13,13 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
 from selectroute.index.errors import RevisionExistsError, SnapshotError, SnapshotNotFoundError
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 FORMAT = 4
 """Version of the format that is written and read."""
@@ -29,23 +30,27 @@ LOCK = ".lock"
 _MANIFEST = re.compile(r"manifest-(0|[1-9][0-9]{0,18})\.json")
 
 
-def manifest_path(folder: Path, revision: int) -> Path:
-    """Return the path of a revision's manifest."""
+def manifest_of(folder: Location, revision: int) -> Location:
+    """Return the location of a revision's manifest."""
     return folder / f"manifest-{revision}.json"
 
 
-def revisions(folder: Path) -> list[int]:
+def revisions(folder: Where) -> list[int]:
     """Return the revisions published in a folder, ascending; none if the folder does not exist."""
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    where = Location.of(folder)
+    if where.is_local:  # names alone: nothing is asked of each file
+        try:
+            names = os.listdir(where.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    else:
+        names = [one.name for one in where.files()]
     return sorted(int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name)))
 
 
-def latest_revision(folder: str | Path) -> int:
+def latest_revision(folder: Where) -> int:
     """Return the newest revision published in a folder. Raises `SnapshotError` if there is none."""
-    found = revisions(Path(folder))
+    found = revisions(folder)
     if not found:
         raise SnapshotNotFoundError(
             f"no snapshot is published in {folder}; "
@@ -54,17 +59,16 @@ def latest_revision(folder: str | Path) -> int:
     return found[-1]
 
 
-def published_digest(folder: str | Path, revision: int) -> str:
+def published_digest(folder: Where, revision: int) -> str:
     """Return the digest of a published revision, without reading segments. Raises `SnapshotError`."""
-    return str(read_manifest(Path(folder), revision)["sha256"])
+    return str(read_manifest(Location.of(folder), revision)["sha256"])
 
 
-def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
+def read_manifest(folder: Location, revision: int) -> dict[str, Any]:
     """Return the checked manifest of a revision. Raises `SnapshotError`."""
-    path = manifest_path(folder, revision)
+    path = manifest_of(folder, revision)
     try:
-        with os.fdopen(disk.open_regular(path), "rb") as file:
-            data = file.read(MAX_MANIFEST_BYTES + 1)
+        data = _read(path)
     except FileNotFoundError:
         raise SnapshotNotFoundError(f"revision {revision} is not published in {folder}") from None
     except OSError as error:
@@ -87,12 +91,12 @@ def read_manifest(folder: Path, revision: int) -> dict[str, Any]:
     return checked
 
 
-def write_manifest(folder: Path, revision: int, segments: list[dict[str, Any]]) -> str:
+def write_manifest(folder: Location, revision: int, segments: list[dict[str, Any]]) -> str:
     """Write a revision's manifest, durably, and return its digest. Raises `RevisionExistsError`, OSError."""
     manifest: dict[str, Any] = {"format": FORMAT, "revision": revision, "segments": segments}
     manifest["sha256"] = _self_digest(manifest)
     try:
-        disk.link_new(manifest_path(folder, revision), _canonical(manifest))
+        manifest_of(folder, revision).put_new(_canonical(manifest))
     except FileExistsError:
         raise RevisionExistsError(
             f"revision {revision} is already published in {folder}; publish this one under a higher revision"
@@ -101,21 +105,33 @@ def write_manifest(folder: Path, revision: int, segments: list[dict[str, Any]]) 
 
 
 @contextmanager
-def locked(folder: Path, exclusive: bool = False) -> Iterator[None]:
-    """Hold the folder's lock: shared to reference files in it, exclusive to remove files.
+def locked(folder: Where, exclusive: bool = False) -> Iterator[None]:
+    """Hold the folder's lock: shared to reference files in it, exclusive to remove files. Remote storage has
+    no locks: there `retention` removes only what has been unused for long.
 
     A writer that reads a manifest and then references its files (in a new manifest, or a lease) does both
     under one lock, so that no file is removed in between. Readers take no lock.
 
     Raises `SnapshotError` if the folder cannot be locked.
     """
-    path = folder / LOCK
+    where = Location.of(folder)
+    if not where.is_local:
+        yield
+        return
+    path = where.path / LOCK
     try:
         lock = FileLock(path, shared=not exclusive)
     except OSError as error:
         raise SnapshotError(f"{path} cannot be locked: {error.strerror or error}") from error
     with lock:  # released too when the process dies
         yield
+
+
+def _read(manifest: Location) -> bytes:
+    if not manifest.is_local:
+        return manifest.read()
+    with os.fdopen(disk.open_regular(manifest.path), "rb") as file:
+        return file.read(MAX_MANIFEST_BYTES + 1)
 
 
 def _canonical(manifest: dict[str, Any]) -> bytes:

@@ -3,6 +3,10 @@
 A revision is kept if it is one of the newest, if a lease shows that a query still needs it, or if it was the
 newest recently: a reader without a lease may still pass it to its workers. A file is kept if a kept revision
 names it, or if it is new: a publisher may be about to name it.
+
+On a file system, a lock keeps publishers and new leases away meanwhile. Remote storage has no locks. There
+the oldest revision that is kept is written to ``leases/_floor.json`` before the leases are read, and who
+takes a lease reads it after writing: of a lease and a removal at the same time, one sees the other at least.
 """
 
 from __future__ import annotations
@@ -11,14 +15,20 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 from selectroute.durable import disk
-from selectroute.durable.sealed_json import unsealed
+from selectroute.durable.disk import DamagedFileError
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.manifest import locked, manifest_path, read_manifest, revisions
+from selectroute.index.folder.manifest import locked, manifest_of, read_manifest, revisions
+from selectroute.storage import Entry, Location
+from selectroute.storage.location import Where
 
 GRACE_SECONDS = 3600.0
+
+REMOTE_GRACE_SECONDS = 300.0
+"""Shortest grace in remote storage, for publishers that are slow, and clocks that differ."""
+
+_FLOOR = "_floor.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +40,14 @@ class Collected:
     bytes: int
 
 
-def collect(folder: str | Path, *, keep: int = 2, grace_seconds: float = GRACE_SECONDS) -> Collected:
+def collect(folder: Where, *, keep: int = 2, grace_seconds: float = GRACE_SECONDS) -> Collected:
     """Remove unused revisions and files from a snapshot folder, and return a report.
 
     Args:
         folder: a snapshot folder. Publishers and readers may use it at the same time.
         keep: the number of newest revisions that are always kept, at least one.
-        grace_seconds: how long a superseded revision is kept, and a file that no manifest names.
+        grace_seconds: how long a superseded revision is kept, and a file that no manifest names; in remote
+            storage at least `REMOTE_GRACE_SECONDS`.
 
     Raises:
         SnapshotError: a kept manifest or a lease cannot be read; then nothing is removed. Or the folder
@@ -45,54 +56,78 @@ def collect(folder: str | Path, *, keep: int = 2, grace_seconds: float = GRACE_S
     """
     if keep < 1 or not grace_seconds >= 0:
         raise ValueError("keep must be at least 1, and grace_seconds at least 0")
-    folder = Path(folder)
-    if not revisions(folder):
+    where = Location.of(folder)
+    if not where.is_local:
+        grace_seconds = max(grace_seconds, REMOTE_GRACE_SECONDS)
+    if not revisions(where):
         return Collected((), 0, 0)
     try:
         # Exclusive: a concurrent publish or pin could reference files that are about to be removed.
-        with locked(folder, exclusive=True):
-            return _collect(folder, keep, time.time() - grace_seconds)
+        with locked(where, exclusive=True):
+            return _collect(where, keep, time.time() - grace_seconds)
     except OSError as error:
-        raise SnapshotError(f"{folder} cannot be cleaned up: {error.strerror or error}") from error
+        raise SnapshotError(f"{where} cannot be cleaned up: {error.strerror or error}") from error
 
 
-def _collect(folder: Path, keep: int, before: float) -> Collected:
+def _collect(folder: Location, keep: int, before: float) -> Collected:
     found = revisions(folder)
-    oldest_lease = min(leased(folder), default=None)
-    gone = []
-    for revision, newer in pairwise(found[: 1 - keep or None]):
-        if oldest_lease is not None and revision >= oldest_lease:
-            break
-        if manifest_path(folder, newer).stat().st_mtime > before:
-            break  # it was the newest until recently
-        gone.append(revision)
+    gone = _unused(folder, found, keep, before)
+    if gone and not folder.is_local:
+        _floor(folder).put_json({"revision": found[len(gone)]})
+        gone = _unused(folder, found, keep, before)  # with the leases that were taken meanwhile
     named = {
-        folder / file
+        (folder / file).key
         for revision in found[len(gone) :]
         for entry in read_manifest(folder, revision)["segments"]
         for file in (entry["file"], entry["ids"]["file"])
     }
     # Manifests first, durably: a crash leaves files without a revision, never a revision without files.
     for revision in gone:
-        manifest_path(folder, revision).unlink()
-    disk.sync_folder(folder)
+        manifest_of(folder, revision).delete()
+    if folder.is_local:
+        disk.sync_folder(folder.path)
     files, size = 0, 0
-    for path in _files(folder):
-        status = path.stat()
-        if path not in named and status.st_mtime <= before:
-            path.unlink()
-            files, size = files + 1, size + status.st_size
+    for entry in _files(folder):
+        if entry.key not in named and entry.modified <= before:
+            folder.storage.delete(entry.key)
+            files, size = files + 1, size + entry.size
     return Collected(tuple(gone), files, size)
 
 
-def leased(folder: Path) -> Iterator[int]:
+def _unused(folder: Location, found: list[int], keep: int, before: float) -> list[int]:
+    """Return the oldest revisions that nobody needs."""
+    oldest_lease = min(leased(folder), default=None)
+    gone = []
+    for revision, newer in pairwise(found[: 1 - keep or None]):
+        if oldest_lease is not None and revision >= oldest_lease:
+            break
+        entry = manifest_of(folder, newer).entry()
+        if entry is None or entry.modified > before:
+            break  # it was the newest until recently
+        gone.append(revision)
+    return gone
+
+
+def floor(folder: Location) -> int:
+    """Return the oldest revision that is not being removed from remote storage; 0 if nothing is."""
+    return int((_floor(folder).read_json() or {"revision": 0})["revision"])
+
+
+def _floor(folder: Location) -> Location:
+    return folder / "leases" / _FLOOR
+
+
+def leased(folder: Location) -> Iterator[int]:
     """Yield the oldest revision of each lease. Raises `SnapshotError`."""
-    for path in sorted((folder / "leases").glob("*.json")):
+    for path in (folder / "leases").files():
+        if not path.name.endswith(".json") or path.name.startswith(("_", ".")):
+            continue
         try:
-            revision = unsealed(path.read_bytes())["revision"]
-        except FileNotFoundError:
-            continue  # it has just been released
-        except (OSError, ValueError, KeyError) as error:
+            lease = path.read_json()
+            if lease is None:
+                continue  # it has just been released
+            revision = lease["revision"]
+        except (OSError, DamagedFileError, KeyError) as error:
             raise SnapshotError(
                 f"the lease {path} cannot be read ({error}): remove it if its query has ended"
             ) from error
@@ -101,7 +136,10 @@ def leased(folder: Path) -> Iterator[int]:
         yield revision
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Location) -> Iterator[Entry]:
     for part in ("segments", "ids"):
-        yield from sorted((folder / part).glob("*.arrow"))
-    yield from sorted(folder.glob(".manifest-*.tmp"))
+        yield from (one for one in (folder / part).entries() if one.key.endswith(".arrow"))
+    for one in folder.entries():
+        name = one.key.rpartition("/")[2]
+        if name.startswith(".manifest-") and name.endswith(".tmp"):
+            yield one

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import anyio
@@ -20,6 +19,7 @@ from selectroute.registry.publisher import RegistryPublisher
 from selectroute.registry.registry import Registry
 from selectroute.selector.errors import SelectRouteError
 from selectroute.service.logs import log
+from selectroute.storage import Location
 
 AGAIN_SECONDS: Final = 2.0
 """Delay until the thread restarts after a failure."""
@@ -47,7 +47,7 @@ class State:
 class Publishing:
     """Publisher of a registry's changes in a thread until `stop`; by default to the registry's folder."""
 
-    def __init__(self, registry: Registry, folder: Path | None = None) -> None:
+    def __init__(self, registry: Registry, folder: Location | None = None) -> None:
         self._registry = registry
         self._folder = folder
         self._stop = threading.Event()

@@ -34,6 +34,7 @@ from selectroute.spark.job.job import Job, JobError
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED
 from selectroute.spark.sources.files.stream import local_folder
+from selectroute.storage import Location
 
 Verdict: TypeAlias = Literal["same files", "same rows", "other rows", "gone"]
 
@@ -154,7 +155,8 @@ class Reruns:
         if disk.read_json(job.output / "_job.json") is None:
             raise JobError(f"{job.output} is not the output folder of a job: there is nothing to route again")
         for name, folder in (("output", job.output), ("input", job.input), ("snapshots", job.snapshots)):
-            if isinstance(folder, Path) and into.is_relative_to(folder):
+            own = folder.path if isinstance(folder, Location) and folder.is_local else folder
+            if isinstance(own, Path) and into.is_relative_to(own):
                 raise JobError(f"{into} is in the {name} folder {folder} of the job: choose another")
         if into.exists() and (not into.is_dir() or any(into.iterdir())):
             raise JobError(f"{into} is not an empty folder: choose another")

@@ -82,7 +82,7 @@ def status(output: Path) -> Status:
         batch=last,
         revision=newest.get("revision"),
         committed=newest.get("committed"),
-        published=max(revisions(Path(record["snapshots"])), default=None),
+        published=max(revisions(record["snapshots"]), default=None),
         planned=tuple(batch for batch in planned if batch > (-1 if last is None else last)),
         counts=counts,
         changed=tuple(one.source for one in changed_files(commits, Path(record["input"]), LOOKED_AT)),

@@ -21,6 +21,7 @@ from selectroute.index.folder.manifest import latest_revision, locked, published
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, STREAM
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease
+from selectroute.storage import Location
 
 
 class PinError(SelectRouteError):
@@ -66,7 +67,7 @@ class Pin:
         return cls(**(dict(content) | lists), kind=kind)
 
 
-def pin(batch: int, pins: Path, snapshots: Path, query: str) -> Pin:
+def pin(batch: int, pins: Path, snapshots: Location, query: str) -> Pin:
     """Return the batch's pin: the existing one, or else the newest published revision, written durably.
 
     Raises:
@@ -88,7 +89,7 @@ def pin(batch: int, pins: Path, snapshots: Path, query: str) -> Pin:
     return pinned
 
 
-def _newest(batch: int, pins: Path, snapshots: Path, query: str) -> Pin:
+def _newest(batch: int, pins: Path, snapshots: Location, query: str) -> Pin:
     previous = _previous(batch, pins)
     revision = latest_revision(snapshots)
     if previous is not None and revision < previous.revision:
@@ -108,14 +109,14 @@ def pinned_revision(batch: int, pins: Path) -> int | None:
     return None if written is None else int(written["revision"])
 
 
-def pin_side_batch(pinned: Pin, pins: Path, snapshots: Path, query: str) -> None:
+def pin_side_batch(pinned: Pin, pins: Path, snapshots: Location, query: str) -> None:
     """Write the pin of a side batch durably, after its lease. Hold the lock of the snapshot folder."""
     lease(snapshots, _side_batch_lease(query), pinned.revision)
     disk.make_folder(pins)
     disk.write_json(pins / f"{pinned.batch}.json", pinned.to_json())
 
 
-def pinned_side_batch(batch: int, kind: str, pins: Path, snapshots: Path) -> Pin | None:
+def pinned_side_batch(batch: int, kind: str, pins: Path, snapshots: Location) -> Pin | None:
     """Return the pin of an interrupted side batch of this number and kind; None if there is none.
 
     Raises:
@@ -129,9 +130,9 @@ def pinned_side_batch(batch: int, kind: str, pins: Path, snapshots: Path) -> Pin
     return found
 
 
-def release_side_batch(snapshots: Path, query: str) -> None:
+def release_side_batch(snapshots: Location, query: str) -> None:
     """Release the lease of a committed side batch."""
-    (snapshots / "leases" / f"{_side_batch_lease(query)}.json").unlink(missing_ok=True)
+    (snapshots / "leases" / f"{_side_batch_lease(query)}.json").delete()
 
 
 def _side_batch_lease(query: str) -> str:
@@ -139,7 +140,7 @@ def _side_batch_lease(query: str) -> str:
     return f"{query}-backfill"
 
 
-def reference(pinned: Pin, snapshots: Path) -> SnapshotRef:
+def reference(pinned: Pin, snapshots: Location) -> SnapshotRef:
     """Return the reference with which workers open the pinned snapshot."""
     return SnapshotRef(str(snapshots), pinned.revision, pinned.digest)
 
@@ -153,7 +154,7 @@ def _previous(batch: int, pins: Path) -> Pin | None:
     return None
 
 
-def _check(pinned: Pin, snapshots: Path) -> None:
+def _check(pinned: Pin, snapshots: Location) -> None:
     try:
         digest = published_digest(snapshots, pinned.revision)
     except SnapshotError as error:

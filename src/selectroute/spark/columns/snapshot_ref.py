@@ -17,11 +17,12 @@ from pathlib import Path
 from pyspark import SparkFiles, TaskContext
 from pyspark.sql import SparkSession
 
-from selectroute.durable import disk
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.format import published
+from selectroute.index.folder.retention import floor
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.arguments import check_argument
+from selectroute.storage import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def refer(snapshot: Snapshot) -> SnapshotRef:
     if ref is not None:
         return ref
     if snapshot.folder is not None and snapshot.revision is not None and snapshot.digest:
-        return SnapshotRef(str(Path(snapshot.folder).resolve()), snapshot.revision, snapshot.digest)
+        return SnapshotRef(str(_resolved(snapshot.folder)), snapshot.revision, snapshot.digest)
     state = published(snapshot, temporary_folder())
     assert state.revision is not None
     ref = _published[snapshot] = SnapshotRef(str(state.folder), state.revision, state.digest)
@@ -123,16 +124,26 @@ def temporary_folder() -> str:
     return folder
 
 
-def lease(snapshots: Path, query: str, revision: int) -> None:
-    """Write a lease: this query needs this revision and later ones."""
+def lease(snapshots: Location, query: str, revision: int) -> None:
+    """Write a lease: this query needs this revision and later ones.
+
+    Raises:
+        SnapshotError: it can't be written, or the revision is just being removed.
+    """
     path = snapshots / "leases" / f"{query}.json"
     try:
-        current = disk.read_json(path)
+        current = path.read_json()
         if current is None or current.get("revision") != revision:
-            disk.make_folder(path.parent)
-            disk.write_json(path, {"query": query, "revision": revision})
+            path.parent.make_folder()
+            path.put_json({"query": query, "revision": revision})
+            if not snapshots.is_local and floor(snapshots) > revision:
+                raise SnapshotError(f"revision {revision} in {snapshots} is being removed")
     except OSError as error:
         raise SnapshotError(
-            f"the lease {path} can't be written ({error.strerror}): let the job write there, so that no "
-            "revision is removed while a batch needs it"
+            f"the lease {path} can't be written ({error.strerror or error}): let the job write there, so "
+            "that no revision is removed while a batch needs it"
         ) from error
+
+
+def _resolved(folder: Location) -> Location:
+    return Location.of(folder.path.resolve()) if folder.is_local else folder

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 
 from pyspark import TaskContext
 from pyspark.sql import Column
@@ -24,7 +23,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from selectroute.durable import disk
-from selectroute.durable.sealed_json import sealed
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.manifest import latest_revision, locked, published_digest
 from selectroute.match.from_messages import BODY
@@ -33,6 +31,7 @@ from selectroute.spark.columns.binding import BY_NAME, Binding, ambiguous, colum
 from selectroute.spark.columns.column_types import can_be_property
 from selectroute.spark.columns.read_columns import by_identifier, invalid_names
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease
+from selectroute.storage import Location
 from selectroute.topics.levels import TOPIC
 
 _KEPT = 2
@@ -61,10 +60,10 @@ def current(folder: str) -> SnapshotRef:
 
 @lru_cache(maxsize=_KEPT)
 def _known(folder: str, query: str, batch: int) -> SnapshotRef:
-    return pinned(Path(folder), query, batch)
+    return pinned(Location.of(folder), query, batch)
 
 
-def pinned(folder: Path, query: str, batch: int) -> SnapshotRef:
+def pinned(folder: Location, query: str, batch: int) -> SnapshotRef:
     """Return the pinned revision of a query's micro-batch; pin the newest if there is none.
 
     Raises:
@@ -73,16 +72,16 @@ def pinned(folder: Path, query: str, batch: int) -> SnapshotRef:
     pins = folder / "followers"
     path = _path(pins, query, batch)
     try:
-        written = disk.read_json(path)
+        written = path.read_json()
         if written is None:
             latest_revision(folder)  # raises if there is none
-            pins.mkdir(exist_ok=True)
+            pins.make_folder()
             # The lock keeps the newest revision from being removed before it is leased, and other tasks of
             # this micro-batch from leasing another one.
             with locked(folder, exclusive=True):
-                if disk.read_json(path) is None:
+                if path.read_json() is None:
                     _pin(folder, path, query, batch)
-            written = disk.read_json(path)
+            written = path.read_json()
         assert written is not None
     except OSError as error:
         raise SnapshotError(
@@ -92,28 +91,33 @@ def pinned(folder: Path, query: str, batch: int) -> SnapshotRef:
     return SnapshotRef(str(folder), int(written["revision"]), str(written["digest"]))
 
 
-def _pin(folder: Path, path: Path, query: str, batch: int) -> None:
-    before = disk.read_json(_path(path.parent, query, batch - 1))
+def _pin(folder: Location, path: Location, query: str, batch: int) -> None:
+    before = _path(path.parent, query, batch - 1).read_json()
     revision = latest_revision(folder)
     if before is not None and revision < before["revision"]:
         raise SnapshotError(
             f"the newest revision in {folder} is {revision}, but the previous micro-batch used "
             f"{before['revision']}: revisions only increase; publish the older state again as a new revision"
         )
-    lease(folder, query, revision if before is None else before["revision"])
+    leased = revision if before is None else before["revision"]
+    lease(folder, query, leased)
     content = {"batch": batch, "revision": revision, "digest": published_digest(folder, revision)}
     try:
-        disk.link_new(path, sealed(content).encode())
-    except FileExistsError:  # another task of this micro-batch was first, and may not have flushed the file
-        disk.sync_folder(path.parent)
+        path.put_new_json(content)
+    except FileExistsError:  # another task of this micro-batch was first
+        if path.is_local:
+            disk.sync_folder(path.parent.path)  # it may not have flushed the file
+        else:  # where no lock kept it from leasing another revision
+            winner = path.read_json()
+            lease(folder, query, leased if winner is None else min(leased, int(winner["revision"])))
     for number in range(batch - _KEPT, -1, -1):
-        try:
-            _path(path.parent, query, number).unlink()
-        except FileNotFoundError:
+        old = _path(path.parent, query, number)
+        if not old.exists():
             break
+        old.delete()
 
 
-def _path(pins: Path, query: str, batch: int) -> Path:
+def _path(pins: Location, query: str, batch: int) -> Location:
     return pins / f"{query}-{batch}.json"
 
 

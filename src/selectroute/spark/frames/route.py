@@ -10,7 +10,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, TypeAlias
 
@@ -68,6 +67,7 @@ from selectroute.spark.partitions.snapshot import (
     open_partitions,
     partitioned_revisions,
 )
+from selectroute.storage import Location
 
 SUBSCRIPTIONS = "subscriptions"
 """Column that `route` adds."""
@@ -309,7 +309,7 @@ def _check_arguments(df: DataFrame, binding: Binding | None) -> None:
     )
 
 
-SNAPSHOT = "a Snapshot (sr.Snapshot.open(folder), index.freeze()) or the path of a snapshot folder"
+SNAPSHOT = "a Snapshot (sr.Snapshot.open(folder), index.freeze()) or the path or URL of a snapshot folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,9 +336,11 @@ def _against(snapshot: object, df: DataFrame) -> _Against:
         raise TypeError(wrong_kind(snapshot, "snapshot", "the DataFrame first, then the snapshot"))
     check_argument(snapshot, (str, os.PathLike), "snapshot", SNAPSHOT)
     assert isinstance(snapshot, str | os.PathLike)
-    folder = Path(snapshot).resolve()
-    if partitioned_revisions(folder):
-        return PartitionedSnapshot.open(folder)
+    folder = Location.of(snapshot)
+    if folder.is_local:
+        folder = Location.of(folder.path.resolve())
+        if partitioned_revisions(folder.path):
+            return PartitionedSnapshot.open(folder.path)
     newest = Snapshot.open(folder)
     return _Followed(str(folder), newest) if df.isStreaming else newest
 

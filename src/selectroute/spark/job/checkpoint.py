@@ -18,7 +18,6 @@ plan is flushed before the batch begins (`flush_plan`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -77,15 +76,8 @@ def remove_unfinished(checkpoint: Path) -> None:
 def flush_plan(checkpoint: Path, batch: int) -> None:
     """Flush the plan of a batch to the disk, before anything is written for the batch."""
     for _, path in log_files(checkpoint / "sources" / "0")[-1:]:
-        flush(path)
-    flush(checkpoint / "offsets" / str(batch))
-
-
-def flush(path: Path) -> None:
-    """Flush a file of Spark's to the disk, and its name."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    disk.sync_folder(path.parent)
+        disk.flush(path)
+    disk.flush(checkpoint / "offsets" / str(batch))
 
 
 def _without_end(folder: Path, may_go: Callable[[int], bool]) -> Iterator[Path]:

@@ -14,6 +14,8 @@ from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.job.unrouted import KEEP, PolicyError, Unrouted
 from selectroute.spark.sources.files.stream import FORMATS, local_folder
 from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 from selectroute.topics.filter import InvalidTopicFilterError
 
 DEAD_LETTER_MISSING, FAIL_MISSING = MISSING = ("dead-letter", "fail")
@@ -62,7 +64,7 @@ class Job:
 
     Attributes:
         input: folder of complete message files that do not change; or records of Kafka.
-        snapshots: folder in which revisions are published.
+        snapshots: folder in which revisions are published, on any storage.
         output: folder for deliveries, unrouted messages and dead letters, of this job only.
         checkpoint: Spark's checkpoint; ``_checkpoint`` in the output folder unless given.
         file_format: ``parquet``, ``json`` (JSON lines), or ``auto``: by the ending of each file's name.
@@ -88,7 +90,7 @@ class Job:
     """
 
     input: Path | KafkaInput
-    snapshots: Path
+    snapshots: Location
     output: Path
     checkpoint: Path
     file_format: str = "auto"
@@ -107,7 +109,7 @@ class Job:
     def of(
         cls,
         input: str | os.PathLike[str] | KafkaInput,
-        snapshots: str | os.PathLike[str],
+        snapshots: Where,
         output: str | os.PathLike[str],
         checkpoint: str | os.PathLike[str] | None = None,
         *,
@@ -127,7 +129,8 @@ class Job:
 
         Raises:
             JobError: an option is out of range, or the output folder is in the input folder.
-            SourceError: a folder is not on a mounted file system.
+            SourceError: input, output or checkpoint are not on a mounted file system.
+            UnknownSchemeError: the URL of the snapshots can't be used.
         """
         out = local_folder(output)
         own: Path | KafkaInput = input if isinstance(input, KafkaInput) else local_folder(input)
@@ -135,7 +138,7 @@ class Job:
             kafka = own.cluster
         job = cls(
             own,
-            local_folder(snapshots),
+            Location.of(snapshots),
             out,
             out / "_checkpoint" if checkpoint is None else local_folder(checkpoint),
             file_format=file_format,

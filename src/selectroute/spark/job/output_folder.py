@@ -15,7 +15,7 @@ from typing import Any
 
 from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
-from selectroute.spark.job.checkpoint import flush, is_empty, remove_unfinished, repair
+from selectroute.spark.job.checkpoint import is_empty, remove_unfinished, repair
 from selectroute.spark.job.job import Job, JobError, OtherJobError
 
 _FORMAT = 1
@@ -79,7 +79,7 @@ class OutputFolder:
         if record is None:
             raise JobError(f"{self._record} is gone, so the job of this folder is unknown: restore the file")
         if record["query"] is None:
-            flush(self.job.checkpoint / "metadata")
+            disk.flush(self.job.checkpoint / "metadata")
             disk.write_json(self._record, record | {"query": query})
         elif record["query"] != query:
             raise OtherJobError(self._other_checkpoint())

@@ -114,11 +114,11 @@ def test_a_crash_between_two_removals_leaves_every_revision_whole(folder, step, 
     left = [step]
     unlink = type(folder).unlink
 
-    def failing(path, *arguments):
+    def failing(path, **options):
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
-        unlink(path, *arguments)
+        unlink(path, **options)
 
     monkeypatch.setattr(type(folder), "unlink", failing)
     with pytest.raises(KeyboardInterrupt):

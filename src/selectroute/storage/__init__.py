@@ -1,0 +1,35 @@
+"""Folders wherever they are: on a mounted file system, in an object store, or on HDFS.
+
+``location`` has `Location`, a file or folder by its URL; ``protocol`` the few verbs to read and write
+with, `Storage`, which ``local``, ``objects`` and ``hdfs`` implement. ``cache`` keeps files of remote
+storage on the local disk, ``probe`` checks a folder before a job starts, ``errors`` has the errors.
+
+::
+
+    Location.of("s3://bucket/out") / "_commits" / "7.json"
+        .read()  .put(data)  .put_new(data)  .replace(data, version)  .entries()  .delete()
+
+Imports `durable` and `selector` only; the clients of object stores and of HDFS (extra ``storage``) are
+imported when a URL needs them.
+"""
+
+from selectroute.storage.errors import (
+    ChangedError,
+    DeniedError,
+    StorageError,
+    UnknownSchemeError,
+    UnreachableError,
+)
+from selectroute.storage.location import Location
+from selectroute.storage.protocol import Entry, Storage
+
+__all__ = [
+    "ChangedError",
+    "DeniedError",
+    "Entry",
+    "Location",
+    "Storage",
+    "StorageError",
+    "UnknownSchemeError",
+    "UnreachableError",
+]

@@ -1,0 +1,205 @@
+"""Locations: files and folders by their URL."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
+
+from selectroute.durable.disk import DamagedFileError
+from selectroute.durable.sealed_json import sealed, unsealed
+from selectroute.storage.errors import StorageError, UnknownSchemeError
+from selectroute.storage.local import LocalStorage
+from selectroute.storage.protocol import Entry, Storage
+
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+OBJECT_SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss"})
+"""Schemes of object stores."""
+
+HDFS: Final = "hdfs"
+
+SCHEMES: Final = "file, s3, gs, az, abfss, hdfs"
+"""Schemes as error messages name them."""
+
+
+Where: TypeAlias = "str | os.PathLike[str] | Location"
+"""Ways to name a location: a URL, a path, or the location itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """File or folder in a storage: the storage, and the key in it. Equal locations are the same place.
+
+    >>> str(Location.of("s3://bucket/out") / "_commits" / "7.json")
+    's3://bucket/out/_commits/7.json'
+    """
+
+    storage: Storage
+    key: str
+
+    @classmethod
+    def of(cls, where: Where) -> Location:
+        """Return the location that a URL or a path names.
+
+        Raises:
+            UnknownSchemeError: the URL has an unknown scheme, or lacks its bucket or host.
+        """
+        if isinstance(where, Location):
+            return where
+        return cls(*_parsed(os.fspath(where)))
+
+    @property
+    def name(self) -> str:
+        """Last part of the key."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """Name without its last suffix."""
+        return Path(self.name).stem
+
+    @property
+    def parent(self) -> Location:
+        """Folder of this location."""
+        return Location(self.storage, self.key.rpartition("/")[0] or ("/" if self.storage.local else ""))
+
+    @property
+    def path(self) -> Path:
+        """Path on this machine. Raises `StorageError` for remote storage."""
+        if not self.storage.local:
+            raise StorageError(f"{self} is not on a mounted file system")
+        return Path(self.key)
+
+    @property
+    def is_local(self) -> bool:
+        """True for a path of this machine."""
+        return self.storage.local
+
+    def __truediv__(self, name: str) -> Location:
+        return Location(self.storage, f"{self.key.rstrip('/')}/{name}" if self.key else name)
+
+    def __str__(self) -> str:
+        return self.storage.url(self.key)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def is_in(self, folder: Location) -> bool:
+        """Return whether this location is a folder, or in it."""
+        if self.storage != folder.storage:
+            return False
+        return self.key == folder.key or self.key.startswith(
+            f"{folder.key.rstrip('/')}/" if folder.key else ""
+        )
+
+    def relative_to(self, folder: Location) -> str:
+        """Return the key below a folder that this location is in."""
+        return self.key[len(folder.key.rstrip("/")) :].lstrip("/")
+
+    def read(self) -> bytes:
+        """Return the file's content. Raises FileNotFoundError, `StorageError`."""
+        return self.storage.read(self.key)
+
+    def read_json(self) -> dict[str, Any] | None:
+        """Return the sealed JSON object in the file; None if there is no file.
+
+        A file of an earlier release, or of Spark, has no seal and is not checked.
+
+        Raises:
+            DamagedFileError: the file is not a JSON object, or does not match its seal.
+        """
+        try:
+            data = self.read()
+        except FileNotFoundError:
+            return None
+        try:
+            return unsealed(data)
+        except ValueError:
+            pass
+        raise DamagedFileError(f"{self} is damaged: its content has changed; restore it from a copy")
+
+    def put(self, data: bytes) -> None:
+        """Write the file, or replace it: readers see the old content or the new one."""
+        self.storage.put(self.key, data)
+
+    def put_json(self, content: Mapping[str, Any]) -> None:
+        """Write the file, or replace it, as sealed JSON."""
+        self.put(sealed(content).encode())
+
+    def put_new(self, data: bytes) -> None:
+        """Write a file that does not exist. Raises FileExistsError; see `Storage.put_new`."""
+        self.storage.put_new(self.key, data)
+
+    def put_new_json(self, content: Mapping[str, Any]) -> None:
+        """Write a file that does not exist as sealed JSON. Raises FileExistsError."""
+        self.put_new(sealed(content).encode())
+
+    def exists(self) -> bool:
+        """Return whether there is a file."""
+        return self.entry() is not None
+
+    def entry(self) -> Entry | None:
+        """Return the entry of the file; None if there is none."""
+        return self.storage.entry(self.key)
+
+    def entries(self, *, deep: bool = False) -> Iterator[Entry]:
+        """Yield the files in the folder, and with ``deep`` in its sub-folders, too."""
+        return self.storage.entries(self.key, deep=deep)
+
+    def files(self) -> Iterator[Location]:
+        """Yield the locations of the files in the folder."""
+        return (Location(self.storage, one.key) for one in self.entries())
+
+    def folders(self) -> list[Location]:
+        """Return the sub-folders that have files, by name."""
+        return [self / name for name in self.storage.folders(self.key)]
+
+    def is_folder(self) -> bool:
+        """Return whether there is a folder: one that exists, or in remote storage one with a file."""
+        if self.is_local:
+            return self.path.is_dir()
+        return next(iter(self.entries(deep=True)), None) is not None
+
+    def make_folder(self) -> None:
+        """Make the folder, where storage has folders of its own."""
+        self.storage.make_folder(self.key)
+
+    def delete(self) -> None:
+        """Delete the file; none is no error."""
+        self.storage.delete(self.key)
+
+    def delete_folder(self) -> None:
+        """Delete all files in the folder and its sub-folders."""
+        self.storage.delete_folder(self.key)
+
+
+@lru_cache(maxsize=1_024)
+def _parsed(text: str) -> tuple[Storage, str]:
+    found = _URL.match(text)
+    scheme = "file" if found is None else found[1].lower()
+    if scheme == "file":
+        if found is not None:
+            text = unquote(re.sub(r"^file:(//)?", "", text, flags=re.IGNORECASE))
+        return LocalStorage(), os.path.abspath(text)
+    if scheme not in OBJECT_SCHEMES and scheme != HDFS:
+        raise UnknownSchemeError(f"{text}: the scheme {scheme!r} is not known; it is one of {SCHEMES}")
+    root, _, key = text.partition("://")[2].partition("/")
+    if not root:
+        noun = "host" if scheme == HDFS else "bucket"
+        raise UnknownSchemeError(f"{text} names no {noun}: {scheme}://{noun.upper()}/FOLDER")
+    key = "/".join(part for part in key.split("/") if part not in ("", "."))
+    if ".." in key.split("/"):
+        raise UnknownSchemeError(f"{text}: a URL must not have '..'")
+    if scheme == HDFS:
+        from selectroute.storage.hdfs import HdfsStorage  # needs the extra `storage`
+
+        return HdfsStorage(f"{HDFS}://{root}"), key
+    from selectroute.storage.objects import ObjectStorage  # needs the extra `storage`
+
+    return ObjectStorage(f"{scheme}://{root}"), key

@@ -1,0 +1,266 @@
+"""Object stores: S3 and what speaks it, Google Cloud Storage, Azure Blob Storage and Data Lake, by obstore.
+
+Credentials and settings come from where the vendors' own tools look: environment variables (``AWS_…``,
+``GOOGLE_…``, ``AZURE_…``), the identity of a machine or pod, and for S3 with ``boto3`` the profiles of
+``~/.aws``. They are never in a URL, and each worker finds its own.
+
+Two conditions of a store carry everything: a write under the condition that the key does not exist
+(``If-None-Match: *``), and one that it still has a version (``If-Match``). Both are part of the stores' APIs:
+S3 since 2024, GCS by generations, Azure by ETags.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from selectroute.selector.errors import SelectRouteError
+from selectroute.storage.errors import ChangedError, DeniedError, StorageError, UnreachableError
+from selectroute.storage.protocol import Entry
+
+_RETRY_SECONDS: Final = 10
+"""Time for which the client itself tries again; after it the caller decides, who can say so."""
+
+_S3: Final = re.compile(r"s3a?:")
+_STATUS: Final = re.compile(r"status code: (\d{3})")
+_CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+
+_CAUSES: Final = {
+    "NoSuchBucket": (StorageError, "the bucket does not exist"),
+    "ContainerNotFound": (StorageError, "the container does not exist"),
+    "ExpiredToken": (DeniedError, "the credentials have expired"),
+    "TokenRefreshRequired": (DeniedError, "the credentials have expired"),
+    "RequestTimeTooSkewed": (
+        StorageError,
+        "the clock of this machine is wrong, and the storage rejects its requests",
+    ),
+}
+"""What a store's code of an error means."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStorage:
+    """Bucket or container; see `Storage`. Keys are those of the store, and folders their prefixes.
+
+    ``root`` is its URL, such as ``s3://bucket``.
+    """
+
+    root: str
+
+    @property
+    def local(self) -> bool:
+        """False: keys are no paths."""
+        return False
+
+    def url(self, key: str) -> str:
+        """Return the URL of a key."""
+        return f"{self.root}/{key}" if key else self.root
+
+    def read(self, key: str) -> bytes:
+        """Return an object."""
+        with self._reading(key):
+            return bytes(self._store.get(key).bytes())
+
+    def read_version(self, key: str) -> tuple[bytes, str]:
+        """Return an object, and its ETag or generation."""
+        with self._reading(key):
+            found = self._store.get(key)
+            return bytes(found.bytes()), _version(found.meta)
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object."""
+        with self._writing(key):
+            self._store.put(key, data)
+
+    def put_new(self, key: str, data: bytes) -> None:
+        """Write an object under the condition that there is none."""
+        try:
+            with self._writing(key):
+                self._store.put(key, data, mode="create", use_multipart=False)
+        except FileExistsError:
+            # The answer to an earlier try may have been lost: the client sends the same request again.
+            if self.read(key) != data:
+                raise
+
+    def replace(self, key: str, data: bytes, version: str) -> str:
+        """Write an object under the condition that it still has this version."""
+        try:
+            with self._writing(key):
+                return _version(self._store.put(key, data, mode=json.loads(version), use_multipart=False))
+        except ChangedError:
+            try:
+                found, newer = self.read_version(key)
+            except FileNotFoundError:
+                found, newer = b"", ""
+            if found != data:
+                raise
+            return newer
+
+    def entries(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
+        """Yield the objects whose keys begin with the folder's, by key."""
+        prefix = f"{folder}/" if folder else None
+        with self._reading(folder):
+            if not deep:
+                yield from map(_entry, self._store.list_with_delimiter(prefix)["objects"])
+                return
+            for chunk in self._store.list(prefix):
+                yield from map(_entry, chunk)
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the prefixes that end at the next slash."""
+        with self._reading(folder):
+            found = self._store.list_with_delimiter(f"{folder}/" if folder else None)["common_prefixes"]
+        return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found)
+
+    def entry(self, key: str) -> Entry | None:
+        """Return the entry of an object."""
+        try:
+            with self._reading(key):
+                return _entry(self._store.head(key))
+        except FileNotFoundError:
+            return None
+
+    def delete(self, key: str) -> None:
+        """Delete an object."""
+        try:
+            with self._writing(key):
+                self._store.delete(key)
+        except FileNotFoundError:
+            return
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete all objects whose keys begin with the folder's, a thousand with each request."""
+        keys = [one.key for one in self.entries(folder, deep=True)]
+        for start in range(0, len(keys), 1_000):
+            with self._writing(folder):
+                self._store.delete(keys[start : start + 1_000])
+
+    def make_folder(self, folder: str) -> None:
+        """Do nothing: a folder is there when it has an object."""
+
+    def upload(self, path: Path, key: str) -> None:
+        """Write an object from a file, in parts if it is large."""
+        with self._writing(key):
+            self._store.put(key, path)
+
+    def download(self, key: str, path: Path) -> None:
+        """Write an object to a file, a few MiB at a time."""
+        with self._reading(key), open(path, "xb") as file:
+            for chunk in self._store.get(key).stream():
+                file.write(chunk)
+
+    @property
+    def _store(self) -> Any:
+        return _opened(self.root, os.getpid())
+
+    def _reading(self, key: str) -> Any:
+        return _as_ours("read", self.url(key))
+
+    def _writing(self, key: str) -> Any:
+        return _as_ours("written", self.url(key))
+
+
+def _entry(meta: Any) -> Entry:
+    return Entry(str(meta["path"]), int(meta["size"]), meta["last_modified"].timestamp())
+
+
+def _version(meta: Any) -> str:
+    return json.dumps({name: meta[name] for name in ("e_tag", "version") if meta.get(name)})
+
+
+@lru_cache(maxsize=64)
+def _opened(root: str, process: int) -> Any:
+    """Return the client of a bucket for this process; its threads do not survive a fork."""
+    try:
+        from obstore.store import from_url
+    except ImportError as error:
+        raise StorageError(f"{root} needs the extra `storage`: pip install 'selectroute[storage]'") from error
+    options: dict[str, Any] = {
+        "retry_config": {"max_retries": 5, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
+        "client_options": {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=60)},
+    }
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    if _S3.match(root):
+        if endpoint:
+            options["endpoint"] = endpoint
+            options["client_options"]["allow_http"] = endpoint.startswith("http://")
+        if (provider := _profile()) is not None:
+            options["credential_provider"] = provider
+    try:
+        return from_url(root.replace("s3a://", "s3://"), **options)
+    except Exception as error:
+        raise StorageError(f"{root} can't be opened: {_line(error)}") from error
+
+
+def _profile() -> Any | None:
+    """Return the credentials of a profile of ``~/.aws``; None without one, or if the environment has some."""
+    if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_WEB_IDENTITY_TOKEN_FILE" in os.environ:
+        return None
+    files = (("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), ("AWS_CONFIG_FILE", "~/.aws/config"))
+    if not any(os.path.exists(os.path.expanduser(os.environ.get(name, path))) for name, path in files):
+        return None
+    try:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError as error:
+        raise StorageError("the profiles of ~/.aws need boto3: pip install boto3") from error
+    return Boto3CredentialProvider()
+
+
+@contextmanager
+def _as_ours(what: str, url: str) -> Iterator[None]:
+    """Raise the client's errors as ours. ``what`` is what could not be done, such as ``read``."""
+    from obstore import exceptions as they
+
+    try:
+        yield
+    except (SelectRouteError, OSError) as error:
+        if not isinstance(error, FileNotFoundError):
+            raise
+        found = _CODE.search(str(error))
+        if found is not None and found[1] in _CAUSES:
+            raise _error(found[1], what, url) from error
+        raise FileNotFoundError(2, "no such file", url) from error
+    except they.AlreadyExistsError as error:
+        raise FileExistsError(17, "file exists", url) from error
+    except they.PreconditionError as error:
+        raise ChangedError(f"{url} was changed by another process") from error
+    except they.NotSupportedError as error:
+        raise StorageError(f"{url} can't be {what}: the storage lacks conditional writes") from error
+    except they.BaseError as error:
+        raise _named(error, what, url) from error
+
+
+def _named(error: Exception, what: str, url: str) -> StorageError:
+    from obstore import exceptions as they
+
+    text = str(error)
+    code, status = _CODE.search(text), _STATUS.search(text)
+    if code is not None and code[1] in _CAUSES:
+        return _error(code[1], what, url)
+    if isinstance(error, they.PermissionDeniedError | they.UnauthenticatedError):
+        return DeniedError(f"{url} can't be {what}: the credentials do not allow it")
+    if "169.254.169.254" in text or "credential" in text.lower():
+        return DeniedError(f"{url} can't be {what}: no credentials were found")
+    if status is not None and status[1].startswith("4") and status[1] not in ("408", "429"):
+        return StorageError(f"{url} can't be {what}: {_line(error)}")
+    cause = f"HTTP status {status[1]}" if status is not None else _line(error)
+    return UnreachableError(f"{url} can't be {what}: the storage does not answer ({cause})")
+
+
+def _error(code: str, what: str, url: str) -> StorageError:
+    kind, cause = _CAUSES[code]
+    return kind(f"{url} can't be {what}: {cause}")
+
+
+def _line(error: Exception) -> str:
+    """Return the first line of a client's error, without the request."""
+    line = str(error).strip().partition("\n")[0].partition("<?xml")[0].strip().rstrip(":")
+    return re.sub(r"^Generic \w+ error: ", "", line)[:300]

@@ -1,0 +1,114 @@
+"""Storage that is waited for: what can't be read or written now is tried again until it can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from selectroute.storage.errors import DeniedError, UnreachableError
+from selectroute.storage.location import Location
+from selectroute.storage.protocol import Entry, Storage
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class PatientStorage:
+    """Storage that does not answer, or whose credentials have expired, is asked again; see `Storage`.
+
+    Attributes:
+        storage: the storage.
+        warn: called with a sentence, once each time that the storage begins to fail.
+        pause: waits some time; returns whether to give up, and then the error is raised.
+    """
+
+    storage: Storage
+    warn: Callable[[str], None] = field(compare=False)
+    pause: Callable[[], bool] = field(compare=False)
+
+    @property
+    def local(self) -> bool:
+        """True if keys are paths of this machine."""
+        return self.storage.local
+
+    def url(self, key: str) -> str:
+        """Return the URL of a key."""
+        return self.storage.url(key)
+
+    def read(self, key: str) -> bytes:
+        """Return a file."""
+        return self._waiting(lambda: self.storage.read(key))
+
+    def read_version(self, key: str) -> tuple[bytes, str]:
+        """Return a file and its version."""
+        return self._waiting(lambda: self.storage.read_version(key))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write a file."""
+        self._waiting(lambda: self.storage.put(key, data))
+
+    def put_new(self, key: str, data: bytes) -> None:
+        """Write a file that does not exist."""
+        self._waiting(lambda: self.storage.put_new(key, data))
+
+    def replace(self, key: str, data: bytes, version: str) -> str:
+        """Replace a version of a file."""
+        return self._waiting(lambda: self.storage.replace(key, data, version))
+
+    def entries(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
+        """Yield the files in a folder; a listing that fails begins again."""
+        return iter(self._waiting(lambda: [*self.storage.entries(folder, deep=deep)]))
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the sub-folders."""
+        return self._waiting(lambda: self.storage.folders(folder))
+
+    def entry(self, key: str) -> Entry | None:
+        """Return the entry of a file."""
+        return self._waiting(lambda: self.storage.entry(key))
+
+    def delete(self, key: str) -> None:
+        """Delete a file."""
+        self._waiting(lambda: self.storage.delete(key))
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder."""
+        self._waiting(lambda: self.storage.delete_folder(folder))
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder."""
+        self._waiting(lambda: self.storage.make_folder(folder))
+
+    def upload(self, path: Path, key: str) -> None:
+        """Write a file of this machine."""
+        self._waiting(lambda: self.storage.upload(path, key))
+
+    def download(self, key: str, path: Path) -> None:
+        """Write a file to one of this machine."""
+
+        def once() -> None:
+            path.unlink(missing_ok=True)
+            self.storage.download(key, path)
+
+        self._waiting(once)
+
+    def _waiting(self, call: Callable[[], Result]) -> Result:
+        warned = False
+        while True:
+            try:
+                return call()
+            except (DeniedError, UnreachableError) as error:
+                if not warned:
+                    self.warn(f"{error}: the stream waits")
+                    warned = True
+                if self.pause():
+                    raise
+
+
+def patient(location: Location, warn: Callable[[str], None], pause: Callable[[], bool]) -> Location:
+    """Return the same location, which is waited for; a local one is returned unchanged."""
+    if location.is_local:
+        return location
+    return Location(PatientStorage(location.storage, warn, pause), location.key)

@@ -1,0 +1,76 @@
+"""Protocol of storage: the verbs that everything is read and written with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class Entry(NamedTuple):
+    """File in a listing: its key, its size in bytes, and when it was last changed, in seconds since 1970."""
+
+    key: str
+    size: int
+    modified: float
+
+
+class Storage(Protocol):
+    """Storage of files by key, such as ``out/_commits/7.json``.
+
+    A file appears whole or not at all, and survives a crash of any machine once the verb has returned. All
+    verbs raise `StorageError`; what they raise besides is with each.
+    """
+
+    @property
+    def local(self) -> bool:
+        """True if keys are paths of this machine."""
+
+    def url(self, key: str) -> str:
+        """Return the URL of a key, as users write it."""
+
+    def read(self, key: str) -> bytes:
+        """Return a file. Raises FileNotFoundError."""
+
+    def read_version(self, key: str) -> tuple[bytes, str]:
+        """Return a file and its version, for `replace`. Raises FileNotFoundError.
+
+        A file that is replaced by its version is made by `put_new`, and read by this only.
+        """
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write a file; one that exists is replaced."""
+
+    def put_new(self, key: str, data: bytes) -> None:
+        """Write a file that does not exist. Raises FileExistsError.
+
+        If the answer of the storage is lost, the file is read again: with exactly this content it is taken
+        for the caller's own. Content by which two writers are to be told apart therefore names its writer.
+        """
+
+    def replace(self, key: str, data: bytes, version: str) -> str:
+        """Replace a file that still has this version; return the new one. Raises `ChangedError`."""
+
+    def entries(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
+        """Yield the files in a folder, and with ``deep`` in its sub-folders, too; none if it is missing."""
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the sub-folders of a folder that have files, sorted."""
+
+    def entry(self, key: str) -> Entry | None:
+        """Return the entry of a file; None if there is none."""
+
+    def delete(self, key: str) -> None:
+        """Delete a file; none is no error."""
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete all files in a folder and its sub-folders."""
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder, where storage has folders of its own."""
+
+    def upload(self, path: Path, key: str) -> None:
+        """Write the file of this machine at ``path``, of any size."""
+
+    def download(self, key: str, path: Path) -> None:
+        """Write a file to a new one of this machine. Raises FileNotFoundError."""

@@ -1,0 +1,127 @@
+"""One owner of a folder, on every storage."""
+
+import threading
+import time
+import uuid
+
+import pytest
+
+from selectroute.storage import ChangedError, Location, StorageError
+from selectroute.storage.lease import Lease, LeaseHeldError, LeaseLostError
+from tests.support.s3 import BUCKET, clients_of, s3_server
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    with s3_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.slow)])
+def file(request, tmp_path):
+    if request.param == "local":
+        yield Location.of(tmp_path / "lease.json")
+        return
+    with clients_of(request.getfixturevalue("endpoint")):
+        yield Location.of(f"s3://{BUCKET}/{uuid.uuid4().hex}/lease.json")
+
+
+def frozen(lease):
+    """Let a lease stand still, as its process does after SIGSTOP."""
+    lease._ending.set()
+    lease._thread.join()
+    lease._ending = threading.Event()
+
+
+def test_a_lease_that_is_renewed_is_not_taken(file):
+    first = Lease(file, seconds=1)
+    with pytest.raises(LeaseHeldError, match="held by process"):
+        Lease(file, seconds=1)
+    first.check()
+    first.close()
+
+
+def test_a_released_lease_is_taken_at_once(file):
+    Lease(file, seconds=60).close()
+    second = Lease(file, seconds=60)
+    assert second.epoch == 2
+    second.close()
+    second.close()
+
+
+def test_of_a_lease_that_stands_still_the_next_epoch_begins(file):
+    first = Lease(file, seconds=0.5)
+    frozen(first)
+    second = Lease(file, seconds=0.5)
+    assert (first.epoch, second.epoch) == (1, 2)
+    time.sleep(0.3)  # longer than half of its time, so that the first must ask
+    with pytest.raises(LeaseLostError, match="another process has taken over"):
+        first.check()
+    with pytest.raises(LeaseLostError):
+        first.check()
+    second.check()
+    first.close()
+    second.check()
+    second.close()
+
+
+def test_the_loser_is_told(file):
+    told = []
+    first = Lease(file, seconds=0.5, lost=told.append)
+    file.put(b'{"epoch": 7, "holder": "another"}')
+    for _ in range(100):
+        if told:
+            break
+        time.sleep(0.05)
+    assert isinstance(told[0], LeaseLostError)
+    first.close()
+
+
+def test_of_many_that_start_at_once_one_gets_it(file):
+    held, refused = [], []
+
+    def take():
+        try:
+            held.append(Lease(file, seconds=1))
+        except LeaseHeldError as error:
+            refused.append(error)
+
+    takers = [threading.Thread(target=take) for _ in range(5)]
+    for one in takers:
+        one.start()
+    for one in takers:
+        one.join()
+    assert (len(held), len(refused)) == (1, 4)
+    held[0].close()
+
+
+def test_a_file_that_is_no_lease_is_named(file):
+    file.put(b"{}")
+    with pytest.raises(StorageError, match=r"lease\.json is not a lease"):
+        Lease(file)
+
+
+def test_storage_that_does_not_answer_does_not_end_a_lease(file, monkeypatch):
+    lease = Lease(file, seconds=0.5)
+    storage = type(file.storage)
+    working = storage.replace
+    monkeypatch.setattr(storage, "replace", lambda *_: (_ for _ in ()).throw(StorageError("busy")))
+    time.sleep(0.5)
+    with pytest.raises(StorageError, match="busy"):
+        lease.check()
+    monkeypatch.setattr(storage, "replace", working)
+    lease.check()
+    lease.close()
+
+
+def test_a_renewal_whose_answer_was_lost_is_the_lease_s_own(file):
+    lease = Lease(file, seconds=60)
+    # The client sends the same content again, and finds it there.
+    data, _ = file.storage.read_version(file.key)
+    if file.is_local:
+        with pytest.raises(ChangedError):
+            file.storage.replace(file.key, data + b" ", "0" * 64)
+    else:
+        assert file.storage.replace(file.key, data, '{"e_tag": "\\"0\\""}')
+    lease.check()
+    lease.close()

@@ -1,0 +1,83 @@
+"""A server that speaks S3, for tests: moto, in a process of its own on loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+BUCKET = "bucket"
+
+
+def environment(endpoint: str) -> dict[str, str]:
+    """The environment of a client of the server."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+    }
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """The URL of a server with the bucket `BUCKET`; its content is gone at the end."""
+    pytest.importorskip("moto", reason="moto[server] is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        make_bucket(url)
+        yield url
+    finally:
+        server.kill()
+        server.wait()
+
+
+def make_bucket(url: str, bucket: str = BUCKET, seconds: float = 30) -> None:
+    """Make a bucket, as soon as the server answers."""
+    request = urllib.request.Request(f"{url}/{bucket}", method="PUT")
+    request.add_header("Authorization", "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request")
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).close()
+            return
+        except (urllib.error.URLError, OSError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+
+
+@contextmanager
+def clients_of(endpoint: str) -> Iterator[None]:
+    """Make this process a client of the server."""
+    wanted = environment(endpoint)
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    from selectroute.storage import objects
+
+    objects._opened.cache_clear()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        objects._opened.cache_clear()

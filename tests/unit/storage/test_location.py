@@ -1,0 +1,76 @@
+"""URLs and paths as locations."""
+
+from pathlib import Path
+
+import pytest
+
+from selectroute.durable.disk import DamagedFileError
+from selectroute.storage import Location, UnknownSchemeError
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/data/out", "/data/out"),
+        ("/data/out/", "/data/out"),
+        ("file:///data/with%20space", "/data/with space"),
+        ("file:/data/out", "/data/out"),
+        ("FILE:///data", "/data"),
+        ("s3://bucket/out", "s3://bucket/out"),
+        ("s3://bucket/out/", "s3://bucket/out"),
+        ("s3://bucket", "s3://bucket"),
+        ("s3a://bucket//out/./x", "s3a://bucket/out/x"),
+        ("gs://bucket/100%", "gs://bucket/100%"),
+        (
+            "abfss://container@account.dfs.core.windows.net/a",
+            "abfss://container@account.dfs.core.windows.net/a",
+        ),
+    ],
+)
+def test_a_location_is_shown_as_users_write_it(text, shown):
+    assert str(Location.of(text)) == shown
+
+
+def test_a_relative_path_is_of_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Location.of("out").path == tmp_path / "out"
+    assert Location.of(Path("out")) == Location.of(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("ftp://host/x", "'ftp' is not known; it is one of file, s3, gs, az, abfss, hdfs"),
+        ("s3:///x", "names no bucket: s3://BUCKET/FOLDER"),
+        ("s3://bucket/../x", "must not have '..'"),
+    ],
+)
+def test_a_url_that_can_not_be_used_is_named(text, reason):
+    with pytest.raises(UnknownSchemeError, match=text.replace("?", ".")) as error:
+        Location.of(text)
+    assert reason in str(error.value)
+
+
+@pytest.mark.parametrize("root", ["/data", "s3://bucket"])
+def test_parts_of_a_location(root):
+    file = Location.of(root) / "out" / "_commits/7.json"
+    assert (file.name, file.stem, str(file.parent)) == ("7.json", "7", f"{root}/out/_commits")
+    assert file.is_in(Location.of(f"{root}/out")) and not file.is_in(Location.of(f"{root}/o"))
+    assert file.is_in(Location.of(root)) and not file.is_in(Location.of("gs://bucket"))
+    assert file.relative_to(Location.of(f"{root}/out")) == "_commits/7.json"
+    assert file == Location.of(f"{root}/out/_commits/7.json")
+    assert hash(file) == hash(Location.of(f"{root}/out/_commits/7.json"))
+
+
+def test_a_remote_location_has_no_path():
+    with pytest.raises(OSError, match="s3://bucket/x is not on a mounted file system"):
+        _ = Location.of("s3://bucket/x").path
+
+
+def test_json_that_has_changed_is_damaged(tmp_path):
+    file = Location.of(tmp_path / "x.json")
+    file.put_json({"revision": 12})
+    assert file.read_json() == {"revision": 12}
+    file.put(file.read().replace(b"12", b"13"))
+    with pytest.raises(DamagedFileError, match=r"x\.json is damaged"):
+        file.read_json()

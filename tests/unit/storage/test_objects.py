@@ -1,0 +1,78 @@
+"""Errors of object stores, and what happens when an answer is lost."""
+
+import pytest
+
+from selectroute.storage import DeniedError, Location, StorageError, UnreachableError
+from selectroute.storage.patient import patient
+from selectroute.storage.probe import check_writable
+from tests.support.s3 import BUCKET, clients_of, s3_server
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    with s3_server() as url:
+        yield url
+
+
+@pytest.fixture
+def client(endpoint):
+    with clients_of(endpoint):
+        yield
+
+
+@pytest.mark.usefixtures("client")
+def test_a_bucket_that_is_not_there_is_named():
+    with pytest.raises(StorageError, match="s3://nothing-here/x can't be read: the bucket does not exist"):
+        Location.of("s3://nothing-here/x").read()
+    with pytest.raises(StorageError, match="the bucket does not exist"):
+        check_writable(Location.of("s3://nothing-here/x"))
+
+
+@pytest.mark.usefixtures("client")
+def test_a_folder_that_can_be_written_is_left_as_it_was():
+    folder = Location.of(f"s3://{BUCKET}/probed")
+    check_writable(folder)
+    assert [*folder.entries(deep=True)] == []
+
+
+def test_a_store_that_does_not_answer_is_named():
+    said = pytest.raises(UnreachableError, match=f"s3://{BUCKET}/x can't be written: .*does not answer")
+    with clients_of("http://127.0.0.1:9"), said:
+        Location.of(f"s3://{BUCKET}/x").put(b"1")
+
+
+@pytest.mark.usefixtures("client")
+def test_a_write_whose_answer_was_lost_is_known_by_its_content(monkeypatch):
+    file = Location.of(f"s3://{BUCKET}/lost")
+    file.put_new(b"mine")
+    file.put_new(b"mine")  # as the client does when no answer came
+    with pytest.raises(FileExistsError):
+        file.put_new(b"another's")
+
+
+class FailingStorage:
+    local = False
+
+    def __init__(self, errors):
+        self.errors = errors
+
+    def read(self, key):
+        if self.errors:
+            raise self.errors.pop(0)
+        return b"data"
+
+
+def test_storage_that_does_not_answer_is_waited_for_with_one_warning():
+    warnings = []
+    storage = FailingStorage([UnreachableError("s3://b/x: busy"), DeniedError("s3://b/x: expired")])
+    file = patient(Location(storage, "x"), warnings.append, lambda: False)
+    assert file.read() == b"data"
+    assert warnings == ["s3://b/x: busy: the stream waits"]
+
+
+def test_waiting_ends_when_the_job_stops():
+    file = patient(Location(FailingStorage([UnreachableError("busy")]), "x"), lambda _: None, lambda: True)
+    with pytest.raises(UnreachableError):
+        file.read()
