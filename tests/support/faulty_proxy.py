@@ -1,0 +1,191 @@
+"""A proxy before a server that speaks S3, which fails as networks and stores do.
+
+``python -m tests.support.faulty_proxy TARGET --rate 0.1 --seed 1`` prints its port, then a line for each
+request: its number, the verb, the path, the status or the fault. The faults:
+
+- ``slow down``: 503, and the request is not passed on;
+- ``refused``: the connection is closed, and the request is not passed on;
+- ``lost``: the request is carried out, and the connection closed without an answer;
+- ``cut``: the answer ends in its middle;
+- ``late``: a listing is answered seconds later.
+
+A file named by ``--switch`` holds the proxy back as long as its first word is ``deny`` (403, as with
+credentials that have expired) or ``down`` (no connection is answered); ``ok`` passes everything on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+FAULTS = ("slow down", "refused", "lost", "cut", "late")
+
+_SLOW_DOWN = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code>'
+    b"<Message>Please reduce your request rate.</Message></Error>"
+)
+_EXPIRED = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ExpiredToken</Code>'
+    b"<Message>The provided token has expired.</Message></Error>"
+)
+
+
+class Proxy(ThreadingHTTPServer):
+    """The proxy; see the module."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, target: str, rate: float, seed: int, switch: Path | None) -> None:
+        super().__init__(("127.0.0.1", 0), Passing)
+        self.target = urlsplit(target).netloc
+        self.rate = rate
+        self.chance = random.Random(seed)
+        self.switch = switch
+        self.guard = threading.Lock()
+        self.number = 0
+
+    def fault(self, is_listing: bool) -> str | None:
+        with self.guard:
+            if self.chance.random() >= self.rate:
+                return None
+            fault = self.chance.choice(FAULTS)
+            return fault if fault != "late" or is_listing else None
+
+    def say(self, verb: str, path: str, what: object) -> None:
+        with self.guard:
+            self.number += 1
+            print(json.dumps([self.number, verb, path, what]), flush=True)
+
+    def held(self) -> str:
+        if self.switch is None:
+            return "ok"
+        with suppress(OSError):
+            return self.switch.read_text().strip() or "ok"
+        return "ok"
+
+
+class Passing(BaseHTTPRequestHandler):
+    """Passes one request on, or fails."""
+
+    protocol_version = "HTTP/1.1"
+    server: Proxy
+
+    def handle_one_request(self) -> None:
+        with suppress(ConnectionError):
+            super().handle_one_request()
+
+    def _pass(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        is_listing = self.command == "GET" and "list-type" in self.path
+        held = self.server.held()
+        fault = {"deny": "denied", "down": "refused"}.get(held) or self.server.fault(is_listing)
+        if fault is not None:
+            self.server.say(self.command, self.path, fault)
+        if fault == "refused":
+            self.close_connection = True
+            self.connection.close()
+            return
+        if fault in ("slow down", "denied"):
+            self._answer(
+                503 if fault == "slow down" else 400, {}, _SLOW_DOWN if fault == "slow down" else _EXPIRED
+            )
+            return
+        if fault == "late":
+            time.sleep(2)
+        upstream = http.client.HTTPConnection(self.server.target, timeout=60)
+        upstream.request(self.command, self.path, body, {name: value for name, value in self.headers.items()})
+        answer = upstream.getresponse()
+        data = answer.read()
+        headers = {
+            name: value
+            for name, value in answer.getheaders()
+            if name.lower() not in ("transfer-encoding", "connection", "content-length", "server", "date")
+        }
+        upstream.close()
+        if fault == "lost":
+            self.close_connection = True
+            self.connection.close()
+            return
+        length = answer.getheader("Content-Length")
+        self._answer(answer.status, headers, data, cut=fault == "cut", length=length)
+        if fault is None:
+            self.server.say(self.command, self.path, answer.status)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass
+
+    def _answer(
+        self,
+        status: int,
+        headers: dict[str, str],
+        data: bytes,
+        *,
+        cut: bool = False,
+        length: str | None = None,
+    ) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", length if self.command == "HEAD" and length else str(len(data)))
+        self.end_headers()
+        if cut:
+            self.wfile.write(data[: len(data) // 2])
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.close()
+            return
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing: each request has a line of its own."""
+
+
+@contextmanager
+def faulty_proxy(
+    target: str, log: Path, *, rate: float = 0.0, seed: int = 1, switch: Path | None = None
+) -> Iterator[str]:
+    """The URL of a proxy in a process of its own; its lines go to ``log``."""
+    command = [sys.executable, "-m", "tests.support.faulty_proxy", target, "--rate", str(rate)]
+    command += ["--seed", str(seed)] + ([] if switch is None else ["--switch", str(switch)])
+    with log.open("wb") as lines:
+        proxy = subprocess.Popen(command, stdout=lines, cwd=Path(__file__).parents[2], env=os.environ)
+    try:
+        until = time.monotonic() + 60
+        while not (text := log.read_text()).endswith("\n") or not text.split("\n", 1)[0].isdigit():
+            if proxy.poll() is not None or time.monotonic() > until:
+                raise RuntimeError("the proxy did not start")
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{text.split(chr(10), 1)[0]}"
+    finally:
+        proxy.kill()
+        proxy.wait()
+
+
+def requests_in(log: Path) -> list[tuple[int, str, str, object]]:
+    """The requests that a proxy has logged so far."""
+    return [tuple(json.loads(line)) for line in log.read_text().splitlines()[1:]]
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("target")
+    options.add_argument("--rate", type=float, default=0.0)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--switch", type=Path)
+    given = options.parse_args()
+    server = Proxy(given.target, given.rate, given.seed, given.switch)
+    print(server.server_port, flush=True)
+    server.serve_forever()
