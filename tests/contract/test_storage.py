@@ -109,6 +109,24 @@ def test_large_files_are_uploaded_and_downloaded(folder, tmp_path):
         file.storage.download(file.key + "-none", tmp_path / "nothing")
 
 
+def test_a_file_is_read_in_parts(folder):
+    data = bytes(range(256)) * 100
+    (folder / "x").put(data)
+    with (folder / "x").open() as file:
+        file.seek(1000)
+        assert file.read(10) == data[1000:1010] and file.tell() == 1010
+        file.seek(-3, 2)
+        assert file.read() == data[-3:] and file.read(1) == b""
+        file.seek(0)
+        assert file.read() == data
+    assert folder.storage.read_range((folder / "x").key, 5, 3) == data[5:8]
+    (folder / "empty").put(b"")
+    with (folder / "empty").open() as file:
+        assert file.read() == b""
+    with pytest.raises(FileNotFoundError):
+        (folder / "none").open()
+
+
 def test_names_are_kept_as_they_are(folder):
     for name in ("with space", "100%", "ünï", "a+b", "#hash", "batch=1"):
         (folder / name).put(name.encode())

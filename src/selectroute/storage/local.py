@@ -33,6 +33,12 @@ class LocalStorage:
         """Return a file."""
         return Path(key).read_bytes()
 
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Return a part of a file."""
+        with open(key, "rb") as file:
+            file.seek(start)
+            return file.read(length)
+
     def read_version(self, key: str) -> tuple[bytes, str]:
         """Return a file and the SHA-256 of its content."""
         data = self.read(key)

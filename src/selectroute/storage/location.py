@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, BinaryIO, ClassVar, Final, TypeAlias
 from urllib.parse import unquote
 
 from selectroute.durable.disk import DamagedFileError
@@ -106,6 +107,15 @@ class Location:
         """Return the file's content. Raises FileNotFoundError, `StorageError`."""
         return self.storage.read(self.key)
 
+    def open(self) -> BinaryIO:
+        """Open the file for reading in parts, in any order. Raises FileNotFoundError, `StorageError`."""
+        if self.is_local:
+            return open(self.path, "rb")
+        entry = self.entry()
+        if entry is None:
+            raise FileNotFoundError(2, "no such file", str(self))
+        return io.BufferedReader(RemoteFile(self.storage, self.key, entry.size), RemoteFile.AT_ONCE)
+
     def read_json(self) -> dict[str, Any] | None:
         """Return the sealed JSON object in the file; None if there is no file.
 
@@ -177,6 +187,48 @@ class Location:
     def delete_folder(self) -> None:
         """Delete all files in the folder and its sub-folders."""
         self.storage.delete_folder(self.key)
+
+
+class RemoteFile(io.RawIOBase):
+    """File of remote storage, read by requests for parts of it. ``size`` is its length in bytes."""
+
+    AT_ONCE: ClassVar[int] = 4 << 20
+    """Bytes that a buffer before it should ask for."""
+
+    def __init__(self, storage: Storage, key: str, size: int) -> None:
+        self._storage = storage
+        self._key = key
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to another position; return it."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes into a buffer; return their number, 0 at the end."""
+        view = memoryview(buffer).cast("B")
+        wanted = min(len(view), self._size - self._at)
+        if wanted <= 0:
+            return 0
+        data = self._storage.read_range(self._key, self._at, wanted)
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 @lru_cache(maxsize=1_024)

@@ -69,6 +69,13 @@ class ObjectStorage:
         with self._reading(key):
             return bytes(self._store.get(key).bytes())
 
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Return a part of an object."""
+        if length <= 0:
+            return b""
+        with self._reading(key):
+            return bytes(self._store.get_range(key, start=start, length=length))
+
     def read_version(self, key: str) -> tuple[bytes, str]:
         """Return an object, and its ETag or generation."""
         with self._reading(key):

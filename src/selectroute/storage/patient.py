@@ -41,6 +41,10 @@ class PatientStorage:
         """Return a file."""
         return self._waiting(lambda: self.storage.read(key))
 
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Return a part of a file."""
+        return self._waiting(lambda: self.storage.read_range(key, start, length))
+
     def read_version(self, key: str) -> tuple[bytes, str]:
         """Return a file and its version."""
         return self._waiting(lambda: self.storage.read_version(key))

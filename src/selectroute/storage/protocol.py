@@ -32,6 +32,9 @@ class Storage(Protocol):
     def read(self, key: str) -> bytes:
         """Return a file. Raises FileNotFoundError."""
 
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Return a part of a file. Raises FileNotFoundError."""
+
     def read_version(self, key: str) -> tuple[bytes, str]:
         """Return a file and its version, for `replace`. Raises FileNotFoundError.
 
