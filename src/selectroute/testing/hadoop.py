@@ -24,7 +24,18 @@ from selectroute.testing.server import Server, ServerError, free_ports
 _HOST: Final = "127.0.0.1"
 _CLIENT: Final = "hadoop-client-api-"
 # The packages that bin/hadoop opens to its daemons.
-_OPENED: Final = ("io", "lang", "lang.reflect", "math", "net", "nio", "text", "util", "util.concurrent", "util.zip")
+_OPENED: Final = (
+    "io",
+    "lang",
+    "lang.reflect",
+    "math",
+    "net",
+    "nio",
+    "text",
+    "util",
+    "util.concurrent",
+    "util.zip",
+)
 _LOGGING: Final = """\
 appender.console.type=Console
 appender.console.name=console
