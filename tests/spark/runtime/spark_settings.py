@@ -10,27 +10,12 @@ from functools import cache
 
 from selectroute.testing.jars import spark_jars
 
-# Some names are put together in Spark, of a prefix and an ending that begins with a dot.
-_TEXT = re.compile(rb"(spark)?\.[A-Za-z0-9_.]+")
+# Some names are put together in Spark, of a prefix and an ending that begins with a dot; then \x01, in what
+# the compiler makes of that, is the place of the prefix.
+_TEXT = re.compile(rb"\x01?((?:spark)?\.[A-Za-z0-9_.]+)")
 _UTF8, _WIDE = 1, {5, 6}
-_BYTES = {
-    3: 4,
-    4: 4,
-    5: 8,
-    6: 8,
-    7: 2,
-    8: 2,
-    9: 4,
-    10: 4,
-    11: 4,
-    12: 4,
-    15: 3,
-    16: 2,
-    17: 4,
-    18: 4,
-    19: 2,
-    20: 2,
-}
+_SIZES = {4: (3, 4, 9, 10, 11, 12, 17, 18), 8: (5, 6), 2: (7, 8, 16, 19, 20), 3: (15,)}
+_BYTES = {tag: size for size, tags in _SIZES.items() for tag in tags}
 """Length of each kind of constant in a class file (JVM specification, table 4.4-A)."""
 
 
@@ -42,12 +27,13 @@ def known_settings() -> frozenset[str]:
         with zipfile.ZipFile(jar) as opened:
             for name in opened.namelist():
                 if name.startswith("org/apache/spark/") and name.endswith(".class"):
-                    found.update(text.decode() for text in _texts(opened.read(name)) if _TEXT.fullmatch(text))
+                    texts = map(_TEXT.fullmatch, _texts(opened.read(name)))
+                    found.update(text[1].decode() for text in texts if text)
     return frozenset(found)
 
 
 def is_known(setting: str) -> bool:
-    """Return whether Spark reads a setting, by its name, by a prefix that ends with a dot, or by two parts."""
+    """Return whether Spark reads a setting: its name, a prefix of it that ends with a dot, or both parts."""
     known = known_settings()
     dots = [place for place, letter in enumerate(setting) if letter == "."][1:]  # `spark.` is no prefix
     return setting in known or any(
