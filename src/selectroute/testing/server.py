@@ -66,10 +66,11 @@ class Server:
                 return
             time.sleep(0.1)
         self.stop()
-        lines = self.log.read_text(errors="replace").strip().splitlines() or [f"{self.log} is empty"]
+        lines = self.log.read_text(errors="replace").strip().splitlines() or [f"the log {self.log} is empty"]
         raise ServerError(lines[-1])
 
     def _launch(self) -> None:
+        self.log.touch()
         self._guard = subprocess.Popen(
             ["sh", "-c", _GUARDED, "sh", *self._command],
             stdin=subprocess.PIPE,

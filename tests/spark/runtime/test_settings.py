@@ -22,7 +22,9 @@ FIELDS = json.loads((Path(__file__).parent / "operator_fields.json").read_text()
 
 def conf(name):
     lines = (STREAMING / "conf" / f"{name}.conf").read_text().splitlines()
-    return dict(line.split(None, 1) for line in lines if not line.startswith("#"))
+    found = [re.fullmatch(r"(spark(?:\.\w+)+) +(\S+)", line) for line in lines if not line.startswith("#")]
+    assert all(found), lines
+    return dict(one.groups() for one in found)
 
 
 def manifest(name):
