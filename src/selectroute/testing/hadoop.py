@@ -109,14 +109,14 @@ class Hadoop:
 
     def start(self) -> None:
         """Start all daemons that do not run, and wait until files can be written and containers started."""
+        answers = {"namenode": self._has_state, "resourcemanager": self._has_metrics}
         for name, daemon in self.daemons.items():
             if not daemon.is_alive():
-                # The NameNode leaves safe mode when the DataNode has reported to it.
-                serves = {"namenode": self._answers, "resourcemanager": self._schedules}
-                daemon.start(serves.get(name, lambda: True))
-        for name, serves in (("datanode", self._has_node), ("nodemanager", self._has_manager)):
-            if name in self.daemons:
-                self.daemons[name].wait(serves)
+                daemon.start(answers.get(name, lambda: True))
+        # The NameNode leaves safe mode when the DataNode has reported its blocks.
+        self.daemons["datanode"].wait(self._has_node)
+        if self.yarn:
+            self.daemons["nodemanager"].wait(self._has_manager)
 
     def stop(self) -> None:
         """Stop all daemons, the containers of YARN first."""
@@ -138,7 +138,7 @@ class Hadoop:
         found = self.get("cluster/apps")["apps"] or {"app": []}
         return sorted(found["app"], key=lambda one: int(one["startedTime"]))
 
-    def _answers(self) -> bool:
+    def _has_state(self) -> bool:
         return self._state() is not None
 
     def _has_node(self) -> bool:
@@ -154,7 +154,7 @@ class Hadoop:
             return None
         return beans[0] if beans else None
 
-    def _schedules(self) -> bool:
+    def _has_metrics(self) -> bool:
         return self._metrics() is not None
 
     def _has_manager(self) -> bool:
