@@ -6,19 +6,16 @@ ends with the process that started it, even if that is killed.
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from selectroute.spark.runtime.java import find_java
 from selectroute.testing.jars import Module, fetch
+from selectroute.testing.server import Server, ServerError, free_ports
 
 KAFKA = Module("org.apache.kafka", "kafka_2.13", "4.1.1")
 LARGEST_MESSAGE = 120 << 20
@@ -44,12 +41,10 @@ auto.create.topics.enable=false
 message.max.bytes={largest}
 socket.request.max.bytes={request}
 """
-# The shell's input ends with the process that started it; the shell then ends the broker.
-_GUARDED = '"$@" >"$BROKER_LOG" 2>&1 & broker=$!; echo $broker; read -r _; kill $broker; wait $broker'
 
 
-class BrokerError(Exception):
-    """Failed start of a broker."""
+class BrokerError(ServerError):
+    """Failed preparation of a broker's files."""
 
 
 class Broker:
@@ -77,7 +72,7 @@ class Broker:
         """
         self.folder = folder
         self.jars = fetch(f"kafka-{KAFKA.version}", [KAFKA], transitive=True)[0].parent
-        port, controller, *ports = _free_ports(2 + len(secure))
+        port, controller, *ports = free_ports(2 + len(secure))
         self.address = f"127.0.0.1:{port}"
         self.secure = {name: f"localhost:{own}" for name, own in zip(secure, ports, strict=True)}
         self._java = [str(find_java().home / "bin" / "java"), "-cp", f"{self.jars}/*"]
@@ -94,8 +89,8 @@ class Broker:
             )
             + "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
         )
-        self._guard: subprocess.Popen[str] | None = None
-        self._pid = 0
+        command = [*self._java, "-Xmx1g", "-XX:+UseSerialGC", "kafka.Kafka", str(self._properties)]
+        self._server = Server(folder / "broker.log", command)
         done = subprocess.run(
             [*self._java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(self._properties)],
             capture_output=True,
@@ -107,40 +102,15 @@ class Broker:
 
     def start(self, seconds: float = 300.0) -> None:
         """Start the broker, and wait until it serves all of its topics."""
-        command = [*self._java, "-Xmx1g", "-XX:+UseSerialGC", "kafka.Kafka", str(self._properties)]
-        log = self.folder / "broker.log"
-        self._guard = subprocess.Popen(
-            ["sh", "-c", _GUARDED, "sh", *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "BROKER_LOG": str(log)},
-            start_new_session=True,
-        )
-        assert self._guard.stdout is not None
-        self._pid = int(self._guard.stdout.readline())
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if self._serves():
-                return
-            if not _alive(self._pid):
-                break
-            time.sleep(0.1)
-        lines = log.read_text(errors="replace").strip().splitlines() or ["the broker's log is empty"]
-        self.stop()
-        raise BrokerError(lines[-1])
+        self._server.start(self._serves, seconds)
 
     def stop(self) -> None:
         """Stop the broker in an orderly way; acknowledged records are kept."""
-        if self._guard is not None and self._guard.stdin is not None:
-            self._guard.stdin.close()
-            self._guard.wait(300)
-        self._guard = None
+        self._server.stop()
 
     def kill(self) -> None:
         """Kill the broker with SIGKILL."""
-        os.kill(self._pid, signal.SIGKILL)
-        self.stop()
+        self._server.kill()
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> str:
         """Create a topic; return its name."""
@@ -313,16 +283,6 @@ def _wait(holds: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-def _free_ports(count: int) -> list[int]:
-    """Return free ports below the ephemeral range, so that a stopped broker does not lose its own."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = random.randrange(20_000, 32_000)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            ports.append(port)
-    return ports
-
-
 @contextmanager
 def running(folder: Path) -> Iterator[Broker]:
     """Run a broker, with its files in a new folder, for the duration of a block."""
@@ -333,11 +293,3 @@ def running(folder: Path) -> Iterator[Broker]:
         yield broker
     finally:
         broker.stop()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

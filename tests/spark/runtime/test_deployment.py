@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections import Counter
 
@@ -67,9 +66,3 @@ def test_spark_submit_on_a_standalone_cluster_and_an_upgrade_between_batches(mes
         done = submit(messages, *arguments, *local)
         check_routed(done, messages, 8)
     assert list((tmp_path / "work").iterdir())  # an executor ran there
-
-
-@pytest.mark.parametrize("name", ["local", "standalone", "yarn", "kubernetes"])
-def test_conf_files_are_properties_of_spark(name):
-    for line in (CONF / f"{name}.conf").read_text().splitlines():
-        assert line.startswith("#") or re.fullmatch(r"spark(\.\w+)+ +\S+", line), line
