@@ -88,7 +88,7 @@ class Hadoop:
             *fetch(f"hadoop-{_version(shipped)}", [_module(shipped)]),
             *(
                 jar
-                for kind in ("hadoop-client-*", "slf4j-*", "log4j-*")
+                for kind in ("hadoop-client-*", "jcl-over-slf4j-*", "slf4j-*", "log4j-*")
                 for jar in shipped.glob(f"{kind}.jar")
             ),
         ]

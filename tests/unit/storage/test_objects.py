@@ -2,7 +2,7 @@
 
 import pytest
 
-from selectroute.storage import DeniedError, Location, StorageError, UnreachableError
+from selectroute.storage import ChangedError, DeniedError, Location, StorageError, UnreachableError
 from selectroute.storage.patient import patient
 from selectroute.storage.probe import check_writable
 from tests.support.s3 import BUCKET, clients_of, s3_server
@@ -50,6 +50,17 @@ def test_a_write_whose_answer_was_lost_is_known_by_its_content(monkeypatch):
     file.put_new(b"mine")  # as the client does when no answer came
     with pytest.raises(FileExistsError):
         file.put_new(b"another's")
+
+
+@pytest.mark.usefixtures("client")
+def test_a_replacement_whose_answer_was_lost_is_known_by_its_content():
+    file = Location.of(f"s3://{BUCKET}/replaced")
+    file.put_new(b"1")
+    storage, version = file.storage, file.storage.read_version(file.key)[1]
+    newer = storage.replace(file.key, b"2", version)
+    assert storage.replace(file.key, b"2", version) == newer  # as the client does when no answer came
+    with pytest.raises(ChangedError):
+        storage.replace(file.key, b"3", version)
 
 
 class FailingStorage:

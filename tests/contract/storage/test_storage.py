@@ -1,28 +1,10 @@
 """What every storage does: on this machine, and in a store that speaks S3."""
 
 import threading
-import uuid
 
 import pytest
 
 from selectroute.storage import ChangedError, Location
-from tests.support.s3 import BUCKET, clients_of, s3_server
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    with s3_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.slow)])
-def folder(request, tmp_path):
-    if request.param == "local":
-        (tmp_path / "a folder").mkdir()
-        yield Location.of(tmp_path / "a folder")
-        return
-    with clients_of(request.getfixturevalue("endpoint")):
-        yield Location.of(f"s3://{BUCKET}/{uuid.uuid4().hex}/a folder")
 
 
 def test_what_was_put_is_read_and_replaced(folder):

@@ -2,28 +2,12 @@
 
 import threading
 import time
-import uuid
+from contextlib import suppress
 
 import pytest
 
-from selectroute.storage import ChangedError, Location, StorageError
+from selectroute.storage import ChangedError, StorageError
 from selectroute.storage.lease import Lease, LeaseHeldError, LeaseLostError
-from tests.support.s3 import BUCKET, clients_of, s3_server
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    with s3_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.slow)])
-def file(request, tmp_path):
-    if request.param == "local":
-        yield Location.of(tmp_path / "lease.json")
-        return
-    with clients_of(request.getfixturevalue("endpoint")):
-        yield Location.of(f"s3://{BUCKET}/{uuid.uuid4().hex}/lease.json")
 
 
 def frozen(lease):
@@ -68,7 +52,11 @@ def test_of_a_lease_that_stands_still_the_next_epoch_begins(file):
 def test_the_loser_is_told(file):
     told = []
     first = Lease(file, seconds=0.5, lost=told.append)
-    file.put(b'{"epoch": 7, "holder": "another"}')
+    for _ in range(10):  # until no renewal comes between
+        version = file.storage.read_version(file.key)[1]
+        with suppress(ChangedError):
+            file.storage.replace(file.key, b'{"epoch": 7, "holder": "another"}', version)
+            break
     for _ in range(100):
         if told:
             break
@@ -96,7 +84,7 @@ def test_of_many_that_start_at_once_one_gets_it(file):
 
 
 def test_a_file_that_is_no_lease_is_named(file):
-    file.put(b"{}")
+    file.put_new(b"{}")
     with pytest.raises(StorageError, match=r"lease\.json is not a lease"):
         Lease(file)
 
@@ -110,18 +98,5 @@ def test_storage_that_does_not_answer_does_not_end_a_lease(file, monkeypatch):
     with pytest.raises(StorageError, match="busy"):
         lease.check()
     monkeypatch.setattr(storage, "replace", working)
-    lease.check()
-    lease.close()
-
-
-def test_a_renewal_whose_answer_was_lost_is_the_lease_s_own(file):
-    lease = Lease(file, seconds=60)
-    # The client sends the same content again, and finds it there.
-    data, _ = file.storage.read_version(file.key)
-    if file.is_local:
-        with pytest.raises(ChangedError):
-            file.storage.replace(file.key, data + b" ", "0" * 64)
-    else:
-        assert file.storage.replace(file.key, data, '{"e_tag": "\\"0\\""}')
     lease.check()
     lease.close()
