@@ -62,7 +62,7 @@ class FileSource:
         assert self._spark is not None, "a stream needs Spark"
         return stream_files(self._spark, self.folder, self.limit)
 
-    def planned(self, checkpoint: Path, batch: int) -> list[Path]:
+    def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[Path]:
         """Return the files of a batch from Spark's list."""
         return batch_files(checkpoint, batch)
 
@@ -115,6 +115,8 @@ class FileSource:
 
 class FileBatchInput:
     """Files of one batch; see `BatchInput`."""
+
+    remedy = "restore the files as they were"
 
     def __init__(self, paths: Sequence[Path], source: FileSource, tasks: int) -> None:
         self._paths = paths

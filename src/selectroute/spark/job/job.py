@@ -11,6 +11,7 @@ from typing import Any
 from selectroute.durable import disk
 from selectroute.index.destination import BY_DELIVERY, GROUPINGS
 from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.columns.frame_input import FrameInput
 from selectroute.spark.job.unrouted import KEEP, PolicyError, Unrouted
 from selectroute.spark.sources.files.stream import FORMATS, local_folder
 from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
@@ -61,7 +62,8 @@ class Job:
     """Fan-out as data.
 
     Attributes:
-        input: folder of complete message files that do not change; or records of Kafka.
+        input: folder of complete message files that do not change; or records of Kafka; or the rows of a
+            streaming DataFrame.
         snapshots: folder in which revisions are published.
         output: folder for deliveries, unrouted messages and dead letters, of this job only.
         checkpoint: Spark's checkpoint; ``_checkpoint`` in the output folder unless given.
@@ -87,7 +89,7 @@ class Job:
             stream back before its deliveries become dead letters; ``inf`` for no limit.
     """
 
-    input: Path | KafkaInput
+    input: Path | KafkaInput | FrameInput
     snapshots: Path
     output: Path
     checkpoint: Path
@@ -106,7 +108,7 @@ class Job:
     @classmethod
     def of(
         cls,
-        input: str | os.PathLike[str] | KafkaInput,
+        input: str | os.PathLike[str] | KafkaInput | FrameInput,
         snapshots: str | os.PathLike[str],
         output: str | os.PathLike[str],
         checkpoint: str | os.PathLike[str] | None = None,
@@ -130,7 +132,7 @@ class Job:
             SourceError: a folder is not on a mounted file system.
         """
         out = local_folder(output)
-        own: Path | KafkaInput = input if isinstance(input, KafkaInput) else local_folder(input)
+        own = input if isinstance(input, KafkaInput | FrameInput) else local_folder(input)
         if isinstance(own, KafkaInput) and kafka is None:
             kafka = own.cluster
         job = cls(
@@ -180,5 +182,7 @@ class Job:
 
     @property
     def source(self) -> str:
-        """Name of the input: the folder, or the topics."""
+        """Name of the input: the folder, the topics, or the name of the frame."""
+        if isinstance(self.input, FrameInput):
+            return self.input.source
         return self.input.name if isinstance(self.input, KafkaInput) else str(self.input)

@@ -1,12 +1,13 @@
 """Work of one Spark task: read a share of a batch, match it, write it, report.
 
 `run` is the task. It is the same for files and Kafka records, which differ in their reader: `SplitReader` and
-`RecordReader`. `route_splits` and `route_ranges` call it for either.
+`RecordReader`. `route_splits` and `route_ranges` call it for either. The rows of a DataFrame can be read only
+once in a task, with `run_once` and the reader in ``rows``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -72,6 +73,7 @@ class TaskSettings:
         replay_list: path of the list of letters to judge, of a replay only.
         destinations: the kinds of destinations to deliver to.
         schema_decisions: folder of the batch's `Decisions`; None if nothing is put or sent.
+        row_digests: folder of the batch's `RowDigests`; None if nothing is put or sent.
     """
 
     snapshot: SnapshotRef
@@ -83,6 +85,7 @@ class TaskSettings:
     replay_list: str | None = None
     destinations: tuple[str, ...] = (QUEUE, KAFKA)
     schema_decisions: str | None = None
+    row_digests: Path | None = None
 
     def names(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return the identifiers to read."""
@@ -169,19 +172,34 @@ def run(
     """
     held: dict[str, str] = {}
     while True:
-        try:
-            report = {"task": task, **_attempt(reader_of, settings, task, held)}
-            if held:
-                report["outgoing"][KAFKA]["held"] = held
+        report = run_once(reader_of, settings, task, held)
+        if "refuses" not in report:
             return report
-        except HeldTopicError as error:
-            held[error.topic] = error.why
-        except (UnreachableError, FencedError, SchemaUnavailableError, StoreError) as error:
-            disconnect()
-            fenced = isinstance(error, FencedError | OvertakenError)
-            if isinstance(error, StoreError) and not isinstance(error, OvertakenError | UnavailableError):
-                raise
-            return {"task": task, "waits": str(error), "fenced": fenced}
+        held |= report["refuses"]
+
+
+def run_once(
+    reader_of: Callable[[Snapshot, TaskSettings, bool], Reader],
+    settings: TaskSettings,
+    task: int,
+    held: Mapping[str, str],
+) -> dict[str, Any]:
+    """Read the input of one task once, as `run`. Without the topics ``held``; the report has ``refuses``, a
+    topic and its reason, if another one refuses: then the task is to be run again at once, with it held, too.
+    """
+    try:
+        report = {"task": task, **_attempt(reader_of, settings, task, held)}
+        if held:
+            report["outgoing"][KAFKA]["held"] = dict(held)
+        return report
+    except HeldTopicError as error:
+        return {"task": task, "refuses": {error.topic: error.why}}
+    except (UnreachableError, FencedError, SchemaUnavailableError, StoreError) as error:
+        disconnect()
+        fenced = isinstance(error, FencedError | OvertakenError)
+        if isinstance(error, StoreError) and not isinstance(error, OvertakenError | UnavailableError):
+            raise
+        return {"task": task, "waits": str(error), "fenced": fenced}
 
 
 def _attempt(

@@ -119,6 +119,8 @@ class Messages:
     ids: Any | None
     full: FullMessages | None = None
     """Full messages, if requested."""
+    numbers: npt.NDArray[np.int64] | None = None
+    """Ascending numbers of the messages in the input of their task; None: ``rows`` ascend."""
 
     def take(self, indices: npt.NDArray[np.int64]) -> Messages:
         """Return the messages at these indices."""
@@ -128,6 +130,7 @@ class Messages:
             self.rows[indices],
             None if self.ids is None else self.ids.take(chosen),
             None if self.full is None else self.full.take(indices),
+            None if self.numbers is None else self.numbers[indices],
         )
 
     @property
@@ -206,7 +209,7 @@ def _read_parquet(
                         use_threads=False,
                     ):
                         rows = np.arange(row, row + batch.num_rows)
-                        yield from _checked(batch, rows, selection.id_name, max_message_bytes, full)
+                        yield from checked_rows(batch, rows, selection.id_name, max_message_bytes, full)
                         row += batch.num_rows
                 except READ_ERRORS as error:
                     # From the first rows that don't decode; those before were yielded.
@@ -254,15 +257,23 @@ def _row_bytes(batch: Any) -> npt.NDArray[np.int64]:
     return total
 
 
-def _checked(
-    batch: Any, rows: npt.NDArray[np.int64], id_name: str | None, max_message_bytes: int, full: bool
+def checked_rows(
+    batch: Any,
+    rows: npt.NDArray[np.int64],
+    id_name: str | None,
+    max_message_bytes: int,
+    full: bool,
+    numbers: npt.NDArray[np.int64] | None = None,
 ) -> Iterator[Messages | DeadLetterBatch]:
-    """Yield rows that are too large, or not UTF-8, which Parquet does not check, as dead letters."""
+    """Yield the rows of a batch; those that are too large, or not UTF-8, which neither Parquet nor Spark
+    checks, as dead letters. For ``numbers`` see `Messages`.
+    """
     if batch.nbytes > max_message_bytes:  # otherwise no row is too large
         large = _row_bytes(batch) > max_message_bytes
         if large.any():
             yield _too_large(rows[large], max_message_bytes)
             batch, rows = batch.filter(pa.array(~large)), rows[~large]
+            numbers = None if numbers is None else numbers[~large]
     bad = np.zeros(batch.num_rows, dtype=np.bool_)
     for column in batch.columns:
         try:
@@ -272,10 +283,11 @@ def _checked(
     if bad.any():
         yield DeadLetterBatch("read", "not-utf-8", "a string column has bytes that are not UTF-8", rows[bad])
         batch, rows = batch.filter(pa.array(~bad)), rows[~bad]
+        numbers = None if numbers is None else numbers[~bad]
     if len(rows):
         ids = None if id_name is None else id_text(batch.column(id_name))
         columns = _with_a_column(batch, len(rows))
-        yield Messages(columns, rows, ids, ColumnMessages(columns, ids) if full else None)
+        yield Messages(columns, rows, ids, ColumnMessages(columns, ids) if full else None, numbers)
 
 
 def _is_text(value: Any) -> bool:
