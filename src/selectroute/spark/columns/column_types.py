@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import pyarrow as pa
@@ -38,6 +39,7 @@ from selectroute.selector.fields import PREFIX
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import Bound, is_mixed
 from selectroute.spark.columns.casts import casts_of
+from selectroute.spark.sources.files.bound_columns import casts_of as arrow_casts_of
 
 
 class Reads(Protocol):
@@ -85,7 +87,7 @@ _CONVERSIONS: dict[type[DataType], str] = {
 
 def how_to_cast(identifier: str, column: str, type_: DataType) -> str | None:
     """Return advice on how to convert a column to a property; None if its type has no known conversion."""
-    binds = binds_of(identifier, column, type_)
+    binds = binds_of(identifier, column, casts_of(type_))
     if binds:
         first = f"{binds[0]!r}{_MEANINGS.get(type(type_), '')}"
         more = f" or {binds[1]!r}" if len(binds) > 1 else ""
@@ -100,12 +102,12 @@ def how_to_cast(identifier: str, column: str, type_: DataType) -> str | None:
     )
 
 
-def binds_of(identifier: str, column: str, type_: DataType) -> list[str]:
-    """Return the texts of `Binding.of` that cast a column for this identifier, the most useful ones: a number
-    and a string, or only the type of a header field.
+def binds_of(identifier: str, column: str, casts: Iterable[str]) -> list[str]:
+    """Return the texts of `Binding.of` that cast a column for this identifier, the most useful ones of these
+    casts: a number and a string, or only the type of a header field.
     """
     fixed = "string" if identifier.startswith("@") else fixed_type(identifier)
-    possible = [one for one in casts_of(type_) if fixed in (None, one)]
+    possible = [one for one in casts if fixed in (None, one)]
     first, text = possible[:1], [one for one in possible[1:] if one == "string"]
     source = "cast" if column == identifier else f"cast({column})"
     return [f"{identifier}:{one}={source}" for one in (*first, *text)]
@@ -145,9 +147,12 @@ class ReadTypes:
         else:
             check_column(name, type_, name not in self.no_bytes)
 
-    def unlike(self, columns: pa.RecordBatch, names: Iterable[str]) -> dict[str, tuple[str, bool]]:
+    def unlike(
+        self, columns: pa.RecordBatch, names: Iterable[str], origins: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, tuple[str, bool]]:
         """Return those of these columns that have a type that no property has, each with its error text, and
-        whether it is bytes, which a property of another dialect may have.
+        whether it is bytes, which a property of another dialect may have. ``origins`` has the names that
+        columns have in their file, where these differ.
         """
         batch = Batch(columns)
         found: dict[str, tuple[str, bool]] = {}
@@ -162,7 +167,9 @@ class ReadTypes:
                 try:
                     self.check(name, column.type)
                 except ColumnTypeError as error:
-                    found[name] = str(error), self.is_binary(name, column.type)
+                    binds = binds_of(name, origins.get(name, name), arrow_casts_of(column.type))
+                    advice = f"; bind it as {binds[0]!r}" if binds else ""
+                    found[name] = f"{error}{advice}", self.is_binary(name, column.type)
         return found
 
     def is_binary(self, name: str, type_: pa.DataType) -> bool:
@@ -239,7 +246,7 @@ def unlike_types(
         except ColumnTypeError as error:
             # The same text with Spark's names of column and type.
             text = str(error).split(": ", 1)[1]
-            if arrow_type is not None and (binds := binds_of(one.identifier, one.column, one.type)):
+            if arrow_type is not None and (binds := binds_of(one.identifier, one.column, casts_of(one.type))):
                 text += f"; bind it as {binds[0]!r}"
             named = ColumnTypeError(one.column, shown, text)
             if one.identifier in (INVALID_NAMES, BODY):

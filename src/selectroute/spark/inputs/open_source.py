@@ -21,4 +21,4 @@ def source_of(spark: SparkSession, job: Job) -> Source:
         return FrameSource(job.input, tasks)
     if isinstance(job.input, KafkaInput):
         return KafkaSource(job.input, run, tasks, spark)
-    return FileSource(job.input, job.file_format, job.max_files, run, tasks, spark)
+    return FileSource(job.input, job.file_format, job.max_files, run, tasks, spark, job.binding)

@@ -10,7 +10,9 @@ from typing import Any
 
 from selectroute.durable import disk
 from selectroute.index.destination import BY_DELIVERY, GROUPINGS
+from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.columns.frame_input import FrameInput
 from selectroute.spark.job.unrouted import KEEP, PolicyError, Unrouted
 from selectroute.spark.sources.files.stream import FORMATS, local_folder
@@ -68,6 +70,7 @@ class Job:
         output: folder for deliveries, unrouted messages and dead letters, of this job only.
         checkpoint: Spark's checkpoint; ``_checkpoint`` in the output folder unless given.
         file_format: ``parquet``, ``json`` (JSON lines), or ``auto``: by the ending of each file's name.
+        binding: columns of identifiers, in Parquet files, whose names or types differ.
         max_files: maximum number of files in a batch.
         unrouted: policy for messages without a match: ``keep`` lists them, ``drop`` only counts them,
             ``fail`` stops the job before the batch is committed.
@@ -104,6 +107,7 @@ class Job:
     destination_wait: float = 30.0
     kafka_delivery: str = EXACTLY_ONCE
     kafka_grouping: str = BY_DELIVERY
+    binding: Binding = BY_NAME
 
     @classmethod
     def of(
@@ -124,6 +128,7 @@ class Job:
         destination_wait: float = 30.0,
         kafka_delivery: str = EXACTLY_ONCE,
         kafka_grouping: str = BY_DELIVERY,
+        binding: Binding = BY_NAME,
     ) -> Job:
         """Return a job with absolute paths and checked options, which are those of `Job`.
 
@@ -151,7 +156,12 @@ class Job:
             destination_wait=destination_wait,
             kafka_delivery=kafka_delivery,
             kafka_grouping=kafka_grouping,
+            binding=binding,
         )
+        check_argument(binding, Binding, "binding", "a Binding, such as Binding.of(['at:long=cast'])")
+        if binding.columns and not isinstance(own, Path):
+            noun = "KafkaInput" if isinstance(own, KafkaInput) else "FrameInput"
+            raise JobError(f"binding is for Parquet files; give that of a {noun} to the {noun}")
         if job.file_format not in FORMATS:
             raise JobError(f"the format must be one of {', '.join(FORMATS)}, not {job.file_format!r}")
         try:

@@ -41,6 +41,7 @@ from selectroute.spark.destinations.queue_messages import QueueMessages
 from selectroute.spark.destinations.queue_writer import QueueTarget, QueueWriter
 from selectroute.spark.job.unrouted import Unrouted
 from selectroute.spark.sinks.schemas import RAW
+from selectroute.spark.sources.files.bound_columns import Bound, not_cast
 from selectroute.spark.sources.files.readers import (
     RAW_BYTES,
     DeadLetterBatch,
@@ -119,9 +120,9 @@ class Reader(Protocol):
         """Return the report, after the last part."""
 
 
-def route_splits(splits: Sequence[Split], settings: TaskSettings, task: int) -> dict[str, Any]:
+def route_splits(splits: Sequence[Split], bound: Bound, settings: TaskSettings, task: int) -> dict[str, Any]:
     """Route these splits of files as a task of this number; return the report of `run` and `SplitReader`."""
-    return run(partial(SplitReader, splits), settings, task)
+    return run(partial(SplitReader, splits, bound), settings, task)
 
 
 def route_ranges(
@@ -285,13 +286,19 @@ def judge(
 
 class SplitReader:
     """Reader of splits of files. Reports the ``rows`` of each split, the findings of `ReadTypes.unlike`, and
-    a warning for each set of ``missing`` columns.
+    a warning for each set of ``missing`` columns. ``bound`` has the columns of identifiers in Parquet.
     """
 
     def __init__(
-        self, splits: Sequence[Split], snapshot: Snapshot, settings: TaskSettings, full: bool
+        self,
+        splits: Sequence[Split],
+        bound: Bound,
+        snapshot: Snapshot,
+        settings: TaskSettings,
+        full: bool,
     ) -> None:
         self._splits = splits
+        self._bound = bound
         self._snapshot = snapshot
         self._names = settings.names(snapshot)
         self._max_message_bytes = settings.max_message_bytes
@@ -305,11 +312,13 @@ class SplitReader:
         """Yield the rows of the splits."""
         for number, split in enumerate(self._splits):
             rows, place, checked = 0, SourcePartition(split.source), False
-            for part in read(split, self._names, self._max_message_bytes, full=self._full):
+            for part in read(split, self._names, self._max_message_bytes, self._full, self._bound):
                 rows += part.count
                 if not checked and split.kind == "parquet" and not isinstance(part, DeadLetterBatch):
                     checked = True  # the columns are the same in the whole file
-                    self._unlike |= self._types.unlike(part.columns, self._snapshot.reads)
+                    origins = {name: one.column for name, one in self._bound.items()}
+                    self._unlike |= self._types.unlike(part.columns, self._snapshot.reads, origins)
+                    self._look_for_casts(split)
                     self._look_for_missing(split, part.columns)
                 yield Part(number, place, part)
             self._rows.append(rows)
@@ -317,6 +326,14 @@ class SplitReader:
     def report(self) -> dict[str, Any]:
         """Return the rows of each split, and the warnings about columns."""
         return {"rows": self._rows, "unlike": self._unlike, "missing": self._missing}
+
+    def _look_for_casts(self, split: Split) -> None:
+        """Record the columns whose casts a Parquet file does not allow."""
+        if any(one.cast is not None for one in self._bound.values()):
+            with suppress(pa.ArrowException, OSError):  # the file is gone by now
+                sentences = not_cast(pq.read_schema(split.path), self._bound)
+                reads = self._snapshot.reads
+                self._unlike |= {name: (text, False) for name, text in sentences.items() if name in reads}
 
     def _look_for_missing(self, split: Split, columns: pa.RecordBatch) -> None:
         """Record the columns that selectors read and a Parquet file lacks, one warning per set of columns."""
