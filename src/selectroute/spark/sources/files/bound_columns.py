@@ -5,7 +5,7 @@ The casts are those of ``spark/columns/casts.py``, in Arrow instead of Spark; te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -111,9 +111,7 @@ def cast_array(column: Any, to: str) -> Any:
         days = column.cast(pa.date32())
         return days.cast(pa.string()) if to == _STRING else days.cast(pa.int32()).cast(_INTEGERS[to])
     if to == _STRING:
-        return (
-            _each(column, lambda value: format(value, "f")) if pa.types.is_decimal(type_) else column.cast(to)
-        )
+        return _digits(column) if pa.types.is_decimal(type_) else column.cast(pa.string())
     if to in _FLOATS:
         if pa.types.is_decimal(type_):
             column = column.cast(pa.float64())
@@ -150,12 +148,10 @@ def _whole(column: Any, type_: pa.DataType) -> Any:
         back = pc.cast(whole, options=pc.CastOptions(pa.decimal256(76, max(0, column.type.scale))))
         fits = pc.equal(back, column.cast(back.type))
     else:
-        fits = (
-            pc.less_equal(column, pa.scalar((1 << 63) - 1))
-            if column.type == pa.uint64()
-            else column.is_valid()
-        )
         whole = pc.cast(column, options=pc.CastOptions(pa.int64(), allow_int_overflow=True))
+        # Only uint64 has numbers beyond int64, which come out negative.
+        is_unsigned = pa.types.is_unsigned_integer(column.type)
+        fits = pc.greater_equal(whole, 0) if is_unsigned else column.is_valid()
     if type_ != pa.int64():
         bound = 1 << type_.bit_width - 1
         fits = pc.and_(fits, pc.and_(pc.less(whole, bound), pc.greater_equal(whole, -bound)))
@@ -171,6 +167,7 @@ def _unlike_where(values: Any, mask: Any) -> Any:
     return with_unlike(values, rows.tolist()) if len(rows) else values
 
 
-def _each(column: Any, convert: Callable[[Any], str]) -> Any:
-    values: Iterable[Any] = column.to_pylist()
-    return pa.array([None if value is None else convert(value) for value in values], pa.string())
+def _digits(column: Any) -> Any:
+    """Return decimals as digits; Arrow's own texts have exponents."""
+    texts = [None if value is None else format(value, "f") for value in column.to_pylist()]
+    return pa.array(texts, pa.string())
