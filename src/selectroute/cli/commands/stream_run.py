@@ -166,9 +166,9 @@ BindOption = Annotated[
         "--bind",
         metavar="NAME[:TYPE][=FROM]",
         help="A property; repeatable. Of records, weight:int is the header weight, an int; "
-        "price:double=$.order.price a field of the body; customer=@key the key. Of Parquet files, JMSType=kind "
-        "is the column kind; at:long=cast a time, date or decimal as a long; at:long=cast(COLUMN) another "
-        "column.",
+        "price:double=$.order.price a field of the body; customer=@key the key. Of Parquet files, "
+        "JMSType=kind is the column kind; at:long=cast a time, date or decimal as a long; "
+        "at:long=cast(COLUMN) another column.",
         rich_help_panel=_KAFKA,
         show_default=False,
     ),
