@@ -180,7 +180,7 @@ class KafkaBinding:
             return found
         if identifier == TOPIC:
             return Bound("string", Source("topic"))
-        return Bound(_fixed_type(identifier) or "string", Source("header", identifier))
+        return Bound(fixed_type(identifier) or "string", Source("header", identifier))
 
     def is_property(self, header: str) -> bool:
         """Return whether a record's header is the property of its own name. O(1).
@@ -204,7 +204,7 @@ def _bound(name: str, type_: str | None, source_text: str | None) -> Bound:
     source = Source("header", name) if source_text is None else _source(name, source_text)
     if not name or (name.startswith("@") and (name not in (TOPIC, ID) or source_text is None)):
         raise KafkaBindingError(f"{name!r} can't be bound: write an identifier, {TOPIC}=… or {ID}=…")
-    fixed = "string" if name.startswith("@") else _fixed_type(name)
+    fixed = "string" if name.startswith("@") else fixed_type(name)
     own = _OWN_TYPES.get(source.kind)
     chosen = type_ if type_ is not None else fixed or own or "string"
     if chosen not in TYPES:
@@ -230,7 +230,8 @@ def _source_text(source: Source) -> str:
     return source.name if source.kind == "body" else f"@{source.kind}"
 
 
-def _fixed_type(name: str) -> str | None:
+def fixed_type(name: str) -> str | None:
+    """Return the type that a JMS header field always has; None for a property."""
     kind = HEADER_TYPES.get(name)
     return None if kind is None else TYPE_NAMES[kind]
 

@@ -2,9 +2,9 @@
 
 ``route`` and ``deliveries`` take a DataFrame. For files and Kafka there is a faster way, the *fan-out*: the
 workers read the messages themselves, so that only what selectors read is decoded, and no message of a file
-crosses between the JVM and Python. ``start_fanout`` does this as a stream: each delivery is written exactly
-once to its folder, its queues and its topics of Kafka. ``match_files`` does it without a stream or
-output. The way of a batch through the rooms::
+crosses between the JVM and Python. ``start_fanout`` does this as a stream, for the rows of a streaming
+DataFrame, too: each delivery is written exactly once to its folder, its queues and its topics of Kafka.
+``match_files`` does it without a stream or output. The way of a batch through the rooms::
 
                     sources/ (readers)               destinations/ ─▶ sinks/
                               │                             ▲  ├▶ queues
@@ -16,13 +16,14 @@ output. The way of a batch through the rooms::
     read-only checks:  audit/                     used by all:        job/  columns/  runtime/
 
 Rooms import only those below them: audit, stream, backfill and replay, batch, {frames, inputs, senders},
-{partitions, worker}, destinations, {columns, job, sinks}, sources, runtime. Read ``batch/router.py`` first:
+{partitions, worker}, destinations, job, {columns, sinks}, sources, runtime. Read ``batch/router.py`` first:
 one batch from pin to commit. Only this package imports pyspark.
 """
 
 from selectroute.spark.audit.rerun import Rerun, rerun
 from selectroute.spark.batch.router import BatchReport
-from selectroute.spark.columns.binding import Binding, BindingError
+from selectroute.spark.columns.binding import Binding, BindingError, Cast
+from selectroute.spark.columns.frame_input import FrameInput, Position
 from selectroute.spark.columns.matches import Output, OutputChoice, OutputError, explain_output, unpack
 from selectroute.spark.columns.snapshot_ref import distribute
 from selectroute.spark.frames.match_files import match_files
@@ -47,8 +48,10 @@ __all__ = [
     "BatchReport",
     "Binding",
     "BindingError",
+    "Cast",
     "DestinationNotFoundError",
     "FanOut",
+    "FrameInput",
     "JavaError",
     "Job",
     "JobError",
@@ -60,6 +63,7 @@ __all__ = [
     "OutputError",
     "PartitionError",
     "PartitionedSnapshot",
+    "Position",
     "Rerun",
     "SourceError",
     "SourceNotFoundError",

@@ -33,7 +33,7 @@ from selectroute.spark.runtime.tasks import Work
 def files_of(job: Job, tasks: int) -> FileSource:
     """Return the file source of a job whose tasks run in this process."""
     assert isinstance(job.input, Path), "a world reads files"
-    return FileSource(job.input, job.file_format, job.max_files, run_here, tasks)
+    return FileSource(job.input, job.file_format, job.max_files, run_here, tasks, binding=job.binding)
 
 
 def run_here(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:

@@ -165,8 +165,10 @@ BindOption = Annotated[
     typer.Option(
         "--bind",
         metavar="NAME[:TYPE][=FROM]",
-        help="A property of a record; repeatable. weight:int is the header weight, an int; "
-        "price:double=$.order.price a field of the body; customer=@key the key.",
+        help="A property; repeatable. Of records, weight:int is the header weight, an int; "
+        "price:double=$.order.price a field of the body; customer=@key the key. Of Parquet files, "
+        "JMSType=kind is the column kind; at:long=cast a time, date or decimal as a long; "
+        "at:long=cast(COLUMN) another column.",
         rich_help_panel=_KAFKA,
         show_default=False,
     ),
@@ -595,7 +597,6 @@ class _JobOptions:
             )
         if not reads_kafka:
             for given, name in (
-                (self.bind, "--bind"),
                 (self.kafka_binding, "--kafka-binding"),
                 (self.topic_separator, "--topic-separator"),
                 (self.schema_registry, "--schema-registry"),
@@ -623,7 +624,14 @@ class _JobOptions:
 
     def job(self, registry: SubscriptionRegistry | None) -> Job:
         """Return the job. Raises SelectRouteError for invalid options."""
-        from selectroute.spark import Job, KafkaInput, kafka_binding, kafka_cluster, schema_registry
+        from selectroute.spark import (
+            Binding,
+            Job,
+            KafkaInput,
+            kafka_binding,
+            kafka_cluster,
+            schema_registry,
+        )
 
         cluster = kafka_cluster(self.kafka_servers, self.kafka_config or None)
         source: Path | KafkaInput | None = self.input
@@ -661,6 +669,7 @@ class _JobOptions:
             destination_wait=self.destination_wait,
             kafka_delivery=self.kafka_delivery.value,
             kafka_grouping=self.kafka_grouping.value,
+            binding=Binding.of(self.bind or []) if self.input is not None else Binding(),
         )
 
     def session(self, stop: Stop) -> Session:

@@ -23,6 +23,7 @@ from selectroute.spark.job.job import job_record
 from selectroute.spark.sinks.schemas import DELIVERIES
 from selectroute.spark.sources.files.splits import PARQUET_SUFFIXES
 from selectroute.spark.sources.kafka.config import PREFIX
+from selectroute.spark.sources.offset_log import FRAME
 
 MAX_MESSAGE: Final = 1 << 16
 """Maximum number of characters of a message to return."""
@@ -181,6 +182,8 @@ def _message(
     source, offset = row["source"], row["offset"]
     if origin.startswith(PREFIX):
         return None, f"record {offset} of partition {row['partition']} of the Kafka topic {source}"
+    if origin.startswith(FRAME):
+        return None, "rows of a DataFrame can be read only while their batch is routed"
     path = Path(origin) / source
     size = file_size(path)
     if size is None:

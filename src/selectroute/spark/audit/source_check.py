@@ -14,6 +14,7 @@ from selectroute.spark.sources.files.splits import source_name
 from selectroute.spark.sources.files.stream import done_batches, listed_files, planned_batches
 from selectroute.spark.sources.kafka.config import PREFIX
 from selectroute.spark.sources.kafka.offsets import batch_ranges, first_offsets, ranges_of
+from selectroute.spark.sources.offset_log import FRAME, batch_offsets
 
 
 def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], found: Audit) -> None:
@@ -42,6 +43,8 @@ def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]]
             return
         if record["input"].startswith(PREFIX):
             _check_records(checkpoint, planned, live, found)
+        elif record["input"].startswith(FRAME):
+            _check_offsets(checkpoint, planned, live, found)
         else:
             _check_names(Path(record["input"]), checkpoint, last, live, found)
     except SelectRouteError as error:
@@ -65,6 +68,16 @@ def _check_names(
     unknown = sorted((taken - listed).keys() - set(twice))
     if unknown:
         found.find(None, f"in a commit, but not planned by Spark: {listed_briefly('input', unknown)}")
+
+
+def _check_offsets(
+    checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], found: Audit
+) -> None:
+    """Compare the offsets of the commits, in the sources of a DataFrame, with Spark's plan."""
+    for commit in live:
+        batch = commit["batch"]
+        if batch in planned and commit["inputs"]["offsets"] != batch_offsets(checkpoint, batch):
+            found.find(batch, "it read other offsets than Spark planned")
 
 
 def _check_records(

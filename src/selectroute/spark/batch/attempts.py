@@ -8,13 +8,13 @@ excluded, and its deliveries are refused.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from selectroute.index.destination import KAFKA, QUEUE
+from selectroute.spark.inputs.source import OfTasks
 from selectroute.spark.job.job import CommitError, JobError
-from selectroute.spark.runtime.tasks import Runner, Work
 from selectroute.spark.senders.kafka import KafkaTopics
 from selectroute.spark.senders.queues import JobQueues
 from selectroute.spark.senders.sender import StoppingError
@@ -59,13 +59,17 @@ class Attempts:
         self._pause = pause
 
     def complete(
-        self, run: Runner, work_of: Callable[[TaskSettings], Work], settings: TaskSettings, count: int
+        self,
+        run: Callable[[OfTasks, Sequence[int]], list[dict[str, Any]]],
+        work_of: Callable[[TaskSettings], OfTasks],
+        settings: TaskSettings,
+        count: int,
     ) -> list[dict[str, Any]]:
         """Run the tasks from 0 to below ``count`` until each is done; return their reports in order.
 
         Args:
-            run: runs some tasks.
-            work_of: returns the work of a task for these settings.
+            run: runs the tasks of these numbers.
+            work_of: returns the work of the tasks for these settings.
             settings: the settings of the batch.
 
         Raises:

@@ -79,15 +79,15 @@ def written_plan(pins: Path, pinned: Pin) -> Plan | None:
 
 
 def write_plan(pins: Path, plan: Plan) -> None:
-    """Write a new plan durably; decisions that followed another one go."""
+    """Write a new plan durably; decisions and digests that followed another one go."""
     disk.make_folder(pins)
-    shutil.rmtree(decisions_of(pins, plan.batch), ignore_errors=True)
+    _forget(pins, plan.batch)
     disk.write_json(_path(pins, plan.batch), plan.to_json())
 
 
 def remove_plan(pins: Path, batch: int) -> None:
-    """Remove the plan of a batch that is published, with the decisions on schemas."""
-    shutil.rmtree(decisions_of(pins, batch), ignore_errors=True)
+    """Remove the plan of a batch that is published, with decisions on schemas and digests of rows."""
+    _forget(pins, batch)
     _path(pins, batch).unlink(missing_ok=True)
 
 
@@ -96,12 +96,22 @@ def decisions_of(pins: Path, batch: int) -> Path:
     return pins / f"{batch}.schemas"
 
 
+def digests_of(pins: Path, batch: int) -> Path:
+    """Return the folder of a batch's digests of the rows of a DataFrame, which are part of its plan."""
+    return pins / f"{batch}.rows"
+
+
 def begun_batches(pins: Path) -> list[int]:
     """Return the batches with a plan: they may have been put or sent in part, and are not published."""
     return [int(path.name.removesuffix(_ENDING)) for path in pins.glob(f"*{_ENDING}")]
 
 
 _ENDING = ".plan.json"
+
+
+def _forget(pins: Path, batch: int) -> None:
+    for folder in (decisions_of(pins, batch), digests_of(pins, batch)):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _path(pins: Path, batch: int) -> Path:

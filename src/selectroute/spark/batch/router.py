@@ -27,7 +27,14 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.attempts import Attempts
 from selectroute.spark.batch.commits import Commits, kind_of
 from selectroute.spark.batch.pins import Pin, pin, reference
-from selectroute.spark.batch.plans import Plan, decisions_of, remove_plan, write_plan, written_plan
+from selectroute.spark.batch.plans import (
+    Plan,
+    decisions_of,
+    digests_of,
+    remove_plan,
+    write_plan,
+    written_plan,
+)
 from selectroute.spark.columns.column_types import unlike_sentence
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.inputs.source import BatchInput, Outcome, Source
@@ -48,7 +55,7 @@ class BatchReport:
     """Report of a batch: its revision, its counts, and the seconds of each step (pin, plan, match, commit,
     publish; the last one includes the wait for the previous batch).
 
-    ``inputs``: number of files, or of Kafka records.
+    ``inputs``: number of files, of Kafka records, or of the sources of a DataFrame.
     ``skipped``: the batch was committed before, and not routed again; the counts are those of the commit.
     ``kind``: ``stream``, or ``backfill`` or ``replay``, with numbers below 0.
     ``missing``: of a backfill or replay, a sentence for each input that can't be read again.
@@ -216,7 +223,11 @@ class Router:
             plan = self._plan(pinned, batch_input, query, queues, topics, side_batch is not None)
             batch_input = batch_input.by(plan.input)
             settings = self._with_targets(settings, query, plan, bool(queues), bool(topics))
-            settings = replace(settings, schema_decisions=str(decisions_of(self._pins, batch)))
+            settings = replace(
+                settings,
+                schema_decisions=str(decisions_of(self._pins, batch)),
+                row_digests=digests_of(self._pins, batch),
+            )
         if self._destinations:
             self._missing.look(
                 opened,
@@ -291,7 +302,7 @@ class Router:
             if begun or (self._kafka is not None and self._kafka.has_tokens(batch)):
                 raise CommitError(
                     f"batch {batch} was put to queues or sent to Kafka in part, and its input has changed "
-                    "since: restore the files as they were"
+                    f"since: {batch_input.remedy}"
                 )
             plan = None
         if plan is not None and (plan.queues is not None or not queues):

@@ -2,23 +2,32 @@
 
 By default a column is the identifier of exactly its name, field ``b`` of a struct column ``a`` is ``a.b``,
 and a column whose name begins with ``@`` belongs to the frame (`@topic`, `@id`, …). A `Binding` maps other
-names. Names are compared here, exactly, and columns then selected by position, because Spark's names ignore
-case by default.
+names, and casts columns whose type no property has (see ``casts``)::
+
+    JMSType=kind                the column `kind`
+    at:long=cast                the column `at`, cast to a long
+    price:double=cast(amount)   the column `amount`, cast to a double
+
+Names are compared here, exactly, and columns then selected by position, because Spark's names ignore case by
+default.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, LongType, StringType, StructField, StructType
 
+from selectroute.kafka.binding import fixed_type
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
-from selectroute.selector.suggestion import unknown_field
+from selectroute.selector.suggestion import did_you_mean, unknown_field
+from selectroute.spark.columns.casts import CAST_TYPES, cast_column, casts_of, type_of
 
 Path: TypeAlias = tuple[int, ...]
 """Position of a column in the frame, then of the field in that struct, and so on."""
@@ -28,26 +37,87 @@ class BindingError(SelectRouteError):
     """Invalid binding, a missing column, or a name that several columns have."""
 
 
+_TEXT: Final = re.compile(r"(?P<name>[^:=]+)(:(?P<type>[^=]*))?=(?P<source>.+)", re.DOTALL)
+_CAST: Final = re.compile(r"cast(\((?P<column>.+)\))?", re.DOTALL)
+_KEYS: Final = ("type", "from")
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Cast of a column to a type of properties, where no property has the type of the column.
+
+    Attributes:
+        type: ``byte``, ``short``, ``int``, ``long``, ``float``, ``double`` or ``string``.
+        column: the column's name; None: that of the identifier.
+    """
+
+    type: str
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.type not in CAST_TYPES:
+            advice = did_you_mean(self.type, CAST_TYPES, "the types are")
+            raise BindingError(f"no column can be cast to {self.type!r}: {advice}")
+
+
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Mapping of identifiers to columns of other names.
+    """Mapping of identifiers to columns of other names, or of other types.
 
-    A column is given by its name; field ``b`` of a struct column ``a`` is ``a.b``.
+    A column is given by its name; field ``b`` of a struct column ``a`` is ``a.b``. A `Cast` also converts it.
 
     >>> Binding({"JMSType": "kind"}).column("JMSType")
     'kind'
     >>> Binding({"JMSType": "kind"}).column("color")
     'color'
+    >>> Binding.of(["JMSType=kind", "at:long=cast", "price:double=cast(order.amount)"]).columns["price"]
+    Cast(type='double', column='order.amount')
+
+    Raises BindingError for a cast to a type that the identifier cannot have.
     """
 
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str | Cast] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_argument(self.columns, Mapping, "columns", "a dict such as {'JMSType': 'kind'}")
+        for name, one in self.columns.items():
+            if not isinstance(one, str | Cast):
+                raise BindingError(f"the binding of {name!r} must be a column's name or a Cast, not {one!r}")
+            fixed = "string" if name.startswith("@") else fixed_type(name)
+            if isinstance(one, Cast) and fixed not in (None, one.type):
+                raise BindingError(f"{name!r} is always of type {fixed}, not {one.type}")
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Binding:
+        """Parse ``IDENTIFIER=COLUMN``, ``IDENTIFIER:TYPE=cast`` and ``IDENTIFIER:TYPE=cast(COLUMN)``.
+
+        Raises:
+            BindingError: a text is not valid, or an identifier is bound twice.
+        """
+        columns: dict[str, str | Cast] = {}
+        for text in texts:
+            found = _TEXT.fullmatch(text)
+            if found is None:
+                raise BindingError(
+                    f"{text!r} is not a valid binding: write IDENTIFIER=COLUMN, or IDENTIFIER:TYPE=cast"
+                )
+            name, type_, source = found["name"], found["type"], found["source"]
+            if name in columns:
+                raise BindingError(f"{name!r} is bound twice")
+            cast = _CAST.fullmatch(source)
+            if type_ is not None and cast is None:
+                raise BindingError(
+                    f"{text!r} is not a valid binding: a column has a type of its own; to convert it, write "
+                    f"{name}:{type_}=cast({source})"
+                )
+            columns[name] = source if type_ is None or cast is None else Cast(type_, cast["column"])
+        return cls(columns)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Binding:
-        """Read ``{"columns": {identifier: column, …}}`` from a parsed JSON or TOML file."""
+        """Read ``{"columns": {identifier: column, …}}`` from a parsed JSON or TOML file. Instead of a column,
+        ``{"type": …, "from": column}`` is a cast; ``from`` may be left out.
+        """
         check_argument(data, Mapping, "data", "a dict such as {'columns': {'JMSType': 'kind'}}")
         columns = data.get("columns", {})
         for name in data:
@@ -55,14 +125,37 @@ class Binding:
                 raise BindingError(unknown_field("a binding", name, ("columns",)))
         if not isinstance(columns, Mapping):
             raise BindingError('a binding must be {"columns": {identifier: column, …}}')
-        for name, column in columns.items():
-            if not isinstance(column, str):
-                raise BindingError(f"the binding of {name!r} must be a column's name, not {column!r}")
-        return cls(dict(columns))
+        return cls({name: _column_of(name, given) for name, given in columns.items()})
 
     def column(self, identifier: str) -> str:
         """Return the name of the column that holds this identifier."""
-        return self.columns.get(identifier, identifier)
+        found = self.columns.get(identifier, identifier)
+        return found if isinstance(found, str) else found.column or identifier
+
+    def cast(self, identifier: str) -> str | None:
+        """Return the type that the column of an identifier is cast to; None for no cast."""
+        found = self.columns.get(identifier)
+        return found.type if isinstance(found, Cast) else None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of all columns that are bound to an identifier."""
+        return frozenset(map(self.column, self.columns))
+
+
+def _column_of(name: str, given: Any) -> str | Cast:
+    if not isinstance(given, Mapping):
+        if not isinstance(given, str):
+            raise BindingError(f"the binding of {name!r} must be a column's name, not {given!r}")
+        return given
+    for key in given:
+        if key not in _KEYS:
+            raise BindingError(unknown_field(f"the binding of {name!r}", key, _KEYS))
+    if "type" not in given or not all(isinstance(one, str) for one in given.values()):
+        raise BindingError(
+            f'{name!r} must be bound to a column, or to {{"type": …, "from": …}}, both strings'
+        )
+    return Cast(given["type"], given.get("from"))
 
 
 BY_NAME = Binding()
@@ -70,19 +163,31 @@ BY_NAME = Binding()
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Identifier with the name, the position and the type of its column."""
+    """Identifier with the name, the position and the type of its column.
+
+    ``type`` is that of the values that are read: after the cast to ``cast``, if it is not None, of a column
+    of type ``own``.
+    """
 
     identifier: str
     column: str
     path: Path
     type: DataType
+    own: DataType
+    cast: str | None = None
+
+    def read(self, schema: StructType, columns: Sequence[Column]) -> Column:
+        """Return the values of the identifier; ``columns`` are those of `by_position`."""
+        column = column_at(schema, columns, self.path)
+        return column if self.cast is None else cast_column(column, self.own, self.cast)
 
 
 def bind(schema: StructType, identifiers: Iterable[str], binding: Binding | None) -> tuple[Bound, ...]:
     """Find the column of each identifier; one without a column is left out, and so is NULL.
 
     Raises:
-        BindingError: the binding names a missing column, or several columns have the same name.
+        BindingError: the binding names a missing column, or casts one of a type that has no such cast; or
+            several columns have the same name.
     """
     binding = binding or BY_NAME
     columns, groups = columns_of(schema)
@@ -93,13 +198,27 @@ def bind(schema: StructType, identifiers: Iterable[str], binding: Binding | None
         if len(places) > 1:
             raise ambiguous(column, len(places))
         if places:
-            found.append(Bound(identifier, column, *places[0]))
+            path, own = places[0]
+            cast = binding.cast(identifier)
+            type_ = own if cast is None else _cast_type(identifier, column, own, cast)
+            found.append(Bound(identifier, column, path, type_, own, cast))
         elif identifier in binding.columns:
             raise BindingError(
                 f"{identifier!r} is bound to column {column!r}, but the frame has no such column "
                 f"(its columns: {', '.join(schema.fieldNames()) or 'none'})"
             )
     return tuple(found)
+
+
+def _cast_type(identifier: str, column: str, own: DataType, cast: str) -> DataType:
+    possible = casts_of(own)
+    if cast in possible:
+        return type_of(own, cast)
+    advice = f"it can be cast to {', '.join(possible)}" if possible else "this type has no cast"
+    raise BindingError(
+        f"{identifier!r} is bound to column {column!r} with a cast to {cast}, but the column has type "
+        f"{own.simpleString()}: {advice}"
+    )
 
 
 def ambiguous(column: str, times: int) -> BindingError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import pyarrow as pa
@@ -13,9 +14,7 @@ from pyspark.sql.types import (
     BooleanType,
     ByteType,
     DataType,
-    DateType,
     DayTimeIntervalType,
-    DecimalType,
     DoubleType,
     FloatType,
     IntegerType,
@@ -32,12 +31,15 @@ from pyspark.sql.types import (
 )
 
 from selectroute.index.snapshot import Snapshot
+from selectroute.kafka.binding import fixed_type
 from selectroute.match.batch import Batch
 from selectroute.match.columns import ColumnTypeError, check_column
 from selectroute.match.from_messages import BODY, MIXED
 from selectroute.selector.fields import PREFIX
 from selectroute.selector.names import INVALID_NAMES
 from selectroute.spark.columns.binding import Bound, is_mixed
+from selectroute.spark.columns.casts import casts_of
+from selectroute.spark.sources.files.bound_columns import casts_of as arrow_casts_of
 
 
 class Reads(Protocol):
@@ -67,30 +69,48 @@ _ARROW_TYPES: dict[type[DataType], pa.DataType] = {
 """Spark's types that a property can have, with their Arrow types in the workers."""
 
 
-_CASTS: dict[type[DataType], str] = {
-    DecimalType: "F.col({0}).cast('double'), or 'bigint' where it is whole",
-    TimestampType: "F.unix_millis({0}), milliseconds since 1970 as JMSTimestamp has them",
-    TimestampNTZType: "F.unix_millis(F.col({0}).cast('timestamp')), milliseconds since 1970",
-    DateType: "F.date_format({0}, 'yyyy-MM-dd'), a string",
+_MEANINGS: dict[type[DataType], str] = {
+    TimestampType: " (milliseconds since 1970)",
+    TimestampNTZType: " (milliseconds since 1970)",
+}
+"""Meaning of the most useful cast of a type; see ``casts``."""
+
+_CONVERSIONS: dict[type[DataType], str] = {
     DayTimeIntervalType: "F.col({0}).cast('string')",
     YearMonthIntervalType: "F.col({0}).cast('string')",
     ArrayType: "F.try_element_at({0}, F.lit(1)) for one element, or F.array_join({0}, ',') for a string",
     MapType: "F.col({0}).getItem('key') for one key, a column each",
     VariantType: "F.try_variant_get({0}, '$.path', 'string') for one value",
 }
-"""Conversions of columns of other types; ``{0}`` is the column's name."""
+"""Conversions of columns of types without a cast; ``{0}`` is the column's name."""
 
 
-def how_to_cast(column: str, type_: DataType) -> str | None:
+def how_to_cast(identifier: str, column: str, type_: DataType) -> str | None:
     """Return advice on how to convert a column to a property; None if its type has no known conversion."""
-    cast = _CASTS.get(type(type_))
-    if cast is None:
+    binds = binds_of(identifier, column, casts_of(type_))
+    if binds:
+        first = f"{binds[0]!r}{_MEANINGS.get(type(type_), '')}"
+        more = f" or {binds[1]!r}" if len(binds) > 1 else ""
+        return f"no property has this type: bind it with a cast, {first}{more}; or leave the column out"
+    conversion = _CONVERSIONS.get(type(type_))
+    if conversion is None:
         return None
     # Field ``b`` of a struct column ``a`` becomes an additional column ``a.b``.
     return (
-        f"no property has this type: route df.withColumn({column!r}, …) with {cast.format(repr(column))}; or "
-        "leave the column out"
+        f"no property has this type: route df.withColumn({column!r}, …) with "
+        f"{conversion.format(repr(column))}; or leave the column out"
     )
+
+
+def binds_of(identifier: str, column: str, casts: Iterable[str]) -> list[str]:
+    """Return the texts of `Binding.of` that cast a column for this identifier, the most useful ones of these
+    casts: a number and a string, or only the type of a header field.
+    """
+    fixed = "string" if identifier.startswith("@") else fixed_type(identifier)
+    possible = [one for one in casts if fixed in (None, one)]
+    first, text = possible[:1], [one for one in possible[1:] if one == "string"]
+    source = "cast" if column == identifier else f"cast({column})"
+    return [f"{identifier}:{one}={source}" for one in (*first, *text)]
 
 
 def can_be_property(type_: DataType) -> bool:
@@ -127,9 +147,12 @@ class ReadTypes:
         else:
             check_column(name, type_, name not in self.no_bytes)
 
-    def unlike(self, columns: pa.RecordBatch, names: Iterable[str]) -> dict[str, tuple[str, bool]]:
+    def unlike(
+        self, columns: pa.RecordBatch, names: Iterable[str], origins: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, tuple[str, bool]]:
         """Return those of these columns that have a type that no property has, each with its error text, and
-        whether it is bytes, which a property of another dialect may have.
+        whether it is bytes, which a property of another dialect may have. ``origins`` has the names that
+        columns have in their file, where these differ.
         """
         batch = Batch(columns)
         found: dict[str, tuple[str, bool]] = {}
@@ -144,7 +167,9 @@ class ReadTypes:
                 try:
                     self.check(name, column.type)
                 except ColumnTypeError as error:
-                    found[name] = str(error), self.is_binary(name, column.type)
+                    binds = binds_of(name, origins.get(name, name), arrow_casts_of(column.type))
+                    advice = f"; bind it as {binds[0]!r}" if binds else ""
+                    found[name] = f"{error}{advice}", self.is_binary(name, column.type)
         return found
 
     def is_binary(self, name: str, type_: pa.DataType) -> bool:
@@ -189,8 +214,25 @@ def check_types(snapshot: Snapshot | Reads, bound: Iterable[Bound], strict: bool
         ColumnTypeError: ``strict`` and there is such a column; or the body, or the column of invalid names,
             has a wrong type.
     """
+    found = unlike_types(snapshot, bound)
+    for name, (error, binary) in found.items():
+        if strict:
+            raise error
+        warnings.warn(unlike_sentence(str(error), snapshot, name, binary), stacklevel=6)
+    return frozenset(name for name, (_, binary) in found.items() if not binary)
+
+
+def unlike_types(
+    snapshot: Snapshot | Reads, bound: Iterable[Bound]
+) -> dict[str, tuple[ColumnTypeError, bool]]:
+    """Return the identifiers whose columns have a type that no property has, each with its error, and whether
+    it is bytes, which a property of another dialect may have.
+
+    Raises:
+        ColumnTypeError: the body, or the column of invalid names, has a wrong type.
+    """
     types = ReadTypes(snapshot)
-    found: set[str] = set()
+    found: dict[str, tuple[ColumnTypeError, bool]] = {}
     for one in bound:
         shown = one.type.simpleString()
         arrow_type = MIXED if is_mixed(one.type) else _ARROW_TYPES.get(type(one.type))
@@ -198,19 +240,17 @@ def check_types(snapshot: Snapshot | Reads, bound: Iterable[Bound], strict: bool
             if arrow_type is None:
                 group = "it is a struct, a group of properties: selectors read its fields"
                 is_group = isinstance(one.type, StructType)
-                mended = group if is_group else how_to_cast(one.column, one.type)
+                mended = group if is_group else how_to_cast(one.identifier, one.column, one.type)
                 raise ColumnTypeError(one.column, shown, mended)
             types.check(one.identifier, arrow_type)
         except ColumnTypeError as error:
             # The same text with Spark's names of column and type.
-            named = ColumnTypeError(one.column, shown, str(error).split(": ", 1)[1])
-            if strict or one.identifier in (INVALID_NAMES, BODY):
+            text = str(error).split(": ", 1)[1]
+            if arrow_type is not None and (binds := binds_of(one.identifier, one.column, casts_of(one.type))):
+                text += f"; bind it as {binds[0]!r}"
+            named = ColumnTypeError(one.column, shown, text)
+            if one.identifier in (INVALID_NAMES, BODY):
                 raise named from error
             binary = arrow_type is not None and types.is_binary(one.identifier, arrow_type)
-            warnings.warn(
-                unlike_sentence(str(named), snapshot, one.identifier, binary),
-                stacklevel=6,
-            )
-            if not binary:
-                found.add(one.identifier)
-    return frozenset(found)
+            found[one.identifier] = named, binary
+    return found

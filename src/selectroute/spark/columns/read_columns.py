@@ -29,6 +29,7 @@ from selectroute.spark.columns.binding import (
     columns_of,
     is_mixed,
 )
+from selectroute.spark.columns.casts import unlike_values
 from selectroute.spark.columns.column_types import Reads, check_types
 
 
@@ -48,8 +49,8 @@ def read_columns(
     """
     bound = bind(schema, snapshot.reads, binding)
     unlike = check_types(snapshot, bound, strict)
-    read = [(one.identifier, column_at(schema, columns, one.path)) for one in bound]
-    read = [(name, _unsupported(column) if name in unlike else column) for name, column in read]
+    read = [(one.identifier, one.read(schema, columns)) for one in bound]
+    read = [(name, unlike_values(column) if name in unlike else column) for name, column in read]
     if INVALID_NAMES in snapshot.reads and INVALID_NAMES not in (one.identifier for one in bound):
         read.append((INVALID_NAMES, invalid_names(schema, columns, binding or BY_NAME)))
     return read
@@ -74,22 +75,18 @@ def invalid_names(schema: StructType, columns: Sequence[Column], binding: Bindin
 def by_identifier(schema: StructType, binding: Binding) -> Places:
     """Return the columns of the frame by their identifiers."""
     columns, _ = columns_of(schema)
-    renamed = set(binding.columns.values())
+    renamed = binding.names
     found = {
         name: places
         for name, places in columns.items()
         if name not in renamed and name not in binding.columns
     }
     found |= {
-        identifier: columns[column] for identifier, column in binding.columns.items() if column in columns
+        identifier: columns[column]
+        for identifier in binding.columns
+        if (column := binding.column(identifier)) in columns
     }
     return found
-
-
-def _unsupported(column: Column) -> Column:
-    tag, bits = F.lit(t.UNSUPPORTED).cast("tinyint"), F.lit(0).cast("bigint")
-    value = F.struct(tag.alias("tag"), bits.alias("bits"), F.lit(None).cast("string").alias("text"))
-    return F.when(column.isNotNull(), value)
 
 
 def _present(column: Column, type_: DataType) -> Column:

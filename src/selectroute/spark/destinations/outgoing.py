@@ -140,6 +140,7 @@ class Block:
         rows: the message of each delivery.
         codes: the destination of each delivery.
         ordinals: the subscription of each delivery.
+        numbers: the ascending number of each message in the part; its offset, unless these do not ascend.
     """
 
     place: SourcePartition
@@ -149,6 +150,7 @@ class Block:
     rows: Ints
     codes: Codes
     ordinals: Codes
+    numbers: Ints
 
 
 class Outgoing:
@@ -205,15 +207,18 @@ class Outgoing:
             kept = np.flatnonzero(left)
             if len(kept):
                 fitting = np.cumsum(contents.fit) - 1
+                chosen = block[contents.fit]
+                offsets = messages.rows[chosen]
                 written = self.writer.write(
                     Block(
                         place,
                         self.part,
-                        messages.rows[block[contents.fit]],
+                        offsets,
                         contents.columns,
                         fitting[positions[kept]],
                         codes[own[kept]],
                         matches.ordinals[own[kept]],
+                        offsets if messages.numbers is None else messages.numbers[chosen],
                     )
                 )
                 for one in written:

@@ -4,8 +4,9 @@ A task that runs again finds in its progress what was put, and puts the rest. A 
 the attempt goes on with all others and reports it, and a later one puts the rest, or, once the queue is
 *excluded*, gives it up. What is given up, or was for a queue that is gone, is refused in every attempt.
 
-A delivery's number is its place in the input of the task: part, offset, and which of its message it is. So it
-is the same in every attempt, also if the input has lost other messages since.
+A delivery's number is its place in the input of the task: part, offset (for rows of a DataFrame, the row's
+number), and which of its message it is. So it is the same in every attempt, also if the input has lost other
+messages since.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def _numbers(block: Block) -> list[int]:
     part = block.part << _OFFSET_BITS
     return [
         (part + offset << _NTH_BITS) + one
-        for offset, one in zip(block.offsets[block.rows].tolist(), nth.tolist(), strict=True)
+        for offset, one in zip(block.numbers[block.rows].tolist(), nth.tolist(), strict=True)
     ]
 
 

@@ -27,7 +27,7 @@ from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.manifest import latest_revision, locked, published_digest
 from selectroute.match.from_messages import BODY
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.spark.columns.binding import BY_NAME, Binding, ambiguous, column_at, columns_of
+from selectroute.spark.columns.binding import BY_NAME, Binding, ambiguous, bind, column_at, columns_of
 from selectroute.spark.columns.column_types import can_be_property
 from selectroute.spark.columns.read_columns import by_identifier, invalid_names
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease
@@ -137,8 +137,8 @@ def all_columns(
             continue
         if len(places) > 1:
             raise ambiguous(binding.column(identifier), len(places))
-        path, type_ = places[0]
-        read.append((identifier, _sent(column_at(schema, columns, path), type_)))
+        (bound,) = bind(schema, (identifier,), binding)
+        read.append((identifier, _sent(bound.read(schema, columns), bound.type)))
     if INVALID_NAMES in found:
         path, _ = found[INVALID_NAMES][0]
         read.append((INVALID_NAMES, column_at(schema, columns, path)))

@@ -38,7 +38,6 @@ from selectroute.spark.columns.binding import (
     ambiguous,
     bind,
     by_position,
-    column_at,
     columns_of,
     is_mixed,
 )
@@ -246,9 +245,9 @@ def deliveries(
     place: dict[str, tuple[str, Column]] = {}
     for name, spark_type in _FRAME.items():
         for one in bind(df.schema, (f"@{name}",), binding):
-            place[name] = (f"@{name}", column_at(df.schema, columns, one.path).cast(spark_type))
+            place[name] = (f"@{name}", one.read(df.schema, columns).cast(spark_type))
     for one in bind(df.schema, ("@id", "JMSMessageID"), binding)[:1]:
-        place["message_id"] = ("@id", _id_text(column_at(df.schema, columns, one.path), one.type))
+        place["message_id"] = ("@id", _id_text(one.read(df.schema, columns), one.type))
     if kept or has_ids:
         kept_columns = [columns[df.columns.index(name)] for name in kept]
         if has_ids and found is not None:

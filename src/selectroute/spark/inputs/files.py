@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from selectroute.selector.explain.sentences import counted
+from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.runtime.tasks import Runner, Work
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.schemas import as_written
+from selectroute.spark.sources.files.bound_columns import Bound, BoundColumn
 from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan, source_name
 from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError, batch_files, stream_files
 from selectroute.spark.worker.task import TaskSettings, route_splits
@@ -35,6 +37,7 @@ class FileSource:
         run: runs tasks.
         tasks: maximum number of tasks of a batch.
         spark: for `stream`.
+        binding: columns of identifiers in Parquet whose names or types differ.
     """
 
     def __init__(
@@ -45,7 +48,9 @@ class FileSource:
         run: Runner,
         tasks: int,
         spark: SparkSession | None = None,
+        binding: Binding = BY_NAME,
     ) -> None:
+        self.bound = {name: BoundColumn(binding.column(name), binding.cast(name)) for name in binding.columns}
         self.folder = folder
         self.file_format = file_format
         self.limit = max_files
@@ -62,7 +67,7 @@ class FileSource:
         assert self._spark is not None, "a stream needs Spark"
         return stream_files(self._spark, self.folder, self.limit)
 
-    def planned(self, checkpoint: Path, batch: int) -> list[Path]:
+    def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[Path]:
         """Return the files of a batch from Spark's list."""
         return batch_files(checkpoint, batch)
 
@@ -116,6 +121,8 @@ class FileSource:
 class FileBatchInput:
     """Files of one batch; see `BatchInput`."""
 
+    remedy = "restore the files as they were"
+
     def __init__(self, paths: Sequence[Path], source: FileSource, tasks: int) -> None:
         self._paths = paths
         self._source = source
@@ -144,7 +151,7 @@ class FileBatchInput:
     def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
         """Route the files, in tasks. Raises `CommitError`."""
         source, tasks = self._source, self._splits()
-        reports = attempts.complete(source.run, partial(_work, tasks), settings, len(tasks))
+        reports = attempts.complete(source.run, partial(_work, tasks, source.bound), settings, len(tasks))
         counts = Counts()
         written: list[dict[str, Any]] = []
         unlike: dict[str, tuple[str, bool]] = {}
@@ -164,12 +171,12 @@ class FileBatchInput:
         return Outcome(counts, written, {}, unlike=unlike, warnings=warnings)
 
 
-def _work(tasks: list[list[Split]], settings: TaskSettings) -> Work:
-    return partial(_route, tasks, settings)
+def _work(tasks: list[list[Split]], bound: Bound, settings: TaskSettings) -> Work:
+    return partial(_route, tasks, bound, settings)
 
 
-def _route(tasks: list[list[Split]], settings: TaskSettings, number: int) -> dict[str, Any]:
-    return route_splits(tasks[number], settings, number)
+def _route(tasks: list[list[Split]], bound: Bound, settings: TaskSettings, number: int) -> dict[str, Any]:
+    return route_splits(tasks[number], bound, settings, number)
 
 
 def _splits_digest(tasks: list[list[Split]]) -> str:

@@ -80,7 +80,7 @@ class KafkaSource:
         self._spark.dataSource.register(offsets_source(self.input, first_offsets(checkpoint)))
         return self._spark.readStream.format(NAME).load()
 
-    def planned(self, checkpoint: Path, batch: int) -> list[Range]:
+    def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[Range]:
         """Return the ranges of a batch from Spark's offset log."""
         return batch_ranges(checkpoint, batch)
 
@@ -123,6 +123,8 @@ class KafkaSource:
 
 class KafkaBatchInput:
     """Ranges of records; see `BatchInput`."""
+
+    remedy = "restore the topics as they were"
 
     def __init__(
         self,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from selectroute.spark.columns.frame_input import FrameInput
 from selectroute.spark.inputs.files import FileSource
+from selectroute.spark.inputs.frame import FrameSource
 from selectroute.spark.inputs.kafka import KafkaSource
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job
@@ -15,6 +17,8 @@ from selectroute.spark.sources.kafka.config import KafkaInput
 def source_of(spark: SparkSession, job: Job) -> Source:
     """Return the source of a job; its tasks run in this session."""
     run, tasks = runner_of(spark), spark.sparkContext.defaultParallelism
+    if isinstance(job.input, FrameInput):
+        return FrameSource(job.input, tasks)
     if isinstance(job.input, KafkaInput):
         return KafkaSource(job.input, run, tasks, spark)
-    return FileSource(job.input, job.file_format, job.max_files, run, tasks, spark)
+    return FileSource(job.input, job.file_format, job.max_files, run, tasks, spark, job.binding)

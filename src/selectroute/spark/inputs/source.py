@@ -1,4 +1,4 @@
-"""Protocols of a source of messages, for files and Kafka alike.
+"""Protocols of a source of messages, for files, Kafka and DataFrames alike.
 
 A `Source` returns the inputs that Spark has planned for a batch, as a `BatchInput`, which routes them. Its
 record in the commit identifies a repeat of the batch, and locates the messages that a backfill, a replay or a
@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from selectroute.spark.runtime.tasks import Runner, Work
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.worker.task import TaskSettings
+
+OfTasks = TypeVar("OfTasks")
+"""Work of the tasks of a batch, in the form that a source runs."""
 
 
 class Outcome(NamedTuple):
@@ -41,7 +43,11 @@ class Attempts(Protocol):
     """Runs the tasks of a batch until each is done; see ``batch/attempts.py``."""
 
     def complete(
-        self, run: Runner, work_of: Callable[[TaskSettings], Work], settings: TaskSettings, count: int
+        self,
+        run: Callable[[OfTasks, Sequence[int]], list[dict[str, Any]]],
+        work_of: Callable[[TaskSettings], OfTasks],
+        settings: TaskSettings,
+        count: int,
     ) -> list[dict[str, Any]]:
         """Run the tasks from 0 to below ``count``; return their reports in order."""
 
@@ -62,6 +68,10 @@ class BatchInput(Protocol):
 
     def by(self, plan: Mapping[str, Any]) -> BatchInput:
         """Return the input to be routed by this plan."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do if the input has changed, and can't be routed by its plan: a clause."""
 
     def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
         """Route the whole input. Raises `CommitError` if less was read than planned."""
@@ -110,8 +120,8 @@ class Source(Protocol):
     def stream(self, checkpoint: Path) -> DataFrame:
         """Return the stream of the source, which plans the batches."""
 
-    def planned(self, checkpoint: Path, batch: int) -> Sequence[Any]:
-        """Return the inputs of a batch from Spark's checkpoint."""
+    def planned(self, checkpoint: Path, batch: int, frame: DataFrame) -> Sequence[Any]:
+        """Return the inputs of a batch from Spark's checkpoint; ``frame`` has the rows of its stream."""
 
     def batch_input(self, inputs: Sequence[Any], again: bool = False) -> BatchInput:
         """Return the input of a batch; ``again`` if it was read before, and some of it may be gone."""

@@ -3,7 +3,7 @@
 ::
 
     metadata         the query's id
-    sources/0/<n>    the known input
+    sources/<i>/<n>  the known input of each source
     offsets/<batch>  the part of the input that the batch takes: the batch is planned
     commits/<batch>  the batch is done
 
@@ -18,7 +18,8 @@ plan is flushed before the batch begins (`flush_plan`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from selectroute.durable import disk
@@ -26,9 +27,9 @@ from selectroute.spark.sources.files.stream import (
     SourceError,
     done_batches,
     log_files,
-    log_offset,
     planned_batches,
 )
+from selectroute.spark.sources.offset_log import list_entries
 
 
 def repair(checkpoint: Path, has_begun: Callable[[int], bool]) -> list[Path]:
@@ -52,11 +53,24 @@ def repair(checkpoint: Path, has_begun: Callable[[int], bool]) -> list[Path]:
             "and output folder from a copy, or choose a new output folder"
         )
 
-    def is_unused(entry: int) -> bool:
-        # The first entry is part of every plan. Only file sources have more.
-        return not planned or (entry > 0 and entry > log_offset(checkpoint, planned[-1]))
+    last = list_entries(checkpoint, planned[-1]) if planned else []
+    for number, folder in _sources(checkpoint):
+        removed += _without_end(folder, partial(_is_unused, last, number))
+    return removed
 
-    return [*removed, *_without_end(checkpoint / "sources" / "0", is_unused)]
+
+def _is_unused(last: Sequence[int | None], number: int, entry: int) -> bool:
+    """Return whether no plan has an entry of the log of a source; ``last`` is that of the newest plan."""
+    # The first entry is part of every plan. Only file sources have more.
+    end = last[number] if number < len(last) else None
+    return not last or (entry > 0 and end is not None and entry > end)
+
+
+def _sources(checkpoint: Path) -> list[tuple[int, Path]]:
+    """Return the folder of each source of the query, by its number."""
+    folder = checkpoint / "sources"
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted((int(path.name), path) for path in found if path.name.isdecimal() and path.is_dir())
 
 
 def remove_unfinished(checkpoint: Path) -> None:
@@ -75,8 +89,9 @@ def remove_unfinished(checkpoint: Path) -> None:
 
 def flush_plan(checkpoint: Path, batch: int) -> None:
     """Flush the plan of a batch to the disk, before anything is written for the batch."""
-    for _, path in log_files(checkpoint / "sources" / "0")[-1:]:
-        disk.flush(path)
+    for _, source in _sources(checkpoint):
+        for _, path in log_files(source)[-1:]:
+            disk.flush(path)
     disk.flush(checkpoint / "offsets" / str(batch))
 
 

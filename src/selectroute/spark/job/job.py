@@ -10,7 +10,10 @@ from typing import Any
 
 from selectroute.durable import disk
 from selectroute.index.destination import BY_DELIVERY, GROUPINGS
+from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
+from selectroute.spark.columns.binding import BY_NAME, Binding
+from selectroute.spark.columns.frame_input import FrameInput
 from selectroute.spark.job.unrouted import KEEP, PolicyError, Unrouted
 from selectroute.spark.sources.files.stream import FORMATS, local_folder
 from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
@@ -63,11 +66,13 @@ class Job:
     """Fan-out as data.
 
     Attributes:
-        input: folder of complete message files that do not change; or records of Kafka.
+        input: folder of complete message files that do not change; or records of Kafka; or the rows of a
+            streaming DataFrame.
         snapshots: folder in which revisions are published, on any storage.
         output: folder for deliveries, unrouted messages and dead letters, of this job only.
         checkpoint: Spark's checkpoint; ``_checkpoint`` in the output folder unless given.
         file_format: ``parquet``, ``json`` (JSON lines), or ``auto``: by the ending of each file's name.
+        binding: columns of identifiers, in Parquet files, whose names or types differ.
         max_files: maximum number of files in a batch.
         unrouted: policy for messages without a match: ``keep`` lists them, ``drop`` only counts them,
             ``fail`` stops the job before the batch is committed.
@@ -89,7 +94,7 @@ class Job:
             stream back before its deliveries become dead letters; ``inf`` for no limit.
     """
 
-    input: Path | KafkaInput
+    input: Path | KafkaInput | FrameInput
     snapshots: Location
     output: Path
     checkpoint: Path
@@ -104,11 +109,12 @@ class Job:
     destination_wait: float = 30.0
     kafka_delivery: str = EXACTLY_ONCE
     kafka_grouping: str = BY_DELIVERY
+    binding: Binding = BY_NAME
 
     @classmethod
     def of(
         cls,
-        input: str | os.PathLike[str] | KafkaInput,
+        input: str | os.PathLike[str] | KafkaInput | FrameInput,
         snapshots: Where,
         output: str | os.PathLike[str],
         checkpoint: str | os.PathLike[str] | None = None,
@@ -124,6 +130,7 @@ class Job:
         destination_wait: float = 30.0,
         kafka_delivery: str = EXACTLY_ONCE,
         kafka_grouping: str = BY_DELIVERY,
+        binding: Binding = BY_NAME,
     ) -> Job:
         """Return a job with absolute paths and checked options, which are those of `Job`.
 
@@ -133,7 +140,7 @@ class Job:
             UnknownSchemeError: the URL of the snapshots can't be used.
         """
         out = local_folder(output)
-        own: Path | KafkaInput = input if isinstance(input, KafkaInput) else local_folder(input)
+        own = input if isinstance(input, KafkaInput | FrameInput) else local_folder(input)
         if isinstance(own, KafkaInput) and kafka is None:
             kafka = own.cluster
         job = cls(
@@ -152,7 +159,12 @@ class Job:
             destination_wait=destination_wait,
             kafka_delivery=kafka_delivery,
             kafka_grouping=kafka_grouping,
+            binding=binding,
         )
+        check_argument(binding, Binding, "binding", "a Binding, such as Binding.of(['at:long=cast'])")
+        if binding.columns and not isinstance(own, Path):
+            noun = "KafkaInput" if isinstance(own, KafkaInput) else "FrameInput"
+            raise JobError(f"binding is for Parquet files; give that of a {noun} to the {noun}")
         if job.file_format not in FORMATS:
             raise JobError(f"the format must be one of {', '.join(FORMATS)}, not {job.file_format!r}")
         try:
@@ -183,5 +195,7 @@ class Job:
 
     @property
     def source(self) -> str:
-        """Name of the input: the folder, or the topics."""
+        """Name of the input: the folder, the topics, or the name of the frame."""
+        if isinstance(self.input, FrameInput):
+            return self.input.source
         return self.input.name if isinstance(self.input, KafkaInput) else str(self.input)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, overload
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -24,11 +25,13 @@ from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.errors import SnapshotNotFoundError
 from selectroute.index.folder.format import latest_revision
 from selectroute.index.snapshot import Snapshot
-from selectroute.selector.arguments import check_argument
+from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.changed_inputs import ChangeWatch
 from selectroute.spark.batch.plans import begun_batches
 from selectroute.spark.batch.router import BatchReport, Router
+from selectroute.spark.columns.binding import BY_NAME, Binding
+from selectroute.spark.columns.frame_input import NO_POSITION, FrameInput, Position
 from selectroute.spark.inputs.files import check_folder
 from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.job.checkpoint import flush_plan
@@ -107,8 +110,7 @@ class FanOut:
         on_warning: Callable[[str], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> None:
-        check_argument(spark, SparkSession, "spark", "the SparkSession")
-        check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
+        _check_kinds(spark, job)
         self.spark = spark
         self.job = job
         self.query: StreamingQuery | None = None
@@ -234,7 +236,7 @@ class FanOut:
                 if self._stopping.is_set():
                     raise StoppingError(f"the job stopped before batch {batch}")
                 query = self._folder.bind()
-                inputs = self._source.planned(self.job.checkpoint, batch)
+                inputs = self._source.planned(self.job.checkpoint, batch, frame)
                 flush_plan(self.job.checkpoint, batch)
                 self._on_batch(self._router.route(batch, inputs, query))
             if self._side_thread is not None:
@@ -274,6 +276,11 @@ class FanOut:
         self._failure = self._failure or error
         with suppress(PySparkException, Py4JError, OSError):  # the JVM is gone, as `wait` finds
             self.stop()
+
+
+def _check_kinds(spark: object, job: object) -> None:
+    check_argument(spark, SparkSession, "spark", "the SparkSession")
+    check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
 
 
 @contextmanager
@@ -318,26 +325,89 @@ def check(job: Job, registry: RegistryClient | None = None) -> None:
     check_cluster(job)
 
 
+@overload
 def start_fanout(
     spark: SparkSession,
     job: Job,
     *,
+    available_now: bool = ...,
+    trigger_seconds: float = ...,
+    on_batch: Callable[[BatchReport], None] | None = ...,
+    registry: RegistryClient | None = ...,
+    on_warning: Callable[[str], None] | None = ...,
+    should_stop: Callable[[], bool] | None = ...,
+) -> FanOut: ...
+
+
+@overload
+def start_fanout(
+    *,
+    frame: DataFrame,
+    snapshots: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    name: str = ...,
+    binding: Binding | None = ...,
+    position: Position | None = ...,
+    available_now: bool = ...,
+    trigger_seconds: float = ...,
+    on_batch: Callable[[BatchReport], None] | None = ...,
+    registry: RegistryClient | None = ...,
+    on_warning: Callable[[str], None] | None = ...,
+    should_stop: Callable[[], bool] | None = ...,
+    **options: Any,
+) -> FanOut: ...
+
+
+def start_fanout(
+    spark: SparkSession | None = None,
+    job: Job | None = None,
+    *,
+    frame: DataFrame | None = None,
+    snapshots: str | os.PathLike[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    name: str = "frame",
+    binding: Binding | None = None,
+    position: Position | None = None,
     available_now: bool = False,
     trigger_seconds: float = 0.0,
     on_batch: Callable[[BatchReport], None] | None = None,
     registry: RegistryClient | None = None,
     on_warning: Callable[[str], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    **options: Any,
 ) -> FanOut:
     """Create a `FanOut` with these arguments, start it and return it; `FanOut.wait` waits for its end.
 
+    With ``frame`` instead of a session and a job, each row of that streaming DataFrame is a message:
+    ``start_fanout(frame=events, snapshots=…, output=…)`` is `start_fanout` of the frame's session and of
+    ``Job.of(FrameInput(events, name, binding, position), snapshots, output, **options)``.
+
     Args:
+        spark: the session, such as that of `selectroute.spark.local_session`.
+        job: `Job.of(input, snapshots, output, …)`.
+        frame, name, binding, position: those of a `FrameInput`.
+        snapshots, output, options: those of `Job.of`.
         available_now: route the available input and end, instead of waiting for more.
         trigger_seconds: interval between batches; 0 is as soon as the last batch is done.
 
     Raises:
         JobError, SourceError, SnapshotError: one sentence; published output was not changed.
+        BindingError, ColumnTypeError: the frame lacks a column that binding or position names, or it has the
+            wrong type.
+        TypeError: there are both a frame and a job, or neither.
     """
+    if frame is not None:
+        if spark is not None or job is not None:
+            raise TypeError("give either a session and a job, or a frame with snapshots and output")
+        check_path(snapshots, "snapshots", "the path of the folder with the snapshots")
+        check_path(output, "output", "the path of the job's output folder")
+        assert snapshots is not None and output is not None
+        input = FrameInput(frame, name, binding or BY_NAME, position or NO_POSITION)
+        spark, job = frame.sparkSession, Job.of(input, snapshots, output, **options)
+    elif options or any(one is not None for one in (snapshots, output, binding, position)):
+        raise TypeError("these arguments are for a frame: with a session and a job, give them to Job.of")
+    _check_kinds(spark, job)
+    assert spark is not None and job is not None
     fan = FanOut(spark, job, on_batch, registry, on_warning, should_stop)
     fan.start(available_now, trigger_seconds)
     return fan

@@ -83,7 +83,8 @@ class EffectiveFromReporter:
         if commit is None:
             return True, None
         (replayable,) = self._source.reread([commit], self._job.checkpoint)
-        return (False, replayable.sentence) if replayable.gone else (True, None)
+        lacks = replayable.gone or replayable.unknown
+        return (False, replayable.sentence) if lacks else (True, None)
 
 
 class RegistryClient(ChangeLog, QueryReports, Protocol):

@@ -1,12 +1,13 @@
 """Work of one Spark task: read a share of a batch, match it, write it, report.
 
 `run` is the task. It is the same for files and Kafka records, which differ in their reader: `SplitReader` and
-`RecordReader`. `route_splits` and `route_ranges` call it for either.
+`RecordReader`. `route_splits` and `route_ranges` call it for either. The rows of a DataFrame can be read only
+once in a task, with `run_once` and the reader in ``rows``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -40,6 +41,7 @@ from selectroute.spark.destinations.queue_messages import QueueMessages
 from selectroute.spark.destinations.queue_writer import QueueTarget, QueueWriter
 from selectroute.spark.job.unrouted import Unrouted
 from selectroute.spark.sinks.schemas import RAW
+from selectroute.spark.sources.files.bound_columns import Bound, not_cast
 from selectroute.spark.sources.files.readers import (
     RAW_BYTES,
     DeadLetterBatch,
@@ -72,6 +74,7 @@ class TaskSettings:
         replay_list: path of the list of letters to judge, of a replay only.
         destinations: the kinds of destinations to deliver to.
         schema_decisions: folder of the batch's `Decisions`; None if nothing is put or sent.
+        row_digests: folder of the batch's `RowDigests`; None if nothing is put or sent.
     """
 
     snapshot: SnapshotRef
@@ -83,6 +86,7 @@ class TaskSettings:
     replay_list: str | None = None
     destinations: tuple[str, ...] = (QUEUE, KAFKA)
     schema_decisions: str | None = None
+    row_digests: Path | None = None
 
     def names(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return the identifiers to read."""
@@ -116,9 +120,9 @@ class Reader(Protocol):
         """Return the report, after the last part."""
 
 
-def route_splits(splits: Sequence[Split], settings: TaskSettings, task: int) -> dict[str, Any]:
+def route_splits(splits: Sequence[Split], bound: Bound, settings: TaskSettings, task: int) -> dict[str, Any]:
     """Route these splits of files as a task of this number; return the report of `run` and `SplitReader`."""
-    return run(partial(SplitReader, splits), settings, task)
+    return run(partial(SplitReader, splits, bound), settings, task)
 
 
 def route_ranges(
@@ -169,19 +173,34 @@ def run(
     """
     held: dict[str, str] = {}
     while True:
-        try:
-            report = {"task": task, **_attempt(reader_of, settings, task, held)}
-            if held:
-                report["outgoing"][KAFKA]["held"] = held
+        report = run_once(reader_of, settings, task, held)
+        if "refuses" not in report:
             return report
-        except HeldTopicError as error:
-            held[error.topic] = error.why
-        except (UnreachableError, FencedError, SchemaUnavailableError, StoreError) as error:
-            disconnect()
-            fenced = isinstance(error, FencedError | OvertakenError)
-            if isinstance(error, StoreError) and not isinstance(error, OvertakenError | UnavailableError):
-                raise
-            return {"task": task, "waits": str(error), "fenced": fenced}
+        held |= report["refuses"]
+
+
+def run_once(
+    reader_of: Callable[[Snapshot, TaskSettings, bool], Reader],
+    settings: TaskSettings,
+    task: int,
+    held: Mapping[str, str],
+) -> dict[str, Any]:
+    """Read the input of one task once, as `run`. Without the topics ``held``; the report has ``refuses``, a
+    topic and its reason, if another one refuses: then the task is to be run again at once, with it held, too.
+    """
+    try:
+        report = {"task": task, **_attempt(reader_of, settings, task, held)}
+        if held:
+            report["outgoing"][KAFKA]["held"] = dict(held)
+        return report
+    except HeldTopicError as error:
+        return {"task": task, "refuses": {error.topic: error.why}}
+    except (UnreachableError, FencedError, SchemaUnavailableError, StoreError) as error:
+        disconnect()
+        fenced = isinstance(error, FencedError | OvertakenError)
+        if isinstance(error, StoreError) and not isinstance(error, OvertakenError | UnavailableError):
+            raise
+        return {"task": task, "waits": str(error), "fenced": fenced}
 
 
 def _attempt(
@@ -267,13 +286,19 @@ def judge(
 
 class SplitReader:
     """Reader of splits of files. Reports the ``rows`` of each split, the findings of `ReadTypes.unlike`, and
-    a warning for each set of ``missing`` columns.
+    a warning for each set of ``missing`` columns. ``bound`` has the columns of identifiers in Parquet.
     """
 
     def __init__(
-        self, splits: Sequence[Split], snapshot: Snapshot, settings: TaskSettings, full: bool
+        self,
+        splits: Sequence[Split],
+        bound: Bound,
+        snapshot: Snapshot,
+        settings: TaskSettings,
+        full: bool,
     ) -> None:
         self._splits = splits
+        self._bound = bound
         self._snapshot = snapshot
         self._names = settings.names(snapshot)
         self._max_message_bytes = settings.max_message_bytes
@@ -287,11 +312,13 @@ class SplitReader:
         """Yield the rows of the splits."""
         for number, split in enumerate(self._splits):
             rows, place, checked = 0, SourcePartition(split.source), False
-            for part in read(split, self._names, self._max_message_bytes, full=self._full):
+            for part in read(split, self._names, self._max_message_bytes, self._full, self._bound):
                 rows += part.count
                 if not checked and split.kind == "parquet" and not isinstance(part, DeadLetterBatch):
                     checked = True  # the columns are the same in the whole file
-                    self._unlike |= self._types.unlike(part.columns, self._snapshot.reads)
+                    origins = {name: one.column for name, one in self._bound.items()}
+                    self._unlike |= self._types.unlike(part.columns, self._snapshot.reads, origins)
+                    self._look_for_casts(split)
                     self._look_for_missing(split, part.columns)
                 yield Part(number, place, part)
             self._rows.append(rows)
@@ -299,6 +326,14 @@ class SplitReader:
     def report(self) -> dict[str, Any]:
         """Return the rows of each split, and the warnings about columns."""
         return {"rows": self._rows, "unlike": self._unlike, "missing": self._missing}
+
+    def _look_for_casts(self, split: Split) -> None:
+        """Record the columns whose casts a Parquet file does not allow."""
+        if any(one.cast is not None for one in self._bound.values()):
+            with suppress(pa.ArrowException, OSError):  # the file is gone by now
+                sentences = not_cast(pq.read_schema(split.path), self._bound)
+                reads = self._snapshot.reads
+                self._unlike |= {name: (text, False) for name, text in sentences.items() if name in reads}
 
     def _look_for_missing(self, split: Split, columns: pa.RecordBatch) -> None:
         """Record the columns that selectors read and a Parquet file lacks, one warning per set of columns."""

@@ -23,6 +23,7 @@ from selectroute.match.batch import is_group, properties, schema_columns
 from selectroute.match.from_messages import from_messages, is_mixed
 from selectroute.selector.message import Message, MessageError, longest_name
 from selectroute.selector.names import INVALID_NAMES, breaches
+from selectroute.spark.sources.files.bound_columns import UNBOUND, Bound, identifiers_of, with_bound
 from selectroute.spark.sources.files.full_messages import ColumnMessages, FullMessages, ParsedMessages
 from selectroute.spark.sources.files.splits import READ_ERRORS, Split
 
@@ -32,13 +33,13 @@ _ENCODED_BYTES_A_VALUE = 3
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Columns to read from a file, by their names in selectors.
+    """Columns to read from a file.
 
     Attributes:
         columns: the columns to decode, nested ones by their path.
         repeating: the columns to leave dictionary-encoded.
-        id_name: the column of the message id, if there is one.
-        ambiguous: a name that is needed and that several columns have.
+        id_name: the identifier of the message id, if there is one.
+        ambiguous: an identifier that is needed and that several columns have.
     """
 
     columns: list[str]
@@ -47,19 +48,27 @@ class Selection:
     ambiguous: str | None
 
 
-def select(metadata: Any, row_groups: Sequence[int], names: Sequence[str], full: bool = False) -> Selection:
-    """Choose the columns: those that a snapshot reads, ``names``, or with ``full`` all. O(columns).
+def select(
+    metadata: Any,
+    row_groups: Sequence[int],
+    names: Sequence[str],
+    full: bool = False,
+    bound: Bound = UNBOUND,
+) -> Selection:
+    """Choose the columns: those of the identifiers that a snapshot reads, ``names``, or with ``full`` all.
+    O(columns).
 
     If ``names`` has the rules on property names, all columns in a breach of them are chosen as well. Columns
     that the matcher refuses, such as groups of properties, are chosen so that it reports them.
     """
     types: dict[str, list[pa.DataType]] = {}
     groups: set[str] = set()
-    for name, _, type_ in schema_columns(metadata.schema.to_arrow_schema()):
-        if is_group(name, type_):
-            groups.add(name)
-        else:
-            types.setdefault(name, []).append(type_)
+    for column, _, type_ in schema_columns(metadata.schema.to_arrow_schema()):
+        for name in identifiers_of(column, bound):
+            if is_group(column, type_):
+                groups.add(name)
+            else:
+                types.setdefault(name, []).append(type_)
     needed = list(names)
     if INVALID_NAMES in names and INVALID_NAMES not in types:
         needed += dict.fromkeys(name for breach in breaches(properties(list(types))) for name in breach)
@@ -70,10 +79,15 @@ def select(metadata: Any, row_groups: Sequence[int], names: Sequence[str], full:
         wanted[id_name] = None
     if full:
         wanted.update(dict.fromkeys(types))
+    columns = {name: bound[name].column if name in bound else name for name in wanted}
     strings = {
-        name for name in wanted for type_ in types.get(name, ()) if type_ in (pa.string(), pa.large_string())
+        columns[name]
+        for name in wanted
+        for type_ in types.get(name, ())
+        if type_ in (pa.string(), pa.large_string())
     }
-    return Selection(list(wanted), _repeating(metadata, row_groups, strings), id_name, ambiguous)
+    chosen = list(dict.fromkeys(columns.values()))
+    return Selection(chosen, _repeating(metadata, row_groups, strings), id_name, ambiguous)
 
 
 def _repeating(metadata: Any, row_groups: Sequence[int], strings: set[str]) -> list[str]:
@@ -119,6 +133,8 @@ class Messages:
     ids: Any | None
     full: FullMessages | None = None
     """Full messages, if requested."""
+    numbers: npt.NDArray[np.int64] | None = None
+    """Ascending numbers of the messages in the input of their task; None: ``rows`` ascend."""
 
     def take(self, indices: npt.NDArray[np.int64]) -> Messages:
         """Return the messages at these indices."""
@@ -128,6 +144,7 @@ class Messages:
             self.rows[indices],
             None if self.ids is None else self.ids.take(chosen),
             None if self.full is None else self.full.take(indices),
+            None if self.numbers is None else self.numbers[indices],
         )
 
     @property
@@ -158,25 +175,31 @@ class DeadLetterBatch:
 
 
 def read(
-    split: Split, names: Sequence[str], max_message_bytes: int, full: bool = False
+    split: Split,
+    names: Sequence[str],
+    max_message_bytes: int,
+    full: bool = False,
+    bound: Bound = UNBOUND,
 ) -> Iterator[Messages | DeadLetterBatch]:
-    """Yield all rows of a split: ``names`` are the columns that selectors read, ``full`` asks for all."""
+    """Yield all rows of a split: ``names`` are the identifiers that selectors read, ``full`` asks for all;
+    ``bound`` has the columns of identifiers in Parquet.
+    """
     if split.kind == "parquet":
-        return _read_parquet(split, names, max_message_bytes, full)
+        return _read_parquet(split, names, max_message_bytes, full, bound)
     if split.kind == "json":
         return _read_json(split, names, max_message_bytes, full)
     return iter([DeadLetterBatch("read", split.reason, split.message, None)])
 
 
 def _read_parquet(
-    split: Split, names: Sequence[str], max_message_bytes: int, full: bool
+    split: Split, names: Sequence[str], max_message_bytes: int, full: bool, bound: Bound
 ) -> Iterator[Messages | DeadLetterBatch]:
     row = split.first_row
     end = row + split.rows
     try:
         with pa.OSFile(split.path, "rb") as file:
             metadata = pq.read_metadata(file)
-            selection = select(metadata, split.row_groups, names, full)
+            selection = select(metadata, split.row_groups, names, full, bound)
             if selection.ambiguous is not None:
                 message = f"the file has several columns named {selection.ambiguous!r}"
                 yield DeadLetterBatch("judge", "ambiguous-column", message, np.arange(row, end))
@@ -206,8 +229,9 @@ def _read_parquet(
                         use_threads=False,
                     ):
                         rows = np.arange(row, row + batch.num_rows)
-                        yield from _checked(batch, rows, selection.id_name, max_message_bytes, full)
-                        row += batch.num_rows
+                        batch = with_bound(batch, bound)
+                        yield from checked_rows(batch, rows, selection.id_name, max_message_bytes, full)
+                        row += len(rows)
                 except READ_ERRORS as error:
                     # From the first rows that don't decode; those before were yielded.
                     yield DeadLetterBatch("read", "corrupt-row-group", str(error), np.arange(row, group_end))
@@ -254,15 +278,23 @@ def _row_bytes(batch: Any) -> npt.NDArray[np.int64]:
     return total
 
 
-def _checked(
-    batch: Any, rows: npt.NDArray[np.int64], id_name: str | None, max_message_bytes: int, full: bool
+def checked_rows(
+    batch: Any,
+    rows: npt.NDArray[np.int64],
+    id_name: str | None,
+    max_message_bytes: int,
+    full: bool,
+    numbers: npt.NDArray[np.int64] | None = None,
 ) -> Iterator[Messages | DeadLetterBatch]:
-    """Yield rows that are too large, or not UTF-8, which Parquet does not check, as dead letters."""
+    """Yield the rows of a batch; those that are too large, or not UTF-8, which neither Parquet nor Spark
+    checks, as dead letters. For ``numbers`` see `Messages`.
+    """
     if batch.nbytes > max_message_bytes:  # otherwise no row is too large
         large = _row_bytes(batch) > max_message_bytes
         if large.any():
             yield _too_large(rows[large], max_message_bytes)
             batch, rows = batch.filter(pa.array(~large)), rows[~large]
+            numbers = None if numbers is None else numbers[~large]
     bad = np.zeros(batch.num_rows, dtype=np.bool_)
     for column in batch.columns:
         try:
@@ -272,10 +304,11 @@ def _checked(
     if bad.any():
         yield DeadLetterBatch("read", "not-utf-8", "a string column has bytes that are not UTF-8", rows[bad])
         batch, rows = batch.filter(pa.array(~bad)), rows[~bad]
+        numbers = None if numbers is None else numbers[~bad]
     if len(rows):
         ids = None if id_name is None else id_text(batch.column(id_name))
         columns = _with_a_column(batch, len(rows))
-        yield Messages(columns, rows, ids, ColumnMessages(columns, ids) if full else None)
+        yield Messages(columns, rows, ids, ColumnMessages(columns, ids) if full else None, numbers)
 
 
 def _is_text(value: Any) -> bool:

@@ -1,0 +1,173 @@
+"""Columns of Parquet files under other names, or cast to a type of properties, as a binding says.
+
+The casts are those of ``spark/columns/casts.py``, in Arrow instead of Spark; tests compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from selectroute.match.batch import Batch, is_group, schema_columns
+from selectroute.match.columns import ColumnTypeError
+from selectroute.match.from_messages import with_unlike
+
+
+class BoundColumn(NamedTuple):
+    """Column of an identifier, and the type that it is cast to; None for no cast."""
+
+    column: str
+    cast: str | None = None
+
+
+Bound: TypeAlias = Mapping[str, BoundColumn]
+"""Columns of the identifiers that are bound to one."""
+
+UNBOUND: Final[Bound] = {}
+
+_INTEGERS: Final = {"byte": pa.int8(), "short": pa.int16(), "int": pa.int32(), "long": pa.int64()}
+_FLOATS: Final = {"float": pa.float32(), "double": pa.float64()}
+_STRING: Final = "string"
+_NUMBERS: Final = (*_INTEGERS, *_FLOATS)
+_UNITS: Final = {"s": 1_000, "ms": 1, "us": 1_000, "ns": 1_000_000}
+_LONG_END: Final = float(1 << 63)
+
+
+def identifiers_of(column: str, bound: Bound) -> list[str]:
+    """Return the identifiers that a column holds: those bound to it, or else the one of its own name, unless
+    that is bound to another column.
+    """
+    found = [name for name, one in bound.items() if one.column == column]
+    return found or ([] if column in bound else [column])
+
+
+def with_bound(batch: pa.RecordBatch, bound: Bound) -> pa.RecordBatch:
+    """Return the rows with a column for each bound identifier in place of its own column."""
+    if not bound:
+        return batch
+    taken = {one.column for one in bound.values()} | bound.keys()
+    columns = Batch(batch)
+    found: dict[str, Any] = {}
+    others: list[tuple[str, Any]] = []
+    for position, field in enumerate(batch.schema):
+        own = schema_columns(pa.schema([field]))
+        leaves = [name for name, _, type_ in own if not is_group(name, type_)]
+        if taken.isdisjoint(leaves):
+            others.append((field.name, batch.column(position)))
+        else:
+            others += [(name, columns.column(name)) for name in leaves if name not in taken]
+    for name, one in bound.items():
+        column = columns.column(one.column)
+        if column is not None:
+            found[name] = column if one.cast is None else cast_array(column, one.cast)
+    every = [*others, *found.items()]
+    return pa.RecordBatch.from_arrays([column for _, column in every], names=[name for name, _ in every])
+
+
+def casts_of(type_: pa.DataType) -> tuple[str, ...]:
+    """Return the types that a column of this type can be cast to, the most useful one first."""
+    if pa.types.is_timestamp(type_):
+        return "long", _STRING
+    if pa.types.is_date(type_):
+        return _STRING, "int", "long"
+    if pa.types.is_decimal(type_):
+        whole = ("long", "double") if type_.scale <= 0 else ("double", "long")
+        return (*whole, _STRING, "float", "int", "short", "byte")
+    if pa.types.is_floating(type_):
+        return "double", "float", "long", "int", "short", "byte"
+    return ("long", _STRING, *_NUMBERS) if pa.types.is_integer(type_) else ()
+
+
+def not_cast(schema: pa.Schema, bound: Bound) -> dict[str, str]:
+    """Return a sentence for each identifier whose column, in a file of this schema, has no such cast. Its
+    values are of an unlike type.
+    """
+    types = {name: type_ for name, _, type_ in schema_columns(schema)}
+    found: dict[str, str] = {}
+    for name, one in bound.items():
+        type_ = types.get(one.column)
+        if type_ is None or one.cast is None or one.cast in casts_of(type_):
+            continue
+        possible = casts_of(type_)
+        advice = f"it can be cast to {', '.join(possible)}" if possible else "this type has no cast"
+        found[name] = str(ColumnTypeError(one.column, type_, f"it has no cast to {one.cast}: {advice}"))
+    return found
+
+
+def cast_array(column: Any, to: str) -> Any:
+    """Return a column, cast; values that do not convert are of a type that no property has. O(rows)."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    type_ = column.type
+    if to not in casts_of(type_):
+        return _unlike_where(pa.nulls(len(column), pa.string()), column.is_valid())
+    if pa.types.is_timestamp(type_):
+        return _timestamp(column, to)
+    if pa.types.is_date(type_):
+        days = column.cast(pa.date32())
+        return days.cast(pa.string()) if to == _STRING else days.cast(pa.int32()).cast(_INTEGERS[to])
+    if to == _STRING:
+        return _digits(column) if pa.types.is_decimal(type_) else column.cast(pa.string())
+    if to in _FLOATS:
+        if pa.types.is_decimal(type_):
+            column = column.cast(pa.float64())
+        return column.cast(_FLOATS[to], safe=False)
+    return _whole(column, _INTEGERS[to])
+
+
+def _timestamp(column: Any, to: str) -> Any:
+    unit, is_instant = column.type.unit, column.type.tz is not None
+    if to != _STRING:
+        counts = column.cast(pa.int64())
+        if unit == "s":
+            return pc.multiply(counts, _UNITS[unit])
+        # Arrow's own division rounds towards 0.
+        whole = pc.fill_null(counts, 0).to_numpy(zero_copy_only=False) // _UNITS[unit]
+        return pa.array(whole, pa.int64(), mask=column.is_null().to_numpy(zero_copy_only=False))
+    texts = column.cast(pa.int64()).cast(pa.timestamp(unit)).cast(pa.string())
+    texts = pc.replace_substring(texts, " ", "T")
+    if unit != "s":
+        texts = pc.replace_substring_regex(texts, r"\.?0+$", "")
+    return pc.binary_join_element_wise(texts, "Z", "") if is_instant else texts
+
+
+def _whole(column: Any, type_: pa.DataType) -> Any:
+    """Return numbers as integers; those that are not whole, or out of range, are unlike values."""
+    if pa.types.is_floating(column.type):
+        values = column.cast(pa.float64())
+        floor = pc.equal(pc.floor(values), values)
+        inside = pc.and_(pc.less(values, _LONG_END), pc.greater_equal(values, -_LONG_END))
+        fits = pc.and_(floor, inside)
+        whole = pc.if_else(fits, values, 0.0).cast(pa.int64())
+    elif pa.types.is_decimal(column.type):
+        whole = pc.cast(column, options=pc.CastOptions(pa.int64(), **_UNCHECKED))
+        back = pc.cast(whole, options=pc.CastOptions(pa.decimal256(76, max(0, column.type.scale))))
+        fits = pc.equal(back, column.cast(back.type))
+    else:
+        whole = pc.cast(column, options=pc.CastOptions(pa.int64(), allow_int_overflow=True))
+        # Only uint64 has numbers beyond int64, which come out negative.
+        is_unsigned = pa.types.is_unsigned_integer(column.type)
+        fits = pc.greater_equal(whole, 0) if is_unsigned else column.is_valid()
+    if type_ != pa.int64():
+        bound = 1 << type_.bit_width - 1
+        fits = pc.and_(fits, pc.and_(pc.less(whole, bound), pc.greater_equal(whole, -bound)))
+    fitting = pc.if_else(fits, whole, None).cast(type_)
+    return _unlike_where(fitting, pc.and_(column.is_valid(), pc.invert(pc.fill_null(fits, True))))
+
+
+_UNCHECKED: Final = {"allow_int_overflow": True, "allow_decimal_truncate": True}
+
+
+def _unlike_where(values: Any, mask: Any) -> Any:
+    rows = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+    return with_unlike(values, rows.tolist()) if len(rows) else values
+
+
+def _digits(column: Any) -> Any:
+    """Return decimals as digits; Arrow's own texts have exponents."""
+    texts = [None if value is None else format(value, "f") for value in column.to_pylist()]
+    return pa.array(texts, pa.string())
