@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import socket
 import time
@@ -101,7 +102,8 @@ def test_there_are_no_more_connections_than_the_limit(registry):
 
 def test_a_service_has_as_many_open_files_as_it_may(registry):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    low = min(256, hard)
+    # What the tests before have open counts, too.
+    low = min(len(os.listdir("/proc/self/fd")) + 256, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
     try:
         with running(registry):
