@@ -11,13 +11,13 @@ output. The way of a batch through the rooms::
     stream/ ─▶ batch/ ─plan─▶ inputs/ ─tasks─▶ worker/ ─────┘  └▶ Kafka
                  │  pins: revision and plan of a batch
                  ├─ senders/: the queues and topics that exist
-                 └─ commits: the batch is done
+                 └─ commits: the batch is done ─▶ tables/: Parquet folders or Delta tables
     side batches:      backfill/  replay/         without a stream:   frames/  partitions/
     read-only checks:  audit/                     used by all:        job/  columns/  runtime/
 
 Rooms import only those below them: audit, stream, backfill and replay, batch, {frames, inputs, senders},
-{partitions, worker}, destinations, {columns, job, sinks}, sources, runtime. Read ``batch/router.py`` first:
-one batch from pin to commit. Only this package imports pyspark.
+{partitions, worker}, {destinations, tables}, {columns, job, sinks}, sources, runtime. Read
+``batch/router.py`` first: one batch from pin to commit. Only this package imports pyspark.
 """
 
 from selectroute.spark.audit.rerun import Rerun, rerun
