@@ -11,13 +11,13 @@ DataFrame, too: each delivery is written exactly once to its folder, its queues 
     stream/ ─▶ batch/ ─plan─▶ inputs/ ─tasks─▶ worker/ ─────┘  └▶ Kafka
                  │  pins: revision and plan of a batch
                  ├─ senders/: the queues and topics that exist
-                 └─ commits: the batch is done
+                 └─ commits: the batch is done ─▶ tables/: Parquet folders or Delta tables
     side batches:      backfill/  replay/         without a stream:   frames/  partitions/
     read-only checks:  audit/                     used by all:        job/  columns/  runtime/
 
 Rooms import only those below them: audit, stream, backfill and replay, batch, {frames, inputs, senders},
-{partitions, worker}, destinations, job, {columns, sinks}, sources, runtime. Read ``batch/router.py`` first:
-one batch from pin to commit. Only this package imports pyspark.
+{partitions, worker}, {destinations, tables}, job, {columns, sinks}, sources, runtime. Read
+``batch/router.py`` first: one batch from pin to commit. Only this package imports pyspark.
 """
 
 from selectroute.spark.audit.rerun import Rerun, rerun

@@ -27,6 +27,8 @@ from selectroute.index.index import Index
 from selectroute.spark import BatchReport, Job
 from selectroute.spark.batch.router import Router
 from selectroute.spark.inputs.files import FileSource
+from selectroute.spark.job.job import DELTA
+from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.runtime.tasks import Work
 
 
@@ -70,6 +72,10 @@ class World:
     def router(self, tasks: int = 2, **options: Any) -> Router:
         """Return a router in the state after a start of the job; its tasks run in this process."""
         job = self.job(**options)
+        if job.table_format == DELTA:  # tables have the id of the job, which a claim makes
+            folder = OutputFolder(job)
+            folder.claim()
+            folder.release()
         router = Router(job, files_of(job, tasks))
         router.commits.prepare()
         return router
@@ -110,6 +116,11 @@ class World:
 
     def rows(self, sink: str) -> list[dict[str, Any]]:
         """Return all published rows of a sink, read as one dataset."""
+        if (self.output / sink / "_delta_log").is_dir():
+            from deltalake import DeltaTable  # needs the extra `delta`
+
+            found: list[dict[str, Any]] = DeltaTable(str(self.output / sink)).to_pyarrow_table().to_pylist()
+            return found
         if not any((self.output / sink).rglob("*.parquet")):
             return []
         rows: list[dict[str, Any]] = pq.read_table(self.output / sink).to_pylist()

@@ -30,6 +30,7 @@ from selectroute.kafka.schemas.cache import Schemas, SchemaUnavailableError
 from selectroute.selector.values.values import UNSUPPORTED
 from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.job.unrouted import Unrouted
+from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.sources.files.readers import DeadLetterBatch
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader
 from selectroute.spark.worker.task import RecordReader, TaskSettings, judge
@@ -239,7 +240,7 @@ def test_a_schema_that_is_not_available_ends_the_attempt_of_a_task(world, monkey
         server.add(7, V1)
         server.stop()
         registry = SchemaRegistry(server.url, {"max.retries": "0"})
-        settings = TaskSettings(SnapshotRef("", 1, ""), "", Unrouted(), MOST)
+        settings = TaskSettings(SnapshotRef("", 1, ""), OutputFiles({}), Unrouted(), MOST)
         batch = rows([Record("t", 0, 0, value=b"\1" + UUID(GUID.format(7)).bytes + order(world)[5:])])
         with pytest.raises(cache.SchemaUnavailableError, match="the schema with GUID 0000"):
             list(RecordReader(iter([batch]), BINDING, registry, snapshot, settings, False).parts())

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _LONGEST_TRIGGER: Final = 86_400.0
 _LARGEST: Final = 2**31 - 1
+_MOST_HOURS: Final = 24 * 365 * 10
 
 
 class Format(StrEnum):
@@ -70,6 +71,13 @@ class KafkaGrouping(StrEnum):
 
     delivery = "delivery"
     message = "message"
+
+
+class TableFormat(StrEnum):
+    """Format of deliveries, unrouted messages and dead letters."""
+
+    parquet = "parquet"
+    delta = "delta"
 
 
 class MissingSchema(StrEnum):
@@ -341,6 +349,37 @@ GroupingOption = Annotated[
         _OUTPUT,
     ),
 ]
+TableFormatOption = Annotated[
+    TableFormat,
+    _option(
+        "table-format",
+        "Format of deliveries, unrouted messages and dead letters: folders of Parquet files, one a batch, or "
+        "Delta tables. A job keeps its format.",
+        _OUTPUT,
+    ),
+]
+CompactOption = Annotated[
+    int,
+    _option(
+        "compact-every",
+        "Batches of a Delta table whose small files are merged behind the stream; 0: never.",
+        _OUTPUT,
+        "N",
+        min=0,
+        max=_LARGEST,
+    ),
+]
+RetentionOption = Annotated[
+    int,
+    _option(
+        "table-retention",
+        "Hours for which a Delta table keeps merged files, for readers of earlier versions.",
+        _OUTPUT,
+        "HOURS",
+        min=1,
+        max=_MOST_HOURS,
+    ),
+]
 CoresOption = Annotated[
     int,
     _option(
@@ -414,6 +453,9 @@ def run(
     destination_wait: WaitOption = 30.0,
     kafka_delivery: DeliveryOption = KafkaDelivery.exactly_once,
     kafka_grouping: GroupingOption = KafkaGrouping.delivery,
+    table_format: TableFormatOption = TableFormat.parquet,
+    compact_every: CompactOption = 50,
+    table_retention: RetentionOption = 24,
     trigger_seconds: TriggerOption = 1.0,
     available_now: AvailableOption = False,
     cores: CoresOption = 0,
@@ -439,8 +481,8 @@ def run(
 
     OUTPUT/deliveries has a row per delivery, OUTPUT/unrouted the messages without a matching subscription,
     OUTPUT/dead-letters messages that could not be read or evaluated, OUTPUT/accounting.jsonl a line per
-    batch. Messages for destinations queue:NAME go to the database of --queues, for kafka:TOPIC to
-    --kafka-servers.
+    batch. The first three are folders of Parquet files, or Delta tables with --table-format delta. Messages
+    for destinations queue:NAME go to the database of --queues, for kafka:TOPIC to --kafka-servers.
 
     The first Ctrl-C or SIGTERM finishes the current batch and ends with exit code 0, the second ends at once;
     start again to continue. Every option can also be set in the environment: --max-files-per-trigger is
@@ -482,6 +524,7 @@ def rerun(
     unrouted: UnroutedOption = Unrouted.keep,
     unrouted_topic: UnroutedTopicOption = None,
     queues: QueuesOption = "",
+    table_format: TableFormatOption = TableFormat.parquet,
     cores: CoresOption = 0,
     log: LogOption = Log.text,
 ) -> None:
@@ -565,12 +608,15 @@ class _JobOptions:
     unrouted: Unrouted
     unrouted_topic: list[str] | None
     queues: str
+    table_format: TableFormat
     cores: int
     log: _JobLog
     missing_destinations: Missing = Missing.dead_letter
     destination_wait: float = 0.0
     kafka_delivery: KafkaDelivery = KafkaDelivery.exactly_once
     kafka_grouping: KafkaGrouping = KafkaGrouping.delivery
+    compact_every: int = 50
+    table_retention: int = 24
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> _JobOptions:
@@ -670,6 +716,9 @@ class _JobOptions:
             kafka_delivery=self.kafka_delivery.value,
             kafka_grouping=self.kafka_grouping.value,
             binding=Binding.of(self.bind or []) if self.input is not None else Binding(),
+            table_format=self.table_format.value,
+            compact_every=self.compact_every,
+            table_retention_hours=self.table_retention,
         )
 
     def session(self, stop: Stop) -> Session:

@@ -3,7 +3,8 @@
 The checks:
 
 - counts of each commit: messages = routed + unrouted + dead-lettered, and equal to the rows of its files;
-- published files: present, with the size, rows and SHA-256 of the commit, and no other file;
+- published files: present, with the size, rows and SHA-256 of the commit, and no other file; where files of
+  several batches were merged, as many rows of each batch as its commit says;
 - batches: numbered without a gap, each batch that Spark has done is committed;
 - inputs: every file that Spark has ever planned is in exactly one commit;
 - ``accounting.jsonl``: one line per commit;
@@ -14,14 +15,10 @@ An audit only reads, needs no Spark and may run while the job does: batches comm
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
@@ -36,6 +33,7 @@ from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SINKS, UNROUTED
 from selectroute.spark.sources.files.readers import DeadLetterBatch, read
 from selectroute.spark.sources.files.splits import plan
+from selectroute.spark.tables.tables import Checker
 
 _BLOCK = 1 << 20
 
@@ -64,14 +62,16 @@ def audit(
     found = Audit()
     commits = Commits(output)
     read_commits = list(_read_commits(commits, found))
+    checker = commits.tables.checker(digests)
     for done, commit in enumerate(read_commits):
         files = commits.files(commit)
         _check_counts(commit, Counts(**commits.counts(commit)), files, found)
-        _check_files(commits, commit, files, digests, found)
+        _check_files(checker, commits, commit, files, found)
         if recount:
             _recount(Path(record["input"]), commit, file_format, found)
         advance(done + 1)
-    _check_strays(commits, read_commits, found)
+    for batch, sentence in checker.strays(commits.is_committed):
+        found.find(batch, sentence)
     _check_inputs(commits, Path(record["input"]), found)
     check_source(record, read_commits, found)
     _check_accounting(commits, read_commits, found)
@@ -143,60 +143,31 @@ def _check_counts(
 
 
 def _check_files(
-    commits: Commits, commit: Mapping[str, Any], files: list[dict[str, Any]], digests: bool, found: Audit
+    checker: Checker,
+    commits: Commits,
+    commit: Mapping[str, Any],
+    files: list[dict[str, Any]],
+    found: Audit,
 ) -> None:
     """Compare the published files of a batch with its commit."""
-    batch, output = commit["batch"], commits.output
-    folders = sorted({file["path"].rsplit("/", 1)[0] for file in files})
-    # Checked first: files that leave the staging folder afterwards are found in place.
-    pending = commits.staging(commit).is_dir()
-    absent = {folder for folder in folders if not (output / folder).is_dir()}
+    batch = commit["batch"]
+    # Checked first: what is published afterwards is found in place.
+    pending = commits.is_pending(commit)
     if pending:
         found.pending.append(batch)  # committed; the job publishes it, or its next start
-    elif absent:
-        found.absent.extend(sorted(absent))
-    for file in files:
-        if file["path"].rsplit("/", 1)[0] in absent:
-            continue
-        path = output / file["path"]
-        size = file_size(path)
-        if size is None:
-            found.find(batch, f"{file['path']} is gone")
-        elif size != file["size"]:
-            found.find(
-                batch,
-                f"{file['path']} has {counted(size, 'byte')}, and had {file['size']:,} when it was written",
-            )
-        elif digests and _sha256(path) != file["sha256"]:
-            found.find(batch, f"{file['path']} was changed: its SHA-256 is not that of its commit")
-        elif (rows := _rows(path)) != file["rows"]:
-            now = "cannot be read" if rows is None else f"has {counted(rows, 'row')}"
-            found.find(batch, f"{file['path']} {now}, and had {file['rows']:,} when it was written")
-        else:
-            found.files += 1
-            found.bytes += size
-
-
-def _check_strays(commits: Commits, known: Iterable[Mapping[str, Any]], found: Audit) -> None:
-    """Find published files that no commit names, but readers would count."""
-    named = {file["path"] for commit in known for file in commits.files(commit)}
-    batches = {commit["batch"] for commit in known}
-    for sink in SINKS:
-        for path in sorted((commits.output / sink).glob("batch=*/*.parquet")):
-            text = path.parent.name.removeprefix("batch=")
-            batch = int(text) if text.removeprefix("-").isdecimal() else None
-            if batch not in batches and commits.is_committed(batch):
-                continue  # committed during the audit
-            name = path.relative_to(commits.output).as_posix()
-            if name not in named:
-                found.find(batch, f"{name} is in no commit")
+    checked = checker.check(batch, files, pending)
+    found.absent.extend(checked.absent)
+    found.files += checked.files
+    found.bytes += checked.bytes
+    for sentence in checked.found:
+        found.find(batch, sentence)
 
 
 def _check_accounting(commits: Commits, known: Iterable[Mapping[str, Any]], found: Audit) -> None:
     """Compare ``accounting.jsonl`` with the commits. Later batches have lines, too, and one that is not yet
     published may have none.
     """
-    done = [commit for commit in known if not commits.staging(commit).is_dir()]
+    done = [commit for commit in known if not commits.is_pending(commit)]
     wanted = {commit["batch"]: commits.line(commit) for commit in done}
     path = commits.output / "accounting.jsonl"
     try:
@@ -232,16 +203,3 @@ def _recount(folder: Path, commit: Mapping[str, Any], file_format: str, found: A
     expected = commit["counts"]["messages"]
     if messages != expected:
         found.find(batch, f"its inputs have {counted(messages, 'message')}, but it counts {expected:,}")
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _rows(path: Path) -> int | None:
-    try:
-        rows: int = pq.read_metadata(path).num_rows
-    except (pa.ArrowException, OSError):
-        return None
-    return rows

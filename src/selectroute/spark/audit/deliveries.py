@@ -78,9 +78,7 @@ def deliveries_of(
         if left <= 0:
             break
         rows: deque[dict[str, Any]] = deque(maxlen=left)
-        for file in commits.files(commit):
-            if file["path"].startswith(f"{DELIVERIES}/"):
-                rows.extend(_rows(output / file["path"], subscription))
+        rows.extend(_rows(commits, commit, subscription))
         taken[:0] = [_delivery(record["input"], commit["batch"], row, sizes) for row in rows]
     if fetch is not None and record["input"].startswith(PREFIX):
         records = fetch([(one.source, one.partition, one.offset) for one in taken])
@@ -109,23 +107,21 @@ def busiest(output: Path, top: int) -> Busiest:
     totals = _NONE_COUNTED
     pending: list[pa.Table] = []
     absent = waiting = 0
-    for number in (*commits.batches(), *commits.side_batches()):
-        commit = commits.read(number)
-        for file in () if commit is None else commits.files(commit):
-            if not file["path"].startswith(f"{DELIVERIES}/"):
-                continue
-            try:
-                opened = pq.ParquetFile(output / file["path"])
-            except FileNotFoundError:
-                absent += 1
-                continue
-            with opened:
-                for batch in opened.iter_batches(_COUNTED_ROWS, columns=["subscription"]):
-                    counts = pc.value_counts(batch.column(0).cast(pa.string()))
-                    pending.append(pa.table(list(counts.flatten()), _NONE_COUNTED.schema.names))
-                    waiting += len(counts)
-                    if waiting > len(totals) + _COUNTED_ROWS:
-                        totals, pending, waiting = _summed([totals, *pending]), [], 0
+    numbers = (*commits.batches(), *commits.side_batches())
+    files = (
+        file
+        for commit in map(commits.read, numbers)
+        for file in (() if commit is None else commits.files(commit))
+    )
+    for batch in commits.tables.scan(DELIVERIES, ["subscription"], files):
+        if batch is None:
+            absent += 1
+            continue
+        counts = pc.value_counts(batch.column(0).cast(pa.string()))
+        pending.append(pa.table(list(counts.flatten()), _NONE_COUNTED.schema.names))
+        waiting += len(counts)
+        if waiting > len(totals) + _COUNTED_ROWS:
+            totals, pending, waiting = _summed([totals, *pending]), [], 0
     totals = _summed([totals, *pending])
     order = [("count", "descending"), ("subscription", "ascending")]
     first = totals.take(pc.select_k_unstable(totals, min(top, len(totals)), order))
@@ -137,7 +133,7 @@ _NONE_COUNTED: Final = pa.table(
     {"subscription": pa.array([], pa.string()), "count": pa.array([], pa.int64())}
 )
 _COUNTED_ROWS: Final = 1 << 18
-"""Deliveries to count at a time, and counts to collect before they are summed."""
+"""Counts to collect before they are summed."""
 
 
 def _summed(parts: list[pa.Table]) -> pa.Table:
@@ -157,16 +153,12 @@ def _text(value: bytes) -> str:
     return value[:MAX_MESSAGE].decode("utf-8", "replace")
 
 
-def _rows(path: Path, subscription: str) -> Iterator[dict[str, Any]]:
-    """Yield the deliveries of one file to a subscription; none if the file was moved away."""
-    try:
-        file = pq.ParquetFile(path)
-    except FileNotFoundError:
-        return
-    with file:
-        for batch in file.iter_batches(columns=list(_COLUMNS)):
-            mask = pc.equal(batch.column("subscription").cast(pa.string()), subscription)
-            yield from batch.filter(mask).to_pylist()
+def _rows(commits: Commits, commit: Mapping[str, Any], subscription: str) -> Iterator[dict[str, Any]]:
+    """Yield the deliveries of a batch to a subscription; none of a file that was moved away."""
+    files = commits.files(commit)
+    for batch in commits.tables.rows(DELIVERIES, commit["batch"], _COLUMNS, files):
+        mask = pc.equal(batch.column("subscription").cast(pa.string()), subscription)
+        yield from batch.filter(mask).to_pylist()
 
 
 def _delivery(origin: str, batch: int, row: Mapping[str, Any], sizes: Mapping[str, int | None]) -> Delivery:

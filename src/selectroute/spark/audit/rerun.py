@@ -18,7 +18,6 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from selectroute.durable import disk
@@ -30,8 +29,8 @@ from selectroute.spark.batch.pins import Pin, PinError
 from selectroute.spark.batch.router import Router
 from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.inputs.source import Source
-from selectroute.spark.job.job import Job, JobError
-from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.job.job import DELTA, Job, JobError
+from selectroute.spark.job.output_folder import OutputFolder, identity
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED
 from selectroute.spark.sources.files.stream import local_folder
 from selectroute.storage import Location
@@ -109,7 +108,9 @@ class Reruns:
         self._check()
         self._done = Commits(job.output)
         self._source = source
-        self._router = Router(replace(job, output=self._into), source, destinations=())
+        # The files of a table have the number of the batch in them, so that they are the same in this format.
+        id = identity(job.output) if job.table_format == DELTA else None
+        self._router = Router(replace(job, output=self._into), source, destinations=(), id=id)
         self._router.commits.prepare()
         self._pins = self._into / "pins"
         disk.make_folder(self._pins)
@@ -137,18 +138,15 @@ class Reruns:
         except (PinError, SnapshotError) as error:
             return Rerun(batch, revision, "gone", str(error))
         new = self._router.commits.read(batch) or {}
+        self._router.commits.tables.maintain(lambda: False)
         if _digests(new["files"]) == _digests(commit["files"]):
             return Rerun(batch, revision, "same files")
-        lost = [file["path"] for file in commit["files"] if not (self._job.output / file["path"]).is_file()]
+        lost = self._done.tables.lost(batch, commit["files"])
         if lost:
             why = f"the new files differ, and {lost[0]} does not exist any more to compare rows"
             return Rerun(batch, revision, "gone", why)
-        found = _differences(self._tables(self._job.output, commit), self._tables(self._into, new))
+        found = _differences(_rows_of(self._done, commit), _rows_of(self._router.commits, new))
         return Rerun(batch, revision, "other rows" if found else "same rows", "; ".join(found))
-
-    @staticmethod
-    def _tables(output: Path, commit: Mapping[str, Any]) -> dict[str, pa.Table]:
-        return {sink: _table(output, sink, commit["files"]) for sink in SINKS}
 
     def _check(self) -> None:
         job, into = self._job, self._into
@@ -167,17 +165,19 @@ def _digests(files: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [(file["path"].split("/")[0], file["sha256"]) for file in files]
 
 
-def _table(output: Path, sink: str, files: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return all rows of a sink, sorted, with dictionaries decoded."""
-    plain = pa.schema(
-        field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
-        for field in SCHEMAS[sink]
-    )
-    paths = [output / file["path"] for file in files if file["path"].startswith(f"{sink}/")]
-    # File by file: a dataset reader would add the column `batch` from the paths.
-    parts = [pq.ParquetFile(path).read().select(plain.names).cast(plain) for path in paths]
-    table = pa.concat_tables([plain.empty_table(), *parts])
-    return table.sort_by([(name, "ascending") for name in _KEYS[sink]]).combine_chunks()
+def _rows_of(commits: Commits, commit: Mapping[str, Any]) -> dict[str, pa.Table]:
+    """Return all rows of a batch by sink, sorted, with dictionaries decoded."""
+    found = {}
+    for sink in SINKS:
+        plain = pa.schema(
+            field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
+            for field in SCHEMAS[sink]
+        )
+        rows = commits.tables.rows(sink, commit["batch"], plain.names, commit["files"])
+        parts = [pa.Table.from_batches([one]).cast(plain) for one in rows]
+        table = pa.concat_tables([plain.empty_table(), *parts])
+        found[sink] = table.sort_by([(name, "ascending") for name in _KEYS[sink]]).combine_chunks()
+    return found
 
 
 def _differences(published: Mapping[str, pa.Table], rerouted: Mapping[str, pa.Table]) -> list[str]:

@@ -92,6 +92,7 @@ class Attempts:
                     why = report["waits"]
                 elif of_task := {one: reason for one, reason in _held(report).items() if one not in excluded}:
                     held |= of_task
+                    settings.files.discard(report.get("files", ()))
                 else:
                     done[report["task"]] = report
             if why:

@@ -2,13 +2,12 @@
 
 ::
 
-    _staging/<batch>-<uuid>/attempts/…                 workers write here, each attempt under names of its own
-    _staging/<batch>-<uuid>/publish/<sink>/batch=<n>/  the reported files, moved by the driver
-    _staging/<batch>-<uuid>/outgoing-<kind>/           messages for other destinations, of earlier releases
-    _commits/<batch>.json                              its appearance is the commit
-    _commits/<batch>.late.json                         deliveries refused later, of earlier releases
-    <sink>/batch=<n>/                                  renamed here after the commit, or at the next start
-    accounting.jsonl                                   one line per commit, made from the commits
+    _staging/<batch>-<uuid>/                  files of a batch until it is published
+    _staging/<batch>-<uuid>/outgoing-<kind>/  messages for other destinations, of earlier releases
+    _commits/<batch>.json                     its appearance is the commit
+    _commits/<batch>.late.json                deliveries refused later, of earlier releases
+    <sink>/                                   a table of outcomes, see ``tables``; published after the commit
+    accounting.jsonl                          one line per commit, made from the commits
 
 Up to the commit a crash leaves only staged files, which the next start removes. After the commit the batch is
 done: the next start finishes publishing, and a repeat of the batch is skipped. Batches of the
@@ -22,7 +21,6 @@ import json
 import re
 import shutil
 import uuid
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +31,9 @@ from selectroute.selector.explain.sentences import counted
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.senders.sender import Sender
 from selectroute.spark.sinks.counts import NUMBERS
-from selectroute.spark.sinks.schemas import SINKS
+from selectroute.spark.sinks.output_files import OutputFiles
+from selectroute.spark.tables.open_tables import open_tables
+from selectroute.spark.tables.tables import OutcomeTables
 
 _STAGED = re.compile(r"(-?\d+)-[0-9a-f]{32}")
 _DONE = ".done"
@@ -46,36 +46,56 @@ BACKFILL, REPLAY = SIDE_BATCHES = ("backfill", "replay")
 class Commits:
     """Commits of one output folder, and its staged and published files.
 
-    ``senders`` deliver the messages that an earlier release staged, by their kind of destination.
+    ``senders`` deliver the messages that an earlier release staged, by their kind of destination. ``tables``
+    are the outcomes; those of the folder, to be read, unless given.
     """
 
-    def __init__(self, output: Path, senders: Mapping[str, Sender] | None = None) -> None:
+    def __init__(
+        self,
+        output: Path,
+        senders: Mapping[str, Sender] | None = None,
+        tables: OutcomeTables | None = None,
+    ) -> None:
         self.output = output
+        self.tables = open_tables(output) if tables is None else tables
         self._senders = senders or {}
         self._commits = output / "_commits"
         self._staging = output / "_staging"
         self._accounting = output / "accounting.jsonl"
         self._lowest: int | None = None
 
-    def prepare(self) -> None:
-        """Create the folders, finish committed batches, remove others, and rebuild the accounting."""
-        for folder in (self._commits, self._staging, *(self.output / sink for sink in SINKS)):
+    def prepare(self) -> list[str]:
+        """Create the folders, finish committed batches, remove others, and rebuild the accounting. Return a
+        sentence for each repair of the tables.
+
+        Raises:
+            JobError: a table is another's, or damaged.
+        """
+        for folder in (self._commits, self._staging):
             disk.make_folder(folder)
-        left: list[dict[str, Any]] = []
+        repaired = self.tables.prepare()
+        left: dict[int, dict[str, Any]] = {}
         for staged in self._staging.iterdir():
             named = _STAGED.fullmatch(staged.name.removesuffix(_DONE))
             if named is None:
                 continue
             commit = None if staged.name.endswith(_DONE) else self.read(int(named[1]))
             if commit is not None and commit["staging"] == staged.name:
-                left.append(commit)
+                left[commit["batch"]] = commit
             else:
                 # A worker that outlives its driver may still write there; the next start removes the rest.
                 shutil.rmtree(staged, ignore_errors=True)
-        # In order, which consumers of queues and topics rely on.
-        for commit in sorted(left, key=_order):
-            self.publish(commit)
-        self._rebuild_accounting()
+        for batch in self.tables.unpublished(self.batches(), self.side_batches()):
+            commit = self.read(batch)
+            if commit is not None:
+                left[batch] = commit
+        # In order, which tables and consumers of queues and topics rely on.
+        for commit in sorted(left.values(), key=_order):
+            self._publish(commit)
+        commits = [self.read(batch) or {} for batch in (*self.batches(), *self.side_batches())]
+        self._rebuild_accounting(commits)
+        self.tables.remove_strays({file["path"] for commit in commits for file in self.files(commit)})
+        return repaired
 
     def batches(self) -> list[int]:
         """Return the numbers of the committed batches of the stream, ascending."""
@@ -106,34 +126,17 @@ class Commits:
         disk.make_folder(staging / "attempts")
         return staging
 
-    def collect(self, batch: int, staging: Path, files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Move the reported files to the folders that will be renamed; return them in the format of the
-        commit.
+    def files_of(self, batch: int, staging: Path) -> OutputFiles:
+        """Return where the tasks of a batch write."""
+        return self.tables.files_of(batch, staging)
 
-        Files of failed attempts are not moved, and removed with the staging folder.
+    def collect(self, batch: int, staging: Path, files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Make the reported files of a batch durable; return them in the format of the commit.
+
+        Raises:
+            CommitError: a file is not as its task reported it.
         """
-        collected: list[dict[str, Any]] = []
-        numbers: Counter[str] = Counter()
-        folders: dict[str, Path] = {}
-        for file in files:
-            sink = file["sink"]
-            folder = staging / "publish" / sink / f"batch={batch}"
-            folders[sink] = folder
-            disk.make_folder(folder)
-            name = f"part-{numbers[sink]:05d}-{staging.name[-8:]}.parquet"
-            numbers[sink] += 1
-            work = staging / "attempts" / file["path"]
-            if work.stat().st_size != file["size"]:
-                raise CommitError(
-                    f"{work} has {work.stat().st_size} bytes, but its task reported {file['size']}"
-                )
-            disk.move(work, folder / name)
-            path = f"{sink}/batch={batch}/{name}"
-            of_file = {key: file[key] for key in ("rows", "size", "sha256")}
-            collected.append({"path": path} | of_file)
-        for folder in folders.values():
-            disk.sync_folder(folder)
-        return collected
+        return self.tables.collect(batch, staging, files)
 
     def commit(self, commit: Mapping[str, Any]) -> None:
         """Write the commit, with which the batch is done.
@@ -154,27 +157,29 @@ class Commits:
             self._lowest = min(self._lowest, commit["batch"])
 
     def publish(self, commit: Mapping[str, Any]) -> None:
-        """Send what an earlier release staged, rename the committed folders into place, and append a line to
+        """Send what an earlier release staged, show the batch in the tables, and append a line to
         ``accounting.jsonl``. Idempotent: finished steps are skipped.
 
-        Raises the errors of senders; the next start continues.
+        Raises the errors of senders and of `OutcomeTables.publish`; the next start continues.
         """
-        batch = commit["batch"]
+        if self.is_pending(commit):
+            self._publish(commit)
+
+    def _publish(self, commit: Mapping[str, Any]) -> None:
         staging = self.staging(commit)
-        if not staging.is_dir():
-            return
-        self._send(commit, staging)
-        for sink in SINKS:
-            staged = staging / "publish" / sink / f"batch={batch}"
-            target = self.output / sink / f"batch={batch}"
-            if staged.is_dir():
-                if target.exists():
-                    raise CommitError(f"{target} exists, but was not written by this job: move it away")
-                disk.rename(staged, target)
-        self._account(commit)
-        # Renamed first: a partly removed folder must not look unfinished.
-        done = staging.rename(f"{staging}{_DONE}")
-        shutil.rmtree(done, ignore_errors=True)
+        is_pending = staging.is_dir()
+        if is_pending:
+            self._send(commit, staging)
+        self.tables.publish(commit, staging)
+        if is_pending:
+            self._account(commit)
+            # Renamed first: a partly removed folder must not look unfinished.
+            done = staging.rename(f"{staging}{_DONE}")
+            shutil.rmtree(done, ignore_errors=True)
+
+    def is_pending(self, commit: Mapping[str, Any]) -> bool:
+        """Return whether a committed batch is not yet published and accounted."""
+        return self.staging(commit).is_dir()
 
     def staging(self, commit: Mapping[str, Any]) -> Path:
         """Return the staging folder of a commit, which exists until the batch is published and accounted."""
@@ -207,8 +212,7 @@ class Commits:
     def _late(self, batch: int) -> Path:
         return self._commits / f"{batch}.late.json"
 
-    def _rebuild_accounting(self) -> None:
-        commits = [self.read(batch) or {} for batch in (*self.batches(), *self.side_batches())]
+    def _rebuild_accounting(self, commits: Sequence[Mapping[str, Any]]) -> None:
         lines = "".join(self.line(commit) + "\n" for commit in sorted(commits, key=_order))
         # Bytes, because a damaged file may not be text.
         if not self._accounting.exists() or self._accounting.read_bytes() != lines.encode():

@@ -47,6 +47,8 @@ from selectroute.spark.senders.sender import Sender
 from selectroute.spark.senders.staged_messages import StagedMessages
 from selectroute.spark.senders.staged_records import StagedRecords
 from selectroute.spark.sinks.counts import Counts
+from selectroute.spark.sinks.output_files import OutputFiles
+from selectroute.spark.tables.open_tables import tables_of
 from selectroute.spark.worker.task import TaskSettings
 
 
@@ -102,6 +104,7 @@ class Router:
         warn: called with a sentence, once, for each column of the messages whose type no property has, and
             when something holds the stream back.
         pause: waits some time when something holds the stream back; returns whether the job is to stop.
+        id: the id of the job in its tables, in the place of that in the output folder.
     """
 
     def __init__(
@@ -114,6 +117,7 @@ class Router:
         destinations: Sequence[str] = (QUEUE, KAFKA),
         warn: Callable[[str], None] = lambda _: None,
         pause: Callable[[], bool] = lambda: True,
+        id: str | None = None,
     ) -> None:
         self.job = job
         self.source = source
@@ -123,7 +127,7 @@ class Router:
         senders: dict[str, Sender] = {} if queues is None else {QUEUE: StagedMessages(queues)}
         if kafka is not None:
             senders[KAFKA] = StagedRecords(kafka)
-        self.commits = Commits(job.output, senders)
+        self.commits = Commits(job.output, senders, tables_of(job, id))
         self._queues = queues
         self._kafka = kafka
         self._destinations = tuple(destinations)
@@ -203,7 +207,7 @@ class Router:
         policy = self.job.policy if side_batch is None else side_batch.unrouted
         settings = TaskSettings(
             snapshot,
-            str(staging / "attempts"),
+            self.commits.files_of(batch, staging),
             policy,
             self.job.max_message_bytes,
             replay_list=None
@@ -216,9 +220,9 @@ class Router:
         if queues or topics:
             if policy.may_fail:
                 # What is put or sent cannot be taken back: the batch is judged once before.
-                self._check_policy(
-                    batch, batch_input.route(batch, replace(settings, destinations=()), self._attempts)
-                )
+                trial = OutputFiles.staged(staging / "attempts")
+                to_judge = replace(settings, destinations=(), files=trial)
+                self._check_policy(batch, batch_input.route(batch, to_judge, self._attempts))
             # A replay often follows a repair, so missing topics are looked up again.
             plan = self._plan(pinned, batch_input, query, queues, topics, side_batch is not None)
             batch_input = batch_input.by(plan.input)

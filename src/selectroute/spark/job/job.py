@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +28,22 @@ DEAD_LETTER_MISSING, FAIL_MISSING = MISSING = ("dead-letter", "fail")
 EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERIES = ("exactly-once", "at-least-once")
 """Guarantees of deliveries to Kafka: in transactions, or without."""
 
+PARQUET, DELTA = TABLE_FORMATS = ("parquet", "delta")
+"""Formats of the three outcomes: folders of Parquet files, or Delta tables."""
+
+COMPACT_EVERY = 50
+"""Default number of batches whose files are merged."""
+
+TABLE_RETENTION_HOURS = 24
+"""Default time for which files that were merged stay for readers of earlier versions."""
+
+_MOST_HOURS = 24 * 365 * 10
+
 MAX_MESSAGE_BYTES = 4 << 20
 """Default limit of a JSON line's length: IBM MQ's own limit for a message."""
+
+
+_UNKNOWN_TO_DELTA = re.compile(r"\\|%[0-9A-Fa-f]{2}")
 
 
 class JobError(SelectRouteError):
@@ -92,6 +107,13 @@ class Job:
             added while the job runs, its deliveries are dead letters in either case.
         destination_wait: seconds for which an existing queue or topic that accepts nothing may hold the
             stream back before its deliveries become dead letters; ``inf`` for no limit.
+        table_format: ``parquet``: deliveries, unrouted messages and dead letters are folders of Parquet
+            files, one a batch; or ``delta``: they are Delta tables (needs the extra ``delta``). A job keeps
+            its format.
+        compact_every: number of batches whose small files in a Delta table are merged, behind the stream; 0
+            for never.
+        table_retention_hours: time for which a Delta table keeps merged files for readers of its earlier
+            versions, at least 1.
     """
 
     input: Path | KafkaInput | FrameInput
@@ -110,6 +132,9 @@ class Job:
     kafka_delivery: str = EXACTLY_ONCE
     kafka_grouping: str = BY_DELIVERY
     binding: Binding = BY_NAME
+    table_format: str = PARQUET
+    compact_every: int = COMPACT_EVERY
+    table_retention_hours: int = TABLE_RETENTION_HOURS
 
     @classmethod
     def of(
@@ -131,6 +156,9 @@ class Job:
         kafka_delivery: str = EXACTLY_ONCE,
         kafka_grouping: str = BY_DELIVERY,
         binding: Binding = BY_NAME,
+        table_format: str = PARQUET,
+        compact_every: int = COMPACT_EVERY,
+        table_retention_hours: int = TABLE_RETENTION_HOURS,
     ) -> Job:
         """Return a job with absolute paths and checked options, which are those of `Job`.
 
@@ -160,6 +188,9 @@ class Job:
             kafka_delivery=kafka_delivery,
             kafka_grouping=kafka_grouping,
             binding=binding,
+            table_format=table_format,
+            compact_every=compact_every,
+            table_retention_hours=table_retention_hours,
         )
         check_argument(binding, Binding, "binding", "a Binding, such as Binding.of(['at:long=cast'])")
         if binding.columns and not isinstance(own, Path):
@@ -180,6 +211,18 @@ class Job:
         if job.kafka_grouping not in GROUPINGS:
             known = ", ".join(GROUPINGS)
             raise JobError(f"kafka_grouping must be one of {known}, not {job.kafka_grouping!r}")
+        if job.table_format not in TABLE_FORMATS:
+            known = ", ".join(TABLE_FORMATS)
+            raise JobError(f"table_format must be one of {known}, not {job.table_format!r}")
+        if job.compact_every < 0 or not 1 <= job.table_retention_hours <= _MOST_HOURS:
+            raise JobError(
+                f"compact_every must be at least 0, and table_retention_hours from 1 to {_MOST_HOURS:,}"
+            )
+        if job.table_format == DELTA and _UNKNOWN_TO_DELTA.search(str(out)):
+            raise JobError(
+                f"the output folder {out} cannot have Delta tables: its path has a backslash, or a % before "
+                "two hexadecimal digits, which their library misreads; choose another folder"
+            )
         if not job.destination_wait >= 0:  # false for NaN, too
             raise JobError("destination_wait must be 0 seconds or more, or inf")
         if job.max_files < 1 or job.max_message_bytes < 1:

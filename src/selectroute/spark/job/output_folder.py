@@ -16,9 +16,10 @@ from typing import Any
 from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
 from selectroute.spark.job.checkpoint import is_empty, remove_unfinished, repair
-from selectroute.spark.job.job import Job, JobError, OtherJobError
+from selectroute.spark.job.job import DELTA, PARQUET, Job, JobError, OtherJobError
 
-_FORMAT = 1
+_FORMATS = {PARQUET: 1, DELTA: 2}
+"""Formats of the record: a release that knows no Delta tables refuses a folder that has them."""
 
 
 class OutputFolder:
@@ -62,7 +63,11 @@ class OutputFolder:
         repaired = repair(self.job.checkpoint, self._has_begun)
         if self.query() is None:
             remove_unfinished(self.job.checkpoint)
-            disk.write_json(self._record, self._own(query=None))
+            # The id stays: tables may have been made with it.
+            known = disk.read_json(self._record) or {}
+            disk.write_json(
+                self._record, self._own(query=None) | {k: known[k] for k in ("id",) if k in known}
+            )
         return repaired
 
     def query(self) -> str | None:
@@ -104,14 +109,8 @@ class OutputFolder:
             )
 
     def identity(self) -> str:
-        """Return the id of the job, made when it is first asked for; for names in other systems."""
-        record = disk.read_json(self._record)
-        if record is None:
-            raise JobError(f"{self._record} is gone, so the job of this folder is unknown: restore the file")
-        if "id" not in record:
-            record |= {"id": uuid.uuid4().hex[:16]}
-            disk.write_json(self._record, record)
-        return str(record["id"])
+        """Return the id of the job. See `identity`."""
+        return identity(self.job.output)
 
     def has_tokens(self) -> bool:
         """Return whether the job has sent to Kafka in transactions."""
@@ -136,12 +135,12 @@ class OutputFolder:
     def _own(self, query: str | None) -> dict[str, Any]:
         job = self.job
         return {
-            "format": _FORMAT,
+            "format": _FORMATS[job.table_format],
             "input": job.source,
             "snapshots": str(job.snapshots),
             "checkpoint": str(job.checkpoint),
             "query": query,
-        }
+        } | ({} if job.table_format == PARQUET else {"table_format": job.table_format})
 
     def _refuse_foreign(self) -> None:
         job = self.job
@@ -163,9 +162,16 @@ class OutputFolder:
 
     def _refuse_other(self, record: dict[str, Any]) -> None:
         job = self.job
-        if record.get("format") != _FORMAT:
+        if record.get("format") not in _FORMATS.values():
+            known = " and ".join(map(str, _FORMATS.values()))
             raise JobError(
-                f"{self._record} has format {record.get('format')!r}; this release knows format {_FORMAT}"
+                f"{self._record} has format {record.get('format')!r}; this release knows formats {known}"
+            )
+        written = record.get("table_format", PARQUET)
+        if written != job.table_format and (record["query"] is not None or written == DELTA):
+            raise OtherJobError(
+                f"the output folder {job.output} has tables of the format {written}, not {job.table_format}: "
+                f"start the job with --table-format {written}, or choose a new output folder"
             )
         for name, mine in (("input", job.source), ("snapshots", str(job.snapshots))):
             # A record without a batch may be corrected: an option may have been mistyped.
@@ -208,3 +214,20 @@ class OutputFolder:
         except BlockingIOError as error:
             self.release()
             raise OtherJobError(f"another process runs a job on the {noun} {folder}") from error
+
+
+def identity(output: Path) -> str:
+    """Return the id of the job of an output folder, for names in other systems; it is made when it is first
+    asked for.
+
+    Raises:
+        JobError: the folder has no record of a job.
+    """
+    path = output / "_job.json"
+    record = disk.read_json(path)
+    if record is None:
+        raise JobError(f"{path} is gone, so the job of this folder is unknown: restore the file")
+    if "id" not in record:
+        record |= {"id": uuid.uuid4().hex[:16]}
+        disk.write_json(path, record)
+    return str(record["id"])

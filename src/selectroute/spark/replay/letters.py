@@ -12,16 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
-from selectroute.spark.job.job import JobError, job_record
+from selectroute.spark.job.job import job_record
 from selectroute.spark.replay.request import ReplayFilterSpec, as_of_now
 from selectroute.spark.sinks.schemas import DEAD_LETTERS
+from selectroute.spark.tables.open_tables import open_tables
 from selectroute.spark.worker.replay_filter import LETTERS, Scope
-
-_BATCH_ROWS = 4_096
-
 
 REASONS: Final[Mapping[str, frozenset[str]]] = {
     "read": frozenset(
@@ -100,28 +97,12 @@ def dead_letters(
     """
     job_record(output)
     wanted = {"stage": stages, "reason": reasons, "subscription": subscriptions}
-    for batch in sorted(batches_with_letters(output)):
-        for rows in _rows(output, batch) if not batches or batch in batches else ():
+    tables = open_tables(output)
+    for batch in sorted(tables.batches(DEAD_LETTERS)):
+        for rows in tables.rows(DEAD_LETTERS, batch) if not batches or batch in batches else ():
             for row in rows.to_pylist():
                 if all(not names or row[column] in names for column, names in wanted.items()):
                     yield _letter(batch, row)
-
-
-def _rows(output: Path, batch: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the dead letters of a batch, some thousands at a time; none of a file that was moved away.
-
-    Raises:
-        JobError: a file can't be read.
-    """
-    for path in sorted((output / DEAD_LETTERS / f"batch={batch}").glob("*.parquet")):
-        try:
-            # Opened as a file: from a path, Arrow would make a column of the folder's name.
-            with pa.OSFile(str(path), "rb") as file:
-                yield from pq.ParquetFile(file).iter_batches(_BATCH_ROWS, columns=columns)
-        except FileNotFoundError:
-            continue
-        except (pa.ArrowException, OSError) as error:
-            raise JobError(f"{path} can't be read: {error}") from error
 
 
 def _letter(batch: int, row: dict[str, Any]) -> DeadLetter:
@@ -154,12 +135,7 @@ class TakenLetters:
 
 def batches_with_letters(output: Path) -> set[int]:
     """Return the batches with published dead letters, committed or not."""
-    found = set()
-    for folder in (output / DEAD_LETTERS).glob("batch=*"):
-        text = folder.name.removeprefix("batch=")
-        if text.removeprefix("-").isdecimal():
-            found.add(int(text))
-    return found
+    return open_tables(output).batches(DEAD_LETTERS)
 
 
 def letters_left(
@@ -171,7 +147,8 @@ def letters_left(
     Raises:
         JobError: a file of dead letters can't be read.
     """
-    parts = [pa.Table.from_batches([rows]).cast(LETTERS) for rows in _rows(output, batch, LETTERS.names)]
+    found = open_tables(output).rows(DEAD_LETTERS, batch, LETTERS.names)
+    parts = [pa.Table.from_batches([rows]).cast(LETTERS) for rows in found]
     table = pa.concat_tables([LETTERS.empty_table(), *parts])
     mask = wanted.mask(table)
     for taken in taken_of:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from selectroute.durable import disk
 from selectroute.index.destination import QUEUE
 from selectroute.spark.job.unrouted import Unrouted
+from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.sinks.schemas import DEAD_LETTERS
 from selectroute.spark.sources.files.readers import DeadLetterBatch, SourcePartition
 from selectroute.spark.worker.sink_writer import Sinks
@@ -47,7 +48,7 @@ def write_late_letters(
     ordinals = {subscription: ordinal for ordinal, subscription in enumerate(ids)}
     folder = staging / "publish" / DEAD_LETTERS / f"batch={batch}"
     disk.make_folder(folder)
-    sinks = Sinks(staging, pa.array(ids, pa.string()), revision, Unrouted())
+    sinks = Sinks(OutputFiles.staged(staging), pa.array(ids, pa.string()), revision, Unrouted())
     rest = found()
     while chunk := list(islice(rest, _CHUNK)):
         of_each: dict[tuple[SourcePartition, str, str], list[LateDelivery]] = {}
@@ -63,4 +64,5 @@ def write_late_letters(
     of_kind = "" if kind == QUEUE else f"{kind}-"
     name = f"part-late-{of_kind}{staging.name[-8:]}.parquet"
     disk.rename(staging / file.pop("path"), folder / name)
-    return [{"path": f"{file.pop('sink')}/{folder.name}/{name}", **file}]
+    of_file = {key: file[key] for key in ("rows", "size", "sha256")}
+    return [{"path": f"{DEAD_LETTERS}/{folder.name}/{name}", **of_file}]

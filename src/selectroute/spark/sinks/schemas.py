@@ -1,7 +1,8 @@
 """Columns of the three tables that a job writes.
 
-The number of a batch is not a column of the files: it is in the name of their folder, ``batch=<n>``, from
-which readers make the column ``batch`` (and most reject files that have that column as well).
+In plain Parquet folders the number of a batch is not a column of the files: it is in the name of their
+folder, ``batch=<n>``, from which readers make the column ``batch`` (and most reject files that have that
+column as well). In Delta tables it is a column, since files of many batches are merged (`WITH_BATCH`).
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
 }
 """Columns of the files of each sink."""
+
+BATCH = pa.field("batch", pa.int64())
+"""Number of the batch of a row; negative for backfills and replays."""
+
+WITH_BATCH = {sink: pa.schema([BATCH, *schema]) for sink, schema in SCHEMAS.items()}
+"""Columns of the files of each sink in a table."""
 
 REPEATING = {sink: [field.name for field in schema if field.type == TEXT] for sink, schema in SCHEMAS.items()}
 """Columns of each sink whose values repeat."""

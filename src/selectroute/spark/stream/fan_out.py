@@ -48,6 +48,8 @@ from selectroute.spark.senders.kafka import (
 from selectroute.spark.senders.queues import JobQueues, check_queues
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
+from selectroute.spark.stream.table_upkeep import TableUpkeep
+from selectroute.spark.tables.open_tables import tables_of
 
 _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
 
@@ -118,6 +120,7 @@ class FanOut:
         self._on_warning = on_warning or (lambda _: None)
         self._registry = registry
         self._side_thread: SideThread | None = None
+        self._upkeep: TableUpkeep | None = None
         self._lock = FairLock()
         self._folder = OutputFolder(job)
         self._should_stop = should_stop or (lambda: False)
@@ -157,7 +160,10 @@ class FanOut:
                 check_topics(self.job, self._kafka)
                 self._open_tokens(self._kafka)
             self._router.look()
-            self._router.commits.prepare()
+            for text in self._router.commits.prepare():
+                self._on_warning(text)
+            self._upkeep = TableUpkeep(self._router.commits.tables, self._on_warning)
+            self._upkeep.start()
             writer = (
                 self._source.stream(self.job.checkpoint)
                 .writeStream.foreachBatch(self._route)
@@ -176,6 +182,8 @@ class FanOut:
                 self.query.stop()
             self._side_thread.start(self._folder.query())
         except BaseException as error:
+            if self._upkeep is not None:
+                self._upkeep.finish(at_once=True)
             self._release()
             if isinstance(error, StoppingError):
                 self._failure = error
@@ -214,6 +222,8 @@ class FanOut:
                 self._stopping.set()
             if self._side_thread is not None:
                 self._side_thread.finish(should_stop if ended else lambda: True)
+            if self._upkeep is not None:
+                self._upkeep.finish(at_once=not ended or self._stopping.is_set())
             self._release()
         if self._failure is not None and not isinstance(self._failure, StoppingError):
             raise sentence(self._failure) from self._failure
@@ -241,6 +251,8 @@ class FanOut:
                 self._on_batch(self._router.route(batch, inputs, query))
             if self._side_thread is not None:
                 self._side_thread.wake(query)
+            if self._upkeep is not None:
+                self._upkeep.wake()
         except BaseException as error:
             # Spark would raise only its text, with a traceback in it.
             self._failure = error
@@ -319,6 +331,7 @@ def check(job: Job, registry: RegistryClient | None = None) -> None:
             "registry publish --follow`, for this registry first"
         ) from error
     OutputFolder(job).check()
+    tables_of(job).check()
     if registry is not None:
         admitted(registry)
     check_queues(job)

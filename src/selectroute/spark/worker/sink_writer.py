@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ from selectroute.spark.columns.deliveries import SLICE, ids_of, pairs
 from selectroute.spark.destinations.outgoing import Outgoing
 from selectroute.spark.job.unrouted import DROP, KEEP, Unrouted
 from selectroute.spark.sinks.counts import Counts
-from selectroute.spark.sinks.parquet_file import StagedFile
+from selectroute.spark.sinks.output_files import OutputFiles
+from selectroute.spark.sinks.parquet_file import ParquetFile
 from selectroute.spark.sinks.schemas import (
     DEAD_LETTERS,
     DELIVERIES,
@@ -25,6 +25,7 @@ from selectroute.spark.sinks.schemas import (
     SCHEMAS,
     SINKS,
     UNROUTED,
+    WITH_BATCH,
     as_written,
 )
 from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, SourcePartition
@@ -41,7 +42,7 @@ class Sinks:
 
     def __init__(
         self,
-        folder: Path,
+        files: OutputFiles,
         ids: Any,
         revision: int,
         policy: Unrouted,
@@ -52,7 +53,11 @@ class Sinks:
         self._ids = ids
         self._revision = revision
         self._policy = policy
-        self._writers = {sink: StagedFile(folder, sink, SCHEMAS[sink], REPEATING[sink]) for sink in SINKS}
+        self._batch = files.batch
+        schemas = SCHEMAS if files.batch is None else WITH_BATCH
+        self._writers = {
+            sink: ParquetFile(files.path(sink), sink, schemas[sink], REPEATING[sink]) for sink in SINKS
+        }
         self._pending: dict[str, list[dict[str, Any]]] = {sink: [] for sink in SINKS}
         self._pending_rows = dict.fromkeys(SINKS, 0)
 
@@ -135,7 +140,7 @@ class Sinks:
         self._add(DEAD_LETTERS, place, dead.rows, dead=dead, records=records)
 
     def close(self) -> list[dict[str, Any]]:
-        """Write the remaining rows, flush the files and return sink, path, rows, size and sha256 of each."""
+        """Write the remaining rows, flush the files and return the reports of `ParquetFile.close`."""
         for sink in SINKS:
             self._write(sink)
         files = [self._writers[sink].close() for sink in SINKS]
@@ -143,6 +148,11 @@ class Sinks:
             outgoing.close()
             self.counts.count_sent(outgoing.kind, outgoing.deliveries)
         return [file for file in files if file is not None]
+
+    def discard(self) -> None:
+        """Remove the files of an attempt that failed."""
+        for writer in self._writers.values():
+            writer.discard()
 
     def _add(
         self, sink: str, place: SourcePartition, rows: npt.NDArray[np.int64] | None, **more: Any
@@ -172,6 +182,8 @@ class Sinks:
                 ]
             ).combine_chunks(),
         }
+        if self._batch is not None:
+            columns["batch"] = pa.array(np.full(total, self._batch, dtype=np.int64))
         if sink == DELIVERIES:
             columns["subscription"] = ids_of(np.concatenate([part["ordinals"] for part in parts]), self._ids)
             columns["message_id"] = _joined_ids(parts)

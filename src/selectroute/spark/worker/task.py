@@ -40,6 +40,7 @@ from selectroute.spark.destinations.outgoing import NoWriter, Outgoing, Outgoing
 from selectroute.spark.destinations.queue_messages import QueueMessages
 from selectroute.spark.destinations.queue_writer import QueueTarget, QueueWriter
 from selectroute.spark.job.unrouted import Unrouted
+from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.sinks.schemas import RAW
 from selectroute.spark.sources.files.bound_columns import Bound, not_cast
 from selectroute.spark.sources.files.readers import (
@@ -66,7 +67,7 @@ class TaskSettings:
 
     Attributes:
         snapshot: the snapshot to match with.
-        staging: folder for the files.
+        files: folders for the files.
         unrouted: the policy for unrouted messages.
         max_message_bytes: a longer message is a dead letter.
         queues: the queues to put to; None if the job has no database of queues.
@@ -78,7 +79,7 @@ class TaskSettings:
     """
 
     snapshot: SnapshotRef
-    staging: str
+    files: OutputFiles
     unrouted: Unrouted
     max_message_bytes: int
     queues: QueueTarget | None = None
@@ -159,7 +160,7 @@ def _record_reader(
 def run(
     reader_of: Callable[[Snapshot, TaskSettings, bool], Reader], settings: TaskSettings, task: int
 ) -> dict[str, Any]:
-    """Read, match and write the input of one task: into files under ``settings.staging``, queues and Kafka.
+    """Read, match and write the input of one task: into files of ``settings.files``, queues and Kafka.
 
     Return the counts and the files, with the reader's report, and under ``outgoing`` what the writer of each
     kind of destination reports. A task that is not done reports why, and must be run again: ``waits``, a
@@ -210,11 +211,25 @@ def _attempt(
     held: Collection[str],
 ) -> dict[str, Any]:
     snapshot = open_once(settings.snapshot)
-    folder = Path(settings.staging)
     outgoing = outgoing_of(snapshot, settings, task, held)
     if (full := held_up(outgoing)) is not None:
         return full
-    sinks = Sinks(folder, snapshot.ids, settings.snapshot.revision, settings.unrouted, outgoing)
+    sinks = Sinks(settings.files, snapshot.ids, settings.snapshot.revision, settings.unrouted, outgoing)
+    try:
+        return _write(reader_of, settings, snapshot, outgoing, sinks)
+    except BaseException:
+        # Where files stay in place, each attempt would leave some in the table's folder.
+        sinks.discard()
+        raise
+
+
+def _write(
+    reader_of: Callable[[Snapshot, TaskSettings, bool], Reader],
+    settings: TaskSettings,
+    snapshot: Snapshot,
+    outgoing: Sequence[Outgoing],
+    sinks: Sinks,
+) -> dict[str, Any]:
     replayed = settings.replay_list
     replay_filter = None if replayed is None else ReplayFilter(Path(replayed), snapshot)
     # Letters of messages and of deliveries are read one after the other, each by ascending offsets.

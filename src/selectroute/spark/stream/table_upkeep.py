@@ -1,0 +1,64 @@
+"""Upkeep of a job's tables behind the stream: merged files, checkpoints, a short log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from selectroute.spark.tables.tables import OutcomeTables
+
+_FINISH_SECONDS = 60.0
+
+
+class TableUpkeep:
+    """Thread that runs from `start` to `finish`; `wake` it after a batch.
+
+    Batches do not wait for it, and what it cannot do is a warning: it is tried again after the next batch.
+
+    Args:
+        tables: the prepared tables of the job.
+        warn: called with a sentence, once for each error.
+    """
+
+    def __init__(self, tables: OutcomeTables, warn: Callable[[str], None]) -> None:
+        self._tables = tables
+        self._warn = warn
+        self._warned: set[str] = set()
+        self._due = threading.Event()
+        self._ending = threading.Event()
+        self._stopping = threading.Event()
+        # A daemon: a merge that is interrupted leaves a file that the next start removes.
+        self._thread = threading.Thread(target=self._run, name="selectroute-upkeep", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Let it look for what is due."""
+        self._due.set()
+
+    def finish(self, at_once: bool) -> None:
+        """End the thread; unless ``at_once``, after a last look. Idempotent."""
+        if at_once:
+            self._stopping.set()
+        self._ending.set()
+        self._due.set()
+        if self._thread.is_alive():
+            self._thread.join(_FINISH_SECONDS)
+        self._stopping.set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._due.wait()
+            self._due.clear()
+            is_last = self._ending.is_set()
+            try:
+                self._tables.maintain(self._stopping.is_set)
+            except Exception as error:  # of the disk, of Arrow, of the table: none of them concerns a batch
+                text = next(iter(str(error).strip().splitlines()), repr(error))
+                if text not in self._warned:
+                    self._warned.add(text)
+                    self._warn(f"tables are not compacted, and it is tried again: {text}")
+            if is_last:
+                return

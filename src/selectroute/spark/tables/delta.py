@@ -1,0 +1,308 @@
+"""Outcomes as Delta tables, written with delta-rs, without a JVM.
+
+::
+
+    _commits/<n>.json                    the batch is done; it names the files of the batch
+    <sink>/_delta_log/<version>.json     the table's own log: a transaction for each batch with rows in it
+    <sink>/part-<batch>-<uuid>.parquet   written by a task, where it stays
+    <sink>/merged-<level>-<uuid>.parquet small files of several batches, merged behind the stream
+
+The number of the batch is a column, and no partition: files of different partitions cannot be merged, and a
+table with a file for each second of a year is of no use.
+
+The transaction of a batch follows its commit, with ``txn`` (id of the job, number of the batch); side batches
+count in ``<id>-side``, since their numbers are negative. They are committed in order, and a batch in all
+tables before the next one; so the batches that the tables may lack after a crash are those from the newest
+known to any of them on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from selectroute.durable import disk
+from selectroute.selector.explain.sentences import counted
+from selectroute.spark.job.job import COMPACT_EVERY, TABLE_RETENTION_HOURS, JobError
+from selectroute.spark.job.output_folder import identity
+from selectroute.spark.sinks.output_files import OutputFiles
+from selectroute.spark.sinks.schemas import SCHEMAS, SINKS
+from selectroute.spark.tables.compaction import LiveFile, batch_of
+from selectroute.spark.tables.delta_table import Append, OutcomeTable
+from selectroute.spark.tables.parquet import check_file, check_size, read_file, rows_at_once
+from selectroute.spark.tables.tables import Files, FilesChecked
+
+_opened: dict[str, tuple[tuple[str, int], list[LiveFile]]] = {}
+"""Files of the tables that were read last, by sink, with the log entry that is their newest."""
+
+
+class DeltaTables:
+    """Delta tables of one output folder; see `OutcomeTables`.
+
+    Args:
+        output: the folder, on a local disk.
+        id: the id of the job; that in the folder unless given.
+        compact_every: number of batches whose small files are merged; 0 for never.
+        retention_hours: time for which merged files stay for readers of earlier versions.
+    """
+
+    def __init__(
+        self,
+        output: Path,
+        id: str | None = None,
+        *,
+        compact_every: int = COMPACT_EVERY,
+        retention_hours: int = TABLE_RETENTION_HOURS,
+    ) -> None:
+        self._output = output
+        self._id = id
+        self._every = compact_every
+        self._retention_hours = retention_hours
+        self._threads = ThreadPoolExecutor(2 * len(SINKS), "selectroute-tables")
+        self._tables = {sink: OutcomeTable(output / sink, sink, self._threads) for sink in SINKS}
+
+    def check(self) -> None:
+        """Check that each table is this job's, or may be created."""
+        record = disk.read_json(self._output / "_job.json") or {}
+        commits = self._output / "_commits"
+        may_create = not (commits.is_dir() and any(commits.glob("*.json")))
+        for table in self._tables.values():
+            table.check(self._id or record.get("id"), may_create)
+
+    def prepare(self) -> list[str]:
+        """Repair, create and open the tables."""
+        self.check()
+        self._id = self._id or identity(self._output)
+        torn = [
+            path for table in self._tables.values() for path in table.prepare(self._id, self._retention_hours)
+        ]
+        return [
+            f"{path}, of a Delta table's log, was torn: it was removed, and its batch is published again"
+            for path in torn
+        ]
+
+    def unpublished(self, batches: Sequence[int], side_batches: Sequence[int]) -> list[int]:
+        """Return the batches from the newest in any table on."""
+        newest = self._newest(0)
+        side = self._newest(-1)
+        return [batch for batch in batches if batch >= newest] + [
+            batch for batch in side_batches if -batch >= side
+        ]
+
+    def _newest(self, batch: int) -> int:
+        """Return the newest version for the app id of such batches; -1 if there is none."""
+        app, _ = self._transaction(batch)
+        versions = (table.version_of(app) for table in self._tables.values())
+        return max((version for version in versions if version is not None), default=-1)
+
+    def files_of(self, batch: int, staging: Path) -> OutputFiles:
+        """Return the folders of the tables."""
+        return OutputFiles({sink: str(self._output / sink) for sink in SINKS}, batch)
+
+    def collect(self, batch: int, staging: Path, files: Files) -> list[dict[str, Any]]:
+        """Flush the names of the files, which stay where they are."""
+        collected: list[dict[str, Any]] = []
+        folders: set[Path] = set()
+        for file in files:
+            folder = self._output / file["sink"]
+            folders.add(folder)
+            check_size(folder / file["path"], file["size"])
+            of_file = {key: file[key] for key in ("rows", "size", "sha256", "offsets")}
+            collected.append({"path": f"{file['sink']}/{file['path']}"} | of_file)
+        for folder in sorted(folders):
+            disk.sync_folder(folder)
+        return collected
+
+    def publish(self, commit: Mapping[str, Any], staging: Path) -> None:
+        """Append the files of a batch to each table, in a transaction of each, side by side."""
+        batch = commit["batch"]
+        app, version = self._transaction(batch)
+        inputs = {name: commit["inputs"][name] for name in ("count", "sha256")}
+        metadata = {
+            "revision": commit["revision"],
+            "digest": commit["digest"],
+            "inputs": inputs,
+            "counts": commit["counts"],
+            "committed": commit["committed"],
+        }
+        waiting = []
+        for sink, table in self._tables.items():
+            files = [
+                {**file, "path": file["path"].partition("/")[2]}
+                for file in commit["files"]
+                if file["path"].startswith(f"{sink}/")
+            ]
+            if files:
+                append = Append(app, version, files, commit["revision"], batch, metadata)
+                waiting.append(self._threads.submit(table.append, append))
+        errors = [error for one in waiting if (error := one.exception()) is not None]
+        if errors:
+            raise errors[0]
+
+    def remove_strays(self, named: Collection[str]) -> None:
+        """Remove files of failed attempts from the folders of the tables."""
+        for sink, table in self._tables.items():
+            prefix = f"{sink}/"
+            table.remove_strays({path.removeprefix(prefix) for path in named if path.startswith(prefix)})
+
+    def maintain(self, should_stop: Callable[[], bool]) -> None:
+        """Merge small files, remove old ones, make checkpoints and cut the log, where it is due."""
+        for table in self._tables.values():
+            while self._every and not should_stop() and table.compact(self._every, should_stop):
+                pass
+            if not should_stop():
+                table.clean(self._retention_hours, should_stop)
+
+    def _transaction(self, batch: int) -> tuple[str, int]:
+        """Return the app id and the version of a batch."""
+        assert self._id is not None, "the tables are not prepared"
+        return (self._id, batch) if batch >= 0 else (f"{self._id}-side", -batch)
+
+    # ---- read
+
+    def batches(self, sink: str) -> set[int]:
+        """Return the batches with rows in a table."""
+        found: set[int] = set()
+        for file in self.live(sink):
+            if file.first is not None and file.first == file.last:
+                found.add(file.first)
+            else:
+                found |= set(self.counted(sink, file))
+        return found
+
+    def rows(
+        self, sink: str, batch: int, columns: Sequence[str] | None = None, files: Files | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a batch from the table as it is now, in whatever files they are."""
+        wanted = SCHEMAS[sink].names if columns is None else list(columns)
+        for file in self.live(sink):
+            if not _may_have(file, batch):
+                continue
+            read = ["batch", *(name for name in wanted if name != "batch")]
+            for rows in self._read(sink, file, read, batch):
+                of_batch = rows.filter(pc.equal(rows.column("batch"), batch))
+                if len(of_batch):
+                    yield of_batch.select(wanted)
+
+    def scan(self, sink: str, columns: Sequence[str], files: Files) -> Iterator[pa.RecordBatch | None]:
+        """Yield all rows of a table as it is now."""
+        for file in self.live(sink):
+            yield from self._read(sink, file, columns)
+
+    def lost(self, batch: int, files: Files) -> list[str]:
+        """Return the paths of the files of a batch whose table has fewer rows than they had."""
+        lost: list[str] = []
+        for sink in SINKS:
+            of_sink = [file for file in files if file["path"].startswith(f"{sink}/")]
+            if not of_sink:
+                continue
+            rows = sum(len(one) for one in self.rows(sink, batch, ["revision"]))
+            if rows != sum(file["rows"] for file in of_sink):
+                lost += [file["path"] for file in of_sink]
+        return lost
+
+    def checker(self, digests: bool) -> DeltaChecker:
+        """Return a check of the tables as they are now."""
+        return DeltaChecker(self, self._output, digests)
+
+    def live(self, sink: str) -> list[LiveFile]:
+        """Return the files of a table as it is now, those of earlier batches first; none if there is no table
+        yet.
+        """
+        table = self._tables[sink]
+        entries = table.log.entries()
+        if not entries:
+            return []
+        # Readers come once for each batch; to open the table takes longer than to see that it is the same.
+        newest = table.log.entry(entries[-1])
+        key = str(newest), newest.stat().st_mtime_ns
+        if (known := _opened.get(sink)) is not None and known[0] == key:
+            return known[1]
+        live = sorted(
+            table.reopen().live(), key=lambda file: (file.first is None, file.first or 0, file.path)
+        )
+        _opened[sink] = key, live
+        return live
+
+    def _read(
+        self, sink: str, file: LiveFile, columns: Sequence[str] | None, batch: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        path = self._output / sink / file.path
+        for rows in read_file(path, columns, rows_at_once(sink), batch):
+            if rows is None:
+                raise JobError(f"{path} is gone, and the Delta table needs it: restore the file")
+            yield rows
+
+    def counted(self, sink: str, file: LiveFile) -> Counter[int]:
+        """Count the rows of a file by batch."""
+        found: Counter[int] = Counter()
+        for rows in self._read(sink, file, ["batch"]):
+            for one in pc.value_counts(rows.column(0)).to_pylist():
+                found[one["values"]] += one["counts"]
+        return found
+
+
+class DeltaChecker:
+    """Check of tables against commits; see `Checker`.
+
+    The files of a batch are as its commit says, while they are in the table. Once some are merged, the rows
+    of the batch in the table are counted instead: the digests of its commit are those of files that are gone.
+    """
+
+    def __init__(self, tables: DeltaTables, output: Path, digests: bool) -> None:
+        self._output = output
+        self._digests = digests
+        self._batches: set[int] = set()
+        self._named: set[str] = set()
+        self._live: set[str] = set()
+        self._merged: dict[str, Counter[int]] = {sink: Counter() for sink in SINKS}
+        self._found: list[str] = []
+        for sink in SINKS:
+            try:
+                for file in tables.live(sink):
+                    self._live.add(f"{sink}/{file.path}")
+                    if batch_of(file.path) is None:
+                        self._merged[sink] += tables.counted(sink, file)
+            except JobError as error:
+                self._found.append(str(error))
+
+    def check(self, batch: int, files: Sequence[Mapping[str, Any]], is_pending: bool) -> FilesChecked:
+        """Compare the files of a batch in the tables, and its rows in merged files, with its commit."""
+        self._batches.add(batch)
+        self._named |= {file["path"] for file in files}
+        checked = FilesChecked()
+        for sink in SINKS:
+            of_sink = [file for file in files if file["path"].startswith(f"{sink}/")]
+            live = [file for file in of_sink if file["path"] in self._live]
+            for file in live:
+                check_file(self._output / file["path"], file, self._digests, checked)
+            rows = sum(file["rows"] for file in live) + self._merged[sink][batch]
+            wanted = sum(file["rows"] for file in of_sink)
+            if rows != wanted and not (is_pending and rows == 0):
+                checked.found.append(
+                    f"the table {sink} has {counted(rows, 'row')} of it, and its files had {wanted:,}"
+                )
+        return checked
+
+    def strays(self, is_committed: Callable[[int | None], bool]) -> Iterator[tuple[int | None, str]]:
+        """Yield files and rows of the tables that no commit names, and tables that can't be read."""
+        for sentence in self._found:
+            yield None, sentence
+        for name in sorted(self._live - self._named):
+            batch = batch_of(name.partition("/")[2])
+            if batch is not None and not (batch not in self._batches and is_committed(batch)):
+                yield batch, f"{name} is in the table, and in no commit"
+        for sink, merged in self._merged.items():
+            for batch in sorted(set(merged) - self._batches):
+                if not is_committed(batch):
+                    yield batch, f"the table {sink} has {counted(merged[batch], 'row')} of it, and no commit"
+
+
+def _may_have(file: LiveFile, batch: int) -> bool:
+    return file.first is None or file.last is None or file.first <= batch <= file.last

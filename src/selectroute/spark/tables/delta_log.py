@@ -1,0 +1,174 @@
+"""Log of a Delta table on a local disk: made durable, repaired after a loss of power, and cut.
+
+::
+
+    _delta_log/<version>.json                 one transaction: commitInfo, then the actions
+    _delta_log/<version>.checkpoint.parquet   the state of the table at a version
+    _delta_log/_last_checkpoint               the newest of these
+
+The library that writes the log does not flush it. An entry is flushed before the next one is begun, so that a
+loss of power can tear only the last one; and a checkpoint before anything is removed that it replaces.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from selectroute.durable import disk
+
+OURS = "selectroute"
+"""Key of what this package writes to ``commitInfo``: ``adds`` and ``removes`` count the actions of the entry,
+``batch`` is the batch of an append.
+"""
+
+_ENTRY = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_TEMPORARY = re.compile(r".*#\d+")
+_LAST = "_last_checkpoint"
+_CREATE = "CREATE TABLE"
+
+
+class DeltaLog:
+    """Log of one table. Its folder may not exist yet."""
+
+    def __init__(self, table: Path) -> None:
+        self.folder = table / "_delta_log"
+
+    def entry(self, version: int) -> Path:
+        """Return the path of an entry."""
+        return self.folder / f"{version:020d}.json"
+
+    def entries(self) -> list[int]:
+        """Return the versions whose entry is there, ascending."""
+        return self._versions(_ENTRY)
+
+    def checkpoints(self) -> list[int]:
+        """Return the versions with a checkpoint in one file, ascending."""
+        return self._versions(_CHECKPOINT)
+
+    def flush_from(self, version: int) -> None:
+        """Flush the entry of this version, which must exist, and those that follow it. Raises OSError."""
+        path = self.entry(version)
+        while True:
+            _flush(path)
+            version += 1
+            path = self.entry(version)
+            if not path.exists():
+                break
+        disk.sync_folder(self.folder)
+
+    def flush_checkpoint(self, version: int) -> None:
+        """Flush the checkpoint of this version, and the pointer to it. Raises OSError."""
+        _flush(self._checkpoint(version))
+        _flush(self.folder / _LAST)
+        disk.sync_folder(self.folder)
+
+    def torn(self) -> list[Path]:
+        """Return what a loss of power has torn at the end of the log, and what it makes useless."""
+        return list(self._torn()) if self.folder.is_dir() else []
+
+    def repair(self) -> list[Path]:
+        """Remove what is torn, and files of writes that did not end; return the former."""
+        torn = self.torn()
+        if self.folder.is_dir():
+            unfinished = [path for path in self.folder.iterdir() if _TEMPORARY.fullmatch(path.name)]
+            for path in (*torn, *unfinished):
+                path.unlink(missing_ok=True)
+            if torn:
+                disk.sync_folder(self.folder)
+        return torn
+
+    def cut(self, keep: int) -> int:
+        """Remove the entries and checkpoints before the newest checkpoint that is at least ``keep`` versions
+        old, which must be durable; return the number of files.
+        """
+        checkpoints = self.checkpoints()
+        if not checkpoints:
+            return 0
+        first = max((one for one in checkpoints if one <= checkpoints[-1] - keep), default=0)
+        old = [self.entry(version) for version in self.entries() if version < first]
+        old += [self._checkpoint(version) for version in checkpoints if version < first]
+        for path in old:
+            path.unlink(missing_ok=True)
+        return len(old)
+
+    def _torn(self) -> Iterator[Path]:
+        for version in reversed(self.entries()):
+            path = self.entry(version)
+            if not _is_torn(path.read_bytes()):
+                break
+            yield path
+        bad = []
+        for version in reversed(self.checkpoints()):
+            path = self._checkpoint(version)
+            if _is_readable(path):
+                break
+            bad.append(path)
+        yield from bad
+        last = self.folder / _LAST
+        if last.exists() and (bad or not self._names_checkpoint(last.read_bytes())):
+            yield last
+
+    def _names_checkpoint(self, data: bytes) -> bool:
+        """Return whether a pointer is whole. Other writers may point to checkpoints of several files."""
+        try:
+            content = json.loads(data)
+            version = int(content["version"])
+        except (ValueError, TypeError, KeyError):
+            return False
+        return any(self.folder.glob(f"{version:020d}.checkpoint*.parquet"))
+
+    def _checkpoint(self, version: int) -> Path:
+        return self.folder / f"{version:020d}.checkpoint.parquet"
+
+    def _versions(self, pattern: re.Pattern[str]) -> list[int]:
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return []
+        return sorted(int(named[1]) for name in names if (named := pattern.fullmatch(name)))
+
+
+def _is_torn(data: bytes) -> bool:
+    """Return whether a part of an entry is missing. Entries of other writers do not say how long they are: of
+    these only a line that was cut can be seen.
+    """
+    try:
+        actions = [json.loads(line) for line in data.splitlines()]
+    except ValueError:
+        return True
+    if not actions or not all(isinstance(action, dict) for action in actions):
+        return True
+    kinds = [next(iter(action), "") for action in actions]
+    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    if info.get("operation") == _CREATE:
+        return "metaData" not in kinds or "protocol" not in kinds
+    ours = info.get(OURS)
+    if ours is None:
+        return False
+    wanted = ours["adds"], ours["removes"], int("batch" in ours)
+    return (kinds.count("add"), kinds.count("remove"), kinds.count("txn")) != wanted
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        pq.read_table(path, partitioning=None)
+    except (pa.ArrowException, OSError):
+        return False
+    return True
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

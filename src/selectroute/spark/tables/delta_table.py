@@ -1,0 +1,416 @@
+"""One Delta table of a job: opened, appended to batch by batch, and kept small.
+
+Each append is one transaction with ``txn(app id, version)``: the app id is the job's, the version the number
+of the batch, so that a repeat is recognised. The table object is kept open, and brought up to date in the
+background after each transaction, since to open a table anew takes longer than a commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from selectroute.durable import disk
+from selectroute.spark.job.job import CommitError, JobError, OtherJobError
+from selectroute.spark.sinks.schemas import WITH_BATCH
+from selectroute.spark.tables.compaction import LARGE, LiveFile, merge, plan_merge
+from selectroute.spark.tables.delta_log import OURS, DeltaLog
+
+OWNER: Final = "selectroute.job"
+"""Property of a table with the id of its job."""
+
+_REMOVED = "delta.deletedFileRetentionDuration"
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""Checkpoints are made behind the stream, not by the transaction that a batch waits for."""
+
+_CHECKPOINT_EVERY: Final = 20
+"""Transactions between two checkpoints: a commit reads those after the last one."""
+
+_KEPT_VERSIONS: Final = 1_000
+"""Versions whose log entries stay: a commit lists the log, 1 ms longer for each 600 entries."""
+
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+
+
+class Append(NamedTuple):
+    """Files of a batch to be appended: as in its commit, with paths below the table's folder."""
+
+    app: str
+    version: int
+    files: Sequence[Mapping[str, Any]]
+    revision: int
+    batch: int
+    metadata: Mapping[str, Any]
+
+
+class OutcomeTable:
+    """One of the tables of a job, in a folder on a local disk.
+
+    Args:
+        folder: the folder of the table.
+        sink: the name of the table.
+        threads: runs what a batch need not wait for.
+    """
+
+    def __init__(self, folder: Path, sink: str, threads: ThreadPoolExecutor) -> None:
+        self.folder = folder
+        self.sink = sink
+        self.log = DeltaLog(folder)
+        self._schema = schema_of(sink)
+        self._threads = threads
+        self._table: DeltaTable | None = None
+        self._refreshed: Future[None] | None = None
+        self._lock = threading.Lock()  # of the table object, and of transactions
+        self._checkpoint = -1
+        self._small: set[int] = set()
+        self._may_merge = True
+
+    # ---- whose it is
+
+    def check(self, id: str | None, may_create: bool) -> None:
+        """Check that the table is that of the job of this id, without a change.
+
+        Args:
+            id: the id of the job; None if the job has none yet.
+            may_create: whether the table may be missing.
+
+        Raises:
+            OtherJobError: it is another's, or has other columns.
+            JobError: it is missing, damaged, or of a version of Delta that is not supported.
+        """
+        entries = self.log.entries()
+        if not entries and not self.log.checkpoints():
+            if not may_create:
+                raise JobError(
+                    f"the Delta table {self.folder} is gone, and batches were committed to it: restore it, "
+                    "or choose a new output folder"
+                )
+            return
+        if self.log.torn():
+            return  # which `prepare` repairs, and then checks
+        self._check(self._opened(), id)
+
+    def _check(self, table: DeltaTable, id: str | None) -> None:
+        owner = table.metadata().configuration.get(OWNER)
+        if id is None or owner != id:
+            whose = "not of this job" if owner is None else f"of the job {owner}, not of {id or 'this one'}"
+            raise OtherJobError(
+                f"the Delta table {self.folder} is {whose}: move it away, or choose a new output folder"
+            )
+        protocol = table.protocol()
+        features = [*(protocol.reader_features or ()), *(protocol.writer_features or ())]
+        if features or protocol.min_reader_version > 1:
+            named = ", ".join(sorted(set(features))) or f"reader version {protocol.min_reader_version}"
+            raise JobError(
+                f"the Delta table {self.folder} uses {named}, which this job cannot write: undo it, or "
+                "choose a new output folder"
+            )
+        fields = {field.name: field.type for field in table.schema().fields}
+        wanted = {field.name: field.type for field in self._schema.fields}
+        if fields != wanted or table.metadata().partition_columns:
+            differ = sorted(name for name in fields | wanted if fields.get(name) != wanted.get(name))
+            what = f"the column {differ[0]}" if differ else "its partitioning"
+            raise OtherJobError(
+                f"the Delta table {self.folder} has other columns than this job writes ({what}): undo the "
+                "change, or choose a new output folder"
+            )
+
+    # ---- written by the stream
+
+    def prepare(self, id: str, retention_hours: int) -> list[Path]:
+        """Repair the log, create the table if there is none, and open it; return what was removed.
+
+        Raises:
+            JobError, OtherJobError: as `check`.
+        """
+        disk.make_folder(self.log.folder)
+        torn = self.log.repair()
+        # Files are listed by writers for an hour longer than they stay, so that none is forgotten.
+        removed = f"interval {retention_hours + 1} hours"
+        with self._errors("be opened"):
+            if not self.log.entries() and not self.log.checkpoints():
+                DeltaTable.create(
+                    str(self.folder),
+                    self._schema,
+                    name=self.sink,
+                    description=f"{self.sink} of the selectroute job {id}",
+                    configuration={OWNER: id, _REMOVED: removed},
+                    raise_if_key_not_exists=False,
+                    post_commithook_properties=_NO_HOOKS,
+                )
+            table = self._opened()
+            self._check(table, id)
+            if table.metadata().configuration.get(_REMOVED) != removed:
+                table.alter.set_table_properties({_REMOVED: removed})
+                table.update_incremental()
+        newest = self.log.entries()
+        if newest:
+            self.log.flush_from(newest[-1])
+        self._table = table
+        self._checkpoint = max(self.log.checkpoints(), default=-1)
+        self._small = {file.batch for file in self.live() if file.batch is not None and file.size < LARGE}
+        return torn
+
+    def version_of(self, app: str) -> int | None:
+        """Return the newest version that was appended for an app id; None if there is none."""
+        with self._current() as table:
+            return table.transaction_version(app)
+
+    def append(self, append: Append) -> None:
+        """Append the files of a batch in one durable transaction. A repeat is recognised and skipped.
+
+        Raises:
+            CommitError: the table cannot take them.
+            OSError: the disk cannot.
+        """
+        for file in append.files:
+            self._check_file(file, append.batch)
+        adds = [self._add(file["path"], file["size"], _statistics(file, append)) for file in append.files]
+        transaction = Transaction(append.app, append.version)
+        ours = {"batch": append.batch, **append.metadata}
+        with self._current() as table:
+            if not _is_after(append.version, table.transaction_version(append.app)):
+                return
+            with self._errors(f"take batch {append.batch}"):
+                try:
+                    self._commit(table, adds, (), ours, [transaction])
+                except CommitFailedError:
+                    # Another process that ran this job may have been faster.
+                    if _is_after(append.version, table.transaction_version(append.app)):
+                        raise
+        self._small |= {append.batch for file in append.files if file["size"] < LARGE}
+
+    def _commit(
+        self,
+        table: DeltaTable,
+        adds: Sequence[AddAction],
+        removes: Sequence[RemoveAction],
+        ours: Mapping[str, Any],
+        transactions: list[Transaction] | None = None,
+    ) -> None:
+        """Commit a transaction durably, and bring the table up to date in the background."""
+        before = table.version()
+        counts = {"adds": len(adds), "removes": len(removes)}
+        try:
+            table.create_write_transaction(
+                [*adds, *removes],
+                "append",
+                self._schema,
+                commit_properties=CommitProperties(
+                    custom_metadata={OURS: {**ours, **counts}}, app_transactions=transactions
+                ),
+                post_commithook_properties=_NO_HOOKS,
+            )
+        except CommitFailedError:
+            table.update_incremental()
+            raise
+        self._refreshed = self._threads.submit(table.update_incremental)
+        self.log.flush_from(before + 1)
+
+    def _check_file(self, file: Mapping[str, Any], batch: int) -> None:
+        path = self.folder / file["path"]
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            size = -1
+        if size != file["size"]:
+            now = "is gone" if size < 0 else f"has {size} bytes, and had {file['size']}"
+            raise CommitError(f"batch {batch} is committed, but its file {path} {now}: restore the file")
+
+    def _add(self, path: str, size: int, statistics: Mapping[str, Any], is_new: bool = True) -> AddAction:
+        return AddAction(path, size, {}, _milliseconds(), is_new, json.dumps(statistics))
+
+    # ---- behind the stream
+
+    def compact(self, every: int, should_stop: Callable[[], bool] = lambda: False) -> bool:
+        """Merge the small files of batches, if those of ``every`` batches are there; return whether there may
+        be more to merge. The stream only waits for the transaction at the end.
+
+        Raises OSError, DeltaError, pyarrow.ArrowException; the table is as before.
+        """
+        if len(self._small) < every and not self._may_merge:
+            return False
+        live = self.live()
+        plan = plan_merge(live, every)
+        self._may_merge = plan is not None
+        if plan is None:
+            self._small = {file.batch for file in live if file.batch is not None and file.size < LARGE}
+            return False
+        report = merge(self.folder, self.sink, plan, should_stop)
+        if report is None:
+            return False
+        disk.sync_folder(self.folder)
+        now = _milliseconds()
+        removes = [RemoveAction(file.path, False, now, file.size, {}) for file in plan.files]
+        statistics = _merged(plan.files, report)
+        adds = [self._add(report["path"], report["size"], statistics, is_new=False)]
+        ours = {"merged": plan.level, "sha256": report["sha256"]}
+        with self._current() as table, self._errors("be compacted"):
+            self._commit(table, adds, removes, ours)
+        self._small -= {file.batch for file in plan.files if file.batch is not None}
+        return True
+
+    def clean(self, retention_hours: int, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Make a checkpoint if enough transactions came since the last one; before it remove the files that
+        were merged long ago, after it the oldest entries of the log.
+
+        Raises OSError, DeltaError; the table is as before.
+        """
+        with self._current() as table:
+            version = table.version()
+        if version - self._checkpoint < _CHECKPOINT_EVERY or should_stop():
+            return
+        with self._errors("be cleaned"):
+            # Another object: the stream does not wait for this one.
+            other = self._opened()
+            old = other.vacuum(retention_hours, dry_run=True, enforce_retention_duration=False)
+            for path in old:
+                if should_stop():
+                    return
+                self._remove(path)
+            other.create_checkpoint()
+        self.log.flush_checkpoint(other.version())
+        self._checkpoint = other.version()
+        self.log.cut(_KEPT_VERSIONS)
+
+    def remove_strays(self, named: Collection[str]) -> None:
+        """Remove files that are neither in the table, nor in an earlier version of it, nor ``named``."""
+        kept = {file.path for file in self.live()} | set(named)
+        with self._current() as table, self._errors("be cleaned"):
+            kept |= {
+                os.path.basename(path)
+                for path in table.vacuum(0, dry_run=True, enforce_retention_duration=False)
+            }
+        for entry in os.scandir(self.folder):
+            if entry.is_file(follow_symlinks=False) and entry.name not in kept and _is_data(entry.name):
+                os.unlink(entry.path)
+
+    def _remove(self, path: str) -> None:
+        name = os.path.basename(path)
+        if _is_data(name):
+            (self.folder / name).unlink(missing_ok=True)
+
+    # ---- read
+
+    def live(self) -> list[LiveFile]:
+        """Return the files of the table, as it is now, or as it was last written by this process."""
+        with self._current() as table, self._errors("be read"):
+            actions = pa.table(table.get_add_actions(flatten=True))
+        names = {"path": "path", "size": "size_bytes", "rows": "num_records", "first": "min.batch"}
+        names["last"] = "max.batch"
+        columns = [
+            actions[name].to_pylist() if name in actions.column_names else [None] * len(actions)
+            for name in names.values()
+        ]
+        return [LiveFile(*values) for values in zip(*columns, strict=True)]
+
+    def reopen(self) -> OutcomeTable:
+        """Return the table as it is now, to be read. Raises JobError if there is none, or it is damaged."""
+        other = OutcomeTable(self.folder, self.sink, self._threads)
+        other._table = other._opened()
+        return other
+
+    def _opened(self) -> DeltaTable:
+        try:
+            return DeltaTable(str(self.folder))
+        except TableNotFoundError:
+            raise JobError(f"there is no Delta table {self.folder}: it was moved away") from None
+        except (DeltaError, OSError) as error:
+            raise JobError(f"the Delta table {self.folder} can't be read: {_first_line(error)}") from error
+
+    @contextmanager
+    def _current(self) -> Iterator[DeltaTable]:
+        """Hold the table object, up to date."""
+        with self._lock:
+            assert self._table is not None, "the table is not open"
+            refreshed, self._refreshed = self._refreshed, None
+            if refreshed is not None:
+                with self._errors("be read"):
+                    refreshed.result()
+            yield self._table
+
+    @contextmanager
+    def _errors(self, action: str) -> Iterator[None]:
+        """Raise the library's errors as OSError, if the disk failed, or as CommitError, in one sentence."""
+        try:
+            yield
+        except (DeltaError, CommitFailedError) as error:
+            text = str(error)
+            failed = _OS_ERROR.search(text)
+            if failed is not None:
+                number = int(failed[1])
+                raise OSError(number, os.strerror(number), str(self.folder)) from error
+            raise CommitError(
+                f"the Delta table {self.folder} cannot {action}: {_first_line(error)}"
+            ) from error
+
+
+def schema_of(sink: str) -> Schema:
+    """Return the columns of a table: those of its files, with dictionaries as plain strings."""
+    return Schema.from_arrow(
+        pa.schema(
+            field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
+            for field in WITH_BATCH[sink]
+        )
+    )
+
+
+def _statistics(file: Mapping[str, Any], append: Append) -> dict[str, Any]:
+    """Return the statistics of a file of a batch, with which readers skip it."""
+    return _statistics_of(
+        file["rows"], (append.batch, append.batch), {"revision": [append.revision] * 2}, file.get("offsets")
+    )
+
+
+def _merged(files: Iterable[LiveFile], report: Mapping[str, Any]) -> dict[str, Any]:
+    firsts = [file.first for file in files]
+    lasts = [file.last for file in files]
+    batches = None
+    if all(one is not None for one in (*firsts, *lasts)):
+        batches = min(one for one in firsts if one is not None), max(one for one in lasts if one is not None)
+    return _statistics_of(report["rows"], batches, {}, report["offsets"])
+
+
+def _statistics_of(
+    rows: int,
+    batches: tuple[int, int] | None,
+    others: Mapping[str, Sequence[int]],
+    offsets: Sequence[int] | None,
+) -> dict[str, Any]:
+    known = {"batch": batches, **others, "offset": offsets}
+    bounds = {name: two for name, two in known.items() if two is not None}
+    return {
+        "numRecords": rows,
+        "minValues": {name: two[0] for name, two in bounds.items()},
+        "maxValues": {name: two[1] for name, two in bounds.items()},
+        "nullCount": {"batch": 0, "revision": 0},
+    }
+
+
+def _is_after(version: int, known: int | None) -> bool:
+    return known is None or version > known
+
+
+def _is_data(name: str) -> bool:
+    return name.endswith(".parquet") and not name.startswith(("_", "."))
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), repr(error))

@@ -1,0 +1,35 @@
+"""Tables of an output folder, in the format in which they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from selectroute.durable import disk
+from selectroute.spark.job.job import DELTA, PARQUET, Job
+from selectroute.spark.tables.parquet import ParquetTables
+from selectroute.spark.tables.tables import OutcomeTables
+
+
+def open_tables(output: Path) -> OutcomeTables:
+    """Return the tables of an output folder, to be read."""
+    record = disk.read_json(output / "_job.json") or {}
+    return _tables(output, record.get("table_format", PARQUET))
+
+
+def tables_of(job: Job, id: str | None = None) -> OutcomeTables:
+    """Return the tables of a job, to be written; ``id`` in the place of that in its output folder."""
+    return _tables(
+        job.output,
+        job.table_format,
+        id,
+        compact_every=job.compact_every,
+        retention_hours=job.table_retention_hours,
+    )
+
+
+def _tables(output: Path, table_format: str, id: str | None = None, **options: int) -> OutcomeTables:
+    if table_format == DELTA:
+        from selectroute.spark.tables.delta import DeltaTables  # needs the extra `delta`
+
+        return DeltaTables(output, id, **options)
+    return ParquetTables(output)
