@@ -28,6 +28,9 @@ HDFS: Final = "hdfs"
 SCHEMES: Final = "file, s3, gs, az, abfss, hdfs"
 """Schemes as error messages name them."""
 
+_SMALL: Final = 32 << 20
+"""Largest file that is read as a whole, in bytes."""
+
 
 Where: TypeAlias = "str | os.PathLike[str] | Location"
 """Ways to name a location: a URL, a path, or the location itself."""
@@ -107,14 +110,23 @@ class Location:
         """Return the file's content. Raises FileNotFoundError, `StorageError`."""
         return self.storage.read(self.key)
 
-    def open(self) -> BinaryIO:
-        """Open the file for reading in parts, in any order. Raises FileNotFoundError, `StorageError`."""
+    def open(self, size: int | None = None) -> BinaryIO:
+        """Open the file for reading in parts, in any order. Raises FileNotFoundError, `StorageError`.
+
+        Args:
+            size: its length in bytes, if it is known: then a small file of remote storage is read as a whole,
+                by one request.
+        """
         if self.is_local:
             return open(self.path, "rb")
-        entry = self.entry()
-        if entry is None:
-            raise FileNotFoundError(2, "no such file", str(self))
-        return io.BufferedReader(RemoteFile(self.storage, self.key, entry.size), RemoteFile.AT_ONCE)
+        if size is not None and size <= _SMALL:
+            return io.BytesIO(self.read())
+        if size is None:
+            entry = self.entry()
+            if entry is None:
+                raise FileNotFoundError(2, "no such file", str(self))
+            size = entry.size
+        return io.BufferedReader(RemoteFile(self.storage, self.key, size), RemoteFile.AT_ONCE)
 
     def read_json(self) -> dict[str, Any] | None:
         """Return the sealed JSON object in the file; None if there is no file.

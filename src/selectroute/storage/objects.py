@@ -199,7 +199,7 @@ def _opened(root: str, process: int) -> Any:
         if endpoint:
             options["endpoint"] = endpoint
             options["client_options"]["allow_http"] = endpoint.startswith("http://")
-        if (provider := _profile()) is not None:
+        if (provider := profile()) is not None:
             options["credential_provider"] = provider
     try:
         return from_url(root.replace("s3a://", "s3://"), **options)
@@ -207,7 +207,7 @@ def _opened(root: str, process: int) -> Any:
         raise StorageError(f"{root} can't be opened: {_line(error)}") from error
 
 
-def _profile() -> Any | None:
+def profile() -> Any | None:
     """Return the credentials of a profile of ``~/.aws``; None without one, or if the environment has some."""
     if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_WEB_IDENTITY_TOKEN_FILE" in os.environ:
         return None

@@ -35,12 +35,17 @@ class OwnedStorage:
     owned: tuple[str, ...]
     _entries: dict[str, Entry] = field(default_factory=dict, compare=False, repr=False)
     _content: OrderedDict[str, bytes] = field(default_factory=OrderedDict, compare=False, repr=False)
+    _listed: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
     _guard: threading.RLock = field(default_factory=threading.RLock, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def begin(self) -> None:
+        """List the folders; before it, every question is passed on."""
+        self._entries.clear()
+        self._content.clear()
         for folder in self.owned:
             for entry in self.storage.entries(folder, deep=True):
                 self._entries[entry.key] = entry
+        self._listed.set()
 
     @property
     def local(self) -> bool:
@@ -79,7 +84,15 @@ class OwnedStorage:
 
     def put_new(self, key: str, data: bytes) -> None:
         """Write a file that does not exist."""
-        self.storage.put_new(key, data)
+        try:
+            self.storage.put_new(key, data)
+        except FileExistsError:
+            entry = self.storage.entry(key)  # another process wrote it
+            if entry is not None and self._owns(key):
+                with self._guard:
+                    self._entries[key] = entry
+                    self._content.pop(key, None)
+            raise
         self._wrote(key, data)
 
     def replace(self, key: str, data: bytes, version: str) -> str:
@@ -152,7 +165,7 @@ class OwnedStorage:
         self.storage.download(key, path)
 
     def _owns(self, key: str) -> bool:
-        return any(key == one or key.startswith(f"{one}/") for one in self.owned)
+        return self._listed.is_set() and any(key == one or key.startswith(f"{one}/") for one in self.owned)
 
     def _wrote(self, key: str, data: bytes) -> None:
         if not self._owns(key):
@@ -179,3 +192,9 @@ def owned(folder: Location, *names: str) -> Location:
     if folder.is_local:
         return folder
     return Location(OwnedStorage(folder.storage, tuple((folder / name).key for name in names)), folder.key)
+
+
+def begin(folder: Location) -> None:
+    """List the folders of a location that `owned` returned: from now on this process is their only writer."""
+    if isinstance(folder.storage, OwnedStorage):
+        folder.storage.begin()

@@ -30,12 +30,13 @@ from selectroute.spark.inputs.files import FileSource
 from selectroute.spark.job.job import DELTA
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.runtime.tasks import Work
+from selectroute.storage import Location
 
 
 def files_of(job: Job, tasks: int) -> FileSource:
     """Return the file source of a job whose tasks run in this process."""
-    assert isinstance(job.input, Path), "a world reads files"
-    return FileSource(job.input, job.file_format, job.max_files, run_here, tasks, binding=job.binding)
+    assert isinstance(job.input, Location), "a world reads files"
+    return FileSource(job.input.path, job.file_format, job.max_files, run_here, tasks, binding=job.binding)
 
 
 def run_here(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:

@@ -42,14 +42,14 @@ def routed(spark, world):
 
 def empty(world, *names):
     for name in names:
-        (world.job().checkpoint / name).write_bytes(b"")
+        (world.job().checkpoint.path / name).write_bytes(b"")
 
 
 def forget(world, batch):
     """As if a batch had not begun."""
     for path in (f"pins/{batch}.json", f"_commits/{batch}.json"):
         (world.output / path).unlink()
-    commits = world.job().checkpoint / "commits"
+    commits = world.job().checkpoint.path / "commits"
     (commits / str(batch)).unlink()
     for folder in world.output.glob(f"*/batch={batch}"):
         shutil.rmtree(folder)
@@ -80,7 +80,7 @@ def test_a_plan_that_is_empty_is_made_anew_if_its_batch_has_not_begun(spark, rou
     # As the disk is full when the third batch is planned: nothing of it is there.
     forget(routed, 2)
     if "offsets/2" not in files:
-        offsets = routed.job().checkpoint / "offsets"
+        offsets = routed.job().checkpoint.path / "offsets"
         (offsets / "2").unlink()
     empty(routed, *files)
     reports, warnings = run(spark, routed)

@@ -94,21 +94,21 @@ def test_a_folder_whose_job_never_came_to_a_batch_may_be_another_jobs(ready):
 
 def test_a_lost_checkpoint_is_refused(ready):
     claimed(ready)
-    (ready.job().checkpoint / "metadata").unlink()
+    (ready.job().checkpoint.path / "metadata").unlink()
     refused(ready, "checkpoint .* is gone: .* restore it")
 
 
 def test_another_checkpoint_is_refused(ready):
     claimed(ready)
-    (ready.job().checkpoint / "metadata").write_text(json.dumps({"id": "query-2"}))
+    (ready.job().checkpoint.path / "metadata").write_text(json.dumps({"id": "query-2"}))
     refused(ready, "is not that of the output folder")
 
 
 def test_a_used_checkpoint_with_a_new_output_folder_is_refused(ready):
     job = Job.of(ready.input, ready.snapshots, ready.output, ready.root / "checkpoint")
-    job.checkpoint.mkdir()
-    (job.checkpoint / "commits").mkdir()
-    (job.checkpoint / "commits" / "0").write_text("v1\n{}")
+    job.checkpoint.path.mkdir()
+    (job.checkpoint.path / "commits").mkdir()
+    (job.checkpoint.path / "commits" / "0").write_text("v1\n{}")
     with pytest.raises(JobError, match=r"has run batches, but the output folder .* is new"):
         OutputFolder(job).claim()
 
@@ -124,8 +124,8 @@ def test_two_jobs_on_one_checkpoint_are_refused_also_before_its_first_batch(read
         OutputFolder(other).claim()
     assert contents(ready.root) == before
     running.release()
-    (running.job.checkpoint / "offsets").mkdir()
-    (running.job.checkpoint / "offsets" / "0").write_text("v1")
+    (running.job.checkpoint.path / "offsets").mkdir()
+    (running.job.checkpoint.path / "offsets" / "0").write_text("v1")
     with pytest.raises(OtherJobError, match="has run batches, but the output folder"):
         OutputFolder(other).claim()
 

@@ -28,7 +28,7 @@ def run(spark, world, **options):
 
 def forget_last_commit(world, batch):
     """As if the process had died after the batch and before Spark wrote that down."""
-    commits = world.job().checkpoint / "commits"
+    commits = world.job().checkpoint.path / "commits"
     (commits / str(batch)).unlink()
 
 
@@ -70,7 +70,7 @@ def test_a_batch_that_spark_repeats_is_skipped(spark, world):
 def test_a_job_that_was_killed_while_spark_planned_its_first_batch_starts(spark, world):
     world.publish(1, red="color = 'red'")
     assert run(spark, world) == []
-    offsets = world.job().checkpoint / "offsets"
+    offsets = world.job().checkpoint.path / "offsets"
     assert list(offsets.iterdir()) == []
     for name in (".0.5f0c.tmp", "..0.5f0c.tmp.crc"):
         (offsets / name).write_bytes(b"v1")

@@ -39,11 +39,11 @@ def output(tmp_path):
     folder = OutputFolder(job)
     folder.claim()
     folder.release()
-    log = job.checkpoint / "sources" / "0" / "0"
+    log = job.checkpoint.path / "sources" / "0" / "0"
     log.parent.mkdir(parents=True)
     log.write_text("v1\n" + json.dumps({"path": file.as_uri(), "batchId": 0}, separators=(",", ":")))
-    (job.checkpoint / "offsets").mkdir()
-    (job.checkpoint / "offsets" / "0").write_text('v1\n{}\n{"logOffset":0}')
+    (job.checkpoint.path / "offsets").mkdir()
+    (job.checkpoint.path / "offsets" / "0").write_text('v1\n{}\n{"logOffset":0}')
 
     router = Router(job, FileSource(job.input, "auto", 1, run_here, 1))
     router.commits.prepare()

@@ -7,12 +7,9 @@ own, written before any record of the schema is judged. Of two attempts the firs
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from selectroute.durable import disk
-from selectroute.durable.sealed_json import sealed
 from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.wire import SchemaId
+from selectroute.storage import Location
 
 
 class Decisions:
@@ -23,7 +20,7 @@ class Decisions:
         task: the number of the task.
     """
 
-    def __init__(self, folder: Path, task: int) -> None:
+    def __init__(self, folder: Location, task: int) -> None:
         self._folder = folder
         self._task = task
         self._known: dict[SchemaId, RecordError | None] = {}
@@ -35,10 +32,10 @@ class Decisions:
         if id not in self._known:
             path = self._folder / f"{self._task}-{id}.json"
             content = {} if found is None else {"reason": found.reason, "problem": found.problem}
-            disk.make_folder(self._folder)
+            self._folder.make_folder()
             try:
-                disk.link_new(path, sealed(content).encode())
+                path.put_new_json(content)
             except FileExistsError:
-                content = disk.read_json(path) or {}
+                content = path.read_json() or {}
             self._known[id] = RecordError("read", content["reason"], content["problem"]) if content else None
         return self._known[id]

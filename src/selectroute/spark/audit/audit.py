@@ -168,14 +168,17 @@ def _check_accounting(commits: Commits, known: Iterable[Mapping[str, Any]], foun
     published may have none.
     """
     done = [commit for commit in known if not commits.is_pending(commit)]
+    # In remote storage the file is written once in a while.
     wanted = {commit["batch"]: commits.line(commit) for commit in done}
     path = commits.output / "accounting.jsonl"
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read().decode().splitlines()
         written = {json.loads(line)["batch"]: line for line in lines}
     except (OSError, ValueError, KeyError, TypeError) as error:
         found.find(None, f"{path} can't be read ({error}); the next start rebuilds it")
         return
+    if not path.is_local:
+        wanted = {batch: line for batch, line in wanted.items() if batch in written}
     wrong = [batch for batch, line in wanted.items() if written.get(batch) != line]
     wrong += [batch for batch in written if batch not in wanted and not commits.is_committed(batch)]
     if wrong or len(written) != len(lines):

@@ -8,11 +8,9 @@ that depended on the destination.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -20,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from selectroute.durable import disk
 from selectroute.index.errors import SnapshotError
 from selectroute.selector.arguments import check_argument, check_path
 from selectroute.selector.explain.sentences import counted
@@ -31,9 +28,10 @@ from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import DELTA, Job, JobError
 from selectroute.spark.job.output_folder import OutputFolder, identity
+from selectroute.spark.job.working_copy import working_copy
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED
-from selectroute.spark.sources.files.stream import local_folder
 from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 Verdict: TypeAlias = Literal["same files", "same rows", "other rows", "gone"]
 
@@ -68,7 +66,7 @@ class Rerun:
 def rerun(
     spark: SparkSession,
     job: Job,
-    into: str | os.PathLike[str],
+    into: Where,
     first: int = 0,
     last: int | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -102,9 +100,9 @@ def rerun(
 class Reruns:
     """Reruns of batches of a job. See `rerun`."""
 
-    def __init__(self, job: Job, source: Source, into: str | os.PathLike[str]) -> None:
+    def __init__(self, job: Job, source: Source, into: Where) -> None:
         self._job = job
-        self._into = local_folder(into)
+        self._into = Location.of(into)
         self._check()
         self._done = Commits(job.output)
         self._source = source
@@ -113,7 +111,7 @@ class Reruns:
         self._router = Router(replace(job, output=self._into), source, destinations=(), id=id)
         self._router.commits.prepare()
         self._pins = self._into / "pins"
-        disk.make_folder(self._pins)
+        self._pins.make_folder()
 
     def run(
         self, first: int = 0, last: int | None = None, should_stop: Callable[[], bool] = lambda: False
@@ -129,15 +127,16 @@ class Reruns:
     def _one(self, batch: int) -> Rerun:
         commit = self._done.read(batch) or {}
         revision = commit["revision"]
-        [replayable] = self._source.reread([commit], self._job.checkpoint)
+        [replayable] = self._source.reread([commit], working_copy(self._job.checkpoint))
         if replayable.gone or replayable.unknown:
             return Rerun(batch, revision, "gone", replayable.sentence)
-        disk.write_json(self._pins / f"{batch}.json", Pin(batch, revision, commit["digest"]).to_json())
+        (self._pins / f"{batch}.json").put_json(Pin(batch, revision, commit["digest"]).to_json())
         try:
             self._router.route(batch, replayable.inputs, "rerun")
         except (PinError, SnapshotError) as error:
             return Rerun(batch, revision, "gone", str(error))
         new = self._router.commits.read(batch) or {}
+        self._router.commits.finish()
         self._router.commits.tables.maintain(lambda: False)
         if _digests(new["files"]) == _digests(commit["files"]):
             return Rerun(batch, revision, "same files")
@@ -150,13 +149,12 @@ class Reruns:
 
     def _check(self) -> None:
         job, into = self._job, self._into
-        if disk.read_json(job.output / "_job.json") is None:
+        if (job.output / "_job.json").read_json() is None:
             raise JobError(f"{job.output} is not the output folder of a job: there is nothing to route again")
         for name, folder in (("output", job.output), ("input", job.input), ("snapshots", job.snapshots)):
-            own = folder.path if isinstance(folder, Location) and folder.is_local else folder
-            if isinstance(own, Path) and into.is_relative_to(own):
+            if isinstance(folder, Location) and into.is_in(folder):
                 raise JobError(f"{into} is in the {name} folder {folder} of the job: choose another")
-        if into.exists() and (not into.is_dir() or any(into.iterdir())):
+        if into.exists() or any(True for _ in into.entries(deep=True)):
             raise JobError(f"{into} is not an empty folder: choose another")
 
 

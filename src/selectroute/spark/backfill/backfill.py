@@ -25,12 +25,10 @@ from contextlib import closing
 from dataclasses import replace
 from functools import cache, partial
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from selectroute.durable import disk
 from selectroute.index.build.build import rebuilt
 from selectroute.index.folder.format import published
 from selectroute.index.folder.manifest import latest_revision, locked, published_digest, revisions
@@ -48,6 +46,8 @@ from selectroute.spark.batch.pins import (
 from selectroute.spark.batch.router import BatchReport, Clock, Router, SideBatch
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.job.unrouted import DROP, Unrouted
+from selectroute.spark.job.working_copy import working_copy
+from selectroute.storage import Location
 
 MOST_SUBSCRIPTIONS = 50_000
 """Maximum of subscriptions of one backfill, whose commit names each. More need another backfill."""
@@ -143,7 +143,7 @@ class Backfills:
         """Return the written state. Without one the log is read from this job's first batch on: the job owes
         nothing for earlier resumes.
         """
-        content = disk.read_json(self._record)
+        content = self._record.read_json()
         if content is not None:
             self._recorded = content["revision"]
             return Owed.from_json(content)
@@ -151,7 +151,7 @@ class Backfills:
         return Owed(newest if first is None else first)
 
     def _write_record(self, owed: Owed) -> None:
-        disk.write_json(self._record, owed.to_json())
+        self._record.put_json(owed.to_json())
         self._recorded = owed.revision
 
     def _read_given(self) -> defaultdict[int, list[frozenset[str]]]:
@@ -245,7 +245,7 @@ class Backfills:
 
     def _make(self, pinned: Pin, query: str) -> BatchReport:
         clock = Clock()
-        source, checkpoint = self._router.source, self._job.checkpoint
+        source, checkpoint = self._router.source, working_copy(self._job.checkpoint)
         found = source.reread(map(self._commit, pinned.batches), checkpoint)
         missing = [one for one in found if one.gone or one.unknown]
         record = {
@@ -265,7 +265,7 @@ class Backfills:
         self._leased = True
         return replace(report, missing=tuple(one.sentence for one in missing))
 
-    def _snapshot(self, pinned: Pin, staging: Path) -> SnapshotRef:
+    def _snapshot(self, pinned: Pin, staging: Location) -> SnapshotRef:
         """Publish a snapshot of only the backfill's subscriptions in its staging folder."""
         whole = open_once(reference(pinned, self._job.snapshots))
         rows = whole.subscriptions.take(pa.array(whole.find(pinned.subscriptions)))

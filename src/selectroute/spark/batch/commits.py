@@ -22,7 +22,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from selectroute.durable import disk
@@ -34,9 +34,12 @@ from selectroute.spark.sinks.counts import NUMBERS
 from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.tables.open_tables import open_tables
 from selectroute.spark.tables.tables import OutcomeTables
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 _STAGED = re.compile(r"(-?\d+)-[0-9a-f]{32}")
 _DONE = ".done"
+_THREADS = 16
 _SIDE_BATCH = re.compile(r"-[1-9]\d*")
 STREAM = "stream"
 BACKFILL, REPLAY = SIDE_BATCHES = ("backfill", "replay")
@@ -52,17 +55,22 @@ class Commits:
 
     def __init__(
         self,
-        output: Path,
+        output: Where,
         senders: Mapping[str, Sender] | None = None,
         tables: OutcomeTables | None = None,
     ) -> None:
-        self.output = output
-        self.tables = open_tables(output) if tables is None else tables
+        self.output = folder = Location.of(output)
+        self.tables = open_tables(folder) if tables is None else tables
         self._senders = senders or {}
-        self._commits = output / "_commits"
-        self._staging = output / "_staging"
-        self._accounting = output / "accounting.jsonl"
+        self._commits = folder / "_commits"
+        self._staging = folder / "_staging"
+        self._accounting = folder / "accounting.jsonl"
         self._lowest: int | None = None
+        # Of remote storage: what is shown in the tables behind the stream, and the lines of the accounting.
+        self._publishing = ThreadPoolExecutor(1, "selectroute-publish")
+        self._published: Future[None] | None = None
+        self._pending: set[str] = set()
+        self._lines: list[str] | None = None
 
     def prepare(self) -> list[str]:
         """Create the folders, finish committed batches, remove others, and rebuild the accounting. Return a
@@ -72,10 +80,10 @@ class Commits:
             JobError: a table is another's, or damaged.
         """
         for folder in (self._commits, self._staging):
-            disk.make_folder(folder)
+            folder.make_folder()
         repaired = self.tables.prepare()
         left: dict[int, dict[str, Any]] = {}
-        for staged in self._staging.iterdir():
+        for staged in self._staging.folders():
             named = _STAGED.fullmatch(staged.name.removesuffix(_DONE))
             if named is None:
                 continue
@@ -84,7 +92,7 @@ class Commits:
                 left[commit["batch"]] = commit
             else:
                 # A worker that outlives its driver may still write there; the next start removes the rest.
-                shutil.rmtree(staged, ignore_errors=True)
+                staged.delete_folder()
         for batch in self.tables.unpublished(self.batches(), self.side_batches()):
             commit = self.read(batch)
             if commit is not None:
@@ -92,19 +100,27 @@ class Commits:
         # In order, which tables and consumers of queues and topics rely on.
         for commit in sorted(left.values(), key=_order):
             self._publish(commit)
-        commits = [self.read(batch) or {} for batch in (*self.batches(), *self.side_batches())]
-        self._rebuild_accounting(commits)
-        self.tables.remove_strays({file["path"] for commit in commits for file in self.files(commit)})
+        if self.output.is_local:
+            commits = [self.read(batch) or {} for batch in (*self.batches(), *self.side_batches())]
+            self._rebuild_accounting(commits)
+            kept = {file["path"] for commit in commits for file in self.files(commit)}
+        else:
+            self._complete_accounting()
+            kept = set()  # all of what is committed is in the tables by now
+        self.tables.remove_strays(kept)
         return repaired
 
     def batches(self) -> list[int]:
         """Return the numbers of the committed batches of the stream, ascending."""
-        return sorted(int(path.stem) for path in self._commits.glob("*.json") if path.stem.isdigit())
+        return sorted(int(stem) for stem in self._stems() if stem.isdigit())
 
     def side_batches(self) -> list[int]:
         """Return the numbers of the committed backfills and replays in order: -1, -2, …"""
-        found = (path.stem for path in self._commits.glob("-*.json"))
-        return sorted((int(stem) for stem in found if _SIDE_BATCH.fullmatch(stem)), reverse=True)
+        return sorted((int(stem) for stem in self._stems() if _SIDE_BATCH.fullmatch(stem)), reverse=True)
+
+    def _stems(self) -> list[str]:
+        names = (one.name for one in self._commits.files())
+        return [name.removesuffix(".json") for name in names if name.endswith(".json")]
 
     def next_side_batch(self) -> int:
         """Return the number of the next backfill or replay. Assumes that no one else commits here."""
@@ -114,23 +130,25 @@ class Commits:
 
     def read(self, batch: int) -> dict[str, Any] | None:
         """Return a batch's commit; None if it is not committed."""
-        return disk.read_json(self._commits / f"{batch}.json")
+        return (self._commits / f"{batch}.json").read_json()
 
     def is_committed(self, batch: int | None) -> bool:
         """Return whether a batch is committed."""
         return (self._commits / f"{batch}.json").exists()
 
-    def stage(self, batch: int) -> Path:
+    def stage(self, batch: int) -> Location:
         """Create a staging folder for a run of this batch; workers write to its ``attempts``."""
         staging = self._staging / f"{batch}-{uuid.uuid4().hex}"
-        disk.make_folder(staging / "attempts")
+        (staging / "attempts").make_folder()
         return staging
 
-    def files_of(self, batch: int, staging: Path) -> OutputFiles:
+    def files_of(self, batch: int, staging: Location) -> OutputFiles:
         """Return where the tasks of a batch write."""
         return self.tables.files_of(batch, staging)
 
-    def collect(self, batch: int, staging: Path, files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def collect(
+        self, batch: int, staging: Location, files: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
         """Make the reported files of a batch durable; return them in the format of the commit.
 
         Raises:
@@ -152,46 +170,88 @@ class Commits:
                 f"{accounted} ({counts['routed']} routed, {counts['unrouted']} unrouted, "
                 f"{counted(counts['dead_lettered'], 'dead letter')}): it was not published"
             )
-        disk.write_json(self._commits / f"{commit['batch']}.json", commit)
+        file = self._commits / f"{commit['batch']}.json"
+        if file.is_local:
+            file.put_json(commit)
+        else:
+            # Another process may have taken the job over: of two commits of a batch, the first stands.
+            self._pending.add(commit["staging"])
+            file.put_new_json(commit)
         if self._lowest is not None:
             self._lowest = min(self._lowest, commit["batch"])
 
     def publish(self, commit: Mapping[str, Any]) -> None:
         """Send what an earlier release staged, show the batch in the tables, and append a line to
-        ``accounting.jsonl``. Idempotent: finished steps are skipped.
+        ``accounting.jsonl``. Idempotent: finished steps are skipped. In remote storage it is done behind the
+        stream, and this waits for the batch before.
 
         Raises the errors of senders and of `OutcomeTables.publish`; the next start continues.
         """
-        if self.is_pending(commit):
+        if not self.is_pending(commit):
+            return
+        if self.output.is_local:
             self._publish(commit)
+        else:
+            self.finish()
+            self._published = self._publishing.submit(self._publish, commit)
+
+    def finish(self) -> None:
+        """Wait until the last batch is published. Raises as `publish`."""
+        published, self._published = self._published, None
+        if published is not None:
+            published.result()
 
     def _publish(self, commit: Mapping[str, Any]) -> None:
         staging = self.staging(commit)
-        is_pending = staging.is_dir()
+        if not self.output.is_local:
+            self.tables.publish(commit, staging)
+            staging.delete_folder()
+            self._account(commit)
+            self._pending.discard(commit["staging"])
+            return
+        is_pending = staging.is_folder()
         if is_pending:
             self._send(commit, staging)
         self.tables.publish(commit, staging)
         if is_pending:
             self._account(commit)
             # Renamed first: a partly removed folder must not look unfinished.
-            done = staging.rename(f"{staging}{_DONE}")
+            done = staging.path.rename(f"{staging}{_DONE}")
             shutil.rmtree(done, ignore_errors=True)
 
     def is_pending(self, commit: Mapping[str, Any]) -> bool:
-        """Return whether a committed batch is not yet published and accounted."""
-        return self.staging(commit).is_dir()
+        """Return whether a committed batch is not yet published and accounted. Of remote storage a reader
+        knows this only of the newest batch, and takes it for not published.
+        """
+        if self.output.is_local:
+            return self.staging(commit).is_folder()
+        if self._lines is not None:
+            return commit["staging"] in self._pending
+        batch = commit["batch"]
+        return bool(batch == (max(self.batches()) if batch >= 0 else min(self.side_batches())))
 
-    def staging(self, commit: Mapping[str, Any]) -> Path:
+    def staging(self, commit: Mapping[str, Any]) -> Location:
         """Return the staging folder of a commit, which exists until the batch is published and accounted."""
         return self._staging / str(commit["staging"])
 
     def _account(self, commit: Mapping[str, Any]) -> None:
-        disk.append_line(self._accounting, self.line(commit))
+        if self._accounting.is_local:
+            disk.append_line(self._accounting.path, self.line(commit))
+        elif self._lines is not None and (line := self.line(commit)) not in self._lines[-2:]:
+            self._lines.append(line)
 
-    def _send(self, commit: Mapping[str, Any], staging: Path) -> None:
+    def write_accounting(self) -> None:
+        """Write the accounting, where lines can't be appended to a file."""
+        if self._lines is not None and not self._accounting.is_local:
+            data = "".join(f"{line}\n" for line in self._lines).encode()
+            entry = self._accounting.entry()
+            if entry is None or entry.size != len(data):
+                self._accounting.put(data)
+
+    def _send(self, commit: Mapping[str, Any], staging: Location) -> None:
         """Send the staged messages, and write the number of refused ones."""
         late = self._late(commit["batch"])
-        if disk.read_json(late) is not None:
+        if late.read_json() is not None:
             return
         files: list[dict[str, Any]] = []
         of_kinds: dict[str, int] = {}
@@ -202,21 +262,38 @@ class Commits:
                     f"batch {commit['batch']} is committed, but its deliveries to destinations of the kind "
                     f"{kind} are not all sent: start the job with these once more (--{kind}s)"
                 )
-            found = sender.send(commit["batch"], commit["revision"], outgoing, staging)
+            found = sender.send(commit["batch"], commit["revision"], outgoing, staging.path)
             of_kinds[kind] = sum(file["rows"] for file in found)
             files += found
         if files:
             refused = {"refused": sum(of_kinds.values()), "kinds": of_kinds}
-            disk.write_json(late, {"batch": commit["batch"], **refused, "files": files})
+            late.put_json({"batch": commit["batch"], **refused, "files": files})
 
-    def _late(self, batch: int) -> Path:
+    def _late(self, batch: int) -> Location:
         return self._commits / f"{batch}.late.json"
 
     def _rebuild_accounting(self, commits: Sequence[Mapping[str, Any]]) -> None:
-        lines = "".join(self.line(commit) + "\n" for commit in sorted(commits, key=_order))
-        # Bytes, because a damaged file may not be text.
-        if not self._accounting.exists() or self._accounting.read_bytes() != lines.encode():
-            disk.replace_text(self._accounting, lines)
+        self._lines = [self.line(commit) for commit in sorted(commits, key=_order)]
+        data = "".join(f"{line}\n" for line in self._lines).encode()
+        try:
+            same = self._accounting.read() == data  # bytes, because a damaged file may not be text
+        except FileNotFoundError:
+            same = False
+        if not same:
+            self._accounting.put(data)
+
+    def _complete_accounting(self) -> None:
+        """Add the lines of batches that are committed and not accounted for; reads no other commits."""
+        try:
+            lines = self._accounting.read().decode().splitlines()
+            known = {int(json.loads(line)["batch"]) for line in lines}
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            lines, known = [], set()
+        missing = [batch for batch in (*self.batches(), *self.side_batches()) if batch not in known]
+        with ThreadPoolExecutor(_THREADS) as threads:
+            commits = [commit for commit in threads.map(self.read, missing) if commit is not None]
+        self._lines = lines + [self.line(commit) for commit in sorted(commits, key=_order)]
+        self.write_accounting()
 
     def line(self, commit: Mapping[str, Any]) -> str:
         """Return a commit's line in ``accounting.jsonl``."""
@@ -231,7 +308,7 @@ class Commits:
         """Return the counts of a batch: those of its commit, corrected by deliveries refused later."""
         # Commits of earlier releases lack these counts: they had no refused deliveries, and no queues.
         counts: dict[str, Any] = {"refused": 0, "queued": 0, "sent": 0} | commit["counts"]
-        late = disk.read_json(self._late(commit["batch"]))
+        late = self._late(commit["batch"]).read_json()
         if late is not None:
             # In earlier releases all were for queues.
             kinds = late.get("kinds", {QUEUE: late["refused"]})
@@ -244,7 +321,7 @@ class Commits:
 
     def files(self, commit: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the published files of a batch: those of its commit, and dead letters written later."""
-        late = disk.read_json(self._late(commit["batch"])) or {}
+        late = self._late(commit["batch"]).read_json() or {}
         return [*commit["files"], *late.get("files", ())]
 
 

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from selectroute.durable import disk
 from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.manifest import latest_revision, locked, published_digest
 from selectroute.selector.errors import SelectRouteError
@@ -67,7 +65,7 @@ class Pin:
         return cls(**(dict(content) | lists), kind=kind)
 
 
-def pin(batch: int, pins: Path, snapshots: Location, query: str) -> Pin:
+def pin(batch: int, pins: Location, snapshots: Location, query: str) -> Pin:
     """Return the batch's pin: the existing one, or else the newest published revision, written durably.
 
     Raises:
@@ -75,21 +73,21 @@ def pin(batch: int, pins: Path, snapshots: Location, query: str) -> Pin:
         SnapshotError: the folder has no snapshot, or the lease can't be written.
     """
     path = pins / f"{batch}.json"
-    written = disk.read_json(path)
+    written = path.read_json()
     if written is not None:
         pinned = Pin.from_json(written)
         _check(pinned, snapshots)
         return pinned
-    disk.make_folder(pins)
+    pins.make_folder()
     latest_revision(snapshots)  # raises if there is none
     # The lock keeps the newest revision from being removed before it is leased.
     with locked(snapshots):
         pinned = _newest(batch, pins, snapshots, query)
-    disk.write_json(path, pinned.to_json())
+    path.put_json(pinned.to_json())
     return pinned
 
 
-def _newest(batch: int, pins: Path, snapshots: Location, query: str) -> Pin:
+def _newest(batch: int, pins: Location, snapshots: Location, query: str) -> Pin:
     previous = _previous(batch, pins)
     revision = latest_revision(snapshots)
     if previous is not None and revision < previous.revision:
@@ -103,26 +101,26 @@ def _newest(batch: int, pins: Path, snapshots: Location, query: str) -> Pin:
     return Pin(batch, revision, published_digest(snapshots, revision))
 
 
-def pinned_revision(batch: int, pins: Path) -> int | None:
+def pinned_revision(batch: int, pins: Location) -> int | None:
     """Return the revision that a batch of the stream is pinned to; None if it is not pinned."""
-    written = disk.read_json(pins / f"{batch}.json")
+    written = (pins / f"{batch}.json").read_json()
     return None if written is None else int(written["revision"])
 
 
-def pin_side_batch(pinned: Pin, pins: Path, snapshots: Location, query: str) -> None:
+def pin_side_batch(pinned: Pin, pins: Location, snapshots: Location, query: str) -> None:
     """Write the pin of a side batch durably, after its lease. Hold the lock of the snapshot folder."""
     lease(snapshots, _side_batch_lease(query), pinned.revision)
-    disk.make_folder(pins)
-    disk.write_json(pins / f"{pinned.batch}.json", pinned.to_json())
+    pins.make_folder()
+    (pins / f"{pinned.batch}.json").put_json(pinned.to_json())
 
 
-def pinned_side_batch(batch: int, kind: str, pins: Path, snapshots: Location) -> Pin | None:
+def pinned_side_batch(batch: int, kind: str, pins: Location, snapshots: Location) -> Pin | None:
     """Return the pin of an interrupted side batch of this number and kind; None if there is none.
 
     Raises:
         PinError: the pinned revision is gone or was replaced.
     """
-    written = disk.read_json(pins / f"{batch}.json")
+    written = (pins / f"{batch}.json").read_json()
     found = None if written is None else Pin.from_json(written)
     if found is None or found.kind != kind:
         return None
@@ -145,10 +143,10 @@ def reference(pinned: Pin, snapshots: Location) -> SnapshotRef:
     return SnapshotRef(str(snapshots), pinned.revision, pinned.digest)
 
 
-def _previous(batch: int, pins: Path) -> Pin | None:
+def _previous(batch: int, pins: Location) -> Pin | None:
     # Batches come one after another, so the previous one nearly always has a pin.
     for number in range(batch - 1, max(-1, batch - 4), -1):
-        written = disk.read_json(pins / f"{number}.json")
+        written = (pins / f"{number}.json").read_json()
         if written is not None:
             return Pin.from_json(written)
     return None

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
-from selectroute.durable import disk
 from selectroute.spark.batch.pins import Pin
 from selectroute.spark.destinations.kafka_records import Topic
+from selectroute.storage import Location
 
 _OF_BATCH: Final = ("batch", "revision", "digest", "input")
 
@@ -69,50 +67,50 @@ class Plan:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def written_plan(pins: Path, pinned: Pin) -> Plan | None:
+def written_plan(pins: Location, pinned: Pin) -> Plan | None:
     """Return the plan of a batch that has begun with this pin; None if there is none."""
-    content = disk.read_json(_path(pins, pinned.batch))
+    content = _path(pins, pinned.batch).read_json()
     plan = None if content is None else Plan.from_json(content)
     if plan is None or (plan.revision, plan.digest) != (pinned.revision, pinned.digest):
         return None
     return plan
 
 
-def write_plan(pins: Path, plan: Plan) -> None:
+def write_plan(pins: Location, plan: Plan) -> None:
     """Write a new plan durably; decisions and digests that followed another one go."""
-    disk.make_folder(pins)
+    pins.make_folder()
     _forget(pins, plan.batch)
-    disk.write_json(_path(pins, plan.batch), plan.to_json())
+    _path(pins, plan.batch).put_json(plan.to_json())
 
 
-def remove_plan(pins: Path, batch: int) -> None:
+def remove_plan(pins: Location, batch: int) -> None:
     """Remove the plan of a batch that is published, with decisions on schemas and digests of rows."""
     _forget(pins, batch)
-    _path(pins, batch).unlink(missing_ok=True)
+    _path(pins, batch).delete()
 
 
-def decisions_of(pins: Path, batch: int) -> Path:
+def decisions_of(pins: Location, batch: int) -> Location:
     """Return the folder of a batch's decisions on schemas, which are part of its plan."""
     return pins / f"{batch}.schemas"
 
 
-def digests_of(pins: Path, batch: int) -> Path:
+def digests_of(pins: Location, batch: int) -> Location:
     """Return the folder of a batch's digests of the rows of a DataFrame, which are part of its plan."""
     return pins / f"{batch}.rows"
 
 
-def begun_batches(pins: Path) -> list[int]:
+def begun_batches(pins: Location) -> list[int]:
     """Return the batches with a plan: they may have been put or sent in part, and are not published."""
-    return [int(path.name.removesuffix(_ENDING)) for path in pins.glob(f"*{_ENDING}")]
+    return [int(path.name.removesuffix(_ENDING)) for path in pins.files() if path.name.endswith(_ENDING)]
 
 
 _ENDING = ".plan.json"
 
 
-def _forget(pins: Path, batch: int) -> None:
+def _forget(pins: Location, batch: int) -> None:
     for folder in (decisions_of(pins, batch), digests_of(pins, batch)):
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.delete_folder()
 
 
-def _path(pins: Path, batch: int) -> Path:
+def _path(pins: Location, batch: int) -> Location:
     return pins / f"{batch}{_ENDING}"

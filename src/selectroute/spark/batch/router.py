@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from selectroute.index.destination import KAFKA, QUEUE
@@ -50,6 +49,7 @@ from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.tables.open_tables import tables_of
 from selectroute.spark.worker.task import TaskSettings
+from selectroute.storage import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class SideBatch:
         replay_list: file name in the staging folder of the list of letters to judge, of a replay only.
     """
 
-    prepare: Callable[[Path], SnapshotRef]
+    prepare: Callable[[Location], SnapshotRef]
     record: dict[str, Any]
     unrouted: Unrouted
     replay_list: str | None = None
@@ -104,6 +104,7 @@ class Router:
         warn: called with a sentence, once, for each column of the messages whose type no property has, and
             when something holds the stream back.
         pause: waits some time when something holds the stream back; returns whether the job is to stop.
+        check_owner: raises an error if another process has taken over the output folder.
         id: the id of the job in its tables, in the place of that in the output folder.
     """
 
@@ -117,12 +118,14 @@ class Router:
         destinations: Sequence[str] = (QUEUE, KAFKA),
         warn: Callable[[str], None] = lambda _: None,
         pause: Callable[[], bool] = lambda: True,
+        check_owner: Callable[[], None] = lambda: None,
         id: str | None = None,
     ) -> None:
         self.job = job
         self.source = source
         self._warn = warn
         self._warned: set[str] = set()
+        self._check_owner = check_owner
         self._attempts = Attempts(queues, kafka, warn, pause)
         senders: dict[str, Sender] = {} if queues is None else {QUEUE: StagedMessages(queues)}
         if kafka is not None:
@@ -177,7 +180,7 @@ class Router:
         return self._route(pinned, batch_input, clock, query, side_batch)
 
     @property
-    def _pins(self) -> Path:
+    def _pins(self) -> Location:
         return self.job.output / "pins"
 
     def _warn_of(self, unlike: Mapping[str, tuple[str, bool]], snapshot: SnapshotRef) -> None:
@@ -220,7 +223,7 @@ class Router:
         if queues or topics:
             if policy.may_fail:
                 # What is put or sent cannot be taken back: the batch is judged once before.
-                trial = OutputFiles.staged(staging / "attempts")
+                trial = OutputFiles.staged(str(staging / "attempts"))
                 to_judge = replace(settings, destinations=(), files=trial)
                 self._check_policy(batch, batch_input.route(batch, to_judge, self._attempts))
             # A replay often follows a repair, so missing topics are looked up again.
@@ -230,7 +233,7 @@ class Router:
             settings = replace(
                 settings,
                 schema_decisions=str(decisions_of(self._pins, batch)),
-                row_digests=digests_of(self._pins, batch),
+                row_digests=str(digests_of(self._pins, batch)),
             )
         if self._destinations:
             self._missing.look(
@@ -260,7 +263,14 @@ class Router:
         }
         if side_batch is not None:
             commit[pinned.kind] = side_batch.record
-        self.commits.commit(commit)
+        self._check_owner()
+        try:
+            self.commits.commit(commit)
+        except FileExistsError as error:
+            self._check_owner()
+            raise CommitError(
+                f"batch {batch} was committed by another process: start the job again, which goes on after it"
+            ) from error
         clock.lap("commit")
         self.commits.publish(commit)
         remove_plan(self._pins, batch)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ from selectroute.spark.sources.files.bound_columns import Bound, BoundColumn
 from selectroute.spark.sources.files.splits import OUTSIDE, Split, plan, source_name
 from selectroute.spark.sources.files.stream import SourceError, SourceNotFoundError, batch_files, stream_files
 from selectroute.spark.worker.task import TaskSettings, route_splits
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 
 class FileSource:
@@ -50,7 +52,7 @@ class FileSource:
         spark: SparkSession | None = None,
         binding: Binding = BY_NAME,
     ) -> None:
-        self.bound = {name: BoundColumn(binding.column(name), binding.cast(name)) for name in binding.columns}
+        self.bound: Bound = bound_columns(binding)
         self.folder = folder
         self.file_format = file_format
         self.limit = max_files
@@ -92,6 +94,19 @@ class FileSource:
         gone = tuple(name for name in paths if name not in same)
         return ReplayableInput(batch, tuple(paths[name] for name in paths if name in same), gone)
 
+    @property
+    def name(self) -> str:
+        """Path of the folder."""
+        return str(self.folder)
+
+    def sizes(self, inputs: Sequence[Path]) -> dict[str, int | None]:
+        """Return the names of files, with their sizes in bytes."""
+        return {source_name(path, self.folder): file_size(path) for path in inputs}
+
+    def cut(self, inputs: Sequence[Path], tasks: int) -> list[list[Split]]:
+        """Return the splits of files, for so many tasks."""
+        return plan(inputs, self.folder, self.file_format, tasks)
+
     def narrow(self, inputs: Sequence[Path], letters: pa.Table) -> tuple[list[Path], npt.NDArray[np.bool_]]:
         """Return the files of these letters, and which letters are in them."""
         names = {as_written(source_name(path, self.folder)): path for path in inputs}
@@ -118,19 +133,36 @@ class FileSource:
         return ReplayableInput(batch, tuple(path for path in paths if path.is_file()), gone)
 
 
+class FilesOf(Protocol):
+    """What a batch of files needs of its source, of this machine or remote."""
+
+    bound: Bound
+    run: Runner
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+
+    def sizes(self, inputs: Sequence[Any]) -> dict[str, int | None]:
+        """Return the names of files, with their sizes in bytes."""
+
+    def cut(self, inputs: Sequence[Any], tasks: int) -> list[list[Split]]:
+        """Return the splits of files, for so many tasks."""
+
+
 class FileBatchInput:
     """Files of one batch; see `BatchInput`."""
 
     remedy = "restore the files as they were"
 
-    def __init__(self, paths: Sequence[Path], source: FileSource, tasks: int) -> None:
+    def __init__(self, paths: Sequence[Any], source: FilesOf, tasks: int) -> None:
         self._paths = paths
         self._source = source
         self._tasks = tasks
 
     def record(self) -> dict[str, Any]:
         """Return the number of files, the digest of their names, and the size of each, for `reread`."""
-        sizes = {source_name(path, self._source.folder): file_size(path) for path in self._paths}
+        sizes = self._source.sizes(self._paths)
         return {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
 
     def plan(self, tasks: int) -> dict[str, Any]:
@@ -146,7 +178,7 @@ class FileBatchInput:
         return FileBatchInput(self._paths, self._source, plan["tasks"])
 
     def _splits(self) -> list[list[Split]]:
-        return plan(self._paths, self._source.folder, self._source.file_format, self._tasks)
+        return self._source.cut(self._paths, self._tasks)
 
     def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
         """Route the files, in tasks. Raises `CommitError`."""
@@ -165,10 +197,15 @@ class FileBatchInput:
         links = [split.source for splits in tasks for split in splits if split.reason == OUTSIDE]
         if links:
             warnings[OUTSIDE] = (
-                f"{source.folder} has a symbolic link that leads out of it: such a link is not read and is a "
+                f"{source.name} has a symbolic link that leads out of it: such a link is not read and is a "
                 f"dead letter ({links[0]})"
             )
         return Outcome(counts, written, {}, unlike=unlike, warnings=warnings)
+
+
+def bound_columns(binding: Binding) -> Bound:
+    """Return the columns of Parquet that are bound to identifiers."""
+    return {name: BoundColumn(binding.column(name), binding.cast(name)) for name in binding.columns}
 
 
 def _work(tasks: list[list[Split]], bound: Bound, settings: TaskSettings) -> Work:
@@ -183,9 +220,15 @@ def _splits_digest(tasks: list[list[Split]]) -> str:
     return hashlib.sha256(repr(tasks).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def check_folder(folder: Path) -> None:
-    """Check that an input folder exists. Raises SourceNotFoundError."""
-    if not folder.is_dir():
+def check_folder(folder: Where) -> None:
+    """Check that an input folder exists; one in remote storage may be empty. Raises SourceNotFoundError."""
+    where = Location.of(folder)
+    if where.is_local:
+        is_there = where.path.is_dir()
+    else:
+        next(iter(where.entries()), None)  # raises if the bucket is not there, or not readable
+        is_there = True
+    if not is_there:
         raise SourceNotFoundError(f"the input folder {folder} does not exist")
 
 

@@ -8,6 +8,7 @@ from selectroute.spark.columns.frame_input import FrameInput
 from selectroute.spark.inputs.files import FileSource
 from selectroute.spark.inputs.frame import FrameSource
 from selectroute.spark.inputs.kafka import KafkaSource
+from selectroute.spark.inputs.remote_files import RemoteFileSource
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job
 from selectroute.spark.runtime.tasks import runner_of
@@ -21,4 +22,8 @@ def source_of(spark: SparkSession, job: Job) -> Source:
         return FrameSource(job.input, tasks)
     if isinstance(job.input, KafkaInput):
         return KafkaSource(job.input, run, tasks, spark)
-    return FileSource(job.input, job.file_format, job.max_files, run, tasks, spark, job.binding)
+    if not job.input.is_local:
+        return RemoteFileSource(
+            job.input, job.output, job.file_format, job.max_files, run, tasks, spark, job.binding
+        )
+    return FileSource(job.input.path, job.file_format, job.max_files, run, tasks, spark, job.binding)

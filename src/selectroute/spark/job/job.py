@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from selectroute.durable import disk
 from selectroute.index.destination import BY_DELIVERY, GROUPINGS
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.columns.binding import BY_NAME, Binding
 from selectroute.spark.columns.frame_input import FrameInput
 from selectroute.spark.job.unrouted import KEEP, PolicyError, Unrouted
-from selectroute.spark.sources.files.stream import FORMATS, local_folder
+from selectroute.spark.sources.files.stream import FORMATS
 from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
 from selectroute.storage import Location
 from selectroute.storage.location import Where
@@ -66,11 +63,12 @@ class CommitError(SelectRouteError):
     """Batch that must not be committed, or whose commit and output do not belong together."""
 
 
-def job_record(output: Path) -> dict[str, Any]:
+def job_record(output: Where) -> dict[str, Any]:
     """Return the record of a job from its output folder. Raises JobNotFoundError, DamagedFileError."""
-    record = disk.read_json(output / "_job.json")
+    folder = Location.of(output)
+    record = (folder / "_job.json").read_json()
     if record is None:
-        if not output.is_dir():
+        if not folder.is_folder():
             raise JobNotFoundError(f"there is no folder {output}")
         raise JobNotFoundError(f"{output} is not the output folder of a job: it has no _job.json")
     return record
@@ -107,19 +105,19 @@ class Job:
             added while the job runs, its deliveries are dead letters in either case.
         destination_wait: seconds for which an existing queue or topic that accepts nothing may hold the
             stream back before its deliveries become dead letters; ``inf`` for no limit.
-        table_format: ``parquet``: deliveries, unrouted messages and dead letters are folders of Parquet
-            files, one a batch; or ``delta``: they are Delta tables (needs the extra ``delta``). A job keeps
-            its format.
+        table_format: ``parquet``, the default on a mounted file system: deliveries, unrouted messages and
+            dead letters are folders of Parquet files, one a batch; or ``delta``, the default elsewhere: they
+            are Delta tables (extra ``delta``). A job keeps its format.
         compact_every: number of batches whose small files in a Delta table are merged, behind the stream; 0
             for never.
         table_retention_hours: time for which a Delta table keeps merged files for readers of its earlier
             versions, at least 1.
     """
 
-    input: Path | KafkaInput | FrameInput
+    input: Location | KafkaInput | FrameInput
     snapshots: Location
-    output: Path
-    checkpoint: Path
+    output: Location
+    checkpoint: Location
     file_format: str = "auto"
     max_files: int = 16
     unrouted: str = KEEP
@@ -139,10 +137,10 @@ class Job:
     @classmethod
     def of(
         cls,
-        input: str | os.PathLike[str] | KafkaInput | FrameInput,
+        input: Where | KafkaInput | FrameInput,
         snapshots: Where,
-        output: str | os.PathLike[str],
-        checkpoint: str | os.PathLike[str] | None = None,
+        output: Where,
+        checkpoint: Where | None = None,
         *,
         file_format: str = "auto",
         max_files: int = 16,
@@ -156,7 +154,7 @@ class Job:
         kafka_delivery: str = EXACTLY_ONCE,
         kafka_grouping: str = BY_DELIVERY,
         binding: Binding = BY_NAME,
-        table_format: str = PARQUET,
+        table_format: str | None = None,
         compact_every: int = COMPACT_EVERY,
         table_retention_hours: int = TABLE_RETENTION_HOURS,
     ) -> Job:
@@ -164,18 +162,17 @@ class Job:
 
         Raises:
             JobError: an option is out of range, or the output folder is in the input folder.
-            SourceError: input, output or checkpoint are not on a mounted file system.
-            UnknownSchemeError: the URL of the snapshots can't be used.
+            UnknownSchemeError: a URL of a folder can't be used.
         """
-        out = local_folder(output)
-        own = input if isinstance(input, KafkaInput | FrameInput) else local_folder(input)
+        out = Location.of(output)
+        own = input if isinstance(input, KafkaInput | FrameInput) else Location.of(input)
         if isinstance(own, KafkaInput) and kafka is None:
             kafka = own.cluster
         job = cls(
             own,
             Location.of(snapshots),
             out,
-            out / "_checkpoint" if checkpoint is None else local_folder(checkpoint),
+            out / "_checkpoint" if checkpoint is None else Location.of(checkpoint),
             file_format=file_format,
             max_files=max_files,
             unrouted=unrouted,
@@ -188,12 +185,12 @@ class Job:
             kafka_delivery=kafka_delivery,
             kafka_grouping=kafka_grouping,
             binding=binding,
-            table_format=table_format,
+            table_format=table_format or (PARQUET if out.is_local else DELTA),
             compact_every=compact_every,
             table_retention_hours=table_retention_hours,
         )
         check_argument(binding, Binding, "binding", "a Binding, such as Binding.of(['at:long=cast'])")
-        if binding.columns and not isinstance(own, Path):
+        if binding.columns and not isinstance(own, Location):
             noun = "KafkaInput" if isinstance(own, KafkaInput) else "FrameInput"
             raise JobError(f"binding is for Parquet files; give that of a {noun} to the {noun}")
         if job.file_format not in FORMATS:
@@ -227,7 +224,12 @@ class Job:
             raise JobError("destination_wait must be 0 seconds or more, or inf")
         if job.max_files < 1 or job.max_message_bytes < 1:
             raise JobError("max_files and max_message_bytes must be at least 1")
-        if isinstance(own, Path) and job.output.is_relative_to(own):
+        if job.table_format == PARQUET and not out.is_local:
+            raise JobError(
+                f"the output folder {out} is in remote storage, where outcomes are Delta tables: choose the "
+                "table format delta"
+            )
+        if isinstance(own, Location) and out.is_in(own):
             raise JobError(f"the output folder {job.output} is in the input folder: choose one outside of it")
         return job
 

@@ -8,27 +8,57 @@ folder binds the three together; any other combination is refused before anythin
 
 from __future__ import annotations
 
-import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from selectroute.durable import disk
 from selectroute.durable.lock import FileLock
 from selectroute.spark.job.checkpoint import is_empty, remove_unfinished, repair
 from selectroute.spark.job.job import DELTA, PARQUET, Job, JobError, OtherJobError
+from selectroute.spark.job.working_copy import restore, working_copy
+from selectroute.storage import Location
+from selectroute.storage.lease import Lease, LeaseHeldError, LeaseLostError
+from selectroute.storage.location import Where
+from selectroute.storage.owned import begin
+from selectroute.storage.probe import check_writable
 
 _FORMATS = {PARQUET: 1, DELTA: 2}
 """Formats of the record: a release that knows no Delta tables refuses a folder that has them."""
 
 
-class OutputFolder:
-    """Output folder, locked from `claim` to `release` so that no other process can run a job on it."""
+LEASE: Final = "_lease.json"
+"""Name of the lease of an output folder in remote storage."""
 
-    def __init__(self, job: Job) -> None:
+
+class OutputFolder:
+    """Output folder, owned from `claim` to `release` so that no other process can run a job on it: by a lock,
+    in remote storage by a lease.
+
+    Args:
+        job: the job.
+        lost: called in another thread when another process has taken the folder over.
+        waiting: called while the lease of another process is watched; returns whether to give up.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        lost: Callable[[OtherJobError], None] = lambda _: None,
+        waiting: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self.job = job
         self._record = job.output / "_job.json"
         self._locks: list[FileLock] = []
+        self._lease: Lease | None = None
+        self._lost = lost
+        self._waiting = waiting
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint on this machine: a copy, if the job's is in remote storage."""
+        return working_copy(self.job.checkpoint)
 
     def check(self) -> None:
         """Raise the errors that `claim` would raise, but change nothing; needs no Spark.
@@ -38,9 +68,9 @@ class OutputFolder:
             JobError: the path is not a folder, or the folder has an unknown format.
         """
         output = self.job.output
-        if output.exists() and not output.is_dir():
+        if output.is_local and output.path.exists() and not output.path.is_dir():
             raise JobError(f"the output {output} is not a directory")
-        record = disk.read_json(self._record) if output.is_dir() else None
+        record = self._record.read_json()
         if record is None:
             self._refuse_foreign()
         else:
@@ -58,34 +88,46 @@ class OutputFolder:
         self.check()
         # The checkpoint first: if it is locked, no new output folder is left.
         for folder, noun in ((self.job.checkpoint, "checkpoint"), (self.job.output, "output folder")):
-            disk.make_folder(folder)
-            self._take_lock(folder, noun)
-        repaired = repair(self.job.checkpoint, self._has_begun)
+            folder.make_folder()
+            if folder.is_local:
+                self._take_lock(folder.path, noun)
+        if not self.job.output.is_local:
+            check_writable(self.job.output)
+            self._take_lease()
+            begin(self.job.output)
+        restore(self.job.checkpoint, self._is_committed)
+        repaired = repair(self.checkpoint, self._has_begun)
         if self.query() is None:
-            remove_unfinished(self.job.checkpoint)
+            remove_unfinished(self.checkpoint)
             # The id stays: tables may have been made with it.
-            known = disk.read_json(self._record) or {}
-            disk.write_json(
-                self._record, self._own(query=None) | {k: known[k] for k in ("id",) if k in known}
-            )
+            known = self._record.read_json() or {}
+            self._record.put_json(self._own(query=None) | {k: known[k] for k in ("id",) if k in known})
         return repaired
+
+    def check_owner(self) -> None:
+        """Make sure that no other process has taken the folder over. Raises OtherJobError."""
+        if self._lease is not None:
+            try:
+                self._lease.check()
+            except LeaseLostError as error:
+                raise self._taken_over() from error
 
     def query(self) -> str | None:
         """Return the query's id; None before the first batch."""
-        record = disk.read_json(self._record)
+        record = self._record.read_json()
         return None if record is None else record["query"]
 
     def bind(self) -> str:
         """Bind the folder to the checkpoint before the first batch is routed; return the query's id."""
         query = self._checkpoint_query()
         if query is None:
-            raise JobError(f"Spark made no checkpoint in {self.job.checkpoint}")
-        record = disk.read_json(self._record)
+            raise JobError(f"Spark made no checkpoint in {self.checkpoint}")
+        record = self._record.read_json()
         if record is None:
             raise JobError(f"{self._record} is gone, so the job of this folder is unknown: restore the file")
         if record["query"] is None:
-            disk.flush(self.job.checkpoint / "metadata")
-            disk.write_json(self._record, record | {"query": query})
+            disk.flush(self.checkpoint / "metadata")
+            self._record.put_json(record | {"query": query})
         elif record["query"] != query:
             raise OtherJobError(self._other_checkpoint())
         return query
@@ -96,11 +138,11 @@ class OutputFolder:
         Raises:
             OtherJobError: the folder is bound to another system, whose offsets are those of other records.
         """
-        record = disk.read_json(self._record)
+        record = self._record.read_json()
         if system is None or record is None:
             return
         if record.get("system") is None:
-            disk.write_json(self._record, record | {"system": system})
+            self._record.put_json(record | {"system": system})
         elif record["system"] != system:
             raise OtherJobError(
                 f"the output folder {self.job.output} belongs to a job on the Kafka cluster "
@@ -114,23 +156,26 @@ class OutputFolder:
 
     def has_tokens(self) -> bool:
         """Return whether the job has sent to Kafka in transactions."""
-        return bool((disk.read_json(self._record) or {}).get("tokens"))
+        return bool((self._record.read_json() or {}).get("tokens"))
 
     def tokens_id(self) -> str:
         """Return Kafka's id of the topic of the job's commit tokens; empty if it is not known."""
-        return str((disk.read_json(self._record) or {}).get("tokens_id", ""))
+        return str((self._record.read_json() or {}).get("tokens_id", ""))
 
     def note_tokens(self, topic: str, id: str) -> None:
         """Record the topic of the job's commit tokens, with Kafka's id of it."""
-        record = disk.read_json(self._record) or {}
+        record = self._record.read_json() or {}
         noted = {"tokens": topic, "tokens_id": id}
         if record | noted != record:
-            disk.write_json(self._record, record | noted)
+            self._record.put_json(record | noted)
 
     def release(self) -> None:
         """Unlock the folder for other processes."""
         while self._locks:
             self._locks.pop().close()
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
 
     def _own(self, query: str | None) -> dict[str, Any]:
         job = self.job
@@ -145,10 +190,10 @@ class OutputFolder:
     def _refuse_foreign(self) -> None:
         job = self.job
         # Files that `claim` creates before the record are allowed: it may have been killed in between.
-        begun = {"_lock", f".{self._record.name}.tmp"}
-        foreign = sorted(set(os.listdir(job.output)) - begun) if job.output.is_dir() else []
-        if foreign == [job.checkpoint.name] and job.checkpoint.parent == job.output:
-            foreign = sorted(set(os.listdir(job.checkpoint)) - begun)
+        begun = {"_lock", f".{self._record.name}.tmp", LEASE}
+        foreign = sorted(_names_in(job.output) - begun)
+        if foreign == [job.checkpoint.name] and str(job.checkpoint.parent) == str(job.output):
+            foreign = sorted(_names_in(job.checkpoint) - begun)
         if foreign:
             raise OtherJobError(
                 f"the output folder {job.output} is not empty and not a job's (it contains {foreign[0]!r}): "
@@ -196,17 +241,41 @@ class OutputFolder:
         )
 
     def _has(self, log: str) -> bool:
-        folder = self.job.checkpoint / log
-        return folder.is_dir() and any(folder.iterdir())
+        return any(True for _ in (self.job.checkpoint / log).entries())
 
     def _has_begun(self, batch: int) -> bool:
-        return any((self.job.output / folder / f"{batch}.json").exists() for folder in ("pins", "_commits"))
+        return self._is_committed(batch) or (self.job.output / "pins" / f"{batch}.json").exists()
+
+    def _is_committed(self, batch: int) -> bool:
+        return (self.job.output / "_commits" / f"{batch}.json").exists()
 
     def _checkpoint_query(self) -> str | None:
         """Return the query's id in the checkpoint; None if its metadata is missing or empty."""
-        path = self.job.checkpoint / "metadata"
-        metadata = None if path.is_file() and is_empty(path) else disk.read_json(path)
+        if self.job.checkpoint.is_local or self._lease is not None:
+            path = self.checkpoint / "metadata"
+            metadata = None if path.is_file() and is_empty(path) else disk.read_json(path)
+        else:  # before there is a copy
+            metadata = (self.job.checkpoint / "metadata").read_json()
         return None if metadata is None else str(metadata["id"])
+
+    def _take_lease(self) -> None:
+        try:
+            self._lease = Lease(
+                Location.of(str(self.job.output)) / LEASE,
+                lost=lambda _: self._lost(self._taken_over()),
+                waiting=self._waiting,
+            )
+        except LeaseHeldError as error:
+            self.release()
+            raise OtherJobError(
+                f"another process runs a job on the output folder {self.job.output}: {error.holder}"
+            ) from error
+
+    def _taken_over(self) -> OtherJobError:
+        return OtherJobError(
+            f"another process has taken over the output folder {self.job.output}, because this one stood "
+            "still; it goes on there, and this one ends"
+        )
 
     def _take_lock(self, folder: Path, noun: str) -> None:
         try:
@@ -216,18 +285,22 @@ class OutputFolder:
             raise OtherJobError(f"another process runs a job on the {noun} {folder}") from error
 
 
-def identity(output: Path) -> str:
+def _names_in(folder: Location) -> set[str]:
+    return {one.name for one in folder.files()} | {one.name for one in folder.folders()}
+
+
+def identity(output: Where) -> str:
     """Return the id of the job of an output folder, for names in other systems; it is made when it is first
     asked for.
 
     Raises:
         JobError: the folder has no record of a job.
     """
-    path = output / "_job.json"
-    record = disk.read_json(path)
+    path = Location.of(output) / "_job.json"
+    record = path.read_json()
     if record is None:
         raise JobError(f"{path} is gone, so the job of this folder is unknown: restore the file")
     if "id" not in record:
         record |= {"id": uuid.uuid4().hex[:16]}
-        disk.write_json(path, record)
+        path.put_json(record)
     return str(record["id"])

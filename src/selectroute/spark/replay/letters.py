@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from selectroute.spark.replay.request import ReplayFilterSpec, as_of_now
 from selectroute.spark.sinks.schemas import DEAD_LETTERS
 from selectroute.spark.tables.open_tables import open_tables
 from selectroute.spark.worker.replay_filter import LETTERS, Scope
+from selectroute.storage.location import Where
 
 REASONS: Final[Mapping[str, frozenset[str]]] = {
     "read": frozenset(
@@ -81,7 +81,7 @@ class DeadLetter:
 
 
 def dead_letters(
-    output: Path,
+    output: Where,
     *,
     batches: Collection[int] = (),
     stages: Collection[str] = (),
@@ -133,13 +133,13 @@ class TakenLetters:
         return found
 
 
-def batches_with_letters(output: Path) -> set[int]:
+def batches_with_letters(output: Where) -> set[int]:
     """Return the batches with published dead letters, committed or not."""
     return open_tables(output).batches(DEAD_LETTERS)
 
 
 def letters_left(
-    output: Path, batch: int, wanted: ReplayFilterSpec, taken_of: Sequence[TakenLetters]
+    output: Where, batch: int, wanted: ReplayFilterSpec, taken_of: Sequence[TakenLetters]
 ) -> pa.Table:
     """Return the wanted letters of a batch that no replay took, as `LETTERS`; none if its folder was moved
     away.
@@ -220,7 +220,7 @@ class History:
         return Scope(None, tuple(sorted(self._given[origin]))) if only is None else Scope(only)
 
 
-def count_left(output: Path, wanted: ReplayFilterSpec) -> Counter[tuple[str, str]]:
+def count_left(output: Where, wanted: ReplayFilterSpec) -> Counter[tuple[str, str]]:
     """Count the dead letters that a request made now would replay, by stage and reason.
 
     Raises:

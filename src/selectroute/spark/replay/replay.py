@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -48,10 +47,12 @@ from selectroute.spark.columns.snapshot_ref import SnapshotRef
 from selectroute.spark.inputs.source import ReplayableInput
 from selectroute.spark.job.job import JobError
 from selectroute.spark.job.unrouted import DROP, Unrouted
+from selectroute.spark.job.working_copy import working_copy
 from selectroute.spark.replay.letters import History, batches_with_letters, letters_left, messages_in
 from selectroute.spark.replay.request import ReplayFilterSpec, Request, finish_request, read_request, waiting
 from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.worker.replay_filter import LETTERS, Scope, write_replay_list
+from selectroute.storage import Location
 
 MOST_LETTERS: Final = 1_000_000
 """Maximum of letters of one replay, unless one batch has more: they are held in memory."""
@@ -74,7 +75,7 @@ class Replays:
         self._history = History(router.commits)
         self._with_letters: defaultdict[str, set[int]] = defaultdict(set)
         self._without_letters: defaultdict[str, set[int]] = defaultdict(set)
-        self._refused: set[Path] = set()
+        self._refused: set[Location] = set()
         self._leased = True
 
     def look(self) -> None:
@@ -125,7 +126,7 @@ class Replays:
 
     # ---- planning
 
-    def _read(self, path: Path) -> Request | None:
+    def _read(self, path: Location) -> Request | None:
         try:
             return read_request(path)
         except SelectRouteError as error:
@@ -210,7 +211,7 @@ class Replays:
         lost: list[ReplayableInput] = []
         origins = sorted(frozenset().union(*map(history.origins, pinned.batches)))
         commits = [self._commits.read(origin) or {} for origin in origins]
-        for replayable in source.reread(commits, self._job.checkpoint):
+        for replayable in source.reread(commits, working_copy(self._job.checkpoint)):
             found, in_found = source.narrow(replayable.inputs, letters)
             inputs += found
             codes[in_found] = scopes.setdefault(history.scope(replayable.batch, only), len(scopes))
@@ -228,7 +229,7 @@ class Replays:
             "missing": missing,
         }
 
-        def prepare(staging: Path) -> SnapshotRef:
+        def prepare(staging: Location) -> SnapshotRef:
             write_replay_list(staging / _LIST, replayed, list(scopes), codes[codes >= 0])
             return reference(pinned, self._job.snapshots)
 

@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from selectroute.durable import disk
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.suggestion import unknown_field
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.job.job import job_record
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 _FOLDER = "_requests"
 _NAME = re.compile(r"\d{8}T\d{12}-[0-9a-f]{8}\.json")
@@ -100,17 +100,16 @@ class Request:
         )
 
 
-def make_request(output: Path, wanted: ReplayFilterSpec) -> Request:
+def make_request(output: Where, wanted: ReplayFilterSpec) -> Request:
     """Write a request to replay dead letters.
 
     Raises:
         JobError: the folder is not a job's.
     """
     request = as_of_now(output, wanted)
-    folder = output / _FOLDER
-    disk.make_folder(folder)
-    disk.write_json(
-        folder / f"{request.id}.json",
+    folder = Location.of(output) / _FOLDER
+    folder.make_folder()
+    (folder / f"{request.id}.json").put_json(
         {
             "request": request.id,
             "wanted": wanted.to_json(),
@@ -122,7 +121,7 @@ def make_request(output: Path, wanted: ReplayFilterSpec) -> Request:
     return request
 
 
-def as_of_now(output: Path, wanted: ReplayFilterSpec) -> Request:
+def as_of_now(output: Where, wanted: ReplayFilterSpec) -> Request:
     """Return a request as of now, without writing it. Raises JobError."""
     job_record(output)
     commits = Commits(output)
@@ -131,21 +130,19 @@ def as_of_now(output: Path, wanted: ReplayFilterSpec) -> Request:
     return Request(f"{now}-{uuid.uuid4().hex[:8]}", wanted, newest, lowest)
 
 
-def waiting(output: Path) -> list[Path]:
+def waiting(output: Where) -> list[Location]:
     """Return the files of open requests, oldest first."""
-    try:
-        return sorted(path for path in (output / _FOLDER).iterdir() if _NAME.fullmatch(path.name))
-    except FileNotFoundError:
-        return []
+    found = (path for path in (Location.of(output) / _FOLDER).files() if _NAME.fullmatch(path.name))
+    return sorted(found, key=lambda path: path.name)
 
 
-def read_request(path: Path) -> Request:
+def read_request(path: Location) -> Request:
     """Read a request.
 
     Raises:
         DamagedFileError, RequestError: the file is damaged, or not a request.
     """
-    content = disk.read_json(path) or {}
+    content = path.read_json() or {}
     numbers = [content.get(name) for name in ("newest", "lowest")]
     wanted = content.get("wanted")
     if content.get("request") != path.stem or not isinstance(wanted, dict):
@@ -155,17 +152,17 @@ def read_request(path: Path) -> Request:
     return Request(path.stem, ReplayFilterSpec.from_json(wanted), *numbers)  # type: ignore[arg-type]
 
 
-def finish_request(output: Path, request: Request, batches: Sequence[int]) -> None:
+def finish_request(output: Where, request: Request, batches: Sequence[int]) -> None:
     """Mark a request as done, with the numbers of its replays. Idempotent."""
-    folder = output / _FOLDER
+    folder = Location.of(output) / _FOLDER
     done = {"request": request.id, "wanted": request.wanted.to_json(), "batches": list(batches)}
-    disk.write_json(folder / f"{request.id}.done.json", done)
-    (folder / f"{request.id}.json").unlink(missing_ok=True)
+    (folder / f"{request.id}.done.json").put_json(done)
+    (folder / f"{request.id}.json").delete()
 
 
-def replays_of(output: Path, id: str) -> list[int] | None:
+def replays_of(output: Where, id: str) -> list[int] | None:
     """Return the numbers of a request's replays; None if the request is not done."""
-    done = disk.read_json(output / _FOLDER / f"{id}.done.json")
+    done = (Location.of(output) / _FOLDER / f"{id}.done.json").read_json()
     return None if done is None else list(done["batches"])
 
 

@@ -48,7 +48,7 @@ def write_late_letters(
     ordinals = {subscription: ordinal for ordinal, subscription in enumerate(ids)}
     folder = staging / "publish" / DEAD_LETTERS / f"batch={batch}"
     disk.make_folder(folder)
-    sinks = Sinks(OutputFiles.staged(staging), pa.array(ids, pa.string()), revision, Unrouted())
+    sinks = Sinks(OutputFiles.staged(str(staging)), pa.array(ids, pa.string()), revision, Unrouted())
     rest = found()
     while chunk := list(islice(rest, _CHUNK)):
         of_each: dict[tuple[SourcePartition, str, str], list[LateDelivery]] = {}

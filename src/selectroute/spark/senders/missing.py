@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from selectroute.index.snapshot import Snapshot
 from selectroute.spark.destinations.codes import destinations
 from selectroute.spark.destinations.kafka_records import INPUT_TOPIC, UNKNOWN_TOPIC, Topic
 from selectroute.spark.destinations.queue_messages import UNKNOWN_QUEUE
+from selectroute.storage import Location
 
 _MOST: Final = 5
 """Maximum number of warnings at once; the other destinations are counted in one more."""
@@ -41,7 +41,7 @@ class MissingDestinations:
         warn: called with a sentence.
     """
 
-    def __init__(self, output: Path, warn: Callable[[str], None]) -> None:
+    def __init__(self, output: Location, warn: Callable[[str], None]) -> None:
         self._output = output
         self._warn = warn
         self._known: set[Missing] = set()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,21 +14,27 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from selectroute.durable.disk import DigestingFile
+from selectroute.storage import Location, StorageError
 
 
 class ParquetFile:
-    """Parquet file that is created with its first rows.
+    """Parquet file that is created with its first rows. In remote storage it is first a file of this machine.
 
     Args:
-        path: the path, at which no file exists.
+        target: the file, which does not exist.
         sink: the sink that the file belongs to.
         schema: the file's columns.
         repeating: the columns whose values repeat.
     """
 
-    def __init__(self, path: Path, sink: str, schema: pa.Schema, repeating: Sequence[str]) -> None:
+    def __init__(self, target: Location, sink: str, schema: pa.Schema, repeating: Sequence[str]) -> None:
         self.sink = sink
-        self.path = path
+        self.target = target
+        self._path = (
+            target.path
+            if target.is_local
+            else Path(tempfile.gettempdir(), f"selectroute-{uuid.uuid4().hex}.parquet")
+        )
         self.rows = 0
         self._schema = schema
         self._repeating = list(repeating)
@@ -43,7 +50,7 @@ class ParquetFile:
     def write_table(self, table: pa.Table) -> None:
         """Write a table of the file's schema as a row group."""
         if self._parquet is None:
-            self._file = DigestingFile(self.path)
+            self._file = DigestingFile(self._path)
             self._parquet = pq.ParquetWriter(
                 pa.PythonFile(self._file, mode="w"),
                 self._schema,
@@ -75,9 +82,12 @@ class ParquetFile:
             return None
         self._parquet.close()
         self._file.close()
+        if not self.target.is_local:
+            self.target.storage.upload(self._path, self.target.key)
+            self._path.unlink()
         return {
             "sink": self.sink,
-            "path": os.path.basename(self.path),
+            "path": self.target.name,
             "rows": self.rows,
             "size": self._file.size,
             "sha256": self._file.hexdigest(),
@@ -87,5 +97,6 @@ class ParquetFile:
     def discard(self) -> None:
         """Remove the file, if there is one. On a disk that fails it stays, for the next start to remove."""
         if self._file is not None:
-            with suppress(OSError):
-                self.path.unlink(missing_ok=True)
+            with suppress(OSError, StorageError):
+                self._path.unlink(missing_ok=True)
+                self.target.delete()

@@ -13,7 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, overload
 
 from py4j.protocol import Py4JError
@@ -37,6 +37,7 @@ from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.job.checkpoint import flush_plan
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.job.working_copy import keep
 from selectroute.spark.runtime.checkpoint_files import quick_checkpoint
 from selectroute.spark.senders.kafka import (
     KafkaTopics,
@@ -50,6 +51,10 @@ from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
 from selectroute.spark.stream.table_upkeep import TableUpkeep
 from selectroute.spark.tables.open_tables import tables_of
+from selectroute.storage import Location
+from selectroute.storage.owned import owned
+from selectroute.storage.patient import patient
+from selectroute.storage.probe import check_writable
 
 _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
 
@@ -122,19 +127,26 @@ class FanOut:
         self._side_thread: SideThread | None = None
         self._upkeep: TableUpkeep | None = None
         self._lock = FairLock()
-        self._folder = OutputFolder(job)
         self._should_stop = should_stop or (lambda: False)
         self._stopping = threading.Event()
         waiting = self._on_warning, self._pause
+        job = _patient(job, *waiting)
+        self._folder = OutputFolder(job, self._fail, lambda _: self._stopping.is_set() or self._should_stop())
         self._queues = None if job.queues is None else JobQueues(job.queues, *waiting, job.destination_wait)
         self._kafka = None if job.kafka is None else KafkaTopics(job, *waiting)
         self._source = source_of(spark, job)
         self._router = Router(
-            job, self._source, self._queues, self._kafka, warn=self._on_warning, pause=self._pause
+            job,
+            self._source,
+            self._queues,
+            self._kafka,
+            warn=self._on_warning,
+            pause=self._pause,
+            check_owner=self._folder.check_owner,
         )
         self._changed_inputs = (
-            ChangeWatch(self._router.commits, job.input, self._on_warning)
-            if isinstance(job.input, Path)
+            ChangeWatch(self._router.commits, job.input.path, self._on_warning)
+            if isinstance(job.input, Location) and job.input.is_local
             else None
         )
         self._failure: BaseException | None = None
@@ -162,12 +174,12 @@ class FanOut:
             self._router.look()
             for text in self._router.commits.prepare():
                 self._on_warning(text)
-            self._upkeep = TableUpkeep(self._router.commits.tables, self._on_warning)
+            self._upkeep = TableUpkeep(self._router.commits, self._on_warning)
             self._upkeep.start()
             writer = (
-                self._source.stream(self.job.checkpoint)
+                self._source.stream(self._folder.checkpoint)
                 .writeStream.foreachBatch(self._route)
-                .option("checkpointLocation", str(self.job.checkpoint))
+                .option("checkpointLocation", str(self._folder.checkpoint))
             )
             pause = f"{int(trigger_seconds * 1000)} milliseconds"
             trigger = (
@@ -224,6 +236,10 @@ class FanOut:
                 self._side_thread.finish(should_stop if ended else lambda: True)
             if self._upkeep is not None:
                 self._upkeep.finish(at_once=not ended or self._stopping.is_set())
+            try:
+                self._router.commits.finish()
+            except SelectRouteError as error:
+                self._failure = self._failure or error
             self._release()
         if self._failure is not None and not isinstance(self._failure, StoppingError):
             raise sentence(self._failure) from self._failure
@@ -246,8 +262,8 @@ class FanOut:
                 if self._stopping.is_set():
                     raise StoppingError(f"the job stopped before batch {batch}")
                 query = self._folder.bind()
-                inputs = self._source.planned(self.job.checkpoint, batch, frame)
-                flush_plan(self.job.checkpoint, batch)
+                inputs = self._source.planned(self._folder.checkpoint, batch, frame)
+                self._keep_plan(batch)
                 self._on_batch(self._router.route(batch, inputs, query))
             if self._side_thread is not None:
                 self._side_thread.wake(query)
@@ -260,13 +276,21 @@ class FanOut:
         finally:
             self._idle.set()
 
+    def _keep_plan(self, batch: int) -> None:
+        """Make the plan of a batch durable, before anything is written for the batch."""
+        checkpoint = self._folder.job.checkpoint
+        if checkpoint.is_local:
+            flush_plan(checkpoint.path, batch)
+        else:
+            keep(checkpoint)
+
     def _open_tokens(self, kafka: KafkaTopics) -> None:
         """Open the topic of the job's commit tokens, if it is needed. It must exist if a batch may have been
         sent in part.
         """
         folder = self._folder
         commits = self._router.commits
-        begun = begun_batches(self.job.output / "pins")
+        begun = begun_batches(self._folder.job.output / "pins")
         is_begun = folder.has_tokens() and not all(map(commits.is_committed, begun))
         kafka.bind(folder.identity(), is_begun, folder.note_tokens, folder.tokens_id())
         if is_begun or topics_of(Snapshot.open(self.job.snapshots)):
@@ -295,6 +319,19 @@ def _check_kinds(spark: object, job: object) -> None:
     check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
 
 
+def _patient(job: Job, warn: Callable[[str], None], pause: Callable[[], bool]) -> Job:
+    """Return the job with folders that are waited for when remote storage does not answer."""
+    output = owned(patient(job.output, warn, pause), "_commits", "pins")
+    input = patient(job.input, warn, pause) if isinstance(job.input, Location) else job.input
+    return replace(
+        job,
+        input=input,
+        snapshots=patient(job.snapshots, warn, pause),
+        output=output,
+        checkpoint=patient(job.checkpoint, warn, pause),
+    )
+
+
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """Raise only Exceptions from a batch. py4j does not report others to Spark: after a SystemExit the query
@@ -319,8 +356,11 @@ def check(job: Job, registry: RegistryClient | None = None) -> None:
         StoreError: there is no database of queues, or it does not answer.
     """
     check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
-    if isinstance(job.input, Path):
+    if isinstance(job.input, Location):
         check_folder(job.input)
+    for folder in (job.output, job.checkpoint, job.snapshots / "leases"):
+        if not folder.is_local:
+            check_writable(folder)
     try:
         latest_revision(job.snapshots)
     except SnapshotNotFoundError as error:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from selectroute.durable import disk
 from selectroute.registry.errors import AuthError
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.backfill.backfill import Backfills, ChangeLog
@@ -21,6 +20,7 @@ from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.router import BatchReport, Router
 from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import Job, JobError
+from selectroute.spark.job.working_copy import working_copy
 from selectroute.spark.replay.replay import Replays
 
 _LOOK_SECONDS = 0.5
@@ -55,7 +55,7 @@ class EffectiveFromReporter:
         self._commits = commits
         self._record = job.output / "_cutoffs.json"
         self._introduced = False
-        reported = disk.read_json(self._record) or {"batch": -1, "revision": -1}
+        reported = self._record.read_json() or {"batch": -1, "revision": -1}
         self._batch: int = reported["batch"]
         self._revision: int = reported["revision"]
 
@@ -74,7 +74,7 @@ class EffectiveFromReporter:
                 self._batch = commit["batch"]
         finally:
             if self._revision > reported:
-                disk.write_json(self._record, {"batch": self._batch, "revision": self._revision})
+                self._record.put_json({"batch": self._batch, "revision": self._revision})
 
     def _replayable(self) -> tuple[bool, str | None]:
         """Return whether the inputs of the newest batch can be read again; if not, the reason."""
@@ -82,7 +82,7 @@ class EffectiveFromReporter:
         commit = self._commits.read(batches[-1]) if batches else None
         if commit is None:
             return True, None
-        (replayable,) = self._source.reread([commit], self._job.checkpoint)
+        (replayable,) = self._source.reread([commit], working_copy(self._job.checkpoint))
         lacks = replayable.gone or replayable.unknown
         return (False, replayable.sentence) if lacks else (True, None)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
-from selectroute.spark.tables.tables import OutcomeTables
+from selectroute.spark.batch.commits import Commits
 
 _FINISH_SECONDS = 60.0
+
+_ACCOUNT_SECONDS = 60.0
+"""Interval in which the accounting is written to remote storage."""
 
 
 class TableUpkeep:
@@ -16,12 +20,12 @@ class TableUpkeep:
     Batches do not wait for it, and what it cannot do is a warning: it is tried again after the next batch.
 
     Args:
-        tables: the prepared tables of the job.
+        commits: the prepared commits and tables of the job.
         warn: called with a sentence, once for each error.
     """
 
-    def __init__(self, tables: OutcomeTables, warn: Callable[[str], None]) -> None:
-        self._tables = tables
+    def __init__(self, commits: Commits, warn: Callable[[str], None]) -> None:
+        self._commits = commits
         self._warn = warn
         self._warned: set[str] = set()
         self._due = threading.Event()
@@ -49,12 +53,16 @@ class TableUpkeep:
         self._stopping.set()
 
     def _run(self) -> None:
+        written = time.monotonic()
         while not self._stopping.is_set():
             self._due.wait()
             self._due.clear()
             is_last = self._ending.is_set()
             try:
-                self._tables.maintain(self._stopping.is_set)
+                self._commits.tables.maintain(self._stopping.is_set)
+                if is_last or time.monotonic() - written >= _ACCOUNT_SECONDS:
+                    written = time.monotonic()
+                    self._commits.write_accounting()
             except Exception as error:  # of the disk, of Arrow, of the table: none of them concerns a batch
                 text = next(iter(str(error).strip().splitlines()), repr(error))
                 if text not in self._warned:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -18,6 +17,8 @@ import pyarrow.parquet as pq
 
 from selectroute.spark.sinks.parquet_file import ParquetFile
 from selectroute.spark.sinks.schemas import REPEATING, WITH_BATCH
+from selectroute.spark.tables.parquet import opened_by_arrow
+from selectroute.storage import Location
 
 LARGE: Final = 32 << 20
 """Bytes from which on a file is left alone."""
@@ -104,7 +105,7 @@ def _bounded(files: Sequence[LiveFile]) -> Iterator[LiveFile]:
 
 
 def merge(
-    folder: Path, sink: str, plan: Merge, should_stop: Callable[[], bool] = lambda: False
+    folder: Location, sink: str, plan: Merge, should_stop: Callable[[], bool] = lambda: False
 ) -> dict[str, Any] | None:
     """Write the rows of the files of a merge to a new file, durably, and return its report, see
     `ParquetFile.close`; None if there is nothing to write, or the merge was stopped.
@@ -113,8 +114,8 @@ def merge(
         OSError, pyarrow.ArrowException: a file can't be read or written.
     """
     schema = WITH_BATCH[sink]
-    path = folder / f"merged-{plan.level}-{uuid.uuid4().hex}.parquet"
-    written = ParquetFile(path, sink, schema, REPEATING[sink])
+    target = folder / f"merged-{plan.level}-{uuid.uuid4().hex}.parquet"
+    written = ParquetFile(target, sink, schema, REPEATING[sink])
     try:
         waiting: list[pa.Table] = []
         for one in plan.files:
@@ -134,11 +135,11 @@ def merge(
         raise
 
 
-def _row_groups(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
+def _row_groups(file: Location, schema: pa.Schema) -> Iterator[pa.Table]:
     repeating = [field.name for field in schema if pa.types.is_dictionary(field.type)]
-    with pq.ParquetFile(path, read_dictionary=repeating) as file:
-        for number in range(file.num_row_groups):
-            yield file.read_row_group(number).select(schema.names).cast(schema)
+    with opened_by_arrow(file) as data, pq.ParquetFile(data, read_dictionary=repeating) as parquet:
+        for number in range(parquet.num_row_groups):
+            yield parquet.read_row_group(number).select(schema.names).cast(schema)
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -37,8 +36,9 @@ from selectroute.spark.tables.compaction import LiveFile, batch_of
 from selectroute.spark.tables.delta_table import Append, OutcomeTable
 from selectroute.spark.tables.parquet import check_file, check_size, read_file, rows_at_once
 from selectroute.spark.tables.tables import Files, FilesChecked
+from selectroute.storage import Location
 
-_opened: dict[str, tuple[tuple[str, int], list[LiveFile]]] = {}
+_opened: dict[str, tuple[tuple[str, float], list[LiveFile]]] = {}
 """Files of the tables that were read last, by sink, with the log entry that is their newest."""
 
 
@@ -46,7 +46,7 @@ class DeltaTables:
     """Delta tables of one output folder; see `OutcomeTables`.
 
     Args:
-        output: the folder, on a local disk.
+        output: the folder.
         id: the id of the job; that in the folder unless given.
         compact_every: number of batches whose small files are merged; 0 for never.
         retention_hours: time for which merged files stay for readers of earlier versions.
@@ -54,7 +54,7 @@ class DeltaTables:
 
     def __init__(
         self,
-        output: Path,
+        output: Location,
         id: str | None = None,
         *,
         compact_every: int = COMPACT_EVERY,
@@ -69,9 +69,8 @@ class DeltaTables:
 
     def check(self) -> None:
         """Check that each table is this job's, or may be created."""
-        record = disk.read_json(self._output / "_job.json") or {}
-        commits = self._output / "_commits"
-        may_create = not (commits.is_dir() and any(commits.glob("*.json")))
+        record = (self._output / "_job.json").read_json() or {}
+        may_create = not any(one.name.endswith(".json") for one in (self._output / "_commits").files())
         for table in self._tables.values():
             table.check(self._id or record.get("id"), may_create)
 
@@ -101,25 +100,27 @@ class DeltaTables:
         versions = (table.version_of(app) for table in self._tables.values())
         return max((version for version in versions if version is not None), default=-1)
 
-    def files_of(self, batch: int, staging: Path) -> OutputFiles:
+    def files_of(self, batch: int, staging: Location) -> OutputFiles:
         """Return the folders of the tables."""
         return OutputFiles({sink: str(self._output / sink) for sink in SINKS}, batch)
 
-    def collect(self, batch: int, staging: Path, files: Files) -> list[dict[str, Any]]:
+    def collect(self, batch: int, staging: Location, files: Files) -> list[dict[str, Any]]:
         """Flush the names of the files, which stay where they are."""
         collected: list[dict[str, Any]] = []
-        folders: set[Path] = set()
+        folders: set[Location] = set()
         for file in files:
             folder = self._output / file["sink"]
             folders.add(folder)
-            check_size(folder / file["path"], file["size"])
+            if folder.is_local:  # elsewhere it was there, whole, when its task reported it
+                check_size(folder / file["path"], file["size"])
             of_file = {key: file[key] for key in ("rows", "size", "sha256", "offsets")}
             collected.append({"path": f"{file['sink']}/{file['path']}"} | of_file)
-        for folder in sorted(folders):
-            disk.sync_folder(folder)
+        for folder in folders:
+            if folder.is_local:
+                disk.sync_folder(folder.path)
         return collected
 
-    def publish(self, commit: Mapping[str, Any], staging: Path) -> None:
+    def publish(self, commit: Mapping[str, Any], staging: Location) -> None:
         """Append the files of a batch to each table, in a transaction of each, side by side."""
         batch = commit["batch"]
         app, version = self._transaction(batch)
@@ -221,7 +222,8 @@ class DeltaTables:
             return []
         # Readers come once for each batch; to open the table takes longer than to see that it is the same.
         newest = table.log.entry(entries[-1])
-        key = str(newest), newest.stat().st_mtime_ns
+        entry = newest.entry()
+        key = str(newest), 0.0 if entry is None else entry.modified
         if (known := _opened.get(sink)) is not None and known[0] == key:
             return known[1]
         live = sorted(
@@ -255,7 +257,7 @@ class DeltaChecker:
     of the batch in the table are counted instead: the digests of its commit are those of files that are gone.
     """
 
-    def __init__(self, tables: DeltaTables, output: Path, digests: bool) -> None:
+    def __init__(self, tables: DeltaTables, output: Location, digests: bool) -> None:
         self._output = output
         self._digests = digests
         self._batches: set[int] = set()

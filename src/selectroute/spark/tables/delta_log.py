@@ -1,4 +1,4 @@
-"""Log of a Delta table on a local disk: made durable, repaired after a loss of power, and cut.
+"""Log of a Delta table: on a local disk made durable and repaired after a loss of power, and cut.
 
 ::
 
@@ -7,7 +7,8 @@
     _delta_log/_last_checkpoint               the newest of these
 
 The library that writes the log does not flush it. An entry is flushed before the next one is begun, so that a
-loss of power can tear only the last one; and a checkpoint before anything is removed that it replaces.
+loss of power can tear only the last one; and a checkpoint before anything is removed that it replaces. Remote
+storage has files whole or not at all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from selectroute.durable import disk
+from selectroute.storage import Location
 
 OURS = "selectroute"
 """Key of what this package writes to ``commitInfo``: ``adds`` and ``removes`` count the actions of the entry,
@@ -39,11 +41,11 @@ _CREATE = "CREATE TABLE"
 class DeltaLog:
     """Log of one table. Its folder may not exist yet."""
 
-    def __init__(self, table: Path) -> None:
+    def __init__(self, table: Location) -> None:
         self.folder = table / "_delta_log"
 
-    def entry(self, version: int) -> Path:
-        """Return the path of an entry."""
+    def entry(self, version: int) -> Location:
+        """Return the location of an entry."""
         return self.folder / f"{version:020d}.json"
 
     def entries(self) -> list[int]:
@@ -56,34 +58,38 @@ class DeltaLog:
 
     def flush_from(self, version: int) -> None:
         """Flush the entry of this version, which must exist, and those that follow it. Raises OSError."""
+        if not self.folder.is_local:
+            return
         path = self.entry(version)
         while True:
-            _flush(path)
+            _flush(path.path)
             version += 1
             path = self.entry(version)
             if not path.exists():
                 break
-        disk.sync_folder(self.folder)
+        disk.sync_folder(self.folder.path)
 
     def flush_checkpoint(self, version: int) -> None:
         """Flush the checkpoint of this version, and the pointer to it. Raises OSError."""
-        _flush(self._checkpoint(version))
-        _flush(self.folder / _LAST)
-        disk.sync_folder(self.folder)
+        if not self.folder.is_local:
+            return
+        _flush(self._checkpoint(version).path)
+        _flush((self.folder / _LAST).path)
+        disk.sync_folder(self.folder.path)
 
-    def torn(self) -> list[Path]:
+    def torn(self) -> list[Location]:
         """Return what a loss of power has torn at the end of the log, and what it makes useless."""
-        return list(self._torn()) if self.folder.is_dir() else []
+        return list(self._torn()) if self.folder.is_local and self.folder.is_folder() else []
 
-    def repair(self) -> list[Path]:
+    def repair(self) -> list[Location]:
         """Remove what is torn, and files of writes that did not end; return the former."""
         torn = self.torn()
-        if self.folder.is_dir():
-            unfinished = [path for path in self.folder.iterdir() if _TEMPORARY.fullmatch(path.name)]
+        if self.folder.is_local and self.folder.is_folder():
+            unfinished = [path for path in self.folder.files() if _TEMPORARY.fullmatch(path.name)]
             for path in (*torn, *unfinished):
-                path.unlink(missing_ok=True)
+                path.delete()
             if torn:
-                disk.sync_folder(self.folder)
+                disk.sync_folder(self.folder.path)
         return torn
 
     def cut(self, keep: int) -> int:
@@ -97,13 +103,13 @@ class DeltaLog:
         old = [self.entry(version) for version in self.entries() if version < first]
         old += [self._checkpoint(version) for version in checkpoints if version < first]
         for path in old:
-            path.unlink(missing_ok=True)
+            path.delete()
         return len(old)
 
-    def _torn(self) -> Iterator[Path]:
+    def _torn(self) -> Iterator[Location]:
         for version in reversed(self.entries()):
             path = self.entry(version)
-            if not _is_torn(path.read_bytes()):
+            if not _is_torn(path.read()):
                 break
             yield path
         bad = []
@@ -114,7 +120,7 @@ class DeltaLog:
             bad.append(path)
         yield from bad
         last = self.folder / _LAST
-        if last.exists() and (bad or not self._names_checkpoint(last.read_bytes())):
+        if last.exists() and (bad or not self._names_checkpoint(last.read())):
             yield last
 
     def _names_checkpoint(self, data: bytes) -> bool:
@@ -124,16 +130,13 @@ class DeltaLog:
             version = int(content["version"])
         except (ValueError, TypeError, KeyError):
             return False
-        return any(self.folder.glob(f"{version:020d}.checkpoint*.parquet"))
+        return any(one.name.startswith(f"{version:020d}.checkpoint") for one in self.folder.files())
 
-    def _checkpoint(self, version: int) -> Path:
+    def _checkpoint(self, version: int) -> Location:
         return self.folder / f"{version:020d}.checkpoint.parquet"
 
     def _versions(self, pattern: re.Pattern[str]) -> list[int]:
-        try:
-            names = os.listdir(self.folder)
-        except FileNotFoundError:
-            return []
+        names = (one.name for one in self.folder.files())
         return sorted(int(named[1]) for name in names if (named := pattern.fullmatch(name)))
 
 
@@ -158,9 +161,9 @@ def _is_torn(data: bytes) -> bool:
     return (kinds.count("add"), kinds.count("remove"), kinds.count("txn")) != wanted
 
 
-def _is_readable(path: Path) -> bool:
+def _is_readable(path: Location) -> bool:
     try:
-        pq.read_table(path, partitioning=None)
+        pq.read_table(path.path, partitioning=None)
     except (pa.ArrowException, OSError):
         return False
     return True

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -28,6 +27,8 @@ from selectroute.spark.job.job import CommitError, JobError, OtherJobError
 from selectroute.spark.sinks.schemas import WITH_BATCH
 from selectroute.spark.tables.compaction import LARGE, LiveFile, merge, plan_merge
 from selectroute.spark.tables.delta_log import OURS, DeltaLog
+from selectroute.storage import Location
+from selectroute.storage.options import client_options
 
 OWNER: Final = "selectroute.job"
 """Property of a table with the id of its job."""
@@ -57,7 +58,7 @@ class Append(NamedTuple):
 
 
 class OutcomeTable:
-    """One of the tables of a job, in a folder on a local disk.
+    """One of the tables of a job.
 
     Args:
         folder: the folder of the table.
@@ -65,7 +66,7 @@ class OutcomeTable:
         threads: runs what a batch need not wait for.
     """
 
-    def __init__(self, folder: Path, sink: str, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, folder: Location, sink: str, threads: ThreadPoolExecutor) -> None:
         self.folder = folder
         self.sink = sink
         self.log = DeltaLog(folder)
@@ -130,25 +131,26 @@ class OutcomeTable:
 
     # ---- written by the stream
 
-    def prepare(self, id: str, retention_hours: int) -> list[Path]:
+    def prepare(self, id: str, retention_hours: int) -> list[Location]:
         """Repair the log, create the table if there is none, and open it; return what was removed.
 
         Raises:
             JobError, OtherJobError: as `check`.
         """
-        disk.make_folder(self.log.folder)
+        self.log.folder.make_folder()
         torn = self.log.repair()
         # Files are listed by writers for an hour longer than they stay, so that none is forgotten.
         removed = f"interval {retention_hours + 1} hours"
         with self._errors("be opened"):
             if not self.log.entries() and not self.log.checkpoints():
                 DeltaTable.create(
-                    str(self.folder),
+                    table_url(self.folder),
                     self._schema,
                     name=self.sink,
                     description=f"{self.sink} of the selectroute job {id}",
                     configuration={OWNER: id, _REMOVED: removed},
                     raise_if_key_not_exists=False,
+                    storage_options=table_options(self.folder),
                     post_commithook_properties=_NO_HOOKS,
                 )
             table = self._opened()
@@ -222,10 +224,8 @@ class OutcomeTable:
 
     def _check_file(self, file: Mapping[str, Any], batch: int) -> None:
         path = self.folder / file["path"]
-        try:
-            size = path.stat().st_size
-        except FileNotFoundError:
-            size = -1
+        entry = path.entry()
+        size = -1 if entry is None else entry.size
         if size != file["size"]:
             now = "is gone" if size < 0 else f"has {size} bytes, and had {file['size']}"
             raise CommitError(f"batch {batch} is committed, but its file {path} {now}: restore the file")
@@ -252,7 +252,8 @@ class OutcomeTable:
         report = merge(self.folder, self.sink, plan, should_stop)
         if report is None:
             return False
-        disk.sync_folder(self.folder)
+        if self.folder.is_local:
+            disk.sync_folder(self.folder.path)
         now = _milliseconds()
         removes = [RemoveAction(file.path, False, now, file.size, {}) for file in plan.files]
         statistics = _merged(plan.files, report)
@@ -294,14 +295,14 @@ class OutcomeTable:
                 os.path.basename(path)
                 for path in table.vacuum(0, dry_run=True, enforce_retention_duration=False)
             }
-        for entry in os.scandir(self.folder):
-            if entry.is_file(follow_symlinks=False) and entry.name not in kept and _is_data(entry.name):
-                os.unlink(entry.path)
+        for file in self.folder.files():
+            if file.name not in kept and _is_data(file.name):
+                file.delete()
 
     def _remove(self, path: str) -> None:
         name = os.path.basename(path)
         if _is_data(name):
-            (self.folder / name).unlink(missing_ok=True)
+            (self.folder / name).delete()
 
     # ---- read
 
@@ -325,7 +326,7 @@ class OutcomeTable:
 
     def _opened(self) -> DeltaTable:
         try:
-            return DeltaTable(str(self.folder))
+            return DeltaTable(table_url(self.folder), storage_options=table_options(self.folder))
         except TableNotFoundError:
             raise JobError(f"there is no Delta table {self.folder}: it was moved away") from None
         except (DeltaError, OSError) as error:
@@ -356,6 +357,16 @@ class OutcomeTable:
             raise CommitError(
                 f"the Delta table {self.folder} cannot {action}: {_first_line(error)}"
             ) from error
+
+
+def table_url(folder: Location) -> str:
+    """Return the URL or path of a table for the library."""
+    return str(folder)
+
+
+def table_options(folder: Location) -> dict[str, str] | None:
+    """Return what the library needs to be told of a storage; None for what it finds by itself."""
+    return None if folder.is_local else client_options(str(folder))
 
 
 def schema_of(sink: str) -> Schema:

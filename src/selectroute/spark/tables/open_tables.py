@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from selectroute.durable import disk
 from selectroute.spark.job.job import DELTA, PARQUET, Job
 from selectroute.spark.tables.parquet import ParquetTables
 from selectroute.spark.tables.tables import OutcomeTables
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 
-def open_tables(output: Path) -> OutcomeTables:
+def open_tables(output: Where) -> OutcomeTables:
     """Return the tables of an output folder, to be read."""
-    record = disk.read_json(output / "_job.json") or {}
-    return _tables(output, record.get("table_format", PARQUET))
+    folder = Location.of(output)
+    record = (folder / "_job.json").read_json() or {}
+    return _tables(folder, record.get("table_format", PARQUET))
 
 
 def tables_of(job: Job, id: str | None = None) -> OutcomeTables:
@@ -27,7 +27,7 @@ def tables_of(job: Job, id: str | None = None) -> OutcomeTables:
     )
 
 
-def _tables(output: Path, table_format: str, id: str | None = None, **options: int) -> OutcomeTables:
+def _tables(output: Location, table_format: str, id: str | None = None, **options: int) -> OutcomeTables:
     if table_format == DELTA:
         from selectroute.spark.tables.delta import DeltaTables  # needs the extra `delta`
 

@@ -21,6 +21,7 @@ from selectroute.spark.job.job import CommitError, JobError
 from selectroute.spark.sinks.output_files import OutputFiles
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, SINKS
 from selectroute.spark.tables.tables import Files, FilesChecked
+from selectroute.storage import Location
 
 _FEW, _MANY = 4_096, 1 << 17
 """Rows read at a time: of dead letters, which may have large original bytes, and of the others."""
@@ -29,8 +30,8 @@ _FEW, _MANY = 4_096, 1 << 17
 class ParquetTables:
     """Folders of one output folder; see `OutcomeTables`."""
 
-    def __init__(self, output: Path) -> None:
-        self._output = output
+    def __init__(self, output: Location) -> None:
+        self._output = output.path
 
     def check(self) -> None:
         """Do nothing: the record of the job says whose the folders are."""
@@ -45,11 +46,11 @@ class ParquetTables:
         """Return nothing: batches that are not published have a staging folder."""
         return []
 
-    def files_of(self, batch: int, staging: Path) -> OutputFiles:
+    def files_of(self, batch: int, staging: Location) -> OutputFiles:
         """Return the folder ``attempts`` of the staging folder."""
-        return OutputFiles.staged(staging / "attempts")
+        return OutputFiles.staged(str(staging / "attempts"))
 
-    def collect(self, batch: int, staging: Path, files: Files) -> list[dict[str, Any]]:
+    def collect(self, batch: int, staging: Location, files: Files) -> list[dict[str, Any]]:
         """Move the reported files to the folders that will be renamed. Others are removed with the staging
         folder.
         """
@@ -58,13 +59,13 @@ class ParquetTables:
         folders: dict[str, Path] = {}
         for file in files:
             sink = file["sink"]
-            folder = staging / "publish" / sink / f"batch={batch}"
+            folder = staging.path / "publish" / sink / f"batch={batch}"
             folders[sink] = folder
             disk.make_folder(folder)
             name = f"part-{numbers[sink]:05d}-{staging.name[-8:]}.parquet"
             numbers[sink] += 1
-            work = staging / "attempts" / file["path"]
-            check_size(work, file["size"])
+            work = staging.path / "attempts" / file["path"]
+            check_size(Location.of(work), file["size"])
             disk.move(work, folder / name)
             path = f"{sink}/batch={batch}/{name}"
             of_file = {key: file[key] for key in ("rows", "size", "sha256")}
@@ -73,11 +74,11 @@ class ParquetTables:
             disk.sync_folder(folder)
         return collected
 
-    def publish(self, commit: Mapping[str, Any], staging: Path) -> None:
+    def publish(self, commit: Mapping[str, Any], staging: Location) -> None:
         """Rename the folders of a committed batch into place."""
         batch = commit["batch"]
         for sink in SINKS:
-            staged = staging / "publish" / sink / f"batch={batch}"
+            staged = staging.path / "publish" / sink / f"batch={batch}"
             target = self._output / sink / f"batch={batch}"
             if staged.is_dir():
                 if target.exists():
@@ -105,14 +106,14 @@ class ParquetTables:
         folder = self._output / sink / f"batch={batch}"
         paths = sorted(folder.glob("*.parquet")) if files is None else self._paths(sink, files)
         for path in paths:
-            for rows in read_file(path, columns, rows_at_once(sink)):
+            for rows in read_file(Location.of(path), columns, rows_at_once(sink)):
                 if rows is not None:
                     yield rows
 
     def scan(self, sink: str, columns: Sequence[str], files: Files) -> Iterator[pa.RecordBatch | None]:
         """Yield the rows of these files; None for one that was moved away."""
         for path in self._paths(sink, files):
-            yield from read_file(path, columns, rows_at_once(sink))
+            yield from read_file(Location.of(path), columns, rows_at_once(sink))
 
     def lost(self, batch: int, files: Files) -> list[str]:
         """Return the paths of the files that were moved away."""
@@ -146,7 +147,7 @@ class ParquetChecker:
             checked.absent += sorted(absent)
         for file in files:
             if file["path"].rsplit("/", 1)[0] not in absent:
-                check_file(self._output / file["path"], file, self._digests, checked)
+                check_file(Location.of(self._output / file["path"]), file, self._digests, checked)
         return checked
 
     def strays(self, is_committed: Callable[[int | None], bool]) -> Iterator[tuple[int | None, str]]:
@@ -161,13 +162,18 @@ class ParquetChecker:
                     yield batch, f"{name} is in no commit"
 
 
+def opened_by_arrow(file: Location) -> Any:
+    """Open a file for Arrow to read. Raises OSError."""
+    return pa.OSFile(str(file), "rb") if file.is_local else pa.PythonFile(file.open(), "r")
+
+
 def rows_at_once(sink: str) -> int:
     """Return the number of rows to read at a time."""
     return _FEW if sink == DEAD_LETTERS else _MANY
 
 
 def read_file(
-    path: Path, columns: Sequence[str] | None, most: int, batch: int | None = None
+    path: Location, columns: Sequence[str] | None, most: int, batch: int | None = None
 ) -> Iterator[pa.RecordBatch | None]:
     """Yield the rows of a file, at most so many at a time; None for a file that does not exist. With
     ``batch``, row groups without rows of it are skipped.
@@ -177,7 +183,7 @@ def read_file(
     """
     try:
         # Opened as a file: from a path, Arrow would make a column of the folder's name.
-        with pa.OSFile(str(path), "rb") as file:
+        with opened_by_arrow(path) as file:
             opened = pq.ParquetFile(file)
             groups = None if batch is None else _groups_with(opened.metadata, batch)
             yield from opened.iter_batches(most, row_groups=groups, columns=columns)
@@ -199,21 +205,24 @@ def _groups_with(metadata: pq.FileMetaData, batch: int) -> list[int]:
     return found
 
 
-def check_size(path: Path, size: int) -> None:
+def check_size(path: Location, size: int) -> None:
     """Check a file that a task wrote. Raises CommitError, OSError."""
-    found = path.stat().st_size
+    entry = path.entry()
+    if entry is None:
+        raise FileNotFoundError(2, "no such file", str(path))
+    found = entry.size
     if found != size:
         raise CommitError(f"{path} has {found} bytes, but its task reported {size}")
 
 
-def check_file(path: Path, file: Mapping[str, Any], digests: bool, checked: FilesChecked) -> None:
+def check_file(path: Location, file: Mapping[str, Any], digests: bool, checked: FilesChecked) -> None:
     """Compare a file with its commit; note what was found."""
     name = file["path"]
-    try:
-        size = path.stat().st_size
-    except OSError:
+    entry = path.entry()
+    if entry is None:
         checked.found.append(f"{name} is gone")
         return
+    size = entry.size
     if size != file["size"]:
         checked.found.append(
             f"{name} has {counted(size, 'byte')}, and had {file['size']:,} when it was written"
@@ -233,14 +242,18 @@ def _batch_of(folder: Path) -> int | None:
     return int(text) if text.removeprefix("-").isdecimal() else None
 
 
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _sha256(path: Location) -> str:
+    with path.open() as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+        return digest.hexdigest()
 
 
-def _rows(path: Path) -> int | None:
+def _rows(path: Location) -> int | None:
     try:
-        rows: int = pq.read_metadata(path).num_rows
+        with opened_by_arrow(path) as file:
+            rows: int = pq.read_metadata(file).num_rows
     except (pa.ArrowException, OSError):
         return None
     return rows

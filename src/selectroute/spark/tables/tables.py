@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from selectroute.spark.sinks.output_files import OutputFiles
+from selectroute.storage import Location
 
 Files = Iterable[Mapping[str, Any]]
 """Files in the format of a commit: path below the output folder, rows, size, sha256."""
@@ -59,17 +59,17 @@ class OutcomeTables(Protocol):
     def unpublished(self, batches: Sequence[int], side_batches: Sequence[int]) -> list[int]:
         """Return those of these committed batches that the tables may lack."""
 
-    def files_of(self, batch: int, staging: Path) -> OutputFiles:
+    def files_of(self, batch: int, staging: Location) -> OutputFiles:
         """Return where the tasks of a batch write."""
 
-    def collect(self, batch: int, staging: Path, files: Files) -> list[dict[str, Any]]:
+    def collect(self, batch: int, staging: Location, files: Files) -> list[dict[str, Any]]:
         """Make the reported files durable, and return them in the format of the commit.
 
         Raises:
             CommitError: a file is not as its task reported it.
         """
 
-    def publish(self, commit: Mapping[str, Any], staging: Path) -> None:
+    def publish(self, commit: Mapping[str, Any], staging: Location) -> None:
         """Show a committed batch to readers, durably. Idempotent; batches come in the order of their commits.
 
         Raises:

@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,6 +26,7 @@ from selectroute.match.match import Matches
 from selectroute.spark.sinks.schemas import as_written
 from selectroute.spark.sources.files.readers import DeadLetterBatch, Messages, SourcePartition
 from selectroute.spark.worker.sink_writer import Sinks
+from selectroute.storage import Location
 
 Ints = npt.NDArray[np.int64]
 Ordinals = npt.NDArray[np.int32]
@@ -56,18 +56,19 @@ class Scope(NamedTuple):
     without: tuple[str, ...] = ()
 
 
-def write_replay_list(path: Path, letters: pa.Table, scopes: Sequence[Scope], codes: Any) -> None:
+def write_replay_list(file: Location, letters: pa.Table, scopes: Sequence[Scope], codes: Any) -> None:
     """Write the list for a replay's workers: each letter, with the index of its scope in ``scopes``."""
     table = letters.append_column("scope", pa.array(codes, pa.int32()))
     table = table.replace_schema_metadata({_SCOPES: json.dumps(scopes).encode()})
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_file(buffer, table.schema) as writer:
         writer.write_table(table)
+    file.put(buffer.getvalue().to_pybytes())
 
 
-def read_replay_list(path: Path) -> tuple[pa.Table, list[Scope]]:
+def read_replay_list(file: Location) -> tuple[pa.Table, list[Scope]]:
     """Return the letters and scopes that `write_replay_list` wrote."""
-    with pa.OSFile(str(path), "rb") as file:
-        table = pa.ipc.open_file(file).read_all()
+    table = pa.ipc.open_file(pa.BufferReader(file.read())).read_all()
     found = json.loads(table.schema.metadata[_SCOPES])
     return table, [Scope(None if only is None else tuple(only), tuple(without)) for only, without in found]
 
@@ -130,15 +131,15 @@ class ReplayFilter:
     """Filter of one replay for one task.
 
     Args:
-        path: the file that `write_replay_list` wrote.
+        file: the file that `write_replay_list` wrote.
         snapshot: the snapshot to match with.
 
     ``passes`` are the passes over the input: 0 for the letters that are messages, 1 for those that are
     deliveries.
     """
 
-    def __init__(self, path: Path, snapshot: Snapshot) -> None:
-        letters, scopes = read_replay_list(path)
+    def __init__(self, file: Location, snapshot: Snapshot) -> None:
+        letters, scopes = read_replay_list(file)
         single = letters["subscription"].is_valid().to_numpy()
         self.passes = tuple(nth for nth in (0, 1) if np.any(single == bool(nth))) or (0,)
         self._ordinals = max(1, len(snapshot.ids))

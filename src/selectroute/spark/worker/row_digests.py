@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from selectroute.durable import disk
-from selectroute.durable.sealed_json import sealed
 from selectroute.spark.job.job import CommitError
+from selectroute.storage import Location
 
 
 class RowDigests:
@@ -29,7 +27,7 @@ class RowDigests:
         task: the number of the task.
     """
 
-    def __init__(self, folder: Path, batch: int, task: int) -> None:
+    def __init__(self, folder: Location, batch: int, task: int) -> None:
         self._folder = folder
         self._batch = batch
         self._task = task
@@ -47,7 +45,7 @@ class RowDigests:
         """
         number, rest = 0, _Rows(batches)
         while True:
-            known = disk.read_json(self._path(number))
+            known = self._path(number).read_json()
             block = rest.next() if known is None else rest.take(known["rows"])
             found = _digest(block, column)
             if known is None:
@@ -64,14 +62,14 @@ class RowDigests:
             number += 1
 
     def _write(self, number: int, content: dict[str, Any]) -> dict[str, Any]:
-        disk.make_folder(self._folder)
+        self._folder.make_folder()
         try:
-            disk.link_new(self._path(number), sealed(content).encode())
+            self._path(number).put_new_json(content)
         except FileExistsError:
-            return disk.read_json(self._path(number)) or {}
+            return self._path(number).read_json() or {}
         return content
 
-    def _path(self, number: int) -> Path:
+    def _path(self, number: int) -> Location:
         return self._folder / f"{self._task}-{number}.json"
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from selectroute.spark.sources.files.readers import DeadLetterBatch, SourcePartition, checked_rows
 from selectroute.spark.worker.row_digests import RowDigests
 from selectroute.spark.worker.task import Part, TaskSettings
+from selectroute.storage import Location
 
 Ints = npt.NDArray[np.int64]
 
@@ -90,7 +91,7 @@ class RowReader:
         self._batches = batches
         if settings.row_digests is not None:
             names = [*layout.names, *layout.more]
-            digests = RowDigests(settings.row_digests, layout.batch, task)
+            digests = RowDigests(Location.of(settings.row_digests), layout.batch, task)
             self._batches = digests.checked((one.rename_columns(names) for one in batches), HASH)
 
     def parts(self) -> Iterator[Part]:

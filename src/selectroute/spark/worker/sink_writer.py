@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class Sinks:
         self._batch = files.batch
         schemas = SCHEMAS if files.batch is None else WITH_BATCH
         self._writers = {
-            sink: ParquetFile(files.path(sink), sink, schemas[sink], REPEATING[sink]) for sink in SINKS
+            sink: ParquetFile(files.file(sink), sink, schemas[sink], REPEATING[sink]) for sink in SINKS
         }
         self._pending: dict[str, list[dict[str, Any]]] = {sink: [] for sink in SINKS}
         self._pending_rows = dict.fromkeys(SINKS, 0)
@@ -143,7 +144,9 @@ class Sinks:
         """Write the remaining rows, flush the files and return the reports of `ParquetFile.close`."""
         for sink in SINKS:
             self._write(sink)
-        files = [self._writers[sink].close() for sink in SINKS]
+        # Side by side: in remote storage each file takes a round trip.
+        with ThreadPoolExecutor(len(SINKS)) as threads:
+            files = [*threads.map(lambda sink: self._writers[sink].close(), SINKS)]
         for outgoing in self._outgoing:
             outgoing.close()
             self.counts.count_sent(outgoing.kind, outgoing.deliveries)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -45,17 +44,19 @@ from selectroute.spark.sinks.schemas import RAW
 from selectroute.spark.sources.files.bound_columns import Bound, not_cast
 from selectroute.spark.sources.files.readers import (
     RAW_BYTES,
+    WAITED_FOR,
     DeadLetterBatch,
     Messages,
     SourcePartition,
     read,
 )
-from selectroute.spark.sources.files.splits import Split
+from selectroute.spark.sources.files.splits import Split, opened_by_arrow
 from selectroute.spark.sources.kafka.config import KafkaInput
 from selectroute.spark.sources.kafka.reader import FullRecords, KafkaReader, Records, rows_of
 from selectroute.spark.worker.connections import connected, disconnect, opened
 from selectroute.spark.worker.replay_filter import ReplayFilter, select_inputs, write_judged
 from selectroute.spark.worker.sink_writer import Sinks
+from selectroute.storage import Location
 from selectroute.store.errors import OvertakenError, StoreError, UnavailableError
 
 _PART_BITS: Final = 32
@@ -87,7 +88,7 @@ class TaskSettings:
     replay_list: str | None = None
     destinations: tuple[str, ...] = (QUEUE, KAFKA)
     schema_decisions: str | None = None
-    row_digests: Path | None = None
+    row_digests: str | None = None
 
     def names(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return the identifiers to read."""
@@ -153,7 +154,7 @@ def _record_reader(
     batches, registry = map(rows_of, parts), input.schemas
     decisions = None
     if registry is not None and registry.on_missing != "wait" and settings.schema_decisions is not None:
-        decisions = Decisions(Path(settings.schema_decisions), task)
+        decisions = Decisions(Location.of(settings.schema_decisions), task)
     return RecordReader(batches, input.binding, registry, snapshot, settings, full, ranges, decisions)
 
 
@@ -196,7 +197,7 @@ def run_once(
         return report
     except HeldTopicError as error:
         return {"task": task, "refuses": {error.topic: error.why}}
-    except (UnreachableError, FencedError, SchemaUnavailableError, StoreError) as error:
+    except (UnreachableError, FencedError, SchemaUnavailableError, StoreError, *WAITED_FOR) as error:
         disconnect()
         fenced = isinstance(error, FencedError | OvertakenError)
         if isinstance(error, StoreError) and not isinstance(error, OvertakenError | UnavailableError):
@@ -231,7 +232,7 @@ def _write(
     sinks: Sinks,
 ) -> dict[str, Any]:
     replayed = settings.replay_list
-    replay_filter = None if replayed is None else ReplayFilter(Path(replayed), snapshot)
+    replay_filter = None if replayed is None else ReplayFilter(Location.of(replayed), snapshot)
     # Letters of messages and of deliveries are read one after the other, each by ascending offsets.
     for nth in (0,) if replay_filter is None else replay_filter.passes:
         reader = reader_of(snapshot, settings, bool(outgoing))
@@ -346,7 +347,7 @@ class SplitReader:
         """Record the columns whose casts a Parquet file does not allow."""
         if any(one.cast is not None for one in self._bound.values()):
             with suppress(pa.ArrowException, OSError):  # the file is gone by now
-                sentences = not_cast(pq.read_schema(split.path), self._bound)
+                sentences = not_cast(_schema_of(split), self._bound)
                 reads = self._snapshot.reads
                 self._unlike |= {name: (text, False) for name, text in sentences.items() if name in reads}
 
@@ -357,7 +358,7 @@ class SplitReader:
         key = ", ".join(["missing", *missing])
         if missing and key not in self._missing:
             with suppress(pa.ArrowException, OSError):  # the file is gone by now
-                present = [name for name, _ in leaves(pq.read_schema(split.path))]
+                present = [name for name, _ in leaves(_schema_of(split))]
                 self._missing[key] = str(MissingColumnError(missing, present, split.source))
 
 
@@ -407,6 +408,11 @@ class RecordReader:
         """Return the warnings about columns, and the ranges of the records read."""
         came = [[*place, *rows] for place, rows in self._came.items()]
         return {"unlike": self._reader.unlike, "came": came}
+
+
+def _schema_of(split: Split) -> pa.Schema:
+    with opened_by_arrow(split) as file:
+        return pq.read_schema(file)
 
 
 def original_record(records: Records, dead: DeadLetterBatch) -> pa.RecordBatch:

@@ -25,7 +25,8 @@ from selectroute.selector.message import Message, MessageError, longest_name
 from selectroute.selector.names import INVALID_NAMES, breaches
 from selectroute.spark.sources.files.bound_columns import UNBOUND, Bound, identifiers_of, with_bound
 from selectroute.spark.sources.files.full_messages import ColumnMessages, FullMessages, ParsedMessages
-from selectroute.spark.sources.files.splits import READ_ERRORS, Split
+from selectroute.spark.sources.files.splits import READ_ERRORS, Split, opened, opened_by_arrow
+from selectroute.storage import DeniedError, UnreachableError
 
 _ID_COLUMNS = ("@id", "JMSMessageID")
 _ENCODED_BYTES_A_VALUE = 3
@@ -106,6 +107,9 @@ def _repeating(metadata: Any, row_groups: Sequence[int], strings: set[str]) -> l
         and column.total_uncompressed_size <= _ENCODED_BYTES_A_VALUE * column.num_values
     ]
 
+
+WAITED_FOR = (DeniedError, UnreachableError)
+"""Errors of storage for which a task is run again; a file that is damaged is a dead letter."""
 
 BATCH_ROWS = 65_536
 _BATCH_BYTES = 64 << 20
@@ -197,9 +201,12 @@ def _read_parquet(
     row = split.first_row
     end = row + split.rows
     try:
-        with pa.OSFile(split.path, "rb") as file:
+        with opened_by_arrow(split) as file:
             metadata = pq.read_metadata(file)
-            selection = select(metadata, split.row_groups, names, full, bound)
+            row_groups = split.row_groups
+            if split.rows < 0:  # of a remote file, whose footer was not read by the plan
+                end, row_groups = row + metadata.num_rows, tuple(range(metadata.num_row_groups))
+            selection = select(metadata, row_groups, names, full, bound)
             if selection.ambiguous is not None:
                 message = f"the file has several columns named {selection.ambiguous!r}"
                 yield DeadLetterBatch("judge", "ambiguous-column", message, np.arange(row, end))
@@ -212,7 +219,7 @@ def _read_parquet(
                 pre_buffer=False,
                 page_checksum_verification=True,
             )
-            for group in split.row_groups:
+            for group in row_groups:
                 group_end = row + metadata.row_group(group).num_rows
                 most = max_message_bytes * (group_end - row)
                 if _decoded_bytes(metadata.row_group(group), selection) > most:
@@ -232,13 +239,18 @@ def _read_parquet(
                         batch = with_bound(batch, bound)
                         yield from checked_rows(batch, rows, selection.id_name, max_message_bytes, full)
                         row += len(rows)
+                except WAITED_FOR:
+                    raise
                 except READ_ERRORS as error:
                     # From the first rows that don't decode; those before were yielded.
                     yield DeadLetterBatch("read", "corrupt-row-group", str(error), np.arange(row, group_end))
                 row = group_end
+    except WAITED_FOR:
+        raise
     except READ_ERRORS as error:
-        # The footer was readable when the batch was planned.
-        yield DeadLetterBatch("read", "unreadable-file", str(error), np.arange(row, end))
+        # The footer of a local file was readable when the batch was planned.
+        unread = np.arange(row, end) if end >= row else None
+        yield DeadLetterBatch("read", "unreadable-file", str(error), unread)
 
 
 def _batch_rows(group: Any) -> int:
@@ -362,7 +374,7 @@ def _read_json(
     messages: list[Message] = []
     rows: list[int] = []
     try:
-        with open(split.path, "rb") as file:
+        with opened(split) as file:
             file.seek(split.start)
             row = split.first_row - 1
             while file.tell() < split.stop:
@@ -392,6 +404,8 @@ def _read_json(
                 if len(messages) >= _JSON_BATCH_ROWS:
                     yield from _as_columns(messages, rows, names, full)
                     messages, rows = [], []
+    except WAITED_FOR:
+        raise
     except OSError as error:
         yield DeadLetterBatch("read", "unreadable-file", str(error), None)
     yield from _as_columns(messages, rows, names, full)

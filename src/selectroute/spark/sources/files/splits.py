@@ -11,9 +11,12 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from selectroute.storage import Location
 
 PARQUET_SUFFIXES = frozenset({".parquet", ".pq"})
 JSON_SUFFIXES = frozenset({".json", ".jsonl", ".ndjson"})
@@ -77,6 +80,41 @@ def plan(paths: Iterable[Path], folder: Path | None, file_format: str, tasks: in
     return _share_out(splits, tasks)
 
 
+def whole_files(
+    files: Iterable[tuple[Location, int]], folder: Location, file_format: str, tasks: int
+) -> list[list[Split]]:
+    """Return the splits of each task for files of remote storage, with their sizes: each file is one split,
+    since nothing of it is read before a task reads it.
+    """
+    splits = []
+    for file, size in sorted(files, key=lambda one: one[0].key):
+        source, kind = file.relative_to(folder), kind_of(file.name, file_format)
+        split = Split(str(file), source, kind, stop=size, weight=max(1, size))
+        splits.append(split if kind else _of_unknown_format(split))
+    return _share_out(splits, tasks)
+
+
+def kind_of(name: str, file_format: str) -> str:
+    """Return how a file of this name is read; empty for an unknown ending."""
+    if file_format != "auto":
+        return file_format
+    suffix = Path(name).suffix.lower()
+    return "parquet" if suffix in PARQUET_SUFFIXES else "json" if suffix in JSON_SUFFIXES else ""
+
+
+def opened(split: Split) -> BinaryIO:
+    """Open the file of a split. One in remote storage is read by one request, unless it is large. Raises
+    OSError.
+    """
+    return Location.of(split.path).open(split.stop)
+
+
+def opened_by_arrow(split: Split) -> Any:
+    """Open the file of a split for Arrow. Raises OSError."""
+    file = Location.of(split.path)
+    return pa.OSFile(split.path, "rb") if file.is_local else pa.PythonFile(opened(split), "r")
+
+
 def source_name(path: Path, folder: Path | None) -> str:
     """Return a file's name in deliveries: relative to the input folder, or the full path outside of it."""
     return path.relative_to(folder).as_posix() if folder and path.is_relative_to(folder) else path.as_posix()
@@ -85,15 +123,11 @@ def source_name(path: Path, folder: Path | None) -> str:
 def _file(path: Path, folder: Path | None, file_format: str) -> Split:
     """Return the whole file as one split."""
     source = source_name(path, folder)
-    kind = file_format
-    if kind == "auto":
-        suffix = path.suffix.lower()
-        kind = "parquet" if suffix in PARQUET_SUFFIXES else "json" if suffix in JSON_SUFFIXES else ""
+    kind = kind_of(path.name, file_format)
     split = Split(str(path), source, kind, weight=1)
     try:
         if not kind:
-            known = ", ".join(sorted(PARQUET_SUFFIXES | JSON_SUFFIXES))
-            return _unreadable(split, "unknown-format", f"the file's name does not end in one of {known}")
+            return _of_unknown_format(split)
         if folder is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             return _unreadable(split, OUTSIDE, "a symbolic link that leads out of the input folder")
         size = path.stat().st_size
@@ -109,6 +143,11 @@ def _file(path: Path, folder: Path | None, file_format: str) -> Split:
         )
     except READ_ERRORS as error:
         return _unreadable(split, "unreadable-file", str(error))
+
+
+def _of_unknown_format(split: Split) -> Split:
+    known = ", ".join(sorted(PARQUET_SUFFIXES | JSON_SUFFIXES))
+    return _unreadable(split, "unknown-format", f"the file's name does not end in one of {known}")
 
 
 def _unreadable(split: Split, reason: str, message: str) -> Split:

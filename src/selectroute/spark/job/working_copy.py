@@ -1,0 +1,121 @@
+"""Spark's checkpoint in remote storage: Spark works on a copy on the driver's disk, which is kept there.
+
+Spark reads and writes its checkpoint through Hadoop, which needs a connector for each storage. So its own
+files stay on the driver's disk, and those that matter are copied to where the job's checkpoint is, in the
+form that Spark gives them::
+
+    metadata            the query's id
+    sources/<i>/<n>     the known input of each source
+    offsets/<batch>     the plan of a batch: kept before anything is written for the batch
+    commits/<batch>     that Spark is done with it: kept with the plan of the next one
+
+On the next start, on any machine, the copy is made from them. A file is written once and never changed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from selectroute.spark.job.job import JobError
+from selectroute.storage import Location
+
+_LOGS: Final = ("sources", "offsets", "commits")
+_THREADS: Final = 8
+
+_copies: dict[tuple[int, str], Path] = {}
+"""Folders of the copies, by process and checkpoint."""
+
+_kept: dict[tuple[int, str], set[str]] = {}
+"""Names of the files that are in the checkpoint."""
+
+
+def working_copy(checkpoint: Location) -> Path:
+    """Return the folder in which Spark works: the checkpoint itself, or for remote storage the copy on this
+    machine, which is removed when the process ends.
+    """
+    if checkpoint.is_local:
+        return checkpoint.path
+    key = os.getpid(), str(checkpoint)
+    if key not in _copies:
+        _copies[key] = Path(tempfile.mkdtemp(prefix="selectroute-checkpoint-"))
+        atexit.register(shutil.rmtree, _copies[key], ignore_errors=True)
+    return _copies[key]
+
+
+def restore(checkpoint: Location, is_committed: Callable[[int], bool]) -> None:
+    """Make the copy anew from the checkpoint.
+
+    Args:
+        checkpoint: the checkpoint; nothing is done for one on a mounted file system.
+        is_committed: returns whether a batch is committed. Spark is told that it is done with it.
+    """
+    if checkpoint.is_local:
+        return
+    copy = working_copy(checkpoint)
+    shutil.rmtree(copy)
+    copy.mkdir(mode=0o700)
+    names = [
+        Location(checkpoint.storage, one.key).relative_to(checkpoint) for one in checkpoint.entries(deep=True)
+    ]
+    kept = {name for name in names if name == "metadata" or name.partition("/")[0] in _LOGS}
+    for name in kept:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+
+    def fetch(name: str) -> None:
+        (copy / name).write_bytes((checkpoint / name).read())
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for _ in threads.map(fetch, sorted(kept)):
+            pass
+    planned = sorted(int(name) for name in _names(copy / "offsets"))
+    commits = copy / "commits"
+    if planned and is_committed(planned[-1]) and not (commits / str(planned[-1])).exists():
+        # The process ended between our commit and the plan of the next batch.
+        commits.mkdir(exist_ok=True)
+        earlier = commits / str(planned[-1] - 1)
+        text = earlier.read_text() if earlier.exists() else 'v1\n{"nextBatchWatermarkMs":0}'
+        (commits / str(planned[-1])).write_text(text)
+    _kept[os.getpid(), str(checkpoint)] = kept
+
+
+def keep(checkpoint: Location) -> None:
+    """Copy the new files of Spark to the checkpoint, side by side; remove those that Spark has removed.
+
+    Raises:
+        JobError: the query keeps state, which is not copied.
+    """
+    if checkpoint.is_local:
+        return
+    copy = working_copy(checkpoint)
+    if (copy / "state").exists():
+        raise JobError(
+            f"the query keeps state, and the checkpoint {checkpoint} is in remote storage, to which state is "
+            "not copied: use a checkpoint on a mounted file system"
+        )
+    kept = _kept.setdefault((os.getpid(), str(checkpoint)), set())
+    files = {path.relative_to(copy).as_posix() for log in _LOGS for path in (copy / log).rglob("*")}
+    found = {name for name in files if not Path(name).name.startswith(".") and (copy / name).is_file()}
+    if (copy / "metadata").is_file():
+        found.add("metadata")
+    new, gone = sorted(found - kept), sorted(kept - found)
+
+    def put(name: str) -> None:
+        (checkpoint / name).put((copy / name).read_bytes())
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        done = [*threads.map(put, new)]
+        # A plan is removed long after its batch; what is left of it does no harm.
+        done += threads.map(lambda name: (checkpoint / name).delete(), gone)
+    kept |= set(new)
+    kept -= set(gone)
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name.isdecimal()] if folder.is_dir() else []
