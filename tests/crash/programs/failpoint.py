@@ -86,7 +86,7 @@ def _patch(step: str, moment: str, nth: int) -> None:
         def written(path: Path, _: Any) -> bool:
             return path.parent.name == folder and path.name.endswith(".plan.json") == is_plan
 
-        replace(disk, "write_json", written)
+        replace(disk, "replace_bytes", written)
     elif step == "match":
         replace(KafkaBatchInput, "route")
         replace(FileBatchInput, "route")

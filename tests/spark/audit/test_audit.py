@@ -26,8 +26,7 @@ def job(world):
     router = world.router()
     folder = OutputFolder(router.job)
     (world.input / "x").mkdir(parents=True)
-    folder._record.unlink(missing_ok=True)
-    disk.write_json(folder._record, folder._own("q"))
+    folder._record.put_json(folder._own("q"))
     for batch in range(BATCHES):
         paths = [world.drop_json(f"x/{batch}.jsonl", RED, BLUE, {}, "{")]
         if batch == 3:
@@ -87,7 +86,7 @@ def test_an_untouched_job_adds_up(job):
 
 
 def test_a_published_file_that_is_gone_or_other_is_found(job):
-    (path,) = (job.output.path / "deliveries" / "batch=2").iterdir()
+    (path,) = (job.output / "deliveries" / "batch=2").iterdir()
     data = path.read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     assert "SHA-256" in sentences(job)[0] or "rows" in sentences(job)[0]
@@ -99,7 +98,7 @@ def test_a_published_file_that_is_gone_or_other_is_found(job):
 
 
 def test_a_turned_bit_is_found_by_its_digest_only(job):
-    (path,) = (job.output.path / "deliveries" / "batch=2").iterdir()
+    (path,) = (job.output / "deliveries" / "batch=2").iterdir()
     data = bytearray(path.read_bytes())
     data[10] ^= 1
     path.write_bytes(bytes(data))
@@ -108,7 +107,7 @@ def test_a_turned_bit_is_found_by_its_digest_only(job):
 
 
 def test_folders_that_readers_have_moved_are_no_finding(job):
-    shutil.rmtree(job.output.path / "deliveries" / "batch=2")
+    shutil.rmtree(job.output / "deliveries" / "batch=2")
     found = audit(job.output)
     assert (found.findings, found.absent) == ([], ["deliveries/batch=2"])
 
@@ -145,7 +144,7 @@ def test_an_input_that_nobody_handed_over_is_found(job):
 
 
 def test_inputs_that_changed_in_place_are_found_when_they_are_counted_again(job):
-    path = job.input.path / "x" / "7.jsonl"
+    path = job.input / "x" / "7.jsonl"
     path.write_bytes(path.read_bytes().replace(b"\n", b" ", 1))
     assert sentences(job) == []
     assert sentences(job, recount=True) == ["its inputs have 3 messages, but it counts 4"]
@@ -167,7 +166,7 @@ def test_a_checkpoint_that_is_gone_or_older_is_found(job):
 
 
 def test_accounting_that_says_otherwise_is_found(job):
-    path = job.output.path / "accounting.jsonl"
+    path = job.output / "accounting.jsonl"
     path.write_text(path.read_text().replace('"routed": 2', '"routed": 3', 1))
     assert any("differs from the commits of batch 0" in one for one in sentences(job))
     path.unlink()

@@ -232,7 +232,7 @@ def test_revisions_that_go_backwards_are_refused(world):
 def crash(monkeypatch, at, after):
     """Fail the n-th durable step, before or after it is done. Returns how many steps there were."""
     steps = 0
-    names = ("replace_text", "append_line", "rename", "move", "make_folder", "sync_folder")
+    names = ("replace_bytes", "append_line", "rename", "move", "make_folder", "sync_folder")
     for name in names:
         real = getattr(disk, name)
 

@@ -136,7 +136,7 @@ def crash_at(patch, at, after, only_puts=False, chunk=2):
         patch.setattr(owner, name, step)
 
     if not only_puts:
-        for name in ("replace_text", "append_line", "rename", "move", "make_folder", "sync_folder"):
+        for name in ("replace_bytes", "append_line", "rename", "move", "make_folder", "sync_folder"):
             failing(disk, name)
     for name in ("put", "take_over", "finish"):
         failing(QueueDeliveries, name)

@@ -32,7 +32,7 @@ def staged(queues, *bodies):
     commits = Commits(queues.world.output)
     commits.prepare()
     staging = commits.stage(0)
-    folder = staging / "outgoing-queue"
+    folder = staging.path / "outgoing-queue"
     folder.mkdir()
     path = folder / "part-00000-0123abcd.parquet"
     nothing = Routed(None, None, None, 1, None, None, None, 0, "{}", b"")

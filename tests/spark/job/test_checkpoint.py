@@ -95,7 +95,7 @@ def test_a_plan_that_is_empty_is_made_anew_if_its_batch_has_not_begun(spark, rou
 def test_a_job_whose_first_plan_is_empty_starts(spark, world, files):
     world.publish(1, red="color = 'red'")
     assert run(spark, world) == ([], [])  # makes the checkpoint, and no batch
-    checkpoint = world.job().checkpoint
+    checkpoint = world.job().checkpoint.path
     for name in ("offsets", "sources/0"):
         (checkpoint / name).mkdir(parents=True, exist_ok=True)
     empty(world, *files)
@@ -141,7 +141,7 @@ def test_a_plan_is_on_the_disk_before_its_batch_begins(spark, world, monkeypatch
     world.publish(1, red="color = 'red'")
     world.drop_json("a.jsonl", RED)
     run(spark, world)
-    checkpoint = world.job().checkpoint
+    checkpoint = world.job().checkpoint.path
     pinned = next(place for place, name in enumerate(flushed) if "/pins/" in name)
     plan = {str(checkpoint / name) for name in ("metadata", "sources/0/0", "offsets/0")}
     assert plan <= set(flushed[:pinned])

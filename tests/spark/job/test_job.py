@@ -26,7 +26,7 @@ def contents(folder):
 
 
 def made_checkpoint(world, query, ran=False):
-    folder = world.job().checkpoint
+    folder = world.job().checkpoint.path
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "metadata").write_text(json.dumps({"id": query}))
     if ran:
@@ -136,7 +136,7 @@ def test_a_crash_at_any_step_of_a_claim_leaves_a_folder_that_can_be_claimed(read
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "write_json", killed)
+        patch.setattr(disk, "replace_bytes", killed)
         with pytest.raises(KeyboardInterrupt):
             half = OutputFolder(ready.job())
             half.claim()

@@ -19,6 +19,7 @@ from selectroute.spark.worker.replay_filter import (
     write_judged,
     write_replay_list,
 )
+from selectroute.storage import Location
 
 NAMES = [f"s{n}" for n in range(6)]
 SCOPES = [Scope(), Scope(None, ("s1", "s2", "unknown")), Scope(("s0", "s3", "unknown"))]
@@ -96,8 +97,8 @@ def test_only_dead_letters_are_judged_and_only_for_whom_they_are(tmp_path, seed)
     made = snapshot()
     table, codes, scoped, single = letters(NAMES, rng)
     path = tmp_path / "list"
-    write_replay_list(path, table, SCOPES, codes)
-    recall = ReplayFilter(path, made)
+    write_replay_list(Location.of(path), table, SCOPES, codes)
+    recall = ReplayFilter(Location.of(path), made)
     caught, wanted, judged, denied, buried = Caught(made), Counter(), Counter(), Counter(), Counter()
     for place in (*PLACES, SourcePartition("other")):
         for start in range(0, ROWS, 10):
@@ -138,11 +139,11 @@ def test_a_file_that_cannot_be_read_once_more_is_a_dead_letter_for_each_message_
     )
     columns |= {"stage": ["read"] * 4, "reason": ["x"] * 4}
     table = pa.table({name: pa.array(columns[name], LETTERS.field(name).type) for name in LETTERS.names})
-    write_replay_list(tmp_path / "list", table, [Scope()], [0, 0, 0, 0])
+    write_replay_list(Location.of(tmp_path / "list"), table, [Scope()], [0, 0, 0, 0])
     caught = Caught(made)
     gone = DeadLetterBatch("read", "unreadable-file", "gone", None)
     for place in (SourcePartition("a"), SourcePartition("b"), SourcePartition("c")):
-        recall = ReplayFilter(tmp_path / "list", made)
+        recall = ReplayFilter(Location.of(tmp_path / "list"), made)
         for nth in recall.passes:
             for part, limit in select_inputs(recall, nth, place, gone):
                 write_judged(caught, place, part, limit)

@@ -18,6 +18,7 @@ from selectroute.spark.sources.files.readers import DeadLetterBatch
 from selectroute.spark.worker.row_digests import RowDigests
 from selectroute.spark.worker.rows import HASH, LETTER, OFFSET, PARTITION, SOURCE, RowLayout, RowReader
 from selectroute.spark.worker.task import TaskSettings
+from selectroute.storage import Location
 
 
 def task_settings(**more):
@@ -102,7 +103,7 @@ def hashed(*counts, first=0):
 
 
 def checked(folder, batches, task=0):
-    blocks = RowDigests(folder, 7, task).checked(iter(batches), HASH)
+    blocks = RowDigests(Location.of(folder), 7, task).checked(iter(batches), HASH)
     return [block.column(0).to_pylist() for block in blocks]
 
 
@@ -114,7 +115,7 @@ def checked(folder, batches, task=0):
 )
 def test_the_same_rows_in_other_batches_are_the_same(tmp_path_factory, first, cuts, stopped):
     folder, total = tmp_path_factory.mktemp("digests") / "7.rows", sum(first)
-    blocks = RowDigests(folder, 7, 0).checked(iter(hashed(*first)), HASH)
+    blocks = RowDigests(Location.of(folder), 7, 0).checked(iter(hashed(*first)), HASH)
     for _ in zip(range(stopped), blocks, strict=False):  # the attempt may end anywhere
         pass
     borders = [0, *sorted(min(cut, total) for cut in cuts), total]
@@ -143,12 +144,14 @@ def test_other_rows_are_found_before_any_of_their_block_is_given_out(tmp_path):
     checked(tmp_path, hashed(4, 3))
     given_out = []
     with pytest.raises(CommitError):
-        for block in RowDigests(tmp_path, 7, 0).checked(iter([*hashed(4), *hashed(3, first=9)]), HASH):
+        for block in RowDigests(Location.of(tmp_path), 7, 0).checked(
+            iter([*hashed(4), *hashed(3, first=9)]), HASH
+        ):
             given_out += block.column(0).to_pylist()
     assert given_out == [0, 1, 2, 3]
 
 
 def test_an_attempt_that_ended_early_says_nothing_of_the_rest(tmp_path):
-    blocks = RowDigests(tmp_path, 7, 0).checked(iter(hashed(4, 3)), HASH)
+    blocks = RowDigests(Location.of(tmp_path), 7, 0).checked(iter(hashed(4, 3)), HASH)
     next(blocks)
     assert checked(tmp_path, [*hashed(4), *hashed(9, first=40)]) == [[0, 1, 2, 3], list(range(40, 49))]

@@ -45,10 +45,10 @@ def output(tmp_path):
     (job.checkpoint.path / "offsets").mkdir()
     (job.checkpoint.path / "offsets" / "0").write_text('v1\n{}\n{"logOffset":0}')
 
-    router = Router(job, FileSource(job.input, "auto", 1, run_here, 1))
+    router = Router(job, FileSource(job.input.path, "auto", 1, run_here, 1))
     router.commits.prepare()
     router.route(0, [file], "q")
-    return job.output
+    return job.output.path
 
 
 def test_status_says_how_far_a_job_is(run, output):
@@ -158,7 +158,7 @@ def replay_all(output):
     from selectroute.spark.replay.replay import Replays
 
     job = job_of(output)
-    router = Router(job, FileSource(job.input, "auto", 1, run_here, 1))
+    router = Router(job, FileSource(job.input.path, "auto", 1, run_here, 1))
     router.commits.prepare()
     replays = Replays(router)
     return list(iter(lambda: replays.next("q"), None))

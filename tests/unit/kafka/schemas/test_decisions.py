@@ -10,6 +10,7 @@ from selectroute.kafka.errors import RecordError
 from selectroute.kafka.schemas.bodies import Bodies
 from selectroute.kafka.schemas.cache import UNKNOWN, SchemaUnavailableError
 from selectroute.kafka.schemas.decisions import Decisions
+from selectroute.storage import Location
 
 BODY = b"\0\0\0\0\7{}"
 
@@ -28,7 +29,9 @@ class Known:
 
 def missing(folder, *ids, task=0, on_missing="dead-letter"):
     schemas = Known(*ids, on_missing=on_missing)
-    found = Bodies([("a",)], schemas, Decisions(folder, task)).missing([BODY[:5]] * 2, [None] * 2)
+    found = Bodies([("a",)], schemas, Decisions(Location.of(folder), task)).missing(
+        [BODY[:5]] * 2, [None] * 2
+    )
     return {row: (error.stage, error.reason, error.problem) for row, error in found.items()}
 
 
@@ -48,7 +51,7 @@ def test_what_was_there_is_waited_for(tmp_path):
 
 
 def test_of_two_attempts_the_first_decision_stands(tmp_path):
-    first, second = Decisions(tmp_path, 3), Decisions(tmp_path, 3)
+    first, second = Decisions(Location.of(tmp_path), 3), Decisions(Location.of(tmp_path), 3)
     error = RecordError("read", UNKNOWN, "gone")
     assert first.decide(7, None) is None
     assert second.decide(7, error) is None
