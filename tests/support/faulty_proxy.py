@@ -1,13 +1,16 @@
 """A proxy before a server that speaks S3, which fails as networks and stores do.
 
 ``python -m tests.support.faulty_proxy TARGET --rate 0.1 --seed 1`` prints its port, then a line for each
-request: its number, the verb, the path, the status or the fault. The faults:
+request: its number, the verb, the path, the status or the fault, and the seconds of its beginning and its end.
+The faults:
 
 - ``slow down``: 503, and the request is not passed on;
 - ``refused``: the connection is closed, and the request is not passed on;
 - ``lost``: the request is carried out, and the connection closed without an answer;
 - ``cut``: the answer ends in its middle;
 - ``late``: a listing is answered seconds later.
+
+With ``--delay`` each answer takes so many seconds more.
 
 A file named by ``--switch`` holds the proxy back as long as its first word is ``deny`` (403, as with
 credentials that have expired) or ``down`` (no connection is answered); ``ok`` passes everything on.
@@ -48,10 +51,11 @@ class Proxy(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, target: str, rate: float, seed: int, switch: Path | None) -> None:
+    def __init__(self, target: str, rate: float, seed: int, switch: Path | None, delay: float) -> None:
         super().__init__(("127.0.0.1", 0), Passing)
         self.target = urlsplit(target).netloc
         self.rate = rate
+        self.delay = delay
         self.chance = random.Random(seed)
         self.switch = switch
         self.guard = threading.Lock()
@@ -64,10 +68,11 @@ class Proxy(ThreadingHTTPServer):
             fault = self.chance.choice(FAULTS)
             return fault if fault != "late" or is_listing else None
 
-    def say(self, verb: str, path: str, what: object) -> None:
+    def say(self, verb: str, path: str, what: object, began: float) -> None:
         with self.guard:
             self.number += 1
-            print(json.dumps([self.number, verb, path, what]), flush=True)
+            times = round(began, 4), round(time.monotonic(), 4)
+            print(json.dumps([self.number, verb, path, what, *times]), flush=True)
 
     def held(self) -> str:
         if self.switch is None:
@@ -88,12 +93,13 @@ class Passing(BaseHTTPRequestHandler):
             super().handle_one_request()
 
     def _pass(self) -> None:
+        began = time.monotonic()
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         is_listing = self.command == "GET" and "list-type" in self.path
         held = self.server.held()
         fault = {"deny": "denied", "down": "refused"}.get(held) or self.server.fault(is_listing)
         if fault is not None:
-            self.server.say(self.command, self.path, fault)
+            self.server.say(self.command, self.path, fault, began)
         if fault == "refused":
             self.close_connection = True
             self.connection.close()
@@ -103,8 +109,7 @@ class Passing(BaseHTTPRequestHandler):
                 503 if fault == "slow down" else 400, {}, _SLOW_DOWN if fault == "slow down" else _EXPIRED
             )
             return
-        if fault == "late":
-            time.sleep(2)
+        time.sleep(self.server.delay + (2 if fault == "late" else 0))
         upstream = http.client.HTTPConnection(self.server.target, timeout=60)
         upstream.request(self.command, self.path, body, {name: value for name, value in self.headers.items()})
         answer = upstream.getresponse()
@@ -122,7 +127,7 @@ class Passing(BaseHTTPRequestHandler):
         length = answer.getheader("Content-Length")
         self._answer(answer.status, headers, data, cut=fault == "cut", length=length)
         if fault is None:
-            self.server.say(self.command, self.path, answer.status)
+            self.server.say(self.command, self.path, answer.status, began)
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass
 
@@ -155,11 +160,19 @@ class Passing(BaseHTTPRequestHandler):
 
 @contextmanager
 def faulty_proxy(
-    target: str, log: Path, *, rate: float = 0.0, seed: int = 1, switch: Path | None = None
+    target: str,
+    log: Path,
+    *,
+    rate: float = 0.0,
+    seed: int = 1,
+    switch: Path | None = None,
+    delay: float = 0.0,
 ) -> Iterator[str]:
     """The URL of a proxy in a process of its own; its lines go to ``log``."""
     command = [sys.executable, "-m", "tests.support.faulty_proxy", target, "--rate", str(rate)]
-    command += ["--seed", str(seed)] + ([] if switch is None else ["--switch", str(switch)])
+    command += ["--seed", str(seed), "--delay", str(delay)] + (
+        [] if switch is None else ["--switch", str(switch)]
+    )
     with log.open("wb") as lines:
         proxy = subprocess.Popen(command, stdout=lines, cwd=Path(__file__).parents[2], env=os.environ)
     try:
@@ -174,7 +187,7 @@ def faulty_proxy(
         proxy.wait()
 
 
-def requests_in(log: Path) -> list[tuple[int, str, str, object]]:
+def requests_in(log: Path) -> list[tuple[int, str, str, object, float, float]]:
     """The requests that a proxy has logged so far."""
     return [tuple(json.loads(line)) for line in log.read_text().splitlines()[1:]]
 
@@ -185,7 +198,8 @@ if __name__ == "__main__":
     options.add_argument("--rate", type=float, default=0.0)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--switch", type=Path)
+    options.add_argument("--delay", type=float, default=0.0)
     given = options.parse_args()
-    server = Proxy(given.target, given.rate, given.seed, given.switch)
+    server = Proxy(given.target, given.rate, given.seed, given.switch, given.delay)
     print(server.server_port, flush=True)
     server.serve_forever()

@@ -16,6 +16,10 @@ class UnknownSchemeError(StorageError):
     """URL with a scheme that is not known, or without what its scheme needs, such as a bucket."""
 
 
+class NoBucketError(StorageError):
+    """Bucket or container that does not exist."""
+
+
 class ChangedError(StorageError):
     """File that was changed, or removed, since the version that was to be replaced."""
 

@@ -168,6 +168,24 @@ class Lease:
         return (json.dumps(content | (more or {}), indent=1) + "\n").encode()
 
 
+def is_held(file: Location, seconds: float = LEASE_SECONDS) -> bool:
+    """Return whether a process holds a lease, by watching it for the time of two renewals."""
+    before = _seen(file)
+    if before is None:
+        return False
+    time.sleep(2.2 * seconds / _RENEWALS)
+    return _seen(file) not in (None, before)
+
+
+def _seen(file: Location) -> str | None:
+    """Return the version of a lease; None if it is released, or there is none."""
+    try:
+        data, version = file.storage.read_version(file.key)
+    except FileNotFoundError:
+        return None
+    return None if _parsed(file, data).get("released") else version
+
+
 def _parsed(file: Location, data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data)

@@ -23,7 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from selectroute.selector.errors import SelectRouteError
-from selectroute.storage.errors import ChangedError, DeniedError, StorageError, UnreachableError
+from selectroute.storage.errors import (
+    ChangedError,
+    DeniedError,
+    NoBucketError,
+    StorageError,
+    UnreachableError,
+)
 from selectroute.storage.protocol import Entry
 
 _RETRY_SECONDS: Final = 10
@@ -34,8 +40,8 @@ _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 
 _CAUSES: Final = {
-    "NoSuchBucket": (StorageError, "the bucket does not exist"),
-    "ContainerNotFound": (StorageError, "the container does not exist"),
+    "NoSuchBucket": (NoBucketError, "the bucket does not exist"),
+    "ContainerNotFound": (NoBucketError, "the container does not exist"),
     "ExpiredToken": (DeniedError, "the credentials have expired"),
     "TokenRefreshRequired": (DeniedError, "the credentials have expired"),
     "RequestTimeTooSkewed": (

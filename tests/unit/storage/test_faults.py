@@ -46,7 +46,7 @@ def test_of_two_writers_of_many_files_each_wins_its_own(endpoint, tmp_path, seed
         for one in writers:
             one.join()
         found = {number: (folder / str(number)).read().decode() for number in range(40)}
-    faults = {what for _, _, _, what in requests_in(tmp_path / "log") if isinstance(what, str)}
+    faults = {what for _, _, _, what, _, _ in requests_in(tmp_path / "log") if isinstance(what, str)}
     assert faults > {"lost", "slow down", "refused"}
     assert won["a"] | won["b"] == set(range(40)) and not won["a"] & won["b"]
     assert all(found[number] == f"{name} {number}" for name in won for number in won[name])

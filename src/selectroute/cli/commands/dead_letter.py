@@ -19,7 +19,6 @@ from selectroute.selector.explain.sentences import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from selectroute.spark.replay.letters import DeadLetter
 
@@ -159,7 +158,7 @@ def replay(
     _print(_replayed(output, request.id), as_, _text_of_replay)
 
 
-def _replayed(output: Path, request: str) -> Iterable[dict[str, Any]]:
+def _replayed(output: str, request: str) -> Iterable[dict[str, Any]]:
     """Wait until a request is done, and yield the results of its replays."""
     from selectroute.spark.audit.status import status
     from selectroute.spark.batch.commits import REPLAY, Commits

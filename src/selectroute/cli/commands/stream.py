@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,7 +25,8 @@ app = typer.Typer(
 )
 
 JobFolder = Annotated[
-    Path, typer.Argument(metavar="OUTPUT", help="The output folder of a job.", show_default=False)
+    str,
+    typer.Argument(metavar="OUTPUT", help="The output folder of a job: a path or a URL.", show_default=False),
 ]
 
 

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -130,7 +129,14 @@ _INPUT, _KAFKA, _SUBSCRIPTIONS, _OUTPUT, _RUNNING, _WATCHING = (
 )
 
 InputOption = Annotated[
-    Path | None, _option("input", "Folder of incoming message files.", _INPUT, "DIR", show_default=False)
+    str | None,
+    _option(
+        "input",
+        "Folder of incoming message files: a path or a URL (s3://, gs://, abfss://, hdfs://).",
+        _INPUT,
+        "DIR",
+        show_default=False,
+    ),
 ]
 FormatOption = Annotated[Format, _option("format", "Format of the files; auto: by file extension.", _INPUT)]
 MaxFilesOption = Annotated[
@@ -276,10 +282,10 @@ SnapshotsOption = Annotated[
     ),
 ]
 OutputOption = Annotated[
-    Path, _option("output", "Folder for the outputs, only of this job.", _OUTPUT, "DIR", show_default=False)
+    str, _option("output", "Folder for the outputs, only of this job.", _OUTPUT, "DIR", show_default=False)
 ]
 CheckpointOption = Annotated[
-    Path | None,
+    str | None,
     _option(
         "checkpoint",
         "Spark's checkpoint; belongs to the output.",
@@ -350,12 +356,13 @@ GroupingOption = Annotated[
     ),
 ]
 TableFormatOption = Annotated[
-    TableFormat,
+    TableFormat | None,
     _option(
         "table-format",
         "Format of deliveries, unrouted messages and dead letters: folders of Parquet files, one a batch, or "
         "Delta tables. A job keeps its format.",
         _OUTPUT,
+        show_default="parquet, and in remote storage delta",
     ),
 ]
 CompactOption = Annotated[
@@ -453,7 +460,7 @@ def run(
     destination_wait: WaitOption = 30.0,
     kafka_delivery: DeliveryOption = KafkaDelivery.exactly_once,
     kafka_grouping: GroupingOption = KafkaGrouping.delivery,
-    table_format: TableFormatOption = TableFormat.parquet,
+    table_format: TableFormatOption = None,
     compact_every: CompactOption = 50,
     table_retention: RetentionOption = 24,
     trigger_seconds: TriggerOption = 1.0,
@@ -496,7 +503,7 @@ def run(
 def rerun(
     *,
     into: Annotated[
-        Path,
+        str,
         typer.Option(metavar="DIR", help="New folder for the results.", show_default=False),
     ],
     batches: Annotated[str, typer.Argument(help="A batch number, a range such as 0-99, or all.")] = "all",
@@ -524,7 +531,7 @@ def rerun(
     unrouted: UnroutedOption = Unrouted.keep,
     unrouted_topic: UnroutedTopicOption = None,
     queues: QueuesOption = "",
-    table_format: TableFormatOption = TableFormat.parquet,
+    table_format: TableFormatOption = None,
     cores: CoresOption = 0,
     log: LogOption = Log.text,
 ) -> None:
@@ -584,7 +591,7 @@ class _JobLog:
 class _JobOptions:
     """Options of the command line that describe a job, by their names; a rerun does not deliver."""
 
-    input: Path | None
+    input: str | None
     format: Format
     max_files_per_trigger: int
     max_message_bytes: int
@@ -603,12 +610,12 @@ class _JobOptions:
     kafka_config: str
     registry: str
     snapshots: str
-    output: Path
-    checkpoint: Path | None
+    output: str
+    checkpoint: str | None
     unrouted: Unrouted
     unrouted_topic: list[str] | None
     queues: str
-    table_format: TableFormat
+    table_format: TableFormat | None
     cores: int
     log: _JobLog
     missing_destinations: Missing = Missing.dead_letter
@@ -680,7 +687,7 @@ class _JobOptions:
         )
 
         cluster = kafka_cluster(self.kafka_servers, self.kafka_config or None)
-        source: Path | KafkaInput | None = self.input
+        source: str | KafkaInput | None = self.input
         if source is None:
             assert cluster is not None  # see `check`
             source = KafkaInput(
@@ -716,7 +723,7 @@ class _JobOptions:
             kafka_delivery=self.kafka_delivery.value,
             kafka_grouping=self.kafka_grouping.value,
             binding=Binding.of(self.bind or []) if self.input is not None else Binding(),
-            table_format=self.table_format.value,
+            table_format=None if self.table_format is None else self.table_format.value,
             compact_every=self.compact_every,
             table_retention_hours=self.table_retention,
         )
@@ -839,7 +846,7 @@ def _run(
     return 0
 
 
-def _rerun(options: _JobOptions, stop: Stop, batches: str, into: Path) -> int:
+def _rerun(options: _JobOptions, stop: Stop, batches: str, into: str) -> int:
     from selectroute.spark import rerun as route_again
 
     held = True
@@ -868,9 +875,16 @@ def _exit_code(error: SelectRouteError) -> int:
     """Return the exit code of an error: not found, conflict with another job, or any other failure."""
     from selectroute.index.errors import SnapshotNotFoundError
     from selectroute.spark import DestinationNotFoundError, OtherJobError, SourceNotFoundError
+    from selectroute.storage.errors import NoBucketError
     from selectroute.store.errors import NoDatabaseError
 
-    not_found = SnapshotNotFoundError, SourceNotFoundError, DestinationNotFoundError, NoDatabaseError
+    not_found = (
+        SnapshotNotFoundError,
+        SourceNotFoundError,
+        DestinationNotFoundError,
+        NoDatabaseError,
+        NoBucketError,
+    )
     if isinstance(error, not_found):
         return NOT_FOUND
     return CONFLICT if isinstance(error, OtherJobError) else FAILURE

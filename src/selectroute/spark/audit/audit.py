@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from selectroute.selector.errors import SelectRouteError
@@ -26,20 +25,21 @@ from selectroute.spark.audit.report import Audit, listed_briefly
 from selectroute.spark.audit.source_check import check_source
 from selectroute.spark.batch.changed_inputs import changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
-from selectroute.spark.inputs.files import file_size
 from selectroute.spark.job.job import job_record
 from selectroute.spark.job.unrouted import KEEP
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SINKS, UNROUTED
 from selectroute.spark.sources.files.readers import DeadLetterBatch, read
-from selectroute.spark.sources.files.splits import plan
+from selectroute.spark.sources.files.splits import plan, whole_files
 from selectroute.spark.tables.tables import Checker
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 _BLOCK = 1 << 20
 
 
 def audit(
-    output: Path,
+    output: Where,
     *,
     digests: bool = True,
     recount: bool = False,
@@ -68,11 +68,11 @@ def audit(
         _check_counts(commit, Counts(**commits.counts(commit)), files, found)
         _check_files(checker, commits, commit, files, found)
         if recount:
-            _recount(Path(record["input"]), commit, file_format, found)
+            _recount(Location.of(record["input"]), commit, file_format, found)
         advance(done + 1)
     for batch, sentence in checker.strays(commits.is_committed):
         found.find(batch, sentence)
-    _check_inputs(commits, Path(record["input"]), found)
+    _check_inputs(commits, Location.of(record["input"]), found)
     check_source(record, read_commits, found)
     _check_accounting(commits, read_commits, found)
     return found
@@ -101,7 +101,7 @@ def _read_commits(commits: Commits, found: Audit) -> Iterator[dict[str, Any]]:
         yield commit
 
 
-def _check_inputs(commits: Commits, folder: Path, found: Audit) -> None:
+def _check_inputs(commits: Commits, folder: Location, found: Audit) -> None:
     """Find the files that were changed after they were read: the new content is in no batch."""
     try:
         for one in changed_files(commits, folder):
@@ -189,16 +189,23 @@ def _check_accounting(commits: Commits, known: Iterable[Mapping[str, Any]], foun
         )
 
 
-def _recount(folder: Path, commit: Mapping[str, Any], file_format: str, found: Audit) -> None:
+def _recount(folder: Location, commit: Mapping[str, Any], file_format: str, found: Audit) -> None:
     """Read the inputs of a batch again, if none was changed, and count their messages."""
     batch, sizes = commit["batch"], commit["inputs"].get("sizes")
     if batch < 0 or sizes is None:
         return
-    paths = [folder / name for name in sizes]
-    if any(size is None or file_size(path) != size for path, size in zip(paths, sizes.values(), strict=True)):
+    files = {folder / name: size for name, size in sizes.items()}
+    entries = {file: file.entry() for file in files}
+    if any(
+        size is None or (entry := entries[file]) is None or entry.size != size for file, size in files.items()
+    ):
         return
     messages = 0
-    for splits in plan(paths, folder, file_format, 1):
+    if folder.is_local:
+        tasks = plan([file.path for file in files], folder.path, file_format, 1)
+    else:
+        tasks = whole_files(files.items(), folder, file_format, 1)
+    for splits in tasks:
         for split in splits:
             for one in read(split, (), _BLOCK):
                 messages += one.count if isinstance(one, DeadLetterBatch) else len(one.rows)

@@ -18,12 +18,13 @@ import pyarrow.parquet as pq
 from selectroute.kafka.record import Record
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.commits import Commits
-from selectroute.spark.inputs.files import file_size
 from selectroute.spark.job.job import job_record
 from selectroute.spark.sinks.schemas import DELIVERIES
 from selectroute.spark.sources.files.splits import PARQUET_SUFFIXES
 from selectroute.spark.sources.kafka.config import PREFIX
 from selectroute.spark.sources.offset_log import FRAME
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 MAX_MESSAGE: Final = 1 << 16
 """Maximum number of characters of a message to return."""
@@ -52,7 +53,7 @@ class Delivery:
 
 
 def deliveries_of(
-    output: Path, subscription: str, limit: int, since: int | None = None, fetch: Fetch | None = None
+    output: Where, subscription: str, limit: int, since: int | None = None, fetch: Fetch | None = None
 ) -> list[Delivery]:
     """Return the newest deliveries to a subscription, the newest last, of committed batches only.
 
@@ -95,7 +96,7 @@ class Busiest(NamedTuple):
     absent: int
 
 
-def busiest(output: Path, top: int) -> Busiest:
+def busiest(output: Where, top: int) -> Busiest:
     """Count the deliveries of each subscription in committed batches, backfills and replays. Memory is
     proportional to the number of subscriptions with deliveries.
 
@@ -176,31 +177,32 @@ def _message(
         return None, f"record {offset} of partition {row['partition']} of the Kafka topic {source}"
     if origin.startswith(FRAME):
         return None, "rows of a DataFrame can be read only while their batch is routed"
-    path = Path(origin) / source
-    size = file_size(path)
+    path = Location.of(origin) / source
+    entry = path.entry()
+    size = None if entry is None else entry.size
     if size is None:
         return None, f"{path} is gone"
     if sizes.get(source, size) != size:
         return None, f"{path} was changed: it has {counted(size, 'byte')}, and had {sizes[source]:,}"
     try:
-        read = _of_parquet if path.suffix.lower() in PARQUET_SUFFIXES else _of_lines
+        read = _of_parquet if Path(path.name).suffix.lower() in PARQUET_SUFFIXES else _of_lines
         text = read(path, offset)
     except (OSError, pa.ArrowException) as error:
         return None, f"{path} cannot be read: {error}"
     return (None, f"{path} has no such row") if text is None else (text[:MAX_MESSAGE], None)
 
 
-def _of_lines(path: Path, offset: int) -> str | None:
-    with path.open("rb") as file:
+def _of_lines(path: Location, offset: int) -> str | None:
+    with path.open() as file:
         for number, line in enumerate(file):
             if number == offset:
                 return line.decode("utf-8", "replace").strip()
     return None
 
 
-def _of_parquet(path: Path, offset: int) -> str | None:
+def _of_parquet(path: Location, offset: int) -> str | None:
     first = 0
-    with pq.ParquetFile(path) as file:
+    with path.open() as data, pq.ParquetFile(data) as file:
         for group in range(file.num_row_groups):
             count = file.metadata.row_group(group).num_rows
             if offset < first + count:

@@ -10,11 +10,14 @@ from typing import Any
 from selectroute.selector.errors import SelectRouteError
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.audit.report import Audit, listed_briefly
+from selectroute.spark.job.working_copy import read_only_copy
+from selectroute.spark.sources.files.remote_stream import planned_files
 from selectroute.spark.sources.files.splits import source_name
 from selectroute.spark.sources.files.stream import done_batches, listed_files, planned_batches
 from selectroute.spark.sources.kafka.config import PREFIX
 from selectroute.spark.sources.kafka.offsets import batch_ranges, first_offsets, ranges_of
 from selectroute.spark.sources.offset_log import FRAME, batch_offsets
+from selectroute.storage import Location
 
 
 def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]], found: Audit) -> None:
@@ -25,7 +28,7 @@ def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]]
         commits: all undamaged commits, those of the stream in order.
         found: the report to add findings to.
     """
-    checkpoint = Path(record["checkpoint"])
+    checkpoint = read_only_copy(record["checkpoint"])
     live = [commit for commit in commits if commit["batch"] >= 0]
     found.inputs = sum(commit["inputs"]["count"] for commit in live)
     last = max((commit["batch"] for commit in live), default=-1)
@@ -38,7 +41,8 @@ def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]]
         if last not in planned:
             if live:
                 found.find(
-                    last, f"the checkpoint {checkpoint} has no plan of it: it is older than this output"
+                    last,
+                    f"the checkpoint {record['checkpoint']} has no plan of it: it is older than this output",
                 )
             return
         if record["input"].startswith(PREFIX):
@@ -46,7 +50,11 @@ def check_source(record: Mapping[str, Any], commits: Sequence[Mapping[str, Any]]
         elif record["input"].startswith(FRAME):
             _check_offsets(checkpoint, planned, live, found)
         else:
-            _check_names(Path(record["input"]), checkpoint, last, live, found)
+            folder = Location.of(record["input"])
+            if folder.is_local:
+                _check_names(folder.path, checkpoint, last, live, found)
+            else:
+                _check_remote_names(checkpoint, planned, live, found)
     except SelectRouteError as error:
         found.find(None, str(error))
 
@@ -68,6 +76,19 @@ def _check_names(
     unknown = sorted((taken - listed).keys() - set(twice))
     if unknown:
         found.find(None, f"in a commit, but not planned by Spark: {listed_briefly('input', unknown)}")
+
+
+def _check_remote_names(
+    checkpoint: Path, planned: Sequence[int], live: Sequence[Mapping[str, Any]], found: Audit
+) -> None:
+    """Compare the files of the commits with each other, and with the plans that Spark still has."""
+    taken = Counter(name for commit in live for name in commit["inputs"]["sizes"])
+    if twice := sorted(name for name, times in taken.items() if times > 1):
+        found.find(None, f"in more than one commit: {listed_briefly('input', twice)}")
+    for commit in live:
+        batch = commit["batch"]
+        if batch in planned and dict(planned_files(checkpoint, batch)) != commit["inputs"]["sizes"]:
+            found.find(batch, "it read other files than Spark planned")
 
 
 def _check_offsets(

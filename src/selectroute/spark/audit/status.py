@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from selectroute.durable.lock import is_locked
 from selectroute.index.folder.manifest import revisions
 from selectroute.spark.batch.changed_inputs import LOOKED_AT, changed_files
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, Commits, kind_of
 from selectroute.spark.job.job import job_record
+from selectroute.spark.job.output_folder import is_owned
+from selectroute.spark.job.working_copy import read_only_copy
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sources.files.stream import planned_batches
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Status:
     Attributes:
         query: the id of Spark's query; None before the first batch.
         input, snapshots, checkpoint: the job's folders.
-        running: whether a process has locked the output folder.
+        running: whether a process owns the output folder.
         batches, backfills, replays: numbers of committed ones.
         batch, revision, committed: the newest batch of the stream, its revision, and the time of its commit
             (RFC 3339, UTC); None before the first.
@@ -50,7 +52,7 @@ class Status:
     changed: tuple[str, ...] = ()
 
 
-def status(output: Path) -> Status:
+def status(output: Where) -> Status:
     """Return the status of a job, from O(batches) small files. Needs no Spark; the job may be running.
 
     Raises:
@@ -69,13 +71,13 @@ def status(output: Path) -> Status:
             newest = commit
     kinds = [kind_of(commits.read(batch) or {}) for batch in commits.side_batches()]
     last = newest.get("batch")
-    planned = planned_batches(Path(record["checkpoint"]))
+    planned = planned_batches(read_only_copy(record["checkpoint"]))
     return Status(
         query=record["query"],
         input=record["input"],
         snapshots=record["snapshots"],
         checkpoint=record["checkpoint"],
-        running=is_locked(output / "_lock"),
+        running=is_owned(output),
         batches=len(batches),
         backfills=kinds.count(BACKFILL),
         replays=kinds.count(REPLAY),
@@ -85,5 +87,5 @@ def status(output: Path) -> Status:
         published=max(revisions(record["snapshots"]), default=None),
         planned=tuple(batch for batch in planned if batch > (-1 if last is None else last)),
         counts=counts,
-        changed=tuple(one.source for one in changed_files(commits, Path(record["input"]), LOOKED_AT)),
+        changed=tuple(one.source for one in changed_files(commits, Location.of(record["input"]), LOOKED_AT)),
     )

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 from selectroute.selector.explain.sentences import counted
 from selectroute.spark.batch.commits import Commits
+from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 LOOKED_AT: Final = 2_000
 """Number of newest files that a running job and its status check for changes: some milliseconds."""
@@ -39,7 +41,7 @@ class ChangedFile(NamedTuple):
         )
 
 
-def changed_files(commits: Commits, folder: Path, newest: int | None = None) -> Iterator[ChangedFile]:
+def changed_files(commits: Commits, folder: Where, newest: int | None = None) -> Iterator[ChangedFile]:
     """Yield the files that were changed after they were read, those of the newest batches first.
 
     Args:
@@ -52,8 +54,9 @@ def changed_files(commits: Commits, folder: Path, newest: int | None = None) -> 
     yield from filter(None, islice(_looked_at(commits, folder), newest))
 
 
-def _looked_at(commits: Commits, folder: Path) -> Iterator[ChangedFile | None]:
+def _looked_at(commits: Commits, folder: Where) -> Iterator[ChangedFile | None]:
     """Yield the change of each file that was read, None if it is unchanged."""
+    where = Location.of(folder)
     for batch in reversed(commits.batches()):
         commit = commits.read(batch) or {}
         sizes = commit.get("inputs", {}).get("sizes", {})  # Kafka records have none
@@ -62,13 +65,15 @@ def _looked_at(commits: Commits, folder: Path) -> Iterator[ChangedFile | None]:
         read_by = datetime.fromisoformat(commit["committed"]).timestamp() + _CLOCK_SECONDS
         for source, size in sizes.items():
             try:
-                status = (folder / source).stat()
-            except OSError:  # removed, which is allowed after a file was read
+                entry = (where / source).entry()
+            except OSError:
+                entry = None
+            if entry is None:  # removed, which is allowed after a file was read
                 yield None
                 continue
-            if size is not None and status.st_size != size:
-                what = f"it has {counted(status.st_size, 'byte')}, and had {size:,}"
-            elif status.st_mtime > read_by:
+            if size is not None and entry.size != size:
+                what = f"it has {counted(entry.size, 'byte')}, and had {size:,}"
+            elif entry.modified > read_by:
                 what = "it was written later"
             else:
                 yield None

@@ -10,14 +10,15 @@ may use a newer revision before an interrupted side batch is finished.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from selectroute.index.errors import SnapshotError
-from selectroute.index.folder.manifest import latest_revision, locked, published_digest
+from selectroute.index.folder.manifest import locked, published_digest
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.batch.commits import BACKFILL, REPLAY, STREAM
+from selectroute.spark.batch.revisions import NewestRevision, Revision
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, lease
 from selectroute.storage import Location
 
@@ -65,8 +66,23 @@ class Pin:
         return cls(**(dict(content) | lists), kind=kind)
 
 
-def pin(batch: int, pins: Location, snapshots: Location, query: str) -> Pin:
+def pin(
+    batch: int,
+    pins: Location,
+    snapshots: Location,
+    query: str,
+    newest: Callable[[], Revision] | None = None,
+    write: Callable[[Callable[[], None]], None] = lambda write: write(),
+) -> Pin:
     """Return the batch's pin: the existing one, or else the newest published revision, written durably.
+
+    Args:
+        batch: the number of the batch.
+        pins: the folder of pins.
+        snapshots: the snapshot folder.
+        query: id of the query, whose lease keeps the revision.
+        newest: returns the newest revision.
+        write: writes the pin; it may return before that is done.
 
     Raises:
         PinError: the pinned revision is gone or was replaced, or revisions went backwards.
@@ -79,17 +95,20 @@ def pin(batch: int, pins: Location, snapshots: Location, query: str) -> Pin:
         _check(pinned, snapshots)
         return pinned
     pins.make_folder()
-    latest_revision(snapshots)  # raises if there is none
+    find = newest or NewestRevision(snapshots).get
+    find()  # raises if there is none
     # The lock keeps the newest revision from being removed before it is leased.
     with locked(snapshots):
-        pinned = _newest(batch, pins, snapshots, query)
-    path.put_json(pinned.to_json())
+        pinned = _newest(batch, pins, snapshots, query, find())
+    content = pinned.to_json()
+    # Where another process may have taken the job over, of two pins the first stands.
+    write(lambda: path.put_json(content) if path.is_local else path.put_new_json(content))
     return pinned
 
 
-def _newest(batch: int, pins: Location, snapshots: Location, query: str) -> Pin:
+def _newest(batch: int, pins: Location, snapshots: Location, query: str, newest: Revision) -> Pin:
     previous = _previous(batch, pins)
-    revision = latest_revision(snapshots)
+    revision = newest.number
     if previous is not None and revision < previous.revision:
         raise PinError(
             f"the newest revision in {snapshots} is {revision}, but batch {previous.batch} was already "
@@ -98,7 +117,7 @@ def _newest(batch: int, pins: Location, snapshots: Location, query: str) -> Pin:
         )
     # The lease first: it keeps the files whose digest is read.
     lease(snapshots, query, revision)
-    return Pin(batch, revision, published_digest(snapshots, revision))
+    return Pin(batch, revision, newest.digest)
 
 
 def pinned_revision(batch: int, pins: Location) -> int | None:

@@ -23,6 +23,7 @@ from typing import Any
 from selectroute.index.destination import KAFKA, QUEUE
 from selectroute.index.snapshot import Snapshot
 from selectroute.selector.explain.sentences import counted
+from selectroute.spark.batch.ahead import Ahead
 from selectroute.spark.batch.attempts import Attempts
 from selectroute.spark.batch.commits import Commits, kind_of
 from selectroute.spark.batch.pins import Pin, pin, reference
@@ -34,6 +35,7 @@ from selectroute.spark.batch.plans import (
     write_plan,
     written_plan,
 )
+from selectroute.spark.batch.revisions import NewestRevision
 from selectroute.spark.columns.column_types import unlike_sentence
 from selectroute.spark.columns.snapshot_ref import SnapshotRef, open_once
 from selectroute.spark.inputs.source import BatchInput, Outcome, Source
@@ -126,6 +128,8 @@ class Router:
         self._warn = warn
         self._warned: set[str] = set()
         self._check_owner = check_owner
+        self.ahead = Ahead()
+        self._newest = NewestRevision(job.snapshots)
         self._attempts = Attempts(queues, kafka, warn, pause)
         senders: dict[str, Sender] = {} if queues is None else {QUEUE: StagedMessages(queues)}
         if kafka is not None:
@@ -164,7 +168,7 @@ class Router:
         if committed is not None:
             self._check_same(committed, batch_input.record())
             return self._skip(committed)
-        pinned = pin(batch, self._pins, self.job.snapshots, query)
+        pinned = pin(batch, self._pins, self.job.snapshots, query, self._newest.get, self._write_ahead)
         clock.lap("pin")
         return self._route(pinned, batch_input, clock, query)
 
@@ -178,6 +182,31 @@ class Router:
             JobError: the job's queues already have messages of this batch.
         """
         return self._route(pinned, batch_input, clock, query, side_batch)
+
+    def close(self) -> None:
+        """Wait until the last batch is published, and end the threads. Raises as `Commits.publish`."""
+        self._newest.close()
+        self.ahead.forget()
+        self.commits.finish()
+
+    def _write_ahead(self, write: Callable[[], None]) -> None:
+        if self.job.output.is_local:
+            write()
+        else:
+            self.ahead.start(write)
+
+    def _wait_ahead(self, batch: int) -> None:
+        """Wait until plan and pin of a batch are written. Raises OtherJobError, CommitError."""
+        try:
+            self.ahead.wait()
+        except FileExistsError as error:
+            self._check_owner()
+            raise self._taken(batch) from error
+
+    def _taken(self, batch: int) -> CommitError:
+        return CommitError(
+            f"batch {batch} was begun by another process: start the job again, which goes on from there"
+        )
 
     @property
     def _pins(self) -> Location:
@@ -221,6 +250,7 @@ class Router:
         queues = frozenset[str]() if self._queues is None else queues_of(opened)
         topics = frozenset[str]() if self._kafka is None else topics_of(opened)
         if queues or topics:
+            self._wait_ahead(batch)
             if policy.may_fail:
                 # What is put or sent cannot be taken back: the batch is judged once before.
                 trial = OutputFiles.staged(str(staging / "attempts"))
@@ -263,14 +293,13 @@ class Router:
         }
         if side_batch is not None:
             commit[pinned.kind] = side_batch.record
+        self._wait_ahead(batch)
         self._check_owner()
         try:
             self.commits.commit(commit)
         except FileExistsError as error:
             self._check_owner()
-            raise CommitError(
-                f"batch {batch} was committed by another process: start the job again, which goes on after it"
-            ) from error
+            raise self._taken(batch) from error
         clock.lap("commit")
         self.commits.publish(commit)
         remove_plan(self._pins, batch)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from selectroute.durable import disk
-from selectroute.durable.lock import FileLock
+from selectroute.durable.lock import FileLock, is_locked
 from selectroute.spark.job.checkpoint import is_empty, remove_unfinished, repair
 from selectroute.spark.job.job import DELTA, PARQUET, Job, JobError, OtherJobError
-from selectroute.spark.job.working_copy import restore, working_copy
+from selectroute.spark.job.working_copy import keep, restore, working_copy
 from selectroute.storage import Location
-from selectroute.storage.lease import Lease, LeaseHeldError, LeaseLostError
+from selectroute.storage.lease import Lease, LeaseHeldError, LeaseLostError, is_held
 from selectroute.storage.location import Where
 from selectroute.storage.owned import begin
 from selectroute.storage.probe import check_writable
@@ -126,7 +126,10 @@ class OutputFolder:
         if record is None:
             raise JobError(f"{self._record} is gone, so the job of this folder is unknown: restore the file")
         if record["query"] is None:
-            disk.flush(self.checkpoint / "metadata")
+            if self.job.checkpoint.is_local:
+                disk.flush(self.checkpoint / "metadata")
+            else:
+                keep(self.job.checkpoint)
             self._record.put_json(record | {"query": query})
         elif record["query"] != query:
             raise OtherJobError(self._other_checkpoint())
@@ -287,6 +290,16 @@ class OutputFolder:
 
 def _names_in(folder: Location) -> set[str]:
     return {one.name for one in folder.files()} | {one.name for one in folder.folders()}
+
+
+def is_owned(output: Where) -> bool:
+    """Return whether a process runs a job on an output folder. In remote storage it watches the lease for
+    some seconds.
+    """
+    folder = Location.of(output)
+    if folder.is_local:
+        return is_locked(folder.path / "_lock")
+    return is_held(folder / LEASE)
 
 
 def identity(output: Where) -> str:

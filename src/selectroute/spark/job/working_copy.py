@@ -25,6 +25,7 @@ from typing import Final
 
 from selectroute.spark.job.job import JobError
 from selectroute.storage import Location
+from selectroute.storage.location import Where
 
 _LOGS: Final = ("sources", "offsets", "commits")
 _THREADS: Final = 8
@@ -59,21 +60,7 @@ def restore(checkpoint: Location, is_committed: Callable[[int], bool]) -> None:
     if checkpoint.is_local:
         return
     copy = working_copy(checkpoint)
-    shutil.rmtree(copy)
-    copy.mkdir(mode=0o700)
-    names = [
-        Location(checkpoint.storage, one.key).relative_to(checkpoint) for one in checkpoint.entries(deep=True)
-    ]
-    kept = {name for name in names if name == "metadata" or name.partition("/")[0] in _LOGS}
-    for name in kept:
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-
-    def fetch(name: str) -> None:
-        (copy / name).write_bytes((checkpoint / name).read())
-
-    with ThreadPoolExecutor(_THREADS) as threads:
-        for _ in threads.map(fetch, sorted(kept)):
-            pass
+    kept = _fetch(checkpoint, copy)
     planned = sorted(int(name) for name in _names(copy / "offsets"))
     commits = copy / "commits"
     if planned and is_committed(planned[-1]) and not (commits / str(planned[-1])).exists():
@@ -83,6 +70,19 @@ def restore(checkpoint: Location, is_committed: Callable[[int], bool]) -> None:
         text = earlier.read_text() if earlier.exists() else 'v1\n{"nextBatchWatermarkMs":0}'
         (commits / str(planned[-1])).write_text(text)
     _kept[os.getpid(), str(checkpoint)] = kept
+
+
+def read_only_copy(checkpoint: Where) -> Path:
+    """Return the folder of a checkpoint to be read: itself, or a copy as it is now, which is removed when the
+    process ends.
+    """
+    where = Location.of(checkpoint)
+    if where.is_local:
+        return where.path
+    copy = Path(tempfile.mkdtemp(prefix="selectroute-checkpoint-"))
+    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    _fetch(where, copy)
+    return copy
 
 
 def keep(checkpoint: Location) -> None:
@@ -115,6 +115,25 @@ def keep(checkpoint: Location) -> None:
         done += threads.map(lambda name: (checkpoint / name).delete(), gone)
     kept |= set(new)
     kept -= set(gone)
+
+
+def _fetch(checkpoint: Location, copy: Path) -> set[str]:
+    """Make a folder anew from a checkpoint; return the names of its files."""
+    shutil.rmtree(copy)
+    copy.mkdir(mode=0o700)
+    entries = checkpoint.entries(deep=True)
+    names = [Location(checkpoint.storage, one.key).relative_to(checkpoint) for one in entries]
+    kept = {name for name in names if name == "metadata" or name.partition("/")[0] in _LOGS}
+    for name in kept:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+
+    def fetch(name: str) -> None:
+        (copy / name).write_bytes((checkpoint / name).read())
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for _ in threads.map(fetch, sorted(kept)):
+            pass
+    return kept
 
 
 def _names(folder: Path) -> list[str]:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, overload
 
 from py4j.protocol import Py4JError
@@ -237,7 +238,7 @@ class FanOut:
             if self._upkeep is not None:
                 self._upkeep.finish(at_once=not ended or self._stopping.is_set())
             try:
-                self._router.commits.finish()
+                self._router.close()
             except SelectRouteError as error:
                 self._failure = self._failure or error
             self._release()
@@ -271,7 +272,8 @@ class FanOut:
                 self._upkeep.wake()
         except BaseException as error:
             # Spark would raise only its text, with a traceback in it.
-            self._failure = error
+            self._failure = self._failure or error
+            self._router.ahead.forget()
             raise
         finally:
             self._idle.set()
@@ -282,7 +284,7 @@ class FanOut:
         if checkpoint.is_local:
             flush_plan(checkpoint.path, batch)
         else:
-            keep(checkpoint)
+            self._router.ahead.start(partial(keep, checkpoint))
 
     def _open_tokens(self, kafka: KafkaTopics) -> None:
         """Open the topic of the job's commit tokens, if it is needed. It must exist if a batch may have been

@@ -1,0 +1,278 @@
+"""A job with all of its folders in an object store that fails, killed again and again.
+
+``python -m tests.crash.programs.object_store --kills 200``: a server that speaks S3, behind a proxy that
+answers 503, loses answers after the write, cuts connections and delays listings; ``selectroute stream run`` as a
+user runs it, its whole session killed (SIGKILL) at random instants, while selectors change and files arrive.
+Afterwards every delivery in the Delta table is held against the reference evaluator under the revision of its
+batch: nothing is lost, nothing is there twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import selectroute as sr
+from selectroute.spark.audit.audit import audit
+from selectroute.spark.tables.delta_table import table_options
+from selectroute.storage import Location
+from tests.crash.programs.command import ROOT, wait_until
+from tests.support.faulty_proxy import faulty_proxy, requests_in
+from tests.support.s3 import BUCKET, clients_of, environment, s3_server
+
+COLORS = ("red", "blue", "green", "grey")
+_WAIT_SECONDS = 600.0
+
+
+@dataclass
+class StoreJob:
+    """One job in a bucket, with what it should deliver."""
+
+    folder: Path
+    endpoint: str
+    """Where the job's requests go; those of this process go to the server itself."""
+    chance: Random
+    messages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    revisions: dict[int, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.base = Location.of(f"s3://{BUCKET}/{self.folder.name}")
+        self.publisher = sr.Publisher(self.base / "snapshots")
+        self.state: dict[str, str] = {}
+        for _ in range(8):
+            self.change()
+
+    # ---- what flows
+
+    def change(self) -> None:
+        """Change one subscription, and publish that."""
+        id = f"s{self.chance.randrange(12)}"
+        color, weight = self.chance.choice(COLORS), self.chance.randrange(100)
+        selector = self.chance.choice(
+            [
+                f"color = '{color}'",
+                f"color = '{color}' AND weight > {weight}",
+                f"weight BETWEEN {weight} AND 99",
+            ]
+        )
+        if id in self.state and self.chance.random() < 0.3:
+            changes: list[Any] = [sr.Remove(id)]
+            del self.state[id]
+        else:
+            changes = [(sr.Replace if id in self.state else sr.Add)(id, selector)]
+            self.state[id] = selector
+        self.revisions[self.publisher.apply(changes)] = dict(self.state)
+
+    def drop(self) -> None:
+        """Put one file of messages into the input."""
+        name = f"{'abc'[len(self.messages) % 3]}/{len(self.messages):05}.jsonl"
+        rows = [
+            {"color": self.chance.choice(COLORS), "weight": self.chance.randrange(100)}
+            for _ in range(self.chance.randrange(1, 40))
+        ]
+        lines = [
+            json.dumps(
+                {
+                    "properties": {
+                        "color": {"type": "string", "value": row["color"]},
+                        "weight": {"type": "int", "value": row["weight"]},
+                    }
+                }
+            )
+            for row in rows
+        ]
+        (self.base / "in" / name).put("".join(f"{line}\n" for line in lines).encode())
+        self.messages[name] = rows
+
+    # ---- who runs
+
+    def command(self, *options: str) -> list[str]:
+        """The command of the job."""
+        folders = [f"--{name}={self.base / place}" for name, place in self.places().items()]
+        limits = ["--max-files-per-trigger=2", "--cores=2"]
+        return [sys.executable, "-m", "selectroute", "stream", "run", *folders, *limits, *options]
+
+    def places(self) -> dict[str, str]:
+        """The folders of the job below the base, by the option that names them."""
+        return {"input": "in", "snapshots": "snapshots", "output": "out"}
+
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
+        """Start the job in a session of its own."""
+        modules = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        with (self.folder / "job.log").open("ab") as log:
+            return subprocess.Popen(
+                self.command(*options),
+                stderr=log,
+                stdout=log,
+                env={
+                    **os.environ,
+                    **environment(self.endpoint),
+                    "PYTHONPATH": modules,
+                    "XDG_CACHE_HOME": str(self.folder / "cache"),
+                    "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", numba_cache()),
+                },
+                start_new_session=True,
+            )
+
+    def finish(self) -> None:
+        """Let the job route what is left."""
+        job = self.start("--available-now")
+        assert job.wait(_WAIT_SECONDS) == 0, self.said()
+
+    def said(self) -> str:
+        """The end of what the job has said."""
+        return (self.folder / "job.log").read_text(errors="replace")[-3_000:]
+
+    def committed(self) -> int:
+        """The number of committed batches."""
+        return sum(1 for one in (self.base / "out" / "_commits").files() if one.stem.isdigit())
+
+    # ---- what must be
+
+    def check(self) -> str:
+        """Hold every delivery against the reference. Raises AssertionError."""
+        from deltalake import DeltaTable
+
+        out = self.base / "out"
+        commits = [one.read_json() or {} for one in (out / "_commits").files() if one.stem.isdigit()]
+        commits.sort(key=lambda one: int(one["batch"]))
+        assert [one["batch"] for one in commits] == list(range(len(commits)))
+        taken = Counter(name for one in commits for name in one["inputs"]["sizes"])
+        assert taken == Counter(list(self.messages)), "each file is in one batch"
+        expected: Counter[tuple[int, str, int, str]] = Counter()
+        for commit in commits:
+            chosen = {id: sr.Selector(text) for id, text in self.revisions[commit["revision"]].items()}
+            for name in commit["inputs"]["sizes"]:
+                for offset, row in enumerate(self.messages[name]):
+                    message = sr.Message(row)
+                    expected.update(
+                        (commit["batch"], name, offset, id)
+                        for id, one in chosen.items()
+                        if one.matches(message)
+                    )
+        table = DeltaTable(str(out / "deliveries"), storage_options=table_options(out)).to_pyarrow_table()
+        columns = [table[name].to_pylist() for name in ("batch", "source", "offset", "subscription")]
+        found = Counter(zip(*columns, strict=True))
+        lost, more = expected - found, found - expected
+        assert not lost and not more, f"{len(lost)} lost, {len(more)} too many: {[*lost, *more][:3]}"
+        report = audit(out, recount=True)
+        assert not report.findings, report.findings
+        used = {commit["revision"] for commit in commits}
+        return f"{len(commits)} batches under {len(used)} revisions, {sum(found.values()):,} deliveries: 0 lost, 0 twice"
+
+
+def numba_cache() -> str:
+    """Where compiled code is kept, so that each start need not compile."""
+    from selectroute.match.compiled import cache_folder
+
+    return str(cache_folder() or "")
+
+
+def kill(job: subprocess.Popen[bytes]) -> None:
+    """Kill the job with its JVM and its workers."""
+    os.killpg(job.pid, signal.SIGKILL)
+    job.wait()
+
+
+def run(folder: Path, kills: int, seed: int, rate: float) -> str:
+    """Kill a job so often, and return what was seen. Raises AssertionError."""
+    chance = Random(seed)
+    with ExitStack() as held:
+        server = held.enter_context(s3_server())
+        log = folder / "proxy.log"
+        proxy = held.enter_context(faulty_proxy(server, log, rate=rate, seed=seed))
+        held.enter_context(clients_of(server))
+        store = StoreJob(folder, proxy, chance)
+        for _ in range(3):
+            store.drop()
+        for number in range(kills):
+            job = store.start("--trigger-seconds=0")
+            # From within the start to after a few batches.
+            wanted = store.committed() + chance.randrange(4)
+            until = time.monotonic() + chance.uniform(2, 30)
+            while store.committed() < wanted and time.monotonic() < until:
+                store.drop()
+                if chance.random() < 0.5:
+                    store.change()
+                time.sleep(chance.random() * 0.5)
+                assert job.poll() is None, store.said()
+            time.sleep(chance.random() * 0.3)
+            kill(job)
+            print(f"kill {number + 1}: {store.committed()} batches", flush=True)
+        store.finish()
+        faults = Counter(what for _, _, _, what, _, _ in requests_in(log) if isinstance(what, str))
+        return f"{kills} kills; {store.check()}; {dict(faults)}"
+
+
+def run_two(folder: Path, seed: int) -> str:
+    """Let a second driver start while the first stands still in a batch, and wake the first again.
+
+    Returns what was seen. Raises AssertionError.
+    """
+    chance = Random(seed)
+    with ExitStack() as held:
+        server = held.enter_context(s3_server())
+        slow = held.enter_context(faulty_proxy(server, folder / "proxy.log", delay=0.1))
+        held.enter_context(clients_of(server))
+        store = StoreJob(folder, slow, chance)
+        for _ in range(4):
+            store.drop()
+        first = store.start("--trigger-seconds=0")
+        wait_until(lambda: store.committed() >= 1 or first.poll() is not None, _WAIT_SECONDS, "a batch")
+        for _ in range(6):
+            store.drop()
+        wait_until(
+            lambda: _in_batch(store) or first.poll() is not None, _WAIT_SECONDS, "a batch that is begun"
+        )
+        assert first.poll() is None, store.said()
+        os.killpg(first.pid, signal.SIGSTOP)
+        store.change()
+        second = store.start("--available-now")
+        try:
+            assert second.wait(_WAIT_SECONDS) == 0, store.said()
+        finally:
+            os.killpg(first.pid, signal.SIGCONT)
+        code = first.wait(_WAIT_SECONDS)
+        assert code == 4, f"the first ended with {code}: {store.said()}"
+        assert "another process has taken over the output folder" in store.said(), store.said()
+        return store.check()
+
+
+def _in_batch(store: StoreJob) -> bool:
+    """Whether a batch is pinned, and not committed."""
+    pins = sum(1 for one in (store.base / "out" / "pins").files() if one.stem.isdigit())
+    return pins > store.committed()
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.crash.programs.object_store", description="A job in a store that fails."
+    )
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=0.05, help="the share of requests that fail")
+    parser.add_argument("--two", action="store_true", help="two drivers, one of which stands still, instead")
+    given = parser.parse_args()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="object-store-") as folder:
+        place = Path(folder)
+        seen = run_two(place, given.seed) if given.two else run(place, given.kills, given.seed, given.rate)
+    print(f"{seen}; {time.monotonic() - started:,.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
