@@ -1,7 +1,7 @@
 """A proxy before a server that speaks S3, which fails as networks and stores do.
 
 ``python -m tests.support.faulty_proxy TARGET --rate 0.1 --seed 1`` prints its port, then a line for each
-request: its number, the verb, the path, the status or the fault, and the seconds of its beginning and its end.
+request: its number, the verb, the path, the status or the fault, and the seconds of its beginning and end.
 The faults:
 
 - ``slow down``: 503, and the request is not passed on;

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from selectroute.storage.errors import DeniedError, UnreachableError
+from selectroute.storage.errors import DeniedError, StorageError, UnreachableError
 from selectroute.storage.location import Location
 from selectroute.storage.protocol import Entry, Storage
 
 Result = TypeVar("Result")
+
+WAITED_FOR: Final = (DeniedError, UnreachableError)
+"""Errors of storage that may pass."""
+
+_RETRY_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +28,13 @@ class PatientStorage:
         storage: the storage.
         warn: called with a sentence, once each time that the storage begins to fail.
         pause: waits some time; returns whether to give up, and then the error is raised.
+        errors: the errors after which it is asked again.
     """
 
     storage: Storage
     warn: Callable[[str], None] = field(compare=False)
     pause: Callable[[], bool] = field(compare=False)
+    errors: tuple[type[StorageError], ...] = field(default=WAITED_FOR, compare=False)
 
     @property
     def local(self) -> bool:
@@ -103,7 +111,7 @@ class PatientStorage:
         while True:
             try:
                 return call()
-            except (DeniedError, UnreachableError) as error:
+            except self.errors as error:
                 if not warned:
                     self.warn(f"{error}: the stream waits")
                     warned = True
@@ -116,3 +124,18 @@ def patient(location: Location, warn: Callable[[str], None], pause: Callable[[],
     if location.is_local:
         return location
     return Location(PatientStorage(location.storage, warn, pause), location.key)
+
+
+def retried(location: Location, seconds: float) -> Location:
+    """Return the same location, of which each question that is not answered is asked again for some seconds."""
+    if location.is_local:
+        return location
+    until = time.monotonic() + seconds
+
+    def pause() -> bool:
+        time.sleep(_RETRY_SECONDS)
+        return time.monotonic() > until
+
+    return Location(
+        PatientStorage(location.storage, lambda _: None, pause, (UnreachableError,)), location.key
+    )

@@ -1,8 +1,8 @@
 """A job with all of its folders in an object store that fails, killed again and again.
 
 ``python -m tests.crash.programs.object_store --kills 200``: a server that speaks S3, behind a proxy that
-answers 503, loses answers after the write, cuts connections and delays listings; ``selectroute stream run`` as a
-user runs it, its whole session killed (SIGKILL) at random instants, while selectors change and files arrive.
+answers 503, loses answers after the write, cuts connections and delays listings; ``selectroute stream run``
+as a user runs it, its whole session killed (SIGKILL) at random instants, while selectors change and files arrive.
 Afterwards every delivery in the Delta table is held against the reference evaluator under the revision of its
 batch: nothing is lost, nothing is there twice.
 """
@@ -170,7 +170,8 @@ class StoreJob:
         report = audit(out, recount=True)
         assert not report.findings, report.findings
         used = {commit["revision"] for commit in commits}
-        return f"{len(commits)} batches under {len(used)} revisions, {sum(found.values()):,} deliveries: 0 lost, 0 twice"
+        made = f"{sum(found.values()):,} deliveries: 0 lost, 0 twice"
+        return f"{len(commits)} batches under {len(used)} revisions, {made}"
 
 
 def numba_cache() -> str:

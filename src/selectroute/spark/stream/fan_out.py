@@ -54,7 +54,7 @@ from selectroute.spark.stream.table_upkeep import TableUpkeep
 from selectroute.spark.tables.open_tables import tables_of
 from selectroute.storage import Location
 from selectroute.storage.owned import owned
-from selectroute.storage.patient import patient
+from selectroute.storage.patient import patient, retried
 from selectroute.storage.probe import check_writable
 
 _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
@@ -90,6 +90,9 @@ def sentence(error: BaseException) -> SelectRouteError:
 
 _POLL_SECONDS = 0.2
 _PAUSE_SECONDS = 0.5
+
+_ANSWER_SECONDS = 20.0
+"""Time for which a check before the start asks remote storage that does not answer."""
 
 
 class FanOut:
@@ -323,14 +326,17 @@ def _check_kinds(spark: object, job: object) -> None:
 
 def _patient(job: Job, warn: Callable[[str], None], pause: Callable[[], bool]) -> Job:
     """Return the job with folders that are waited for when remote storage does not answer."""
-    output = owned(patient(job.output, warn, pause), "_commits", "pins")
-    input = patient(job.input, warn, pause) if isinstance(job.input, Location) else job.input
+    job = _with_folders(job, lambda folder: patient(folder, warn, pause))
+    return replace(job, output=owned(job.output, "_commits", "pins"))
+
+
+def _with_folders(job: Job, change: Callable[[Location], Location]) -> Job:
     return replace(
         job,
-        input=input,
-        snapshots=patient(job.snapshots, warn, pause),
-        output=output,
-        checkpoint=patient(job.checkpoint, warn, pause),
+        input=change(job.input) if isinstance(job.input, Location) else job.input,
+        snapshots=change(job.snapshots),
+        output=change(job.output),
+        checkpoint=change(job.checkpoint),
     )
 
 
@@ -358,6 +364,7 @@ def check(job: Job, registry: RegistryClient | None = None) -> None:
         StoreError: there is no database of queues, or it does not answer.
     """
     check_argument(job, Job, "job", "a Job: Job.of(input, snapshots, output)")
+    job = _with_folders(job, lambda folder: retried(folder, _ANSWER_SECONDS))
     if isinstance(job.input, Location):
         check_folder(job.input)
     for folder in (job.output, job.checkpoint, job.snapshots / "leases"):

@@ -44,7 +44,6 @@ from selectroute.spark.sinks.schemas import RAW
 from selectroute.spark.sources.files.bound_columns import Bound, not_cast
 from selectroute.spark.sources.files.readers import (
     RAW_BYTES,
-    WAITED_FOR,
     DeadLetterBatch,
     Messages,
     SourcePartition,
@@ -57,6 +56,7 @@ from selectroute.spark.worker.connections import connected, disconnect, opened
 from selectroute.spark.worker.replay_filter import ReplayFilter, select_inputs, write_judged
 from selectroute.spark.worker.sink_writer import Sinks
 from selectroute.storage import Location
+from selectroute.storage.patient import WAITED_FOR
 from selectroute.store.errors import OvertakenError, StoreError, UnavailableError
 
 _PART_BITS: Final = 32

@@ -26,7 +26,7 @@ from selectroute.selector.names import INVALID_NAMES, breaches
 from selectroute.spark.sources.files.bound_columns import UNBOUND, Bound, identifiers_of, with_bound
 from selectroute.spark.sources.files.full_messages import ColumnMessages, FullMessages, ParsedMessages
 from selectroute.spark.sources.files.splits import READ_ERRORS, Split, opened, opened_by_arrow
-from selectroute.storage import DeniedError, UnreachableError
+from selectroute.storage.patient import WAITED_FOR
 
 _ID_COLUMNS = ("@id", "JMSMessageID")
 _ENCODED_BYTES_A_VALUE = 3
@@ -107,9 +107,6 @@ def _repeating(metadata: Any, row_groups: Sequence[int], strings: set[str]) -> l
         and column.total_uncompressed_size <= _ENCODED_BYTES_A_VALUE * column.num_values
     ]
 
-
-WAITED_FOR = (DeniedError, UnreachableError)
-"""Errors of storage for which a task is run again; a file that is damaged is a dead letter."""
 
 BATCH_ROWS = 65_536
 _BATCH_BYTES = 64 << 20
@@ -245,7 +242,7 @@ def _read_parquet(
                     # From the first rows that don't decode; those before were yielded.
                     yield DeadLetterBatch("read", "corrupt-row-group", str(error), np.arange(row, group_end))
                 row = group_end
-    except WAITED_FOR:
+    except WAITED_FOR:  # the task is run again; a file that is damaged is a dead letter
         raise
     except READ_ERRORS as error:
         # The footer of a local file was readable when the batch was planned.
