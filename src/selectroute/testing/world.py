@@ -27,7 +27,7 @@ from selectroute.index.index import Index
 from selectroute.spark import BatchReport, Job
 from selectroute.spark.batch.router import Router
 from selectroute.spark.inputs.files import FileSource
-from selectroute.spark.job.job import DELTA
+from selectroute.spark.job.job import DELTA, PARQUET
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.runtime.tasks import Work
 
@@ -45,9 +45,13 @@ def run_here(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:
 
 @dataclass
 class World:
-    """Job in folders below `root`: its input, snapshots and output. For one process only."""
+    """Job in folders below `root`: its input, snapshots and output. For one process only.
+
+    ``table_format`` is that of `Job.of`.
+    """
 
     root: Path
+    table_format: str = PARQUET
     _batches: int = field(default=0, init=False)
 
     @property
@@ -67,12 +71,14 @@ class World:
 
     def job(self, **options: Any) -> Job:
         """Return the job, with these options of `Job.of`."""
-        return Job.of(self.input, options.pop("snapshots", self.snapshots), self.output, **options)
+        snapshots = options.pop("snapshots", self.snapshots)
+        return Job.of(self.input, snapshots, self.output, **{"table_format": self.table_format, **options})
 
     def router(self, tasks: int = 2, **options: Any) -> Router:
         """Return a router in the state after a start of the job; its tasks run in this process."""
         job = self.job(**options)
-        if job.table_format == DELTA:  # tables have the id of the job, which a claim makes
+        if job.table_format == DELTA and not (self.output / "_job.json").exists():
+            # Tables have the id of the job, which is in its record.
             folder = OutputFolder(job)
             folder.claim()
             folder.release()

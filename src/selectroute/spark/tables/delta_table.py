@@ -176,14 +176,14 @@ class OutcomeTable:
             CommitError: the table cannot take them.
             OSError: the disk cannot.
         """
-        for file in append.files:
-            self._check_file(file, append.batch)
         adds = [self._add(file["path"], file["size"], _statistics(file, append)) for file in append.files]
         transaction = Transaction(append.app, append.version)
         ours = {"batch": append.batch, **append.metadata}
         with self._current() as table:
             if not _is_after(append.version, table.transaction_version(append.app)):
-                return
+                return  # its files may have been merged since
+            for file in append.files:
+                self._check_file(file, append.batch)
             with self._errors(f"take batch {append.batch}"):
                 try:
                     self._commit(table, adds, (), ours, [transaction])
