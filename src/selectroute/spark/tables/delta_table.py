@@ -36,7 +36,7 @@ _REMOVED = "delta.deletedFileRetentionDuration"
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """Checkpoints are made behind the stream, not by the transaction that a batch waits for."""
 
-_CHECKPOINT_EVERY: Final = 20
+_CHECKPOINT_EVERY: Final = 10
 """Transactions between two checkpoints: a commit reads those after the last one."""
 
 _KEPT_VERSIONS: Final = 1_000
