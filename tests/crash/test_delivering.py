@@ -16,8 +16,10 @@ from tests.crash.programs import delivering
 pytestmark = pytest.mark.slow
 
 
-def test_a_stream_to_queues_that_is_killed_delivers_each_message_once(tmp_path):
-    counts = delivering.run(6, seed=1, root=tmp_path, made=delivering.in_sqlite)
+@pytest.mark.parametrize("table_format", ["parquet", "delta"])
+def test_a_stream_to_queues_that_is_killed_delivers_each_message_once(tmp_path, table_format):
+    made = delivering.in_sqlite
+    counts = delivering.run(6, seed=1, root=tmp_path, made=made, table_format=table_format)
     assert counts["kills"] == 6
     assert counts["deliveries"] > 2_000
 

@@ -15,10 +15,14 @@ from tests.crash.programs.command import ROOT
 from tests.crash.programs.failing import NAMES, WRITES, Shim, compiled
 from tests.support.components import missing
 
+FORMATS = pytest.mark.parametrize("table_format", ["parquet", "delta"])
 
+
+@FORMATS
 @pytest.mark.slow
-def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice():
-    command = [sys.executable, "-m", "tests.crash.programs.stream_faults", "--step", "29"]
+def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice(table_format):
+    program = [sys.executable, "-m", "tests.crash.programs.stream_faults"]
+    command = [*program, "--step", "29", "--table-format", table_format]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if ended.stderr.startswith("nothing was tried"):
         missing(ended.stderr)
@@ -26,12 +30,13 @@ def test_each_write_of_a_stream_may_fail_and_nothing_is_lost_or_twice():
     assert ended.stdout.count("ended") == 4, ended.stdout
 
 
+@FORMATS
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_a_job_whose_disk_is_full_ends_in_one_sentence_and_goes_on_when_there_is_room(tmp_path):
+def test_a_job_whose_disk_is_full_ends_in_one_sentence_and_goes_on_when_there_is_room(tmp_path, table_format):
     from tests.crash.programs.full_disk import routed
 
-    assert routed(tmp_path / "world", *shim(tmp_path), at=30)
+    assert routed(tmp_path / "world", *shim(tmp_path), at=30, table_format=table_format)
 
 
 @pytest.mark.spark

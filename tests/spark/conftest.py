@@ -21,6 +21,15 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.fixture
+def delta(tmp_path: Path) -> World:
+    """A world whose outcomes are Delta tables."""
+    pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `delta`)")
+    made = World(tmp_path, "delta")
+    made.input.mkdir()
+    return made
+
+
+@pytest.fixture
 def sqlite(world: World) -> Any:
     """The world, with queues in SQLite."""
     from tests.spark.queue_world import Queues

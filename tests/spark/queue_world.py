@@ -53,6 +53,7 @@ class Queues:
     ) -> Router:
         """A router as a start of the job makes it; ``wait`` seconds for what is full."""
         job = self.world.job(**options)
+        self.world.claim(job)
         queues, warn = self.sender(pause, wait), self.warnings.append
         router = Router(job, files_of(job, tasks), queues, warn=warn, pause=pause)
         router.commits.prepare()

@@ -27,7 +27,7 @@ from selectroute.index.index import Index
 from selectroute.spark import BatchReport, Job
 from selectroute.spark.batch.router import Router
 from selectroute.spark.inputs.files import FileSource
-from selectroute.spark.job.job import DELTA
+from selectroute.spark.job.job import DELTA, PARQUET
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.runtime.tasks import Work
 from selectroute.storage import Location
@@ -46,9 +46,13 @@ def run_here(work: Work, numbers: Sequence[int]) -> list[dict[str, Any]]:
 
 @dataclass
 class World:
-    """Job in folders below `root`: its input, snapshots and output. For one process only."""
+    """Job in folders below `root`: its input, snapshots and output. For one process only.
+
+    ``table_format`` is that of `Job.of`.
+    """
 
     root: Path
+    table_format: str = PARQUET
     _batches: int = field(default=0, init=False)
 
     @property
@@ -68,18 +72,25 @@ class World:
 
     def job(self, **options: Any) -> Job:
         """Return the job, with these options of `Job.of`."""
-        return Job.of(self.input, options.pop("snapshots", self.snapshots), self.output, **options)
+        snapshots = options.pop("snapshots", self.snapshots)
+        return Job.of(self.input, snapshots, self.output, **{"table_format": self.table_format, **options})
 
     def router(self, tasks: int = 2, **options: Any) -> Router:
         """Return a router in the state after a start of the job; its tasks run in this process."""
         job = self.job(**options)
-        if job.table_format == DELTA:  # tables have the id of the job, which a claim makes
-            folder = OutputFolder(job)
-            folder.claim()
-            folder.release()
+        self.claim(job)
         router = Router(job, files_of(job, tasks))
         router.commits.prepare()
         return router
+
+    def claim(self, job: Job) -> None:
+        """Write the record of a job whose tables have its id, as a start does."""
+        if job.table_format == DELTA and not (self.output / "_job.json").exists():
+            folder = OutputFolder(job)
+            try:
+                folder.claim()
+            finally:
+                folder.release()
 
     def route(self, *names: str, **options: Any) -> BatchReport:
         """Route files of the input folder as the next batch, and return its report.
@@ -118,14 +129,21 @@ class World:
     def rows(self, sink: str) -> list[dict[str, Any]]:
         """Return all published rows of a sink, read as one dataset."""
         if (self.output / sink / "_delta_log").is_dir():
-            from deltalake import DeltaTable  # needs the extra `delta`
-
-            found: list[dict[str, Any]] = DeltaTable(str(self.output / sink)).to_pyarrow_table().to_pylist()
-            return found
+            return self._rows_of_table(self.output / sink)
         if not any((self.output / sink).rglob("*.parquet")):
             return []
         rows: list[dict[str, Any]] = pq.read_table(self.output / sink).to_pylist()
         return rows
+
+    @staticmethod
+    def _rows_of_table(folder: Path) -> list[dict[str, Any]]:
+        """Return the rows of a Delta table. Its files are read one by one: a dataset of the library's may end
+        a process that exits soon after with SIGABRT, as one of Arrow's threads releases it too late.
+        """
+        from deltalake import DeltaTable  # needs the extra `delta`
+
+        paths = pa.table(DeltaTable(str(folder)).get_add_actions())["path"].to_pylist()
+        return [row for path in paths for row in pq.ParquetFile(folder / path).read().to_pylist()]
 
     def deliveries(self) -> Counter[tuple[str, int, str, int]]:
         """Count the deliveries by (source, row, subscription, revision)."""

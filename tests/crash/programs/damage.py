@@ -195,7 +195,7 @@ def run_registry(root: Path, flips: int, chance: random.Random) -> dict[str, Cou
     return found
 
 
-def run(root: Path, flips: int, seed: int) -> dict[str, Counter[str]]:
+def run(root: Path, flips: int, seed: int, table_format: str) -> dict[str, Counter[str]]:
     """Everything; returns kind of file → what was counted. Raises AssertionError."""
     chance = random.Random(seed)
     found = run_registry(root, flips, chance)
@@ -204,19 +204,20 @@ def run(root: Path, flips: int, seed: int) -> dict[str, Counter[str]]:
     except ModuleNotFoundError as error:
         print(f"left out, {error}: what the stream keeps", flush=True)
         return found
-    return found | run_stream(root / "stream", flips, chance)
+    return found | run_stream(root / "stream", flips, chance, table_format)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="damage every persisted file")
     parser.add_argument("--flips", type=int, default=300, help="turned bits of each file")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
     total: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="selectroute-damage-") as root:
         started = time.monotonic()
         try:
-            found: dict[str, Any] = run(Path(root), given.flips, given.seed)
+            found: dict[str, Any] = run(Path(root), given.flips, given.seed, given.table_format)
         except (AssertionError, SelectRouteError) as error:
             sys.exit(f"FAILED: {error}")
         seconds = time.monotonic() - started

@@ -48,8 +48,8 @@ def _until(place: Any, name: str, step: Any, *given: Any) -> None:
 class Halted:
     """A job that was killed."""
 
-    def __init__(self, root: Path) -> None:
-        self.world = World(root)
+    def __init__(self, root: Path, table_format: str = "parquet") -> None:
+        self.world = World(root, table_format)
         self.world.input.mkdir(parents=True)
         self.log = Log(self.world)
         self.log.add("red", "color = 'red'")
@@ -123,9 +123,11 @@ def files(halted: Halted) -> dict[str, list[Path]]:
     return found
 
 
-def run_stream(root: Path, flips: int, chance: random.Random) -> dict[str, Counter[str]]:
+def run_stream(
+    root: Path, flips: int, chance: random.Random, table_format: str = "parquet"
+) -> dict[str, Counter[str]]:
     """Damage each of the job's files; returns kind → what was counted. Raises AssertionError."""
-    halted = Halted(root)
+    halted = Halted(root, table_format)
     counts: dict[str, Counter[str]] = {}
     several = files(halted)
     with put_back(root):

@@ -174,12 +174,13 @@ def _table() -> tuple[dict[int, int], dict[int, str]]:
     return parents, names
 
 
-def run(root: Path, broker: Broker, seed: int, times: int) -> Counter[str]:
+def run(root: Path, broker: Broker, seed: int, times: int, table_format: str = "parquet") -> Counter[str]:
     """Each fault so often, in any order. Raises AssertionError."""
     for name in ("cluster", "stream"):
         (root / name).mkdir()
     with running(root / "cluster", HOSTS, cores=1) as master:
-        hurt = Hurt(Flow(broker, root / "stream", seed), root / "stream", master=master)
+        flow = Flow(broker, root / "stream", seed)
+        hurt = Hurt(flow, root / "stream", master=master, table_format=table_format)
         faults = list(FAULTS) * times
         hurt.chance.shuffle(faults)
         counts = hurt.hurt(faults)
@@ -191,12 +192,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="kill parts of a cluster under a stream")
     parser.add_argument("--times", type=int, default=10, help="each fault, so often")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="selectroute-crash-", ignore_cleanup_errors=True) as root:
         started = time.monotonic()
         try:
             with running_broker(Path(root) / "broker") as broker:
-                counts = run(Path(root), broker, given.seed, given.times)
+                counts = run(Path(root), broker, given.seed, given.times, given.table_format)
         except AssertionError as error:
             sys.exit(f"FAILED: {error}")
         seconds = time.monotonic() - started

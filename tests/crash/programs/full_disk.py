@@ -32,13 +32,20 @@ _WRITES = 95
 """Of such a job, about: one that is done before so many has met none that failed."""
 
 
-def routed(home: Path, shim: Shim, preloaded: dict[str, str], at: int, logged: str | None = None) -> bool:
+def routed(
+    home: Path,
+    shim: Shim,
+    preloaded: dict[str, str],
+    at: int,
+    logged: str | None = None,
+    table_format: str = "parquet",
+) -> bool:
     """Let the `at`-th write fail and all after it, then start again. Raises AssertionError. Returns whether
     a write failed.
 
     Only writes to a file of Spark's checkpoint count, if one is `logged`.
     """
-    world = World(home)
+    world = World(home, table_format)
     world.input.mkdir(parents=True)
     world.publish(1, low="n < 5", high="n > 6")
     for number in range(FILES):
@@ -69,9 +76,10 @@ def routed(home: Path, shim: Shim, preloaded: dict[str, str], at: int, logged: s
 def _run(world: World, preloaded: dict[str, str]) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-m", "selectroute", "stream", "run", "--available-now"]
     folders = ["--input", world.input, "--snapshots", world.snapshots, "--output", world.output]
+    options = ["--max-files-per-trigger", "2", "--cores", "2", "--table-format", world.table_format]
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [*program, *map(str, folders), "--max-files-per-trigger", "2", "--cores", "2"],
+        [*program, *map(str, folders), *options],
         env={**os.environ, **preloaded, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
@@ -79,7 +87,7 @@ def _run(world: World, preloaded: dict[str, str]) -> subprocess.CompletedProcess
     )
 
 
-def run(root: Path, times: int, seed: int) -> Counter[str]:
+def run(root: Path, times: int, seed: int, table_format: str) -> Counter[str]:
     """So many jobs. Raises AssertionError, or SystemExit where there is no compiler."""
     made = compiled(root)
     if isinstance(made, str):
@@ -90,11 +98,11 @@ def run(root: Path, times: int, seed: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     for number in range(times):
         at = chance.randrange(1, _WRITES)
-        fired = routed(root / f"{number}", shim, preloaded, at)
+        fired = routed(root / f"{number}", shim, preloaded, at, None, table_format)
         counts["full" if fired else "done before"] += 1
         print(f"write {at}: {'full, and gone on with' if fired else 'done before'}", flush=True)
     for number, logged in enumerate(LOGGED, times):
-        assert routed(root / f"{number}", shim, preloaded, 1, logged), logged
+        assert routed(root / f"{number}", shim, preloaded, 1, logged, table_format), logged
         counts["left a file of Spark's empty"] += 1
         print(f"{logged}: empty, and gone on with", flush=True)
     return counts
@@ -104,10 +112,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="a streaming job whose disk is full")
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="selectroute-full-") as root:
         started = time.monotonic()
-        counts = run(Path(root), given.times, given.seed)
+        counts = run(Path(root), given.times, given.seed, given.table_format)
         seconds = time.monotonic() - started
     print(f"{', '.join(f'{count} {name}' for name, count in counts.items())} in {seconds:.0f} s: all held")
 

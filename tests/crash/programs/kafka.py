@@ -57,6 +57,7 @@ class Killed:
 
     flow: Flow
     home: Path
+    table_format: str = field(default="parquet", kw_only=True)
     kills: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -183,6 +184,8 @@ class Killed:
             "max-offsets-per-trigger": BATCH,
             "snapshots": self.flow.snapshots,
             "output": self.output,
+            "table-format": self.table_format,
+            "compact-every": 3,
             "trigger-seconds": 0,
             "log": "json",
         }
@@ -219,11 +222,18 @@ class Killed:
 
 
 def run(
-    broker: Broker, home: Path, seed: int, kills: int, failpoints: int, has_queue: bool = True
+    broker: Broker,
+    home: Path,
+    seed: int,
+    kills: int,
+    failpoints: int,
+    has_queue: bool = True,
+    table_format: str = "parquet",
 ) -> Counter[str]:
     """Run one; returns what was counted. Raises AssertionError if a check fails."""
     home.mkdir()
-    return Killed(Flow(broker, home, seed, has_queue), home).run(kills, failpoints)
+    flow = Flow(broker, home, seed, has_queue)
+    return Killed(flow, home, table_format=table_format).run(kills, failpoints)
 
 
 def main() -> None:
@@ -232,13 +242,16 @@ def main() -> None:
     parser.add_argument("--failpoints", type=int, default=0, help="before and after each step, so often")
     parser.add_argument("--without-queue", action="store_true", help="deliver to folders and topics only")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="selectroute-crash-", ignore_cleanup_errors=True) as root:
         started = time.monotonic()
         try:
             with running_broker(Path(root) / "broker") as broker:
                 home, has_queue = Path(root) / "stream", not given.without_queue
-                counts = run(broker, home, given.seed, given.kills, given.failpoints, has_queue)
+                counts = run(
+                    broker, home, given.seed, given.kills, given.failpoints, has_queue, given.table_format
+                )
         except AssertionError as error:
             sys.exit(f"FAILED: {error}")
         seconds = time.monotonic() - started

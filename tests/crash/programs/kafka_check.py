@@ -24,6 +24,7 @@ import selectroute as sr
 from selectroute.selector.message import MAX_PROPERTIES
 from selectroute.spark.audit.audit import audit
 from selectroute.testing.broker import Broker, Header
+from tests.support.outcomes import published_files
 
 KINDS = 300
 """Different records: each selector is judged by the reference on each of them once."""
@@ -194,7 +195,7 @@ def _commits(output: Path) -> dict[int, dict[str, Any]]:
 def _rows(folder: Path, column: str) -> list[dict[str, Any]]:
     columns = ["partition", "offset", "revision", column]
     found: list[dict[str, Any]] = []
-    for path in sorted(folder.glob("batch=*/*.parquet")):
+    for path in published_files(folder):
         found += pq.ParquetFile(path).read(columns).to_pylist()
     return found
 

@@ -53,6 +53,7 @@ class Storm:
     messages: int
     files: int
     kills: int
+    table_format: str = "parquet"
     restarts: int = 0
     errors: list[BaseException] = field(default_factory=list)
 
@@ -169,6 +170,7 @@ class Storm:
 
     def _stream(self, *options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "selectroute", "stream", "run", "--cores", "2", *options]
+        command += ["--table-format", self.table_format, "--compact-every", "3"]
         folders = ["--input", str(self.input), "--output", str(self.output), "--registry", self.url]
         paths = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
         with (self.folder / "stream.log").open("ab") as log:
@@ -277,10 +279,19 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=200, help="a batch takes one")
     parser.add_argument("--kills", type=int, default=3, help="of the stream, and of the publisher")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     given = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="storm-") as folder:
-        storm = Storm(Path(folder), given.seed, given.changes, given.messages, given.files, given.kills)
+        storm = Storm(
+            Path(folder),
+            given.seed,
+            given.changes,
+            given.messages,
+            given.files,
+            given.kills,
+            given.table_format,
+        )
         tally = storm.run()
     print(f"{tally}; {storm.restarts} kills; {time.monotonic() - started:,.0f} s")
     return 0

@@ -28,6 +28,7 @@ import selectroute as sr
 from selectroute.registry.changes import Change
 from selectroute.registry.model import Status, Subscription
 from selectroute.topics import TopicFilter
+from tests.support.outcomes import published_files
 
 KINDS = 2_000
 """Different messages: each selector is judged by the reference on each of them once."""
@@ -99,6 +100,7 @@ class _Check:
         self.filled = sorted((number for number in self.commits if number < 0), reverse=True)
         self.kind = {path.name: _column(path, "kind") for path in input.glob("*.parquet")}
         self.number: dict[str, int] = {}
+        self.table: pa.Table | None = None
         self.judge = _Judge(messages)
 
     def run(self) -> Tally:
@@ -197,13 +199,10 @@ class _Check:
 
     def _check_deliveries(self, batch: int, sources: list[str], active: dict[str, Subscription]) -> int:
         """Hold the published deliveries of a batch against the reference; return how many there are."""
-        folder = self.output / "deliveries" / f"batch={batch}"
-        if folder.is_dir():
-            table = pa.concat_tables([pq.ParquetFile(path).read() for path in folder.glob("*.parquet")])
+        table = self._deliveries(batch)
+        if table is not None:
             assert pc.unique(table["revision"]).to_pylist() == [self.commits[batch]["revision"]], batch
             assert set(pc.unique(table["source"]).to_pylist()) <= set(sources), batch
-        else:
-            table = None
         total = 0
         for source in sources:
             expected = self._expected(source, active)
@@ -213,6 +212,18 @@ class _Check:
         assert total == (0 if table is None else len(table)), batch
         assert total == self.commits[batch]["counts"]["deliveries"], batch
         return total
+
+    def _deliveries(self, batch: int) -> pa.Table | None:
+        """The published deliveries of a batch; None if there are none."""
+        folder = self.output / "deliveries"
+        if (folder / "_delta_log").is_dir():
+            if self.table is None:
+                parts = [pq.ParquetFile(path).read() for path in published_files(folder)]
+                self.table = pa.concat_tables(parts).unify_dictionaries()
+            found = self.table.filter(pc.equal(self.table["batch"], batch))
+            return found if len(found) else None
+        paths = list((folder / f"batch={batch}").glob("*.parquet"))
+        return pa.concat_tables([pq.ParquetFile(path).read() for path in paths]) if paths else None
 
     def _found(self, table: pa.Table, source: str) -> Pairs:
         mine = table.filter(pc.equal(table["source"].cast(pa.string()), source))

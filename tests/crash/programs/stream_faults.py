@@ -1,6 +1,7 @@
 """Every write of a stream fails in turn: ``python -m tests.crash.programs.stream_faults``.
 
-Batches of files are routed to folders, a queue and a topic, batch by batch as in Spark, but without it. The
+Batches of files are routed to folders or Delta tables, a queue and a topic, batch by batch as in Spark, but
+without it. The
 n-th write to any file of theirs fails, n = 1, 2, 3 …, until all is routed without having met a failure: the
 disk is full, or a write, a sync or a rename gives EIO, once or for good (see `failing`). Each time
 
@@ -114,9 +115,9 @@ class Writer:
 class Stream:
     """A job in a folder of its own."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, table_format: str) -> None:
         home.mkdir()
-        self.world = World(home)
+        self.world = World(home, table_format)
         self.world.input.mkdir()
         self.queues = Queues(self.world, f"sqlite:///{home}/queues.db")
         self.queues.create("A")
@@ -127,13 +128,15 @@ class Stream:
 
     def route(self) -> None:
         """Start the job, and route all batches."""
-        job = self.world.job()
+        job = self.world.job(compact_every=2)
+        self.world.claim(job)
         kafka: Any = self.topics
         task.KafkaWriter = kafka.writer  # type: ignore[misc]
         task.connected = lambda *_, **__: None  # type: ignore[assignment, return-value]
         router = Router(job, files_of(job, 2), self.queues.sender(), kafka)
         router.commits.prepare()
         for batch in range(BATCHES):
+            router.commits.tables.maintain(lambda: False)
             names = range(batch * FILES, (batch + 1) * FILES)
             router.route(batch, [self.world.input / f"{name}.jsonl" for name in names], "q")
 
@@ -160,12 +163,12 @@ class Stream:
         return {(f"{number}.jsonl", n, id) for number in range(BATCHES * FILES) for n in wanted}
 
 
-def fail_in_turn(fault: Fault, root: Path, step: int) -> Counter[str]:
+def fail_in_turn(fault: Fault, root: Path, step: int, table_format: str) -> Counter[str]:
     """Let each write fail, and go on. Raises AssertionError."""
     counts: Counter[str] = Counter()
     for at in range(1, _MOST, step):
         home = root / f"{at}"
-        stream = Stream(home)
+        stream = Stream(home, table_format)
         fault.arm(at, home, os.getpid())
         try:
             ended = _ended(stream)
@@ -194,14 +197,14 @@ def _ended(stream: Stream) -> str:
     return ""
 
 
-def run(root: Path, control: Path, step: int) -> Counter[str]:
+def run(root: Path, control: Path, step: int, table_format: str) -> Counter[str]:
     """All ways to fail, in folders below `root`."""
     total: Counter[str] = Counter()
     for number, fault in enumerate(faults(control, 1)):
         if not isinstance(fault, Shim):
             continue
         (root / str(number)).mkdir()
-        counts = fail_in_turn(fault, root / str(number), step)
+        counts = fail_in_turn(fault, root / str(number), step, table_format)
         assert counts.total() * step > 200, f"{fault.name}: only {counts.total()} writes"
         print(f"{fault.name}: {', '.join(f'{count} {name}' for name, count in counts.items())}", flush=True)
         total += counts
@@ -211,11 +214,12 @@ def run(root: Path, control: Path, step: int) -> Counter[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="let every write of a stream fail in turn")
     parser.add_argument("--step", type=int, default=1, help="1 for every write, n for each n-th")
+    parser.add_argument("--table-format", default="parquet", choices=["parquet", "delta"])
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inside is not None:  # in the process that has the shim
         started = time.monotonic()
-        counts = run(given.inside, Path(os.environ[VARIABLE]), given.step)
+        counts = run(given.inside, Path(os.environ[VARIABLE]), given.step, given.table_format)
         said = ", ".join(f"{count:,} {name}" for name, count in counts.items())
         print(f"{said} in {time.monotonic() - started:.0f} s: all held")
         return
@@ -224,7 +228,7 @@ def main() -> None:
         if isinstance(made, str):
             sys.exit(f"nothing was tried: {made}")
         again = [sys.executable, "-m", "tests.crash.programs.stream_faults", "--inside", folder]
-        command = [*again, "--step", str(given.step)]
+        command = [*again, "--step", str(given.step), "--table-format", given.table_format]
         ended = subprocess.run(command, cwd=ROOT, env={**os.environ, **made[0]}, check=False)
         sys.exit(ended.returncode)
 

@@ -21,12 +21,21 @@ BATCHES = 13
 
 @pytest.fixture
 def job(world):
+    return made(world)
+
+
+@pytest.fixture
+def delta_job(delta):
+    return made(delta)
+
+
+def made(world):
     """A job that has routed some batches, with what Spark would have noted of them."""
     world.publish(7, red="color = 'red'", any="color IS NOT NULL")
     router = world.router()
     folder = OutputFolder(router.job)
     (world.input / "x").mkdir(parents=True)
-    folder._record.put_json(folder._own("q"))
+    folder._record.put_json((folder._record.read_json() or {}) | folder._own("q"))
     for batch in range(BATCHES):
         paths = [world.drop_json(f"x/{batch}.jsonl", RED, BLUE, {}, "{")]
         if batch == 3:
@@ -192,3 +201,47 @@ def test_status_says_how_far_a_job_is(job):
     folder.release()
     assert (found.running, found.published, found.planned) == (True, 9, (BATCHES,))
     assert not status(job.output).running
+
+
+def test_delta_tables_add_up_with_their_commits(delta_job):
+    found = audit(delta_job.output)
+    assert (found.findings, found.files) == ([], 3 * BATCHES + 1)
+
+
+def test_a_file_of_a_delta_table_that_is_gone_or_other_is_found(delta_job):
+    (path,) = (delta_job.output / "deliveries").glob("part-2-*.parquet")
+    data = path.read_bytes()
+    path.write_bytes(data[:10] + bytes([data[10] ^ 1]) + data[11:])
+    assert sentences(delta_job) == [
+        f"deliveries/{path.name} was changed: its SHA-256 is not that of its commit"
+    ]
+    assert sentences(delta_job, digests=False) == []
+    path.rename(path.with_name("other.parquet"))
+    assert sentences(delta_job) == [f"deliveries/{path.name} is gone"]
+
+
+def test_after_files_were_merged_the_rows_of_each_batch_are_counted(delta_job):
+    tables = delta_job.router(compact_every=4).commits.tables
+    tables.maintain(lambda: False)
+    assert list((delta_job.output / "deliveries").glob("merged-1-*.parquet"))
+    found = audit(delta_job.output)
+    assert (found.findings, found.files) == ([], 0)
+
+
+def test_rows_that_a_delta_table_has_lost_or_has_twice_are_found(delta_job):
+    from deltalake import DeltaTable, write_deltalake
+
+    path = str(delta_job.output / "deliveries")
+    table = DeltaTable(path)
+    rows = table.to_pyarrow_table()
+    table.delete("batch = 3 AND subscription = 'red'")
+    (of_batch,) = sentences(delta_job)
+    assert of_batch == "the table deliveries has 2 rows of it, and its files had 3"
+    write_deltalake(path, rows.slice(0, 1), mode="append")
+    assert len(sentences(delta_job)) == 2
+
+
+def test_rows_of_a_batch_that_was_never_committed_are_found(delta_job):
+    (delta_job.output / "_commits" / f"{BATCHES - 1}.json").unlink()
+    found = [one for one in sentences(delta_job) if "in no commit" in one]
+    assert len(found) == 3

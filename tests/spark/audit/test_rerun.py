@@ -137,3 +137,20 @@ def test_a_folder_that_holds_something_and_an_output_that_is_no_jobs_are_refused
     (routed.output / "_job.json").unlink()
     with pytest.raises(JobError, match="is not the output folder of a job"):
         reruns(routed, into="other")
+
+
+def test_batches_of_delta_tables_are_routed_again_as_such(delta):
+    delta.publish(1, red="color = 'red'", all="color IS NOT NULL")
+    router = delta.router(compact_every=2)
+    for batch in range(3):
+        router.route(batch, [delta.drop_json(f"{batch}.jsonl", RED, BLUE, {}, "no json")], "q")
+    again = reruns(delta)
+    assert verdicts(again.run()) == [(batch, 1, "same files") for batch in range(3)]
+    assert (delta.root / "again" / "deliveries" / "_delta_log").is_dir()
+    # With files that were merged, digests are compared, or rows.
+    router.commits.tables.maintain(lambda: False)
+    delta.drop_json("3.jsonl", *([RED] * 5))
+    router.route(3, [delta.input / "3.jsonl", delta.input / "0.jsonl"], "q")
+    router.commits.tables.maintain(lambda: False)
+    expected = [(batch, 1, "same files") for batch in range(3)] + [(3, 1, "same rows")]
+    assert verdicts(reruns(delta, tasks=1, into="merged").run()) == expected

@@ -26,8 +26,8 @@ from selectroute.spark.batch.pins import Pin, PinError
 from selectroute.spark.batch.router import Router
 from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.inputs.source import Source
-from selectroute.spark.job.job import DELTA, Job, JobError
-from selectroute.spark.job.output_folder import OutputFolder, identity
+from selectroute.spark.job.job import Job, JobError, job_record
+from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.job.working_copy import working_copy
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED
 from selectroute.storage import Location
@@ -106,8 +106,8 @@ class Reruns:
         self._check()
         self._done = Commits(job.output)
         self._source = source
-        # The files of a table have the number of the batch in them, so that they are the same in this format.
-        id = identity(job.output) if job.table_format == DELTA else None
+        # In the job's format, in which its files are the same, and with its id: this folder has no record.
+        id = job_record(job.output).get("id", "rerun")
         self._router = Router(replace(job, output=self._into), source, destinations=(), id=id)
         self._router.commits.prepare()
         self._pins = self._into / "pins"

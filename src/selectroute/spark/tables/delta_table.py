@@ -37,7 +37,7 @@ _REMOVED = "delta.deletedFileRetentionDuration"
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """Checkpoints are made behind the stream, not by the transaction that a batch waits for."""
 
-_CHECKPOINT_EVERY: Final = 20
+_CHECKPOINT_EVERY: Final = 10
 """Transactions between two checkpoints: a commit reads those after the last one."""
 
 _KEPT_VERSIONS: Final = 1_000
@@ -178,14 +178,14 @@ class OutcomeTable:
             CommitError: the table cannot take them.
             OSError: the disk cannot.
         """
-        for file in append.files:
-            self._check_file(file, append.batch)
         adds = [self._add(file["path"], file["size"], _statistics(file, append)) for file in append.files]
         transaction = Transaction(append.app, append.version)
         ours = {"batch": append.batch, **append.metadata}
         with self._current() as table:
             if not _is_after(append.version, table.transaction_version(append.app)):
-                return
+                return  # its files may have been merged since
+            for file in append.files:
+                self._check_file(file, append.batch)
             with self._errors(f"take batch {append.batch}"):
                 try:
                     self._commit(table, adds, (), ours, [transaction])
