@@ -9,11 +9,14 @@ from collections import Counter
 import pytest
 
 pytest.importorskip("pyspark")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 import selectroute as sr
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.publisher import RegistryPublisher
 from selectroute.spark import (
     Binding,
     BindingError,
@@ -411,19 +414,18 @@ def test_two_jobs_read_one_frame_and_a_frame_may_have_two_sources(world, numbers
 
 def test_columns_are_warned_of_once_with_the_bind_that_mends_them(world, arriving):
     world.publish(1, later="at > 0", gone="wheels = 4")
-    frame = arriving((1, "red")).withColumn("at", F.lit("2026-01-02").cast("timestamp"))
+
+    def stamped(number):
+        return arriving((number, "red")).withColumn("at", F.lit("2026-01-02").cast("timestamp"))
+
     said = []
-    run(frame, world, on_warning=said.append)
-    assert (
-        sorted(said)
-        == [said_of for said_of in sorted(said) if "'at:long=cast'" in said_of or "wheels" in said_of]
-        and len(said) == 2
-    )
-    run(
-        arriving((2, "red")).withColumn("at", F.lit("2026-01-02").cast("timestamp")),
-        world,
-        binding=Binding.of(["at:long=cast"]),
-    )
+    run(stamped(1), world, on_warning=said.append)
+    run(stamped(2), world, on_warning=lambda sentence: said.append(f"again: {sentence}"))
+    assert len(said) == 4
+    gone, type_ = sorted(said[:2], key=lambda sentence: "bind" in sentence)
+    assert "selectors read 1 column that the frame 'frame' does not have: wheels" in gone
+    assert "column 'at' has type timestamp" in type_ and "'at:long=cast'" in type_
+    run(stamped(3), world, binding=Binding.of(["at:long=cast"]))
     assert delivered(world) == {("later", 0): 1}
 
 
@@ -441,27 +443,36 @@ def test_rows_cannot_be_read_again_and_all_that_would_says_so(spark, world, arri
     )
 
 
-def test_a_registry_is_told_that_rows_cannot_be_read_again_and_a_backfill_names_the_batch(
-    spark, world, arriving, tmp_path
-):
-    with sr.Registry.open(f"sqlite:///{tmp_path}/registry.db") as registry:
-        registry.register("red", RED)
-        registry.register("all", "")
-        publish = lambda: sr.publish(registry.snapshot(), world.snapshots)  # noqa: E731
-        publish()
-        run(arriving((1, "red")), world, registry=registry)
-        registry.pause("red")
-        publish()
-        reports = run(arriving((2, "red")), world, registry=registry)
+def test_a_registry_is_told_so_and_a_backfill_names_the_batch(world, arriving, tmp_path):
+    red, everything = SubscriptionSpec(RED), SubscriptionSpec("")
+    with sr.Registry.open(f"sqlite:///{tmp_path}/r.db") as registry, RegistryPublisher(registry) as publisher:
+
+        def routed(number, then):
+            publisher.catch_up()
+            snapshots, reports = registry.snapshots_folder, []
+            fan = start_fanout(
+                frame=arriving((number, "red")),
+                snapshots=snapshots,
+                output=world.output,
+                available_now=True,
+                on_batch=reports.append,
+                registry=registry,
+            )
+            fan.wait()
+            then()
+            return reports
+
+        registry.register(red, id="red")
+        registry.register(everything, id="all")
+        routed(1, lambda: registry.pause("red"))
+        routed(2, lambda: None)
         (query,) = registry.queries()
         assert not query.can_replay and "the rows of a DataFrame can be read only" in query.reason
-        registry.resume("red", sr.LAST_PROCESSED)
-        publish()
-        reports = run(arriving((3, "red")), world, registry=registry)
+        registry.resume("red", from_="last-processed")
+        reports = routed(3, lambda: None)
     (backfill,) = [one for one in reports if one.kind == "backfill"]
-    assert (
-        backfill.counts.messages == 0 and "the inputs of batch 1 are no longer known" in backfill.missing[0]
-    )
+    assert backfill.counts.messages == 0
+    assert "the inputs of batch 1 are no longer known" in backfill.missing[0]
     assert Counter(row["subscription"] for row in world.rows("deliveries")) == {"red": 2, "all": 3}
     assert audit(world.output).findings == []
 
