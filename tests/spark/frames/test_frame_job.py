@@ -31,6 +31,7 @@ from selectroute.spark import (
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.deliveries import deliveries_of
 from selectroute.spark.job.checkpoint import repair
+from selectroute.spark.replay.request import ReplayFilterSpec, make_request, replays_of
 from selectroute.spark.stream.fan_out import StreamError
 from tests.spark.queue_world import A
 
@@ -441,6 +442,18 @@ def test_rows_cannot_be_read_again_and_all_that_would_says_so(spark, world, arri
         one.message is None
         and one.missing == "rows of a DataFrame can be read only while their batch is routed"
     )
+
+
+def test_dead_letters_that_are_asked_for_are_named_as_gone(world, numbers):
+    world.publish(1, all="")
+    null = numbers(4).withColumn("n", F.when(F.col("n") != 2, F.col("n")))
+    run(null, world, position=Position(offset="n"))
+    made = make_request(world.output, ReplayFilterSpec())
+    (report,) = run(null, world, position=Position(offset="n"))
+    assert (report.kind, report.counts.messages) == ("replay", 0)
+    assert "the inputs of batch 0 are no longer known" in report.missing[0]
+    assert replays_of(world.output, made.id) == [-1]
+    assert audit(world.output).findings == []
 
 
 def test_a_registry_is_told_so_and_a_backfill_names_the_batch(world, arriving, tmp_path):
