@@ -48,9 +48,7 @@ def die(*_):
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_records_of_spark_s_connector_are_sent_once_through_a_crash(
-    spark, pipe, frame, monkeypatch, shuffled
-):
+def test_records_of_spark_s_connector_are_sent_once(spark, pipe, frame, monkeypatch, shuffled):
     out = pipe.broker.create(f"{pipe.name}-out", 2)
     pipe.publish(1, all=("", out))
     pipe.broker.produce(pipe.name, cars(60))
