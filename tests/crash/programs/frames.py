@@ -1,7 +1,7 @@
 """A stream of a DataFrame's rows to folders and a queue that is killed again and again.
 
-``python -m tests.crash.programs.frames --kills 20 --failpoints 2``. The rows are numbers of a source in Python
-that replays, and go through a shuffle. The whole process group, with Spark's JVM, is killed (SIGKILL): at
+``python -m tests.crash.programs.frames --kills 20 --failpoints 2``. The rows are numbers of a replaying source
+in Python, and go through a shuffle. The whole process group, with Spark's JVM, is killed (SIGKILL): at
 random instants, and so often right before and after each step of a batch (see `failpoint`). When all is
 routed, each number must be in the deliveries once and on the queue once.
 """
@@ -146,14 +146,13 @@ class Killed:
     def check(self, end: int) -> Counter[str]:
         """Assert that each number up to ``end`` was delivered once and put once; return the counts."""
         world = self.queues.world
-        offsets = Counter(
-            pq.read_table(world.output / "deliveries", columns=["offset"])["offset"].to_pylist()
-        )
+        table = pq.read_table(world.output / "deliveries", columns=["offset"])
+        offsets = Counter(table["offset"].to_pylist())
         put = Counter(int(id.split("/")[2]) for id in self.queues.ids("A").elements())
         for name, found in (("deliveries", offsets), ("queue", put)):
             lost, twice = end - len(found), [n for n, times in found.items() if times > 1]
             assert not twice, f"{name}: {len(twice)} twice, such as {twice[0]}"
-            assert not lost and max(found) == end - 1, f"{name}: {lost} lost"
+            assert not lost and max(found) == end - 1, f"{name}: {lost:,} lost"
         assert not (findings := audit(world.output).findings), findings
         return Counter({"rows": end})
 
