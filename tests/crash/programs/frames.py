@@ -1,8 +1,8 @@
 """A stream of a DataFrame's rows to folders and a queue that is killed again and again.
 
 ``python -m tests.crash.programs.frames --kills 20 --failpoints 2``. The rows are numbers of a source in
-Python that replays, and go through a shuffle. The whole process group, with Spark's JVM, is killed (SIGKILL): at
-random instants, and so often right before and after each step of a batch (see `failpoint`). When all is
+Python that replays, and go through a shuffle. The whole process group, with Spark's JVM, is killed (SIGKILL):
+at random instants, and so often right before and after each step of a batch (see `failpoint`). When all is
 routed, each number must be in the deliveries once and on the queue once.
 """
 
