@@ -219,10 +219,42 @@ def test_a_repeat_in_other_partitions_is_refused_once_something_was_put(world, s
     with pytest.raises(sr.SelectRouteError) as error:
         run(numbers(40).coalesce(1), world, queues=sqlite.url)
     assert "batch 0 was put to queues or sent to Kafka in part, and its input has changed" in str(error.value)
-    assert "the frame must have the partitions that it had" in str(error.value)
+    assert "rows without an offset must come in the partitions that they had" in str(error.value)
     # As it was, it goes on.
     (report,) = run(numbers(40), world, queues=sqlite.url)
     assert report.counts.queued == 20 and sum(sqlite.ids("A").values()) == 20
+
+
+def test_rows_with_an_offset_may_come_in_other_partitions(world, sqlite, numbers, monkeypatch):
+    sqlite.create("A")
+    sqlite.publish(1, red=(RED, A))
+    options = {"position": Position(offset="n"), "queues": sqlite.url}
+    killed_before_the_commit(monkeypatch, numbers(40), world, **options)
+    said = []
+    (report,) = run(numbers(40).coalesce(1), world, on_warning=said.append, **options)
+    assert report.counts.queued == 20 and said == []
+    assert sqlite.ids("A") == Counter(f"frame/0/{n}/red" for n in range(1, 40, 2))
+
+
+def test_rows_without_an_offset_are_warned_of_where_they_are_put(world, sqlite, numbers):
+    sqlite.create("A")
+    sqlite.publish(1, red=(RED, A))
+    said = []
+    run(numbers(40), world, queues=sqlite.url, on_warning=said.append)
+    (sentence,) = said
+    assert "its rows have no position with an offset" in sentence
+    run(numbers(50), world, queues=None, on_warning=said.append)
+    assert len(said) == 2 and "queue A" in said[1]
+
+
+def test_two_rows_of_one_position_are_both_put_through_a_crash(world, sqlite, numbers, monkeypatch):
+    sqlite.create("A")
+    sqlite.publish(1, red=(RED, A))
+    twice = numbers(40).withColumn("n", F.expr("n div 4"))
+    options = {"position": Position(offset="n"), "queues": sqlite.url}
+    killed_before_the_commit(monkeypatch, twice, world, **options)
+    run(twice, world, **options)
+    assert sqlite.ids("A") == Counter({f"frame/0/{n}/red": 2 for n in range(10)})
 
 
 def test_a_repeat_in_other_partitions_is_routed_if_nothing_leaves_the_folder(world, numbers, monkeypatch):
