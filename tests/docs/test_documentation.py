@@ -66,15 +66,16 @@ def test_readme_python_runs_top_to_bottom(tmp_path, monkeypatch):
 
 
 @pytest.mark.spark
-def test_readme_python_of_spark_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", ["README.md", "streaming/README.md"])
+def test_python_of_spark_runs(tmp_path, monkeypatch, page):
     monkeypatch.chdir(tmp_path)
-    text = README.read_text(encoding="utf-8")
+    text = (ROOT / page).read_text(encoding="utf-8")
     blocks = [
         found["code"] for found in _BLOCK.finditer(text) if (found["mark"] or "").startswith("<!-- spark")
     ]
     assert blocks
     for code in blocks:
-        exec(compile(code, "README.md, a block of Spark", "exec"), {})
+        exec(compile(code, f"{page}, a block of Spark", "exec"), {})
 
 
 def _streams(code):

@@ -22,6 +22,7 @@ from selectroute.cli import main as command
 from selectroute.durable import disk
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.inputs.files import FileBatchInput
+from selectroute.spark.inputs.frame import FrameBatchInput
 from selectroute.spark.inputs.kafka import KafkaBatchInput
 
 BEFORE, AFTER = MOMENTS = ("before", "after")
@@ -90,6 +91,7 @@ def _patch(step: str, moment: str, nth: int) -> None:
     elif step == "match":
         replace(KafkaBatchInput, "route")
         replace(FileBatchInput, "route")
+        replace(FrameBatchInput, "route")
     elif step == "rename":
         replace(disk, "rename")
     elif step == "return":

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 pytest.importorskip("pyspark")
+
+from pyspark.sql import functions as F
 
 import selectroute as sr
 from selectroute.durable import disk
@@ -97,6 +100,30 @@ def test_a_query_that_goes_on_follows_without_a_new_start(spark, tmp_path, folde
         ("s1", 3, 3),
         ("s2", 3, 3),
     ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("form", [route, deliveries])
+def test_with_a_snapshot_a_stream_stays_where_it_is_and_says_so(spark, tmp_path, folder, caplog, form):
+    snapshot = sr.Snapshot.open(folder)
+
+    def made(df):
+        return (
+            deliveries(df, snapshot).select("subscription", "revision")
+            if form is deliveries
+            else route(df, snapshot, output="ids").select("subscriptions", F.lit(1))
+        )
+
+    stream = Stream(spark, tmp_path, made)
+    with caplog.at_level(logging.INFO, logger="selectroute"):
+        stream.run(ONE)
+    (said,) = [one.message for one in caplog.records if "micro-batches" in one.message]
+    assert said.startswith(f"the stream is routed with revision 1 of {folder} in all of its micro-batches")
+    assert said.endswith("to follow new revisions, pass the path of the snapshot folder")
+    change(folder, sr.Add("all", None), sr.Remove("red"))
+    stream.run((2, "red", 2.0, None))
+    one = "red" if form is deliveries else ["red"]
+    assert stream.rows == [(0, one, 1), (1, one, 1)]
 
 
 @pytest.mark.spark

@@ -9,11 +9,14 @@ from collections import Counter
 import pytest
 
 pytest.importorskip("pyspark")
+pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 import selectroute as sr
+from selectroute.registry.model import SubscriptionSpec
+from selectroute.registry.publisher import RegistryPublisher
 from selectroute.spark import (
     Binding,
     BindingError,
@@ -28,6 +31,7 @@ from selectroute.spark import (
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.deliveries import deliveries_of
 from selectroute.spark.job.checkpoint import repair
+from selectroute.spark.replay.request import ReplayFilterSpec, make_request, replays_of
 from selectroute.spark.stream.fan_out import StreamError
 from tests.spark.queue_world import A
 
@@ -174,7 +178,6 @@ def test_a_batch_that_spark_repeats_is_skipped_and_one_with_other_offsets_refuse
     (world.output / "_checkpoint" / "commits" / "0").unlink()
     offsets = world.output / "_checkpoint" / "offsets" / "0"
     offsets.write_text(offsets.read_text().replace('"logOffset":0', '"logOffset":7'))
-    offsets.with_name(".0.crc").unlink()
     assert ["it read other offsets" in one.sentence for one in audit(world.output).findings] == [True]
 
 
@@ -216,10 +219,42 @@ def test_a_repeat_in_other_partitions_is_refused_once_something_was_put(world, s
     with pytest.raises(sr.SelectRouteError) as error:
         run(numbers(40).coalesce(1), world, queues=sqlite.url)
     assert "batch 0 was put to queues or sent to Kafka in part, and its input has changed" in str(error.value)
-    assert "the frame must have the partitions that it had" in str(error.value)
+    assert "rows without an offset must come in the partitions that they had" in str(error.value)
     # As it was, it goes on.
     (report,) = run(numbers(40), world, queues=sqlite.url)
     assert report.counts.queued == 20 and sum(sqlite.ids("A").values()) == 20
+
+
+def test_rows_with_an_offset_may_come_in_other_partitions(world, sqlite, numbers, monkeypatch):
+    sqlite.create("A")
+    sqlite.publish(1, red=(RED, A))
+    options = {"position": Position(offset="n"), "queues": sqlite.url}
+    killed_before_the_commit(monkeypatch, numbers(40), world, **options)
+    said = []
+    (report,) = run(numbers(40).coalesce(1), world, on_warning=said.append, **options)
+    assert report.counts.queued == 20 and said == []
+    assert sqlite.ids("A") == Counter(f"frame/0/{n}/red" for n in range(1, 40, 2))
+
+
+def test_rows_without_an_offset_are_warned_of_where_they_are_put(world, sqlite, numbers):
+    sqlite.create("A")
+    sqlite.publish(1, red=(RED, A))
+    said = []
+    run(numbers(40), world, queues=sqlite.url, on_warning=said.append)
+    (sentence,) = said
+    assert "its rows have no position with an offset" in sentence
+    run(numbers(50), world, queues=None, on_warning=said.append)
+    assert len(said) == 2 and "queue A" in said[1]
+
+
+def test_two_rows_of_one_position_are_both_put_through_a_crash(world, sqlite, numbers, monkeypatch):
+    sqlite.create("A")
+    sqlite.publish(1, red=(RED, A))
+    twice = numbers(40).withColumn("n", F.expr("n div 4"))
+    options = {"position": Position(offset="n"), "queues": sqlite.url}
+    killed_before_the_commit(monkeypatch, twice, world, **options)
+    run(twice, world, **options)
+    assert sqlite.ids("A") == Counter({f"frame/0/{n}/red": 2 for n in range(10)})
 
 
 def test_a_repeat_in_other_partitions_is_routed_if_nothing_leaves_the_folder(world, numbers, monkeypatch):
@@ -411,19 +446,18 @@ def test_two_jobs_read_one_frame_and_a_frame_may_have_two_sources(world, numbers
 
 def test_columns_are_warned_of_once_with_the_bind_that_mends_them(world, arriving):
     world.publish(1, later="at > 0", gone="wheels = 4")
-    frame = arriving((1, "red")).withColumn("at", F.lit("2026-01-02").cast("timestamp"))
+
+    def stamped(number):
+        return arriving((number, "red")).withColumn("at", F.lit("2026-01-02").cast("timestamp"))
+
     said = []
-    run(frame, world, on_warning=said.append)
-    assert (
-        sorted(said)
-        == [said_of for said_of in sorted(said) if "'at:long=cast'" in said_of or "wheels" in said_of]
-        and len(said) == 2
-    )
-    run(
-        arriving((2, "red")).withColumn("at", F.lit("2026-01-02").cast("timestamp")),
-        world,
-        binding=Binding.of(["at:long=cast"]),
-    )
+    run(stamped(1), world, on_warning=said.append)
+    run(stamped(2), world, on_warning=lambda sentence: said.append(f"again: {sentence}"))
+    assert len(said) == 4
+    gone, type_ = sorted(said[:2], key=lambda sentence: "bind" in sentence)
+    assert "selectors read 1 column that the frame 'frame' does not have: wheels" in gone
+    assert "column 'at' has type timestamp" in type_ and "'at:long=cast'" in type_
+    run(stamped(3), world, binding=Binding.of(["at:long=cast"]))
     assert delivered(world) == {("later", 0): 1}
 
 
@@ -434,34 +468,55 @@ def test_rows_cannot_be_read_again_and_all_that_would_says_so(spark, world, arri
     (found,) = rerun(spark, job, tmp_path / "again")
     sentence = "the inputs of batch 0 are no longer known: the rows of a DataFrame can be read only while"
     assert found.verdict == "gone" and found.why.startswith(sentence)
-    (one,) = deliveries_of(world.output, "red")
+    (one,) = deliveries_of(world.output, "red", 9)
     assert (
         one.message is None
         and one.missing == "rows of a DataFrame can be read only while their batch is routed"
     )
 
 
-def test_a_registry_is_told_that_rows_cannot_be_read_again_and_a_backfill_names_the_batch(
-    spark, world, arriving, tmp_path
-):
-    with sr.Registry.open(f"sqlite:///{tmp_path}/registry.db") as registry:
-        registry.register("red", RED)
-        registry.register("all", "")
-        publish = lambda: sr.publish(registry.snapshot(), world.snapshots)  # noqa: E731
-        publish()
-        run(arriving((1, "red")), world, registry=registry)
-        registry.pause("red")
-        publish()
-        reports = run(arriving((2, "red")), world, registry=registry)
+def test_dead_letters_that_are_asked_for_are_named_as_gone(world, numbers):
+    world.publish(1, all="")
+    null = numbers(4).withColumn("n", F.when(F.col("n") != 2, F.col("n")))
+    run(null, world, position=Position(offset="n"))
+    made = make_request(world.output, ReplayFilterSpec())
+    (report,) = run(null, world, position=Position(offset="n"))
+    assert (report.kind, report.counts.messages) == ("replay", 0)
+    assert "the inputs of batch 0 are no longer known" in report.missing[0]
+    assert replays_of(world.output, made.id) == [-1]
+    assert audit(world.output).findings == []
+
+
+def test_a_registry_is_told_so_and_a_backfill_names_the_batch(world, arriving, tmp_path):
+    red, everything = SubscriptionSpec(RED), SubscriptionSpec("")
+    with sr.Registry.open(f"sqlite:///{tmp_path}/r.db") as registry, RegistryPublisher(registry) as publisher:
+
+        def routed(number, then):
+            publisher.catch_up()
+            snapshots, reports = registry.snapshots_folder, []
+            fan = start_fanout(
+                frame=arriving((number, "red")),
+                snapshots=snapshots,
+                output=world.output,
+                available_now=True,
+                on_batch=reports.append,
+                registry=registry,
+            )
+            fan.wait()
+            then()
+            return reports
+
+        registry.register(red, id="red")
+        registry.register(everything, id="all")
+        routed(1, lambda: registry.pause("red"))
+        routed(2, lambda: None)
         (query,) = registry.queries()
         assert not query.can_replay and "the rows of a DataFrame can be read only" in query.reason
-        registry.resume("red", sr.LAST_PROCESSED)
-        publish()
-        reports = run(arriving((3, "red")), world, registry=registry)
+        registry.resume("red", from_="last-processed")
+        reports = routed(3, lambda: None)
     (backfill,) = [one for one in reports if one.kind == "backfill"]
-    assert (
-        backfill.counts.messages == 0 and "the inputs of batch 1 are no longer known" in backfill.missing[0]
-    )
+    assert backfill.counts.messages == 0
+    assert "the inputs of batch 1 are no longer known" in backfill.missing[0]
     assert Counter(row["subscription"] for row in world.rows("deliveries")) == {"red": 2, "all": 3}
     assert audit(world.output).findings == []
 

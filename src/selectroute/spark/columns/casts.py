@@ -36,8 +36,8 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     IntegerType,
+    IntegralType,
     LongType,
-    NumericType,
     ShortType,
     StringType,
     StructField,
@@ -83,7 +83,8 @@ def casts_of(type_: DataType) -> tuple[str, ...]:
         return (*whole, _STRING, "float", "int", "short", "byte")
     if isinstance(type_, FloatType | DoubleType):
         return "double", "float", "long", "int", "short", "byte"
-    return CAST_TYPES if isinstance(type_, NumericType) else ()
+    is_integer = isinstance(type_, IntegralType)
+    return ("long", _STRING, "double", "float", "int", "short", "byte") if is_integer else ()
 
 
 def type_of(type_: DataType, to: str) -> DataType:

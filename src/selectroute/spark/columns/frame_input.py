@@ -12,7 +12,15 @@ from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortTy
 from selectroute.match.from_messages import BODY
 from selectroute.selector.arguments import check_argument
 from selectroute.selector.names import INVALID_NAMES
-from selectroute.spark.columns.binding import BY_NAME, Binding, BindingError, Bound, bind
+from selectroute.spark.columns.binding import (
+    BY_NAME,
+    Binding,
+    BindingError,
+    Bound,
+    ambiguous,
+    bind,
+    columns_of,
+)
 from selectroute.spark.columns.column_types import unlike_types
 from selectroute.spark.sources.offset_log import FRAME
 
@@ -74,15 +82,15 @@ class FrameInput:
     ``@id`` are topic, body and message id.
 
     Attributes:
-        frame: the DataFrame; its batches are appended rows. Not any stateless frame is deterministic: a
-            repeat of a batch must have the same rows (no random numbers, no present time).
+        frame: the DataFrame; its batches are appended rows. It must be deterministic: a repeat of a batch
+            must have the same rows, so no random numbers, no present time.
         name: name of the input, which the output folder is bound to: letters, digits, ``.``, ``_``, ``-``.
         binding: columns of identifiers whose names or types differ.
         position: columns that identify a row.
 
     Raises:
-        BindingError: the frame is not a streaming one, the name is not valid, or a column that binding or
-            position names is missing or has the wrong type.
+        BindingError: the frame is not a streaming one, the name is not valid, a column that binding or
+            position names is missing or has the wrong type, or several columns have the same name.
         ColumnTypeError: the column of the body, or of invalid names, has the wrong type.
     """
 
@@ -103,6 +111,10 @@ class FrameInput:
                 f"{self.name!r} is not a valid name of an input: use 1 to 100 of A-Z a-z 0-9 . _ -"
             )
         schema = self.frame.schema
+        columns, _ = columns_of(schema)
+        for column, places in columns.items():
+            if len(places) > 1:
+                raise ambiguous(column, len(places))
         bind(schema, self.binding.columns, self.binding)
         unlike_types(_NoReads(), bind(schema, (BODY, INVALID_NAMES), self.binding))
         self.places(schema)

@@ -6,12 +6,13 @@ selectors read, and those that identify a delivery, cross from the JVM to Python
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -133,7 +134,8 @@ def route(
             are mapped by the tasks that match them. Then the frame must be a batch frame (in a stream, that
             of foreachBatch), the columns that selectors read must be the same each time that Spark computes
             them, and rows are returned in any order.
-            The path of a snapshot folder means its newest revision; a streaming frame *follows* the folder:
+            In a stream, it stays the snapshot of every micro-batch, which is logged (logger ``selectroute``,
+            INFO). The path of a snapshot folder means its newest revision; a streaming frame *follows* it:
             each micro-batch uses the revision that is newest when it begins, even if it is repeated. For
             that the tasks write to the folder (``followers/`` and ``leases/``), and all columns that a
             selector may name cross to Python: drop those that no selector needs.
@@ -311,6 +313,19 @@ def _check_arguments(df: DataFrame, binding: Binding | None) -> None:
 SNAPSHOT = "a Snapshot (sr.Snapshot.open(folder), index.freeze()) or the path or URL of a snapshot folder"
 
 
+_LOGGER: Final = logging.getLogger("selectroute")
+_STAYS: Final = (
+    "the stream is routed with %s in all of its micro-batches, whatever is published later; to follow new "
+    "revisions, pass the path of the snapshot folder"
+)
+
+
+def _described(snapshot: Snapshot) -> str:
+    if snapshot.folder is None or snapshot.revision is None:
+        return "one unpublished snapshot"
+    return f"revision {snapshot.revision} of {snapshot.folder}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Followed:
     """Snapshot folder that a stream follows, and its newest revision now."""
@@ -330,6 +345,8 @@ def _against(snapshot: object, df: DataFrame) -> _Against:
         SnapshotError: the folder has no snapshot.
     """
     if isinstance(snapshot, Snapshot | PartitionedSnapshot):
+        if df.isStreaming and isinstance(snapshot, Snapshot):
+            _LOGGER.info(_STAYS, _described(snapshot))
         return snapshot
     if isinstance(snapshot, DataFrame):
         raise TypeError(wrong_kind(snapshot, "snapshot", "the DataFrame first, then the snapshot"))

@@ -37,12 +37,17 @@ from selectroute.spark.inputs.source import Attempts, Outcome, ReplayableInput
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sources.offset_log import batch_offsets, offsets_digest
-from selectroute.spark.worker.rows import HASH, LETTER, OFFSET, PLACE, RowLayout, RowReader
+from selectroute.spark.worker.rows import HASH, LETTER, PLACE, RowLayout, RowReader
 from selectroute.spark.worker.task import Reader, TaskSettings, run_once
 from selectroute.topics.levels import TOPIC
 
 _IDS: Final = ("@id", "JMSMessageID")
 _REPORT: Final = "report string"
+_NO_OFFSET: Final = (
+    "deliveries of the frame {0!r} are put to queues or sent to Kafka, and its rows have no position with an "
+    "offset: if the job ends in the middle of a batch, and Spark then plans its partitions in another order, "
+    "as some sources do, the job stops with an error; name the columns of the position"
+)
 _GONE: Final = "the rows of a DataFrame can be read only while their batch is routed"
 
 
@@ -102,12 +107,14 @@ class FrameBatchInput:
     """Rows of one batch; see `BatchInput`."""
 
     remedy = (
-        "the frame must have the partitions that it had; make it as it was, or choose a new output folder"
+        "rows without an offset must come in the partitions that they had; make the frame as it was, or name "
+        "an offset in the position, with a new output folder"
     )
 
-    def __init__(self, batch: FrameBatch | None, source: FrameSource) -> None:
+    def __init__(self, batch: FrameBatch | None, source: FrameSource, tasks: int | None = None) -> None:
         self._batch = batch
         self._source = source
+        self._tasks = tasks
 
     def record(self) -> dict[str, Any]:
         """Return the number of the frame's sources, the end of the batch in each, and the digest of these."""
@@ -115,31 +122,37 @@ class FrameBatchInput:
         return {"count": len(offsets), "sha256": offsets_digest(offsets), "offsets": offsets}
 
     def plan(self, tasks: int) -> dict[str, Any]:
-        """Return the number of the frame's partitions, each of which is a task."""
-        return {"partitions": self._partitions()}
+        """Return the number of tasks over which rows are spread by their positions; of rows without an offset
+        the number of the frame's partitions, each of which is a task.
+        """
+        if self._batch is None or self._source.input.position.offset is None:
+            return {"partitions": self._partitions()}
+        return {"tasks": tasks}
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
-        """Return whether the frame has the partitions of this plan."""
+        """Return whether rows are spread as in this plan, or the frame has its partitions."""
+        if self._source.input.position.offset is not None:
+            return "tasks" in plan
         return bool(plan.get("partitions") == self._partitions())
 
     def by(self, plan: Mapping[str, Any]) -> FrameBatchInput:
-        """Return this input: its tasks are those of the frame."""
-        return self
+        """Return the input in the tasks of this plan."""
+        return FrameBatchInput(self._batch, self._source, plan.get("tasks"))
 
     def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
         """Route the rows, in tasks. Raises `CommitError`."""
         if self._batch is None:
             return Outcome(Counts(), [], {})
-        selected = _selected(self._source.input, self._batch.rows, batch, settings)
+        selected = _selected(self._source.input, self._batch.rows, batch, settings, self._tasks)
         run = _runner(selected.rows, selected.layout)
-        reports = attempts.complete(run, lambda settings: settings, settings, self._partitions())
+        tasks = self._partitions() if self._tasks is None else self._tasks
+        reports = attempts.complete(run, lambda settings: settings, settings, tasks)
         counts = Counts()
         files: list[dict[str, Any]] = []
         for report in reports:
             counts.add(Counts(**report["counts"]))
             files += report["files"]
-        found = {"partitions": len(reports)}
-        return Outcome(counts, files, found, unlike=selected.unlike, warnings=selected.warnings)
+        return Outcome(counts, files, {}, unlike=selected.unlike, warnings=selected.warnings)
 
     def _partitions(self) -> int:
         # It plans the rows, and computes none.
@@ -155,7 +168,9 @@ class _Selected(NamedTuple):
     warnings: dict[str, str]
 
 
-def _selected(input: FrameInput, rows: DataFrame, batch: int, settings: TaskSettings) -> _Selected:
+def _selected(
+    input: FrameInput, rows: DataFrame, batch: int, settings: TaskSettings, tasks: int | None
+) -> _Selected:
     schema, binding = rows.schema, input.binding
     exact, columns = by_position(rows)
     snapshot = open_once(settings.snapshot)
@@ -186,14 +201,29 @@ def _selected(input: FrameInput, rows: DataFrame, batch: int, settings: TaskSett
         more[HASH] = F.xxhash64(*chosen.values(), *more.values())
     every = (*chosen.values(), *more.values())
     narrow = exact.select(*(column.alias(f"c{number}") for number, column in enumerate(every)))
-    if settings.row_digests is not None and OFFSET in more:
-        # Rows that came through a shuffle are in another order each time that they are computed.
-        keys = [len(chosen) + number for number, name in enumerate(more) if name in PLACE]
-        narrow = narrow.sortWithinPartitions(*(f"c{key}" for key in keys))
+    warnings = _missing(input, schema, snapshot)
+    if tasks is not None:
+        narrow = _spread(narrow, tasks, len(chosen), list(more))
+    elif settings.row_digests is not None:
+        warnings |= {_NO_OFFSET: _NO_OFFSET.format(input.name)}
     id_name = ids[0].identifier if ids else None
     layout = RowLayout(input.name, batch, tuple(chosen), tuple(more), id_name, is_full)
     sentences = {name: (str(error), is_binary) for name, (error, is_binary) in unlike.items()}
-    return _Selected(narrow, layout, sentences, _missing(input, schema, snapshot))
+    return _Selected(narrow, layout, sentences, warnings)
+
+
+def _spread(rows: DataFrame, tasks: int, first: int, more: Sequence[str]) -> DataFrame:
+    """Return the rows in so many partitions, by their positions, and sorted by these.
+
+    A source may plan its partitions in another order after a restart, and rows that come through a shuffle
+    are in another order each time. Rows of one source and partition stay together, in their order.
+
+    Args:
+        first: the number of the first of the columns ``more``.
+    """
+    columns = {name: f"c{first + number}" for number, name in enumerate(more)}
+    keys = [columns[name] for name in PLACE if name in columns]
+    return rows.repartition(tasks, *(keys[:-1] or keys)).sortWithinPartitions(*keys, columns[HASH])
 
 
 def _all_identifiers(input: FrameInput, schema: StructType) -> list[str]:

@@ -71,7 +71,7 @@ class BatchInput(Protocol):
 
     @property
     def remedy(self) -> str:
-        """What to do if the input has changed, and can't be routed by its plan: a clause."""
+        """Remedy for an input that has changed since it was planned, as a clause."""
 
     def route(self, batch: int, settings: TaskSettings, attempts: Attempts) -> Outcome:
         """Route the whole input. Raises `CommitError` if less was read than planned."""

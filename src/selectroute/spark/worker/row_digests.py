@@ -54,7 +54,8 @@ class RowDigests:
                 raise CommitError(
                     f"batch {self._batch} was put to queues or sent to Kafka in part, and its task "
                     f"{self._task} now has other rows, or in another order: the source or an operator of the "
-                    "frame does not replay; choose a new output folder"
+                    "frame does not replay, or rows without an offset came in other partitions; choose a new "
+                    "output folder"
                 )
             if block is None:
                 return

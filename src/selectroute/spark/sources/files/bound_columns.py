@@ -32,7 +32,6 @@ UNBOUND: Final[Bound] = {}
 _INTEGERS: Final = {"byte": pa.int8(), "short": pa.int16(), "int": pa.int32(), "long": pa.int64()}
 _FLOATS: Final = {"float": pa.float32(), "double": pa.float64()}
 _STRING: Final = "string"
-_NUMBERS: Final = (*_INTEGERS, *_FLOATS)
 _UNITS: Final = {"s": 1_000, "ms": 1, "us": 1_000, "ns": 1_000_000}
 _LONG_END: Final = float(1 << 63)
 
@@ -79,7 +78,8 @@ def casts_of(type_: pa.DataType) -> tuple[str, ...]:
         return (*whole, _STRING, "float", "int", "short", "byte")
     if pa.types.is_floating(type_):
         return "double", "float", "long", "int", "short", "byte"
-    return ("long", _STRING, *_NUMBERS) if pa.types.is_integer(type_) else ()
+    is_integer = pa.types.is_integer(type_)
+    return ("long", _STRING, "double", "float", "int", "short", "byte") if is_integer else ()
 
 
 def not_cast(schema: pa.Schema, bound: Bound) -> dict[str, str]:

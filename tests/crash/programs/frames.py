@@ -1,0 +1,218 @@
+"""A stream of a DataFrame's rows to folders and a queue that is killed again and again.
+
+``python -m tests.crash.programs.frames --kills 20 --failpoints 2``. The rows are numbers of a source in
+Python that replays, and go through a shuffle. The whole process group, with Spark's JVM, is killed (SIGKILL):
+at random instants, and so often right before and after each step of a batch (see `failpoint`). When all is
+routed, each number must be in the deliveries once and on the queue once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from selectroute.spark import Position, local_session, start_fanout
+from selectroute.spark.audit.audit import audit
+from selectroute.testing.world import World
+from tests.crash.programs.failpoint import MOMENTS, PUT, fail_at
+from tests.spark.queue_world import A, Queues
+
+ROOT = Path(__file__).parents[3]
+BATCH = 400
+STEPS = ("offsets", "pin", "plan", PUT, "match", "commit", "rename", "return")
+KILLS = ("kills at random instants", "kills at steps")
+_SILENT_SECONDS = 400.0
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_FAR = 1 << 40
+
+Cycle = tuple[str, str] | None
+"""The step and the moment of a kill, None for any."""
+
+
+class _Numbers(DataSource):
+    """Numbers from 0 up, `BATCH` in each batch, in two partitions; up to the option ``end``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "killed-numbers"
+
+    def schema(self) -> str:
+        return "n bigint"
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return _Reader(int(self.options["end"]))
+
+
+class _Slice(InputPartition):
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+
+
+class _Reader(DataSourceStreamReader):
+    def __init__(self, end: int) -> None:
+        self._end = end
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"n": 0}
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        return {"n": max(start["n"], min(self._end, start["n"] + BATCH))}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        middle = (start["n"] + end["n"]) // 2
+        return [_Slice(start["n"], middle), _Slice(middle, end["n"])]
+
+    def read(self, partition: Any) -> Any:
+        return ((n,) for n in range(partition.start, partition.end))
+
+
+def job(home: Path, end: int, failpoint: Sequence[str]) -> None:
+    """Route numbers until all up to ``end`` are, or this process is killed."""
+    queues = Queues(World(home), f"sqlite:///{home}/queues.db")
+    if failpoint:
+        step, moment, nth = failpoint
+        fail_at(step, moment, int(nth), queues.world.output)
+    spark = local_session("numbers", cores=2, log_level="OFF")
+    spark.dataSource.register(_Numbers)
+    rows = spark.readStream.format("killed-numbers").option("end", str(end)).load()
+    done = threading.Event()
+
+    def note(report: Any) -> None:
+        if committed(queues.world.output) >= end:
+            done.set()
+
+    fan = start_fanout(
+        frame=rows.repartition(3),
+        position=Position(offset="n"),
+        snapshots=queues.world.snapshots,
+        output=queues.world.output,
+        queues=queues.url,
+        on_batch=note,
+    )
+    if committed(queues.world.output) >= end:
+        done.set()
+    fan.wait(done.is_set)
+
+
+def committed(output: Path) -> int:
+    """Return the number of rows in committed batches."""
+    paths = (output / "_commits").glob("*.json")
+    return sum(json.loads(path.read_text())["counts"]["messages"] for path in paths)
+
+
+class Killed:
+    """One stream in a folder of its own."""
+
+    def __init__(self, home: Path, seed: int) -> None:
+        self.home = home
+        self.chance = random.Random(seed)
+        self.kills: Counter[str] = Counter()
+        self.queues = Queues(World(home), f"sqlite:///{home}/queues.db")
+        self.queues.create("A")
+        self.queues.publish(1, some=("n >= 0", A))
+
+    def run(self, cycles: Sequence[Cycle]) -> Counter[str]:
+        """Kill it at each of these steps, or at a random instant where there is none; route the rest, and
+        check. Raises AssertionError.
+        """
+        for cycle in cycles:
+            started = time.monotonic()
+            if cycle is None:
+                self._kill_somewhen()
+            else:
+                self._kill_at(*cycle)
+            at = "somewhen" if cycle is None else "{1} {0}".format(*cycle)
+            print(f"killed {at} in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+        end = (committed(self.queues.world.output) // BATCH + 3) * BATCH
+        last = self._start(end)
+        assert last.wait(_SILENT_SECONDS) == 0, self._said()
+        return self.kills + self.check(end)
+
+    def check(self, end: int) -> Counter[str]:
+        """Assert that each number up to ``end`` was delivered once and put once; return the counts."""
+        world = self.queues.world
+        table = pq.read_table(world.output / "deliveries", columns=["offset"])
+        offsets = Counter(table["offset"].to_pylist())
+        put = Counter(int(id.split("/")[2]) for id in self.queues.ids("A").elements())
+        for name, found in (("deliveries", offsets), ("queue", put)):
+            lost, twice = end - len(found), [n for n, times in found.items() if times > 1]
+            assert not twice, f"{name}: {len(twice)} twice, such as {twice[0]}"
+            assert not lost and max(found) == end - 1, f"{name}: {lost:,} lost"
+        assert not (findings := audit(world.output).findings), findings
+        return Counter({"rows": end})
+
+    def _kill_somewhen(self) -> None:
+        started = self._start(_FAR)
+        wanted = committed(self.queues.world.output) + self.chance.choice([0, 0, 1, 2]) * BATCH
+        deadline = time.monotonic() + _SILENT_SECONDS
+        while committed(self.queues.world.output) < wanted or not self._has_begun():
+            assert started.poll() is None and time.monotonic() < deadline, self._said()
+            time.sleep(0.02)
+        time.sleep(self.chance.uniform(0, 3))
+        os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+        self.kills[KILLS[0]] += 1
+
+    def _has_begun(self) -> bool:
+        return any((self.queues.world.output / "pins").glob("*"))
+
+    def _kill_at(self, step: str, moment: str) -> None:
+        nth = self.chance.randrange(1, 4)
+        started = self._start(_FAR, step, moment, str(nth))
+        assert started.wait(_SILENT_SECONDS) == -signal.SIGKILL, self._said()
+        self.kills[KILLS[1]] += 1
+
+    def _start(self, end: int, *failpoint: str) -> subprocess.Popen[bytes]:
+        paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+        with (self.home / "stream.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", __spec__.name, "--job", str(self.home), str(end), *failpoint],
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": paths, "JAVA_TOOL_OPTIONS": _JVM},
+                start_new_session=True,
+            )
+
+    def _said(self) -> str:
+        return (self.home / "stream.log").read_text(errors="replace")[-2_000:]
+
+
+def main() -> int:
+    """Run the program."""
+    if sys.argv[1:2] == ["--job"]:
+        home, end, *failpoint = sys.argv[2:]
+        job(Path(home), int(end), failpoint)
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20, help="kills at random instants")
+    parser.add_argument("--failpoints", type=int, default=1, help="kills before and after each step")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="selectroute-frames-") as folder:
+        killed = Killed(Path(folder), given.seed)
+        points = [(step, moment) for step in STEPS for moment in MOMENTS] * given.failpoints
+        cycles: list[Cycle] = [*points, *([None] * given.kills)]
+        killed.chance.shuffle(cycles)
+        counts = killed.run(cycles)
+    print(", ".join(f"{count:,} {name}" for name, count in counts.items()) + ": nothing lost, nothing twice")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
