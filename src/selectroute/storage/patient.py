@@ -47,55 +47,55 @@ class PatientStorage:
 
     def read(self, key: str) -> bytes:
         """Return a file."""
-        return self._waiting(lambda: self.storage.read(key))
+        return self.wait_for(lambda: self.storage.read(key))
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """Return a part of a file."""
-        return self._waiting(lambda: self.storage.read_range(key, start, length))
+        return self.wait_for(lambda: self.storage.read_range(key, start, length))
 
     def read_version(self, key: str) -> tuple[bytes, str]:
         """Return a file and its version."""
-        return self._waiting(lambda: self.storage.read_version(key))
+        return self.wait_for(lambda: self.storage.read_version(key))
 
     def put(self, key: str, data: bytes) -> None:
         """Write a file."""
-        self._waiting(lambda: self.storage.put(key, data))
+        self.wait_for(lambda: self.storage.put(key, data))
 
     def put_new(self, key: str, data: bytes) -> None:
         """Write a file that does not exist."""
-        self._waiting(lambda: self.storage.put_new(key, data))
+        self.wait_for(lambda: self.storage.put_new(key, data))
 
     def replace(self, key: str, data: bytes, version: str) -> str:
         """Replace a version of a file."""
-        return self._waiting(lambda: self.storage.replace(key, data, version))
+        return self.wait_for(lambda: self.storage.replace(key, data, version))
 
     def entries(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
         """Yield the files in a folder; a listing that fails begins again."""
-        return iter(self._waiting(lambda: [*self.storage.entries(folder, deep=deep)]))
+        return iter(self.wait_for(lambda: [*self.storage.entries(folder, deep=deep)]))
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the sub-folders."""
-        return self._waiting(lambda: self.storage.folders(folder))
+        return self.wait_for(lambda: self.storage.folders(folder))
 
     def entry(self, key: str) -> Entry | None:
         """Return the entry of a file."""
-        return self._waiting(lambda: self.storage.entry(key))
+        return self.wait_for(lambda: self.storage.entry(key))
 
     def delete(self, key: str) -> None:
         """Delete a file."""
-        self._waiting(lambda: self.storage.delete(key))
+        self.wait_for(lambda: self.storage.delete(key))
 
     def delete_folder(self, folder: str) -> None:
         """Delete a folder."""
-        self._waiting(lambda: self.storage.delete_folder(folder))
+        self.wait_for(lambda: self.storage.delete_folder(folder))
 
     def make_folder(self, folder: str) -> None:
         """Make a folder."""
-        self._waiting(lambda: self.storage.make_folder(folder))
+        self.wait_for(lambda: self.storage.make_folder(folder))
 
     def upload(self, path: Path, key: str) -> None:
         """Write a file of this machine."""
-        self._waiting(lambda: self.storage.upload(path, key))
+        self.wait_for(lambda: self.storage.upload(path, key))
 
     def download(self, key: str, path: Path) -> None:
         """Write a file to one of this machine."""
@@ -104,9 +104,10 @@ class PatientStorage:
             path.unlink(missing_ok=True)
             self.storage.download(key, path)
 
-        self._waiting(once)
+        self.wait_for(once)
 
-    def _waiting(self, call: Callable[[], Result]) -> Result:
+    def wait_for(self, call: Callable[[], Result]) -> Result:
+        """Return what a call returns, when the storage answers."""
         warned = False
         while True:
             try:
@@ -126,8 +127,21 @@ def patient(location: Location, warn: Callable[[str], None], pause: Callable[[],
     return Location(PatientStorage(location.storage, warn, pause), location.key)
 
 
+def waiting(location: Location, call: Callable[[], Result]) -> Result:
+    """Return what a call returns that uses the storage of a location by other means, such as another library:
+    it is waited for as the location is. The call raises errors of storage, and may be made again.
+    """
+    storage = location.storage
+    while not isinstance(storage, PatientStorage):
+        inner = getattr(storage, "storage", None)
+        if inner is None:
+            return call()
+        storage = inner
+    return storage.wait_for(call)
+
+
 def retried(location: Location, seconds: float) -> Location:
-    """Return the same location, of which each question that is not answered is asked again for some seconds."""
+    """Return the same location, which for some seconds is asked again when it does not answer."""
     if location.is_local:
         return location
     until = time.monotonic() + seconds

@@ -23,7 +23,7 @@ class Revision(NamedTuple):
 
 class NewestRevision:
     """Newest revision of a folder. In remote storage a thread looks for it each second, from the first use
-    on, so that it is at most a second or two old; on a mounted file system it is looked for when it is needed.
+    on, so that it is at most a second or two old; on a mounted file system it is looked for when needed.
     """
 
     def __init__(self, snapshots: Location) -> None:

@@ -264,7 +264,7 @@ class OutputFolder:
     def _take_lease(self) -> None:
         try:
             self._lease = Lease(
-                Location.of(str(self.job.output)) / LEASE,
+                self.job.output / LEASE,
                 lost=lambda _: self._lost(self._taken_over()),
                 waiting=self._waiting,
             )

@@ -27,8 +27,9 @@ from selectroute.spark.job.job import CommitError, JobError, OtherJobError
 from selectroute.spark.sinks.schemas import WITH_BATCH
 from selectroute.spark.tables.compaction import LARGE, LiveFile, merge, plan_merge
 from selectroute.spark.tables.delta_log import OURS, DeltaLog
-from selectroute.storage import Location
+from selectroute.storage import DeniedError, Location, StorageError, UnreachableError
 from selectroute.storage.options import client_options
+from selectroute.storage.patient import waiting
 
 OWNER: Final = "selectroute.job"
 """Property of a table with the id of its job."""
@@ -44,6 +45,10 @@ _KEPT_VERSIONS: Final = 1_000
 """Versions whose log entries stay: a commit lists the log, 1 ms longer for each 600 entries."""
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_STORAGE_ERROR = re.compile(
+    r"Generic (S3|GCS|MicrosoftAzure|HdfsObjectStore|URL)|HTTP error|error sending request|ObjectStore|denied"
+)
+_DENIED = re.compile(r"ExpiredToken|AccessDenied|Permission|Unauth|InvalidToken|status code: 40[13]")
 
 
 class Append(NamedTuple):
@@ -78,6 +83,7 @@ class OutcomeTable:
         self._checkpoint = -1
         self._small: set[int] = set()
         self._may_merge = True
+        self._is_stale = False
 
     # ---- whose it is
 
@@ -102,7 +108,7 @@ class OutcomeTable:
             return
         if self.log.torn():
             return  # which `prepare` repairs, and then checks
-        self._check(self._opened(), id)
+        self._check(waiting(self.folder, self._opened), id)
 
     def _check(self, table: DeltaTable, id: str | None) -> None:
         owner = table.metadata().configuration.get(OWNER)
@@ -137,6 +143,9 @@ class OutcomeTable:
         Raises:
             JobError, OtherJobError: as `check`.
         """
+        return waiting(self.folder, lambda: self._prepare(id, retention_hours))
+
+    def _prepare(self, id: str, retention_hours: int) -> list[Location]:
         self.log.folder.make_folder()
         torn = self.log.repair()
         # Files are listed by writers for an hour longer than they stay, so that none is forgotten.
@@ -168,7 +177,10 @@ class OutcomeTable:
 
     def version_of(self, app: str) -> int | None:
         """Return the newest version that was appended for an app id; None if there is none."""
-        with self._current() as table:
+        return waiting(self.folder, lambda: self._version_of(app))
+
+    def _version_of(self, app: str) -> int | None:
+        with self._current() as table, self._errors("be read"):
             return table.transaction_version(app)
 
     def append(self, append: Append) -> None:
@@ -178,6 +190,9 @@ class OutcomeTable:
             CommitError: the table cannot take them.
             OSError: the disk cannot.
         """
+        waiting(self.folder, lambda: self._append(append))
+
+    def _append(self, append: Append) -> None:
         adds = [self._add(file["path"], file["size"], _statistics(file, append)) for file in append.files]
         transaction = Transaction(append.app, append.version)
         ours = {"batch": append.batch, **append.metadata}
@@ -330,6 +345,8 @@ class OutcomeTable:
         except TableNotFoundError:
             raise JobError(f"there is no Delta table {self.folder}: it was moved away") from None
         except (DeltaError, OSError) as error:
+            if (of_storage := self._storage_error(error, "be read")) is not None:
+                raise of_storage from error
             raise JobError(f"the Delta table {self.folder} can't be read: {_first_line(error)}") from error
 
     @contextmanager
@@ -341,7 +358,18 @@ class OutcomeTable:
             if refreshed is not None:
                 with self._errors("be read"):
                     refreshed.result()
+            if self._is_stale:
+                self._table = self._opened()
+                self._is_stale = False
             yield self._table
+
+    def _storage_error(self, error: BaseException, action: str) -> StorageError | None:
+        """Return the error of remote storage that the library met; None for any other."""
+        text = str(error)
+        if self.folder.is_local or not _STORAGE_ERROR.search(text):
+            return None
+        kind = DeniedError if _DENIED.search(text) else UnreachableError
+        return kind(f"the Delta table {self.folder} cannot {action}: {_first_line(error)[:200]}")
 
     @contextmanager
     def _errors(self, action: str) -> Iterator[None]:
@@ -350,6 +378,9 @@ class OutcomeTable:
             yield
         except (DeltaError, CommitFailedError) as error:
             text = str(error)
+            if (of_storage := self._storage_error(error, action)) is not None:
+                self._is_stale = True  # nobody knows how far it came
+                raise of_storage from error
             failed = _OS_ERROR.search(text)
             if failed is not None:
                 number = int(failed[1])
