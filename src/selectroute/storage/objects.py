@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from selectroute.selector.errors import SelectRouteError
 from selectroute.storage.errors import (
@@ -34,6 +35,11 @@ from selectroute.storage.protocol import Entry
 
 _RETRY_SECONDS: Final = 10
 """Time for which the client itself tries again; after it the caller decides, who can say so."""
+
+_ASK_SECONDS: Final = 2.0
+_PAUSE_SECONDS: Final = 0.2
+
+Result = TypeVar("Result")
 
 _S3: Final = re.compile(r"s3a?:")
 _STATUS: Final = re.compile(r"status code: (\d{3})")
@@ -72,21 +78,22 @@ class ObjectStorage:
 
     def read(self, key: str) -> bytes:
         """Return an object."""
-        with self._reading(key):
-            return bytes(self._store.get(key).bytes())
+        return self._asked(key, lambda: bytes(self._store.get(key).bytes()))
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """Return a part of an object."""
         if length <= 0:
             return b""
-        with self._reading(key):
-            return bytes(self._store.get_range(key, start=start, length=length))
+        return self._asked(key, lambda: bytes(self._store.get_range(key, start=start, length=length)))
 
     def read_version(self, key: str) -> tuple[bytes, str]:
         """Return an object, and its ETag or generation."""
-        with self._reading(key):
+
+        def once() -> tuple[bytes, str]:
             found = self._store.get(key)
             return bytes(found.bytes()), _version(found.meta)
+
+        return self._asked(key, once)
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object."""
@@ -120,24 +127,24 @@ class ObjectStorage:
     def entries(self, folder: str, *, deep: bool = False) -> Iterator[Entry]:
         """Yield the objects whose keys begin with the folder's, by key."""
         prefix = f"{folder}/" if folder else None
-        with self._reading(folder):
+
+        def once() -> list[Entry]:
             if not deep:
-                yield from map(_entry, self._store.list_with_delimiter(prefix)["objects"])
-                return
-            for chunk in self._store.list(prefix):
-                yield from map(_entry, chunk)
+                return [*map(_entry, self._store.list_with_delimiter(prefix)["objects"])]
+            return [_entry(one) for chunk in self._store.list(prefix) for one in chunk]
+
+        return iter(self._asked(folder, once))
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the prefixes that end at the next slash."""
-        with self._reading(folder):
-            found = self._store.list_with_delimiter(f"{folder}/" if folder else None)["common_prefixes"]
+        prefix = f"{folder}/" if folder else None
+        found = self._asked(folder, lambda: self._store.list_with_delimiter(prefix)["common_prefixes"])
         return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found)
 
     def entry(self, key: str) -> Entry | None:
         """Return the entry of an object."""
         try:
-            with self._reading(key):
-                return _entry(self._store.head(key))
+            return self._asked(key, lambda: _entry(self._store.head(key)))
         except FileNotFoundError:
             return None
 
@@ -173,6 +180,20 @@ class ObjectStorage:
     @property
     def _store(self) -> Any:
         return _opened(self.root, os.getpid())
+
+    def _asked(self, key: str, ask: Callable[[], Result]) -> Result:
+        """Return the answer to a question. An answer that breaks off is asked for again, which the client
+        does not do by itself.
+        """
+        until = time.monotonic() + _ASK_SECONDS
+        while True:
+            try:
+                with self._reading(key):
+                    return ask()
+            except UnreachableError:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
 
     def _reading(self, key: str) -> Any:
         return _as_ours("read", self.url(key))

@@ -298,7 +298,7 @@ class FanOut:
         begun = begun_batches(self._folder.job.output / "pins")
         is_begun = folder.has_tokens() and not all(map(commits.is_committed, begun))
         kafka.bind(folder.identity(), is_begun, folder.note_tokens, folder.tokens_id())
-        if is_begun or topics_of(Snapshot.open(self.job.snapshots)):
+        if is_begun or topics_of(Snapshot.open(folder.job.snapshots)):
             kafka.open_tokens()
 
     def _pause(self) -> bool:

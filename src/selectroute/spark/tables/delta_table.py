@@ -376,11 +376,15 @@ class OutcomeTable:
         """Raise the library's errors as OSError, if the disk failed, or as CommitError, in one sentence."""
         try:
             yield
-        except (DeltaError, CommitFailedError) as error:
+        except StorageError:
+            raise
+        except (DeltaError, CommitFailedError, OSError) as error:
             text = str(error)
             if (of_storage := self._storage_error(error, action)) is not None:
                 self._is_stale = True  # nobody knows how far it came
                 raise of_storage from error
+            if isinstance(error, OSError):
+                raise
             failed = _OS_ERROR.search(text)
             if failed is not None:
                 number = int(failed[1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
@@ -18,10 +19,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from pyspark.sql.types import StructType
 
 from selectroute.spark.sources.files.stream import SourceError, log_lines
-from selectroute.storage import DeniedError, Location, UnreachableError
+from selectroute.storage import Location
+from selectroute.storage.patient import WAITED_FOR
 
 NAME: Final = "selectroute-files"
 _SCHEMA: Final = "number long"
+
+_PATIENCE_SECONDS: Final = 120.0
+"""How long a job that ends with the available input waits for the storage."""
+
+_PAUSE_SECONDS: Final = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -100,14 +107,10 @@ class FileLister(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the files of the next batch; its start, if there are none or the storage does not answer."""
         # Only what Spark has planned counts: it may ask twice for one batch.
         self._planned.update(name for name, _ in start["files"])
-        try:
-            found = [one for one in self._listed() if one[1] not in self._planned]
-        except (DeniedError, UnreachableError) as error:
-            if self._answers:
-                _log.warning("selectroute: %s: the stream waits", error)
-            self._answers = False
+        listed = self._listed(0.0 if self._target is None else _PATIENCE_SECONDS)
+        if listed is None:
             return start
-        self._answers = True
+        found = [one for one in listed if one[1] not in self._planned]
         if self._target is not None:
             found = [one for one in found if one[1] in self._target]
         if not found:
@@ -117,7 +120,7 @@ class FileLister(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Take the files that are there now as all of the stream."""
-        self._target = {name for _, name, _ in self._listed()}
+        self._target = {name for _, name, _ in self._listed(_PATIENCE_SECONDS) or ()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return none: the tasks of a batch read its files."""
@@ -127,8 +130,29 @@ class FileLister(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return no rows."""
         return iter(())
 
-    def _listed(self) -> Iterator[tuple[float, str, int]]:
-        """Yield the files of the folder: when each was changed, its name, and its size."""
+    def _listed(self, seconds: float) -> list[tuple[float, str, int]] | None:
+        """Return the files of the folder: when each was changed, its name, and its size. If the storage does
+        not answer, warn once, and ask again for so many seconds: then return None, or with some raise the
+        error, since Spark would take the stream for read.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                found = [*self._entries()]
+            except WAITED_FOR as error:
+                if self._answers:
+                    _log.warning("selectroute: %s: the stream waits", error)
+                self._answers = False
+                if not seconds:
+                    return None
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                self._answers = True
+                return found
+
+    def _entries(self) -> Iterator[tuple[float, str, int]]:
         for entry in self._folder.entries(deep=True):
             name = Location(self._folder.storage, entry.key).relative_to(self._folder)
             if not any(part.startswith(("_", ".")) for part in name.split("/")):
