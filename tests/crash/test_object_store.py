@@ -1,0 +1,25 @@
+"""A job in an object store: short runs; ``python -m tests.crash.programs.object_store`` has the long ones."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+@pytest.fixture(autouse=True)
+def parts():
+    for name in ("pyspark", "moto", "obstore", "deltalake"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+
+
+def test_of_two_drivers_the_one_that_stood_still_ends(tmp_path):
+    from tests.crash.programs.object_store import run_two
+
+    assert "0 lost, 0 twice" in run_two(tmp_path, seed=3)
+
+
+def test_a_job_that_is_killed_loses_nothing_in_a_store_that_fails(tmp_path):
+    from tests.crash.programs.object_store import run
+
+    assert "0 lost, 0 twice" in run(tmp_path, kills=1, seed=5, rate=0.03)
