@@ -23,6 +23,9 @@ from selectroute.testing.server import Server, ServerError, free_ports
 
 _HOST: Final = "127.0.0.1"
 _CLIENT: Final = "hadoop-client-api-"
+_BOUNCY_CASTLE: Final = Module("org.bouncycastle", "bcpkix-jdk18on", "1.82")
+"""Certificates of the ResourceManager; signed jars, which Hadoop's own jar does not contain."""
+
 # The packages that bin/hadoop opens to its daemons.
 _OPENED: Final = (
     "io",
@@ -87,8 +90,13 @@ class Hadoop:
         jars = [
             *fetch(f"hadoop-{_version(shipped)}", [_module(shipped)]),
             *(
+                fetch(f"bouncycastle-{_BOUNCY_CASTLE.version}", [_BOUNCY_CASTLE], transitive=True)
+                if yarn
+                else ()
+            ),
+            *(
                 jar
-                for kind in ("hadoop-client-*", "jcl-over-slf4j-*", "slf4j-*", "log4j-*")
+                for kind in ("hadoop-client-*", "jcl-over-slf4j-*", "log4j-*", "slf4j-*")
                 for jar in shipped.glob(f"{kind}.jar")
             ),
         ]
@@ -143,7 +151,7 @@ class Hadoop:
 
     def _has_node(self) -> bool:
         state = self._state()
-        return state is not None and state["NumLiveDataNodes"] == 1 and state["FSState"] == "Operational"
+        return state is not None and state["FSState"] == "Operational" and state["CapacityTotal"] > 0
 
     def _state(self) -> dict[str, Any] | None:
         query = "Hadoop:service=NameNode,name=FSNamesystemState"
