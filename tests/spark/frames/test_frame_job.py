@@ -244,7 +244,7 @@ def test_rows_without_an_offset_are_warned_of_where_they_are_put(world, sqlite, 
     (sentence,) = said
     assert "its rows have no position with an offset" in sentence
     run(numbers(50), world, queues=None, on_warning=said.append)
-    assert len(said) == 2 and "queue A" in said[1]
+    assert len(said) == 2 and "queue:A" in said[1]
 
 
 def test_two_rows_of_one_position_are_both_put_through_a_crash(world, sqlite, numbers, monkeypatch):
