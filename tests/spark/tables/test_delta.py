@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -562,3 +563,21 @@ def test_another_writer_may_merge_the_files_too(delta):
     router.commits.tables.maintain(lambda: False)
     assert Counter(row["batch"] for row in delta.rows("deliveries")) == dict.fromkeys(range(7), 3)
     assert restarted(delta) == []
+
+
+# ---- the page
+
+
+def test_the_example_of_the_page_runs(tmp_path, monkeypatch):
+    pytest.importorskip("polars", reason="Polars is not installed (the extra `test`)")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed (the extra `test`)")
+    page = (Path(__file__).parents[3] / "streaming" / "README.md").read_text(encoding="utf-8")
+    section = page.partition("### As Delta tables\n")[2].partition("\n## ")[0]
+    code = section.partition("```python\n")[2].partition("```")[0]
+    world = World(tmp_path, "delta")
+    world.input.mkdir()
+    filled(world)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(compile(code, "streaming/README.md", "exec"), names)
+    assert sorted(names["versions"]) == [0, 1, 2]
