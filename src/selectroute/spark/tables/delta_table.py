@@ -1,4 +1,4 @@
-"""One Delta table of a job: opened, appended to batch by batch, and kept small.
+"""Delta table of a job: opened, appended to batch by batch, and kept small.
 
 Each append is one transaction with ``txn(app id, version)``: the app id is the job's, the version the number
 of the batch, so that a repeat is recognised. The table object is kept open, and brought up to date in the
@@ -57,7 +57,7 @@ class Append(NamedTuple):
 
 
 class OutcomeTable:
-    """One of the tables of a job, in a folder on a local disk.
+    """Delta table of one sink of a job, in a folder on a local disk.
 
     Args:
         folder: the folder of the table.
