@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from selectroute.spark.tables.tables import OutcomeTables
 
 _FINISH_SECONDS = 60.0
+_PAUSE_SECONDS = 60.0
+"""Pause after an error: what fails may cost much, as a merge that the disk has no room for."""
 
 
 class TableUpkeep:
     """Thread that runs from `start` to `finish`; `wake` it after a batch.
 
-    Batches do not wait for it, and what it cannot do is a warning: it is tried again after the next batch.
+    Batches do not wait for it, and what it cannot do is a warning: it is tried again after a minute.
 
     Args:
         tables: the prepared tables of the job.
@@ -49,16 +52,21 @@ class TableUpkeep:
         self._stopping.set()
 
     def _run(self) -> None:
+        not_before = 0.0
         while not self._stopping.is_set():
             self._due.wait()
             self._due.clear()
             is_last = self._ending.is_set()
             try:
+                if time.monotonic() < not_before:
+                    continue
                 self._tables.maintain(self._stopping.is_set)
             except Exception as error:  # of the disk, of Arrow, of the table: none of them concerns a batch
+                not_before = time.monotonic() + _PAUSE_SECONDS
                 text = next(iter(str(error).strip().splitlines()), repr(error))
                 if text not in self._warned:
                     self._warned.add(text)
                     self._warn(f"tables are not compacted, and it is tried again: {text}")
-            if is_last:
-                return
+            finally:
+                if is_last:
+                    self._stopping.set()

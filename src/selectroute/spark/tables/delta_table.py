@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -43,6 +43,8 @@ _KEPT_VERSIONS: Final = 1_000
 """Versions whose log entries stay: a commit lists the log, 1 ms longer for each 600 entries."""
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_FRAME = re.compile(r"\d+: ")
 
 
 class Append(NamedTuple):
@@ -214,8 +216,9 @@ class OutcomeTable:
                 ),
                 post_commithook_properties=_NO_HOOKS,
             )
-        except CommitFailedError:
-            table.update_incremental()
+        except BaseException:
+            with suppress(DeltaError, OSError):
+                table.update_incremental()
             raise
         self._refreshed = self._threads.submit(table.update_incremental)
         self.log.flush_from(before + 1)
@@ -258,10 +261,19 @@ class OutcomeTable:
         statistics = _merged(plan.files, report)
         adds = [self._add(report["path"], report["size"], statistics, is_new=False)]
         ours = {"merged": plan.level, "sha256": report["sha256"]}
-        with self._current() as table, self._errors("be compacted"):
-            self._commit(table, adds, removes, ours)
+        try:
+            with self._current() as table, self._errors("be compacted"):
+                self._commit(table, adds, removes, ours)
+        except BaseException:
+            self._discard(report["path"])
+            raise
         self._small -= {file.batch for file in plan.files if file.batch is not None}
         return True
+
+    def _discard(self, name: str) -> None:
+        """Remove a merged file, unless the table has it: what failed may be the flush of a transaction."""
+        if name not in {file.path for file in self.reopen().live()}:
+            (self.folder / name).unlink(missing_ok=True)
 
     def clean(self, retention_hours: int, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Make a checkpoint if enough transactions came since the last one; before it remove the files that
@@ -329,7 +341,7 @@ class OutcomeTable:
         except TableNotFoundError:
             raise JobError(f"there is no Delta table {self.folder}: it was moved away") from None
         except (DeltaError, OSError) as error:
-            raise JobError(f"the Delta table {self.folder} can't be read: {_first_line(error)}") from error
+            raise JobError(f"the Delta table {self.folder} can't be read: {_one_line(error)}") from error
 
     @contextmanager
     def _current(self) -> Iterator[DeltaTable]:
@@ -347,15 +359,14 @@ class OutcomeTable:
         """Raise the library's errors as OSError, if the disk failed, or as CommitError, in one sentence."""
         try:
             yield
-        except (DeltaError, CommitFailedError) as error:
-            text = str(error)
-            failed = _OS_ERROR.search(text)
+        except (DeltaError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            failed = _OS_ERROR.search(str(error))
             if failed is not None:
                 number = int(failed[1])
                 raise OSError(number, os.strerror(number), str(self.folder)) from error
-            raise CommitError(
-                f"the Delta table {self.folder} cannot {action}: {_first_line(error)}"
-            ) from error
+            raise CommitError(f"the Delta table {self.folder} cannot {action}: {_one_line(error)}") from error
 
 
 def schema_of(sink: str) -> Schema:
@@ -412,5 +423,8 @@ def _milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), repr(error))
+def _one_line(error: BaseException) -> str:
+    """Return the text of an error of the library, without its colours and its backtrace."""
+    lines = [line.strip(" \t↳") for line in _COLOUR.sub("", str(error)).splitlines()]
+    frames = (at for at, line in enumerate(lines) if _FRAME.match(line))
+    return ": ".join(filter(None, lines[: next(frames, None)])) or repr(error)
