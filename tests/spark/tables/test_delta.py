@@ -482,7 +482,7 @@ def test_an_error_of_the_library_is_one_line(delta):
         "Generic error\n  \x1b[31m↳\x1b[0m Unable to rename file\n  \x1b[31m↳\x1b[0m {}\n   0: <unknown>\n"
     )
     made = OutcomeTable(delta.output / "deliveries", "deliveries", None)
-    with pytest.raises(OSError, match="Input/output error: .*deliveries") as raised, made._errors("take it"):
+    with pytest.raises(OSError, match=r"Input/output error: .*deliveries") as raised, made._errors("take it"):
         raise OSError(coloured.format("(os error 5)"))
     assert raised.value.errno == 5
     wanted = r"deliveries cannot take it: Generic error: Unable to rename file: no$"
