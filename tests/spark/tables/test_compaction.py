@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spark`)")
@@ -35,6 +35,7 @@ def test_large_files_and_those_of_other_writers_are_left_alone():
     assert plan_merge([*others, *(part(batch, LARGE) for batch in range(40))], 2) is None
 
 
+@settings(deadline=None)
 @given(st.integers(2, 20), st.integers(1, 400))
 def test_the_number_of_files_grows_with_the_logarithm_of_the_batches(every, batches):
     live, most, written = [], 0, 0

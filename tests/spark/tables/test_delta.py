@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -22,7 +24,11 @@ from selectroute.spark.job.job import CommitError, OtherJobError
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.replay.letters import dead_letters
 from selectroute.spark.sinks.schemas import SINKS
+from selectroute.spark.tables import delta_table
 from selectroute.spark.tables.delta_log import DeltaLog
+from selectroute.spark.tables.delta_table import OutcomeTable
+from selectroute.spark.tables.open_tables import tables_of
+from selectroute.spark.worker.sink_writer import Sinks
 from selectroute.testing.world import World
 
 RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}
@@ -56,8 +62,6 @@ def files(world, sink="deliveries"):
 def restarted(world, **options):
     """Start the job again; return the sentences about repairs."""
     job = world.job(**options)
-    from selectroute.spark.tables.open_tables import tables_of
-
     return Commits(job.output, None, tables_of(job)).prepare()
 
 
@@ -190,8 +194,6 @@ def test_a_batch_that_was_committed_and_not_published_is_published_by_the_next_s
 
 def test_a_batch_that_is_in_one_of_its_tables_only_comes_to_the_others(delta, monkeypatch):
     router = filled(delta, 2)
-    from selectroute.spark.tables.delta_table import OutcomeTable
-
     append = OutcomeTable.append
 
     def failing(self, one):
@@ -241,8 +243,6 @@ def test_files_of_failed_attempts_are_removed_by_the_next_start_and_no_others(de
 
 def test_a_task_that_fails_leaves_no_file_in_the_table(delta, monkeypatch):
     router = filled(delta, 1)
-    from selectroute.spark.worker.sink_writer import Sinks
-
     close = Sinks.close
 
     def failing(self):
@@ -469,6 +469,27 @@ def test_options_out_of_range_are_named(delta, options, named):
         delta.job(**options)
 
 
+def test_a_missing_extra_is_named(delta, monkeypatch):
+    monkeypatch.delitem(sys.modules, "selectroute.spark.tables.delta", raising=False)
+    monkeypatch.delitem(sys.modules, "selectroute.spark.tables.delta_table", raising=False)
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    delta.publish(1, red="color = 'red'")
+    refused(delta, r"Delta tables need the extra `delta` of selectroute: pip install", JobError)
+
+
+def test_an_error_of_the_library_is_one_line(delta):
+    coloured = (
+        "Generic error\n  \x1b[31m↳\x1b[0m Unable to rename file\n  \x1b[31m↳\x1b[0m {}\n   0: <unknown>\n"
+    )
+    made = OutcomeTable(delta.output / "deliveries", "deliveries", None)
+    with pytest.raises(OSError, match=r"Input/output error: .*deliveries") as raised, made._errors("take it"):
+        raise OSError(coloured.format("(os error 5)"))
+    assert raised.value.errno == 5
+    wanted = r"deliveries cannot take it: Generic error: Unable to rename file: no$"
+    with pytest.raises(CommitError, match=wanted), made._errors("take it"):
+        raise OSError(coloured.format("no"))
+
+
 # ---- behind the stream
 
 
@@ -501,8 +522,6 @@ def test_without_compaction_files_stay(delta):
 
 
 def test_checkpoints_are_made_and_the_log_is_cut(delta, monkeypatch):
-    from selectroute.spark.tables import delta_table
-
     monkeypatch.setattr(delta_table, "_KEPT_VERSIONS", 20)
     router = filled(delta, 0, compact_every=10)
     for batch in range(95):
@@ -555,6 +574,28 @@ def test_batches_go_on_while_files_are_merged(delta):
     assert Counter(row["batch"] for row in delta.rows("deliveries")) == dict.fromkeys(range(60), 3)
 
 
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_merge_whose_transaction_fails_leaves_no_file_unless_it_is_done(delta, monkeypatch, is_done):
+    router = filled(delta, 4, compact_every=2)
+    before = rows(delta)
+    commit = OutcomeTable._commit
+
+    def failing(self, *arguments):
+        if is_done:
+            commit(self, *arguments)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(OutcomeTable, "_commit", failing)
+    with pytest.raises(OSError, match="Input/output"):
+        router.commits.tables.maintain(lambda: False)
+    monkeypatch.undo()
+    assert len([name for name in files(delta) if name.startswith("merged-")]) == is_done
+    assert rows(delta) == before
+    router.commits.tables.maintain(lambda: False)
+    add(delta, router, 4)
+    assert len(delta.rows("deliveries")) == 15
+
+
 def test_another_writer_may_merge_the_files_too(delta):
     router = filled(delta, 6, compact_every=3)
     table(delta).optimize.compact()
@@ -562,3 +603,21 @@ def test_another_writer_may_merge_the_files_too(delta):
     router.commits.tables.maintain(lambda: False)
     assert Counter(row["batch"] for row in delta.rows("deliveries")) == dict.fromkeys(range(7), 3)
     assert restarted(delta) == []
+
+
+# ---- the page
+
+
+def test_the_example_of_the_page_runs(tmp_path, monkeypatch):
+    pytest.importorskip("polars", reason="Polars is not installed (the extra `test`)")
+    pytest.importorskip("duckdb", reason="DuckDB is not installed (the extra `test`)")
+    page = (Path(__file__).parents[3] / "streaming" / "README.md").read_text(encoding="utf-8")
+    section = page.partition("### As Delta tables\n")[2].partition("\n## ")[0]
+    code = section.partition("```python\n")[2].partition("```")[0]
+    world = World(tmp_path, "delta")
+    world.input.mkdir()
+    filled(world)
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(compile(code, "streaming/README.md", "exec"), names)
+    assert sorted(names["versions"]) == [0, 1, 2]

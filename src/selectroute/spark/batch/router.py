@@ -188,6 +188,7 @@ class Router:
         self._newest.close()
         self.ahead.forget()
         self.commits.finish()
+        self.commits.write_accounting()
 
     def _write_ahead(self, write: Callable[[], None]) -> None:
         if self.job.output.is_local:

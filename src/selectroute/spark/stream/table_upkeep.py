@@ -9,6 +9,8 @@ from collections.abc import Callable
 from selectroute.spark.batch.commits import Commits
 
 _FINISH_SECONDS = 60.0
+_PAUSE_SECONDS = 60.0
+"""Pause after an error: what fails may cost much, as a merge that the disk has no room for."""
 
 _ACCOUNT_SECONDS = 60.0
 """Interval in which the accounting is written to remote storage."""
@@ -17,7 +19,7 @@ _ACCOUNT_SECONDS = 60.0
 class TableUpkeep:
     """Thread that runs from `start` to `finish`; `wake` it after a batch.
 
-    Batches do not wait for it, and what it cannot do is a warning: it is tried again after the next batch.
+    Batches do not wait for it, and what it cannot do is a warning: it is tried again after a minute.
 
     Args:
         commits: the prepared commits and tables of the job.
@@ -54,19 +56,24 @@ class TableUpkeep:
 
     def _run(self) -> None:
         written = time.monotonic()
+        not_before = 0.0
         while not self._stopping.is_set():
             self._due.wait()
             self._due.clear()
             is_last = self._ending.is_set()
             try:
+                if time.monotonic() < not_before:
+                    continue
                 self._commits.tables.maintain(self._stopping.is_set)
                 if is_last or time.monotonic() - written >= _ACCOUNT_SECONDS:
                     written = time.monotonic()
                     self._commits.write_accounting()
             except Exception as error:  # of the disk, of Arrow, of the table: none of them concerns a batch
+                not_before = time.monotonic() + _PAUSE_SECONDS
                 text = next(iter(str(error).strip().splitlines()), repr(error))
                 if text not in self._warned:
                     self._warned.add(text)
                     self._warn(f"tables are not compacted, and it is tried again: {text}")
-            if is_last:
-                return
+            finally:
+                if is_last:
+                    self._stopping.set()

@@ -118,15 +118,19 @@ def merge(
     written = ParquetFile(target, sink, schema, REPEATING[sink])
     try:
         waiting: list[pa.Table] = []
+        count = size = 0
         for one in plan.files:
             for rows in _row_groups(folder / one.path, schema):
                 if should_stop():
                     written.discard()
                     return None
                 waiting.append(rows)
-                if sum(map(len, waiting)) >= _ROW_GROUP or sum(t.nbytes for t in waiting) >= _GROUP_BYTES:
+                count += len(rows)
+                size += rows.nbytes
+                if count >= _ROW_GROUP or size >= _GROUP_BYTES:
                     written.write_table(_joined(waiting))
                     waiting = []
+                    count = size = 0
         if waiting:
             written.write_table(_joined(waiting))
         return written.close()

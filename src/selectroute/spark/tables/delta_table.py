@@ -1,4 +1,4 @@
-"""One Delta table of a job: opened, appended to batch by batch, and kept small.
+"""Delta table of a job: opened, appended to batch by batch, and kept small.
 
 Each append is one transaction with ``txn(app id, version)``: the app id is the job's, the version the number
 of the batch, so that a repeat is recognised. The table object is kept open, and brought up to date in the
@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -49,6 +49,8 @@ _STORAGE_ERROR = re.compile(
     r"Generic (S3|GCS|MicrosoftAzure|HdfsObjectStore|URL)|HTTP error|error sending request|ObjectStore|denied"
 )
 _DENIED = re.compile(r"ExpiredToken|AccessDenied|Permission|Unauth|InvalidToken|status code: 40[13]")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_FRAME = re.compile(r"\d+: ")
 
 
 class Append(NamedTuple):
@@ -63,7 +65,7 @@ class Append(NamedTuple):
 
 
 class OutcomeTable:
-    """One of the tables of a job.
+    """Delta table of one sink of a job.
 
     Args:
         folder: the folder of the table.
@@ -231,8 +233,9 @@ class OutcomeTable:
                 ),
                 post_commithook_properties=_NO_HOOKS,
             )
-        except CommitFailedError:
-            table.update_incremental()
+        except BaseException:
+            with suppress(DeltaError, OSError):
+                table.update_incremental()
             raise
         self._refreshed = self._threads.submit(table.update_incremental)
         self.log.flush_from(before + 1)
@@ -274,10 +277,19 @@ class OutcomeTable:
         statistics = _merged(plan.files, report)
         adds = [self._add(report["path"], report["size"], statistics, is_new=False)]
         ours = {"merged": plan.level, "sha256": report["sha256"]}
-        with self._current() as table, self._errors("be compacted"):
-            self._commit(table, adds, removes, ours)
+        try:
+            with self._current() as table, self._errors("be compacted"):
+                self._commit(table, adds, removes, ours)
+        except BaseException:
+            self._discard(report["path"])
+            raise
         self._small -= {file.batch for file in plan.files if file.batch is not None}
         return True
+
+    def _discard(self, name: str) -> None:
+        """Remove a merged file, unless the table has it: what failed may be the flush of a transaction."""
+        if name not in {file.path for file in self.reopen().live()}:
+            (self.folder / name).delete()
 
     def clean(self, retention_hours: int, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Make a checkpoint if enough transactions came since the last one; before it remove the files that
@@ -347,7 +359,7 @@ class OutcomeTable:
         except (DeltaError, OSError) as error:
             if (of_storage := self._storage_error(error, "be read")) is not None:
                 raise of_storage from error
-            raise JobError(f"the Delta table {self.folder} can't be read: {_first_line(error)}") from error
+            raise JobError(f"the Delta table {self.folder} can't be read: {_one_line(error)}") from error
 
     @contextmanager
     def _current(self) -> Iterator[DeltaTable]:
@@ -369,7 +381,7 @@ class OutcomeTable:
         if self.folder.is_local or not _STORAGE_ERROR.search(text):
             return None
         kind = DeniedError if _DENIED.search(text) else UnreachableError
-        return kind(f"the Delta table {self.folder} cannot {action}: {_first_line(error)[:200]}")
+        return kind(f"the Delta table {self.folder} cannot {action}: {_one_line(error)[:200]}")
 
     @contextmanager
     def _errors(self, action: str) -> Iterator[None]:
@@ -378,20 +390,17 @@ class OutcomeTable:
             yield
         except StorageError:
             raise
-        except (DeltaError, CommitFailedError, OSError) as error:
-            text = str(error)
+        except (DeltaError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
             if (of_storage := self._storage_error(error, action)) is not None:
                 self._is_stale = True  # nobody knows how far it came
                 raise of_storage from error
-            if isinstance(error, OSError):
-                raise
-            failed = _OS_ERROR.search(text)
+            failed = _OS_ERROR.search(str(error))
             if failed is not None:
                 number = int(failed[1])
                 raise OSError(number, os.strerror(number), str(self.folder)) from error
-            raise CommitError(
-                f"the Delta table {self.folder} cannot {action}: {_first_line(error)}"
-            ) from error
+            raise CommitError(f"the Delta table {self.folder} cannot {action}: {_one_line(error)}") from error
 
 
 def table_url(folder: Location) -> str:
@@ -458,5 +467,8 @@ def _milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), repr(error))
+def _one_line(error: BaseException) -> str:
+    """Return the text of an error of the library, without its colours and its backtrace."""
+    lines = [line.strip(" \t↳") for line in _COLOUR.sub("", str(error)).splitlines()]
+    frames = (at for at, line in enumerate(lines) if _FRAME.match(line))
+    return ": ".join(filter(None, lines[: next(frames, None)])) or repr(error)

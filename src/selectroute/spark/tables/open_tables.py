@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selectroute.spark.job.job import DELTA, PARQUET, Job
+from selectroute.spark.job.job import DELTA, PARQUET, Job, JobError
 from selectroute.spark.tables.parquet import ParquetTables
 from selectroute.spark.tables.tables import OutcomeTables
 from selectroute.storage import Location
@@ -10,14 +10,18 @@ from selectroute.storage.location import Where
 
 
 def open_tables(output: Where) -> OutcomeTables:
-    """Return the tables of an output folder, to be read."""
+    """Return the tables of an output folder, to be read. Raises JobError if their extra is not installed."""
     folder = Location.of(output)
     record = (folder / "_job.json").read_json() or {}
     return _tables(folder, record.get("table_format", PARQUET))
 
 
 def tables_of(job: Job, id: str | None = None) -> OutcomeTables:
-    """Return the tables of a job, to be written; ``id`` in the place of that in its output folder."""
+    """Return the tables of a job, to be written; ``id`` in the place of that in its output folder.
+
+    Raises:
+        JobError: the extra of their format is not installed.
+    """
     return _tables(
         job.output,
         job.table_format,
@@ -29,7 +33,13 @@ def tables_of(job: Job, id: str | None = None) -> OutcomeTables:
 
 def _tables(output: Location, table_format: str, id: str | None = None, **options: int) -> OutcomeTables:
     if table_format == DELTA:
-        from selectroute.spark.tables.delta import DeltaTables  # needs the extra `delta`
-
+        try:
+            from selectroute.spark.tables.delta import DeltaTables
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "deltalake":
+                raise
+            raise JobError(
+                "Delta tables need the extra `delta` of selectroute: pip install 'selectroute[delta]'"
+            ) from error
         return DeltaTables(output, id, **options)
     return ParquetTables(output)

@@ -44,7 +44,7 @@ class Checker(Protocol):
 
 
 class OutcomeTables(Protocol):
-    """The three tables of a job.
+    """Tables of the three sinks of a job.
 
     Writing: `check` and `prepare` once; then for each batch `files_of`, `collect`, and after its commit
     `publish`. `maintain` runs beside, in another thread. Reading needs none of these.
