@@ -13,6 +13,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spar
 from selectroute.spark.sinks.parquet_file import ParquetFile
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, REPEATING, WITH_BATCH
 from selectroute.spark.tables.compaction import LARGE, LiveFile, Merge, merge, plan_merge
+from selectroute.storage import Location
 
 
 def part(batch, size=100, number=0):
@@ -83,24 +84,27 @@ def test_a_merged_file_has_the_rows_of_all_in_order(tmp_path, sink):
     files, wanted = [], []
     for batch in range(5):
         file = ParquetFile(
-            tmp_path / f"part-{batch}-{batch:032x}.parquet", sink, WITH_BATCH[sink], REPEATING[sink]
+            Location.of(tmp_path / f"part-{batch}-{batch:032x}.parquet"),
+            sink,
+            WITH_BATCH[sink],
+            REPEATING[sink],
         )
         for _ in range(2):
             file.write_table(table(sink, batch, 4))
             wanted += table(sink, batch, 4).to_pylist()
         report = file.close()
         files.append(LiveFile(report["path"], report["size"], report["rows"], batch, batch))
-    report = merge(tmp_path, sink, Merge(tuple(files), 1))
+    report = merge(Location.of(tmp_path), sink, Merge(tuple(files), 1))
     assert (report["rows"], report["offsets"]) == (40, (0, 3))
-    read = pq.ParquetFile(tmp_path / report["path"]).read()
+    read = pq.ParquetFile(Location.of(tmp_path) / report["path"]).read()
     assert read.to_pylist() == wanted
     assert read.schema.equals(WITH_BATCH[sink])
 
 
 def test_a_merge_that_is_stopped_leaves_no_file(tmp_path):
-    file = ParquetFile(tmp_path / "part-0-0.parquet", DELIVERIES, WITH_BATCH[DELIVERIES], [])
+    file = ParquetFile(Location.of(tmp_path) / "part-0-0.parquet", DELIVERIES, WITH_BATCH[DELIVERIES], [])
     file.write_table(table(DELIVERIES, 0, 4))
     file.close()
     plan = Merge((LiveFile("part-0-0.parquet", 1, 4, 0, 0),), 1)
-    assert merge(tmp_path, DELIVERIES, plan, lambda: True) is None
+    assert merge(Location.of(tmp_path), DELIVERIES, plan, lambda: True) is None
     assert [path.name for path in tmp_path.iterdir()] == ["part-0-0.parquet"]

@@ -29,6 +29,7 @@ from selectroute.spark.tables.delta_log import DeltaLog
 from selectroute.spark.tables.delta_table import OutcomeTable
 from selectroute.spark.tables.open_tables import tables_of
 from selectroute.spark.worker.sink_writer import Sinks
+from selectroute.storage import Location
 from selectroute.testing.world import World
 
 RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}
@@ -271,7 +272,7 @@ def test_a_committed_file_that_is_gone_before_it_is_published_is_named(delta, mo
 
 
 def log_files(world, sink):
-    return DeltaLog(world.output / sink)
+    return DeltaLog(Location.of(world.output / sink))
 
 
 @pytest.mark.parametrize("sink", SINKS)
@@ -279,7 +280,7 @@ def test_a_last_log_entry_that_is_torn_anywhere_is_removed_and_published_again(d
     filled(delta, 2)
     before = rows(delta)
     log = log_files(delta, sink)
-    path = log.entry(log.entries()[-1])
+    path = log.entry(log.entries()[-1]).path
     data = path.read_bytes()
     lines = [at for at, byte in enumerate(data) if byte == ord("\n")]
     cuts = {0, 1, len(data) // 2, len(data) - 1, *lines, *(at + 1 for at in lines)}
@@ -298,7 +299,7 @@ def test_a_last_log_entry_that_is_torn_anywhere_is_removed_and_published_again(d
 def test_a_table_of_which_the_first_entry_is_torn_is_created_again(delta):
     delta.publish(1, red="color = 'red'")
     delta.router()
-    path = log_files(delta, "deliveries").entry(0)
+    path = log_files(delta, "deliveries").entry(0).path
     path.write_bytes(path.read_bytes()[:100])
     assert len(restarted(delta)) == 1
     assert table(delta).version() == 0
@@ -310,8 +311,8 @@ def test_a_torn_checkpoint_or_pointer_is_removed(delta):
     router.commits.tables.maintain(lambda: False)
     log = log_files(delta, "deliveries")
     (version,) = log.checkpoints()
-    checkpoint = log.folder / f"{version:020d}.checkpoint.parquet"
-    pointer = log.folder / "_last_checkpoint"
+    checkpoint = log.folder.path / f"{version:020d}.checkpoint.parquet"
+    pointer = log.folder.path / "_last_checkpoint"
     whole = {path: path.read_bytes() for path in (checkpoint, pointer)}
     for path, data in whole.items():
         for torn in (b"", data[:10], data[: len(data) // 2], data[:-2]):
@@ -333,14 +334,14 @@ def test_a_log_that_has_lost_its_newest_entries_gets_them_again(delta):
     for sink in SINKS:
         log = log_files(delta, sink)
         for version in log.entries()[-2:]:
-            log.entry(version).unlink()
+            log.entry(version).delete()
     restarted(delta)
     assert rows(delta) == before
 
 
 def test_files_of_a_write_that_did_not_end_are_removed(delta):
     filled(delta, 1)
-    left = log_files(delta, "deliveries").folder / "00000000000000000009.json#1"
+    left = log_files(delta, "deliveries").folder.path / "00000000000000000009.json#1"
     left.write_bytes(b"{")
     assert restarted(delta) == []
     assert not left.exists()
@@ -382,7 +383,7 @@ def bound(world):
     """Claim the folder for the query "q"."""
     folder = OutputFolder(world.job())
     folder.claim()
-    (world.job().checkpoint / "metadata").write_text('{"id":"q"}')
+    (world.job().checkpoint.path / "metadata").write_text('{"id":"q"}')
     folder.bind()
     folder.release()
 
@@ -436,7 +437,7 @@ def test_a_table_that_is_gone_is_named(delta):
 
 def test_a_table_that_cannot_be_read_is_named(delta):
     filled(delta, 3)
-    path = log_files(delta, "deliveries").entry(1)
+    path = log_files(delta, "deliveries").entry(1).path
     path.write_bytes(path.read_bytes()[:100])
     refused(delta, "deliveries can't be read: ", JobError)
 
@@ -481,7 +482,7 @@ def test_an_error_of_the_library_is_one_line(delta):
     coloured = (
         "Generic error\n  \x1b[31m↳\x1b[0m Unable to rename file\n  \x1b[31m↳\x1b[0m {}\n   0: <unknown>\n"
     )
-    made = OutcomeTable(delta.output / "deliveries", "deliveries", None)
+    made = OutcomeTable(Location.of(delta.output / "deliveries"), "deliveries", None)
     with pytest.raises(OSError, match=r"Input/output error: .*deliveries") as raised, made._errors("take it"):
         raise OSError(coloured.format("(os error 5)"))
     assert raised.value.errno == 5
@@ -510,7 +511,7 @@ def test_a_merge_changes_no_data_for_streaming_readers(delta):
     router = filled(delta, 4, compact_every=2)
     router.commits.tables.maintain(lambda: False)
     log = log_files(delta, "deliveries")
-    actions = [json.loads(line) for line in log.entry(log.entries()[-1]).read_text().splitlines()]
+    actions = [json.loads(line) for line in log.entry(log.entries()[-1]).path.read_text().splitlines()]
     changes = [one[kind]["dataChange"] for one in actions for kind in ("add", "remove") if kind in one]
     assert changes == [False] * 5
 

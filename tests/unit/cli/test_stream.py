@@ -21,6 +21,7 @@ from selectroute.spark.job import job
 from selectroute.spark.job.job import Job
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.replay.letters import REASONS
+from selectroute.storage import Location
 from selectroute.testing.world import run_here
 
 LINES = '{"properties": {"color": "red"}}\n{"properties": {}}\n{\n'
@@ -272,8 +273,8 @@ def test_a_message_is_read_from_the_row_group_that_has_it(tmp_path):
 
     pq.write_table(pa.table({"n": list(range(5_000))}), tmp_path / "a.parquet", row_group_size=1_500)
     for row in (0, 1_499, 1_500, 4_999):
-        assert json.loads(_of_parquet(tmp_path / "a.parquet", row)) == {"n": row}
-    assert _of_parquet(tmp_path / "a.parquet", 5_000) is None
+        assert json.loads(_of_parquet(Location.of(tmp_path / "a.parquet"), row)) == {"n": row}
+    assert _of_parquet(Location.of(tmp_path / "a.parquet"), 5_000) is None
 
 
 def test_what_is_not_committed_was_not_delivered(run, output):

@@ -4,7 +4,7 @@ import pytest
 
 from selectroute.storage import Location
 from selectroute.storage.local import LocalStorage
-from selectroute.storage.owned import owned
+from selectroute.storage.owned import begin, owned
 
 
 class CountingStorage(LocalStorage):
@@ -31,7 +31,9 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "out" / "pins" / "deep").mkdir(parents=True)
     (tmp_path / "out" / "pins" / "3.json").write_bytes(b"three")
     monkeypatch.setattr(CountingStorage, "asked", 0)
-    return owned(Location(CountingStorage(), str(tmp_path / "out")), "pins")
+    folder = owned(Location(CountingStorage(), str(tmp_path / "out")), "pins")
+    begin(folder)
+    return folder
 
 
 def requests():

@@ -30,6 +30,7 @@ REASONS: Final[Mapping[str, frozenset[str]]] = {
             "not-utf-8",
             "too-large",
             "too-many-headers",
+            "no-position",
             "unknown-schema",
             "registry-unreachable",
         }
