@@ -535,6 +535,18 @@ def test_empty_files_of_any_source_in_the_checkpoint_are_removed(world, numbers,
     assert repair(checkpoint, lambda _: True) == []  # it is part of a plan
 
 
+@pytest.mark.parametrize("damage", [b"\xff" * 40, b"v9\n{}\n{}"])
+def test_a_damaged_plan_stops_the_job_with_one_sentence(world, arriving, damage):
+    world.publish(1, red=RED)
+    run(arriving((1, "red")), world)
+    (world.output / "_checkpoint" / "offsets" / "0").write_bytes(damage)
+    (world.output / "_checkpoint" / "commits" / "0").unlink()
+    with pytest.raises(sr.SelectRouteError) as error:
+        run(arriving(), world)
+    assert "\n" not in str(error.value)
+    assert ["offsets/0" in one.sentence for one in audit(world.output).findings] == [True]
+
+
 def test_a_stream_of_rates_goes_on_where_it_stopped(spark, world):
     world.publish(1, even="value >= 0")
     frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()

@@ -18,7 +18,7 @@ plan is flushed before the batch begins (`flush_plan`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -53,17 +53,20 @@ def repair(checkpoint: Path, has_begun: Callable[[int], bool]) -> list[Path]:
             "and output folder from a copy, or choose a new output folder"
         )
 
-    last = list_entries(checkpoint, planned[-1]) if planned else []
+    newest = planned[-1] if planned else None
     for number, folder in _sources(checkpoint):
-        removed += _without_end(folder, partial(_is_unused, last, number))
+        removed += _without_end(folder, partial(_is_unused, checkpoint, newest, number))
     return removed
 
 
-def _is_unused(last: Sequence[int | None], number: int, entry: int) -> bool:
-    """Return whether no plan has an entry of the log of a source; ``last`` is that of the newest plan."""
+def _is_unused(checkpoint: Path, newest: int | None, number: int, entry: int) -> bool:
+    """Return whether no plan, of which ``newest`` is the last, has this entry of the log of a source."""
+    if newest is None:
+        return True
     # The first entry is part of every plan. Only file sources have more.
-    end = last[number] if number < len(last) else None
-    return not last or (entry > 0 and end is not None and entry > end)
+    ends = list_entries(checkpoint, newest)
+    end = ends[number] if number < len(ends) else None
+    return entry > 0 and end is not None and entry > end
 
 
 def _sources(checkpoint: Path) -> list[tuple[int, Path]]:
