@@ -44,6 +44,7 @@ from selectroute.spark.senders.kafka import (
 )
 from selectroute.spark.senders.queues import JobQueues, check_queues
 from selectroute.spark.senders.sender import StoppingError
+from selectroute.spark.sources.files.stream import spark_path
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
 
 _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
@@ -159,7 +160,7 @@ class FanOut:
             writer = (
                 self._source.stream(self.job.checkpoint)
                 .writeStream.foreachBatch(self._route)
-                .option("checkpointLocation", str(self.job.checkpoint))
+                .option("checkpointLocation", spark_path(self.job.checkpoint))
             )
             pause = f"{int(trigger_seconds * 1000)} milliseconds"
             trigger = (
