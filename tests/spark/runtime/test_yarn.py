@@ -77,7 +77,8 @@ def submitted(yarn, world, archive, *options):
     for name, value in smaller.items():
         given += ["--conf", f"{name}={value}"]
     folders = ["--input", world.input, "--snapshots", world.snapshots, "--output", world.output]
-    environment = yarn.environment() | {"SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    home = str(Path(pyspark.__file__).parent)
+    environment = yarn.environment() | {"SPARK_HOME": home, "LC_ALL": "C.UTF-8"}
     environment.pop("PYSPARK_PYTHON", None)
     with (world.root / "submit.log").open("ab") as log:
         return subprocess.Popen(

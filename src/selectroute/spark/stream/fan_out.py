@@ -49,6 +49,7 @@ from selectroute.spark.senders.kafka import (
 )
 from selectroute.spark.senders.queues import JobQueues, check_queues
 from selectroute.spark.senders.sender import StoppingError
+from selectroute.spark.sources.files.stream import spark_path
 from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideThread, admitted
 from selectroute.spark.stream.table_upkeep import TableUpkeep
 from selectroute.spark.tables.open_tables import tables_of
@@ -183,7 +184,7 @@ class FanOut:
             writer = (
                 self._source.stream(self._folder.checkpoint)
                 .writeStream.foreachBatch(self._route)
-                .option("checkpointLocation", str(self._folder.checkpoint))
+                .option("checkpointLocation", spark_path(self._folder.checkpoint))
             )
             pause = f"{int(trigger_seconds * 1000)} milliseconds"
             trigger = (

@@ -50,6 +50,14 @@ def local_folder(folder: str | os.PathLike[str]) -> Path:
     return Path(os.path.abspath(text))
 
 
+def spark_path(path: str | os.PathLike[str]) -> str:
+    """Return an absolute path of this machine's file system in Spark's notation.
+
+    A path without a scheme is one of Hadoop's default file system to Spark: on a cluster with HDFS, of HDFS.
+    """
+    return f"file://{os.fspath(path)}"
+
+
 def stream_files(spark: SparkSession, folder: Path, max_files: int) -> DataFrame:
     """Return the stream of the files under ``folder``, path and length, at most ``max_files`` per batch.
 
@@ -63,7 +71,7 @@ def stream_files(spark: SparkSession, folder: Path, max_files: int) -> DataFrame
         .option("maxFilesPerTrigger", max_files)
         # Without this, Spark silently omits a file that is 7 days older than the newest one.
         .option("maxFileAge", "36500d")
-        .load(_GLOB.sub(r"\\\1", str(folder)))
+        .load(spark_path(_GLOB.sub(r"\\\1", str(folder))))
         .select("path", "length")
     )
 
