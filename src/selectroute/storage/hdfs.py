@@ -38,7 +38,7 @@ class HdfsStorage:
 
     @property
     def local(self) -> bool:
-        """False: keys are no paths of this machine."""
+        """False: a key is not a path of this machine."""
         return False
 
     def url(self, key: str) -> str:

@@ -69,7 +69,7 @@ class ObjectStorage:
 
     @property
     def local(self) -> bool:
-        """False: keys are no paths."""
+        """False: a key is not a path."""
         return False
 
     def url(self, key: str) -> str:

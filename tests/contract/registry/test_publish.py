@@ -255,7 +255,7 @@ def test_a_registry_that_was_put_back_is_noticed_before_it_is_published(tmp_path
         with RegistryPublisher(registry) as publisher:
             publisher.catch_up()
             folder = publisher.folder
-    assert folder == tmp_path / "r.db.snapshots"
+    assert folder.path == tmp_path / "r.db.snapshots"
     shutil.copy(copy, path)
     (tmp_path / "r.db.head").unlink()  # somebody says that it is meant
     with (
@@ -333,12 +333,12 @@ def test_a_damaged_folder_is_named_and_can_be_built_again(registry, folder):
 
 def test_the_folder_is_a_setting(registry, tmp_path):
     if registry._store.is_sqlite:
-        assert registry.snapshots_folder == tmp_path / "registry.db.snapshots"
+        assert registry.snapshots_folder.path == tmp_path / "registry.db.snapshots"
     else:
         with pytest.raises(PublishError, match="no folder is set"):
             _ = registry.snapshots_folder
     registry.set("snapshots", str(tmp_path / "here"))
-    assert registry.snapshots_folder == tmp_path / "here"
+    assert registry.snapshots_folder.path == tmp_path / "here"
     registry.verify()
 
 

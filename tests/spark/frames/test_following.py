@@ -18,6 +18,7 @@ from selectroute.index.errors import SnapshotError
 from selectroute.index.folder.retention import collect
 from selectroute.spark import BindingError, OutputError, deliveries, route
 from selectroute.spark.frames.following import current, pinned
+from selectroute.storage import Location
 
 SCHEMA = "n int, color string, price double, placed timestamp"
 
@@ -161,13 +162,15 @@ def test_ordinals_cannot_be_had_of_a_folder_that_is_followed(spark, folder):
 
 
 def test_each_micro_batch_has_one_revision_and_few_are_remembered(folder):
-    first = pinned(folder, "q", 0)
+    first = pinned(Location.of(folder), "q", 0)
     assert first.revision == 1
     change(folder, sr.Add("all", None))
-    assert pinned(folder, "q", 0) == first
-    assert pinned(folder, "q", 1).revision == pinned(folder, "other", 7).revision == 2
+    assert pinned(Location.of(folder), "q", 0) == first
+    assert (
+        pinned(Location.of(folder), "q", 1).revision == pinned(Location.of(folder), "other", 7).revision == 2
+    )
     for batch in range(2, 6):
-        pinned(folder, "q", batch)
+        pinned(Location.of(folder), "q", batch)
     names = sorted(path.name for path in (folder / "followers").iterdir())
     assert names == ["other-7.json", "q-4.json", "q-5.json"]
 
@@ -179,7 +182,7 @@ def test_tasks_that_begin_together_have_one_revision_and_one_lease(folder):
 
     def first(query):
         together.wait()
-        return pinned(folder, query, 0).revision
+        return pinned(Location.of(folder), query, 0).revision
 
     with ThreadPoolExecutor(tasks) as threads:
         for query in (f"q{number}" for number in range(20)):
@@ -192,13 +195,13 @@ def test_tasks_that_begin_together_have_one_revision_and_one_lease(folder):
 
 
 def test_a_revision_that_may_be_needed_again_is_not_collected(folder):
-    first = pinned(folder, "q", 0)
+    first = pinned(Location.of(folder), "q", 0)
     for number in range(4):
         change(folder, sr.Add(f"s{number}", None))
-    assert pinned(folder, "q", 1).revision == 5
+    assert pinned(Location.of(folder), "q", 1).revision == 5
     collect(folder, keep=1, grace_seconds=0)
     assert sr.Snapshot.open(folder, first.revision).digest == first.digest
-    pinned(folder, "q", 2)
+    pinned(Location.of(folder), "q", 2)
     collect(folder, keep=1, grace_seconds=0)
     with pytest.raises(SnapshotError):
         sr.Snapshot.open(folder, first.revision)
@@ -206,10 +209,10 @@ def test_a_revision_that_may_be_needed_again_is_not_collected(folder):
 
 def test_revisions_only_go_up(folder):
     change(folder, sr.Add("all", None))
-    pinned(folder, "q", 0)
+    pinned(Location.of(folder), "q", 0)
     (folder / "manifest-2.json").unlink()
     with pytest.raises(SnapshotError, match="revisions only increase"):
-        pinned(folder, "q", 1)
+        pinned(Location.of(folder), "q", 1)
 
 
 def test_outside_of_a_stream_nothing_is_followed(folder):
@@ -220,4 +223,4 @@ def test_outside_of_a_stream_nothing_is_followed(folder):
 def test_a_folder_that_cannot_be_written_is_one_sentence(folder):
     (folder / "followers").write_text("in the way")
     with pytest.raises(SnapshotError, match="can't be written"):
-        pinned(folder, "q", 0)
+        pinned(Location.of(folder), "q", 0)

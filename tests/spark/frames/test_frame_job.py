@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections import Counter
 
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
+from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
@@ -34,6 +36,9 @@ from selectroute.spark.job.checkpoint import repair
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request, replays_of
 from selectroute.spark.stream.fan_out import StreamError
 from tests.spark.queue_world import A
+
+# The workers of Spark do not have the tests on their path: what they need of this module travels by value.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 pytestmark = pytest.mark.spark
 

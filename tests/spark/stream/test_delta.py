@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_what_the_upkeep_cannot_do_is_a_warning_and_is_tried_again():
             calls.append(should_stop())
             raise OSError(28, "No space left on device", "/out")
 
-    upkeep = TableUpkeep(Tables(), warnings.append)
+    upkeep = TableUpkeep(SimpleNamespace(tables=Tables()), warnings.append)
     upkeep.start()
     upkeep.wake()
     upkeep.finish(at_once=False)

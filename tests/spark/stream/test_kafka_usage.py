@@ -78,7 +78,7 @@ def test_a_checkpoint_of_files_is_none_of_a_job_on_kafka(world, refused):
     world.publish(1, all="")
     folder = OutputFolder(world.job())
     folder.claim()
-    checkpoint = world.job().checkpoint
+    checkpoint = world.job().checkpoint.path
     (checkpoint / "metadata").write_text('{"id": "query-1"}')
     (checkpoint / "commits").mkdir()
     (checkpoint / "commits" / "0").write_text("v1\n{}")

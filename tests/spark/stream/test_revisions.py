@@ -15,6 +15,7 @@ from selectroute.index.folder.retention import collect
 from selectroute.index.publisher import Publisher
 from selectroute.spark.batch.pins import pin
 from selectroute.spark.columns import snapshot_ref
+from selectroute.storage import Location
 
 RED = {"properties": {"color": "red"}}
 
@@ -82,7 +83,9 @@ def test_a_pin_waits_while_revisions_are_removed(world):
     pinned = []
     with locked(world.snapshots, exclusive=True):
         pins = threading.Thread(
-            target=lambda: pinned.append(pin(0, world.output / "pins", world.snapshots, "q"))
+            target=lambda: pinned.append(
+                pin(0, Location.of(world.output / "pins"), Location.of(world.snapshots), "q")
+            )
         )
         pins.start()
         pins.join(0.3)

@@ -136,7 +136,7 @@ def test_the_file_list_is_found_behind_compacted_logs(spark, world):
         world.drop_json(name, RED)
     reports = run(spark, world, max_files=1)
     assert len(reports) == 12
-    checkpoint = world.job().checkpoint
+    checkpoint = world.job().checkpoint.path
     assert any(path.suffix == ".compact" for path in (checkpoint / "sources" / "0").iterdir())
     found = [batch_files(checkpoint, batch) for batch in range(12)]
     assert all(len(files) == 1 for files in found)

@@ -95,7 +95,7 @@ def _collect(folder: Location, keep: int, before: float) -> Collected:
 
 
 def _unused(folder: Location, found: list[int], keep: int, before: float) -> list[int]:
-    """Return the oldest revisions that nobody needs."""
+    """Return the oldest revisions that are not needed any more."""
     oldest_lease = min(leased(folder), default=None)
     gone = []
     for revision, newer in pairwise(found[: 1 - keep or None]):

@@ -134,7 +134,7 @@ class FileSource:
 
 
 class FilesOf(Protocol):
-    """What a batch of files needs of its source, of this machine or remote."""
+    """Source of a batch's files, on this machine or remote."""
 
     bound: Bound
     run: Runner
