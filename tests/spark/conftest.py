@@ -24,7 +24,7 @@ def world(tmp_path: Path) -> World:
 def delta(tmp_path: Path) -> World:
     """A world whose outcomes are Delta tables."""
     pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `delta`)")
-    made = World(tmp_path, "delta")
+    made = World(tmp_path, table_format="delta")
     made.input.mkdir()
     return made
 

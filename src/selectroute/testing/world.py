@@ -51,7 +51,7 @@ class World:
     """
 
     root: Path
-    table_format: str = PARQUET
+    table_format: str = field(default=PARQUET, kw_only=True)
     _batches: int = field(default=0, init=False)
 
     @property

@@ -49,7 +49,7 @@ class Halted:
     """A job that was killed."""
 
     def __init__(self, root: Path, table_format: str = "parquet") -> None:
-        self.world = World(root, table_format)
+        self.world = World(root, table_format=table_format)
         self.world.input.mkdir(parents=True)
         self.log = Log(self.world)
         self.log.add("red", "color = 'red'")

@@ -82,7 +82,7 @@ def consume(url: str, name: str, journal: Path, ending: Any) -> None:
 
 def prepare(home: Path, url: str, chance: random.Random, table_format: str = "parquet") -> Queues:
     """Subscriptions, queues and the messages."""
-    queues = Queues(World(home, table_format), url)
+    queues = Queues(World(home, table_format=table_format), url)
     queues.world.input.mkdir(parents=True)
     queues.create("A", max_depth=SHORT)
     queues.create("B")

@@ -45,7 +45,7 @@ def routed(
 
     Only writes to a file of Spark's checkpoint count, if one is `logged`.
     """
-    world = World(home, table_format)
+    world = World(home, table_format=table_format)
     world.input.mkdir(parents=True)
     world.publish(1, low="n < 5", high="n > 6")
     for number in range(FILES):

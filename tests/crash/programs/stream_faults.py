@@ -117,7 +117,7 @@ class Stream:
 
     def __init__(self, home: Path, table_format: str) -> None:
         home.mkdir()
-        self.world = World(home, table_format)
+        self.world = World(home, table_format=table_format)
         self.world.input.mkdir()
         self.queues = Queues(self.world, f"sqlite:///{home}/queues.db")
         self.queues.create("A")

@@ -450,7 +450,7 @@ def test_a_path_that_the_library_misreads_is_refused(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["a b", "é", "100%", "a#b?c"])
 def test_other_paths_are_taken(tmp_path, name):
-    world = World(tmp_path / name, "delta")
+    world = World(tmp_path / name, table_format="delta")
     world.input.mkdir(parents=True)
     filled(world, 1)
     assert len(world.rows("deliveries")) == 3
@@ -614,7 +614,7 @@ def test_the_example_of_the_page_runs(tmp_path, monkeypatch):
     page = (Path(__file__).parents[3] / "streaming" / "README.md").read_text(encoding="utf-8")
     section = page.partition("### As Delta tables\n")[2].partition("\n## ")[0]
     code = section.partition("```python\n")[2].partition("```")[0]
-    world = World(tmp_path, "delta")
+    world = World(tmp_path, table_format="delta")
     world.input.mkdir()
     filled(world)
     monkeypatch.chdir(tmp_path)
