@@ -84,6 +84,7 @@ class Hadoop:
         ports = [f"{_HOST}:{port}" for port in free_ports(13)]
         self.url = f"hdfs://{ports[0]}"
         self.web = f"http://{ports[1]}"
+        self._node = f"http://{ports[3]}"
         self.yarn = f"http://{ports[5]}" if yarn else ""
         home = find_java().home
         shipped = spark_jars()
@@ -150,17 +151,19 @@ class Hadoop:
         return self._state() is not None
 
     def _has_node(self) -> bool:
+        """Return whether the DataNode serves, and the NameNode has left safe mode and knows of it."""
         state = self._state()
-        return state is not None and state["FSState"] == "Operational" and state["CapacityTotal"] > 0
+        node = _bean(self._node, "Hadoop:service=DataNode,name=DataNodeInfo")
+        return (
+            state is not None
+            and (state["FSState"], state["NumLiveDataNodes"]) == ("Operational", 1)
+            and state["CapacityTotal"] > 0  # its volumes were reported
+            and node is not None
+            and [one["ActorState"] for one in json.loads(node.get("BPServiceActorInfo", "[]"))] == ["RUNNING"]
+        )
 
     def _state(self) -> dict[str, Any] | None:
-        query = "Hadoop:service=NameNode,name=FSNamesystemState"
-        try:
-            with urllib.request.urlopen(f"{self.web}/jmx?qry={query}", timeout=30) as answer:
-                beans = json.load(answer)["beans"]
-        except OSError:
-            return None
-        return beans[0] if beans else None
+        return _bean(self.web, "Hadoop:service=NameNode,name=FSNamesystemState")
 
     def _has_metrics(self) -> bool:
         return self._metrics() is not None
@@ -261,6 +264,16 @@ def running(folder: Path, *, yarn: bool = False) -> Iterator[Hadoop]:
         yield hadoop
     finally:
         hadoop.stop()
+
+
+def _bean(web: str, name: str) -> dict[str, Any] | None:
+    """Return a bean of a daemon that has a web interface there; None if it does not answer with one."""
+    try:
+        with urllib.request.urlopen(f"{web}/jmx?qry={name}", timeout=30) as answer:
+            beans: list[dict[str, Any]] = json.load(answer)["beans"]
+    except OSError:
+        return None
+    return beans[0] if beans else None
 
 
 def _version(shipped: Path) -> str:
