@@ -26,7 +26,7 @@ SOURCES = ROOT / "src"
 README = ROOT / "README.md"
 
 _BLOCK = re.compile(
-    r"(?P<mark><!-- (?:not run|spark): [^>]*-->\n)?^```(?P<language>python|shell)\n(?P<code>.*?)^```$",
+    r"(?P<mark><!-- (?:not run|spark|s3): [^>]*-->\n)?^```(?P<language>python|shell)\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -123,6 +123,35 @@ def _published(port):
     url = f"http://127.0.0.1:{port}/readyz"
     ask = f"import json, urllib.request; found = json.load(urllib.request.urlopen('{url}'))"
     return f"until python -c \"{ask}; exit(found['published'] < found['revision'])\"; do sleep 0.1; done"
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_example_of_an_object_store_runs(tmp_path):
+    from tests.support.s3 import BUCKET, clients_of, environment, s3_server
+
+    text = (ROOT / "streaming/README.md").read_text(encoding="utf-8")
+    (code,) = [
+        found["code"] for found in _BLOCK.finditer(text) if (found["mark"] or "").startswith("<!-- s3")
+    ]
+    (tmp_path / "subscriptions.jsonl").write_text('{"id": "red", "selector": "color = \'red\'"}\n')
+    with s3_server() as url, clients_of(url):
+        from selectroute.storage import Location
+
+        base = Location.of(f"s3://{BUCKET}")
+        line = '{"properties": {"color": {"type": "string", "value": "red"}}}\n'
+        (base / "in" / "a.jsonl").put(line.encode() * 3)
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", code.replace("https://s3.example.com", url)],
+            cwd=tmp_path,
+            env=_environment() | environment(url) | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert ran.returncode == 0, f"{code}\n{ran.stdout}\n{ran.stderr}"
+        (commit,) = [one.read_json() for one in (base / "out" / "_commits").files()]
+        assert commit["counts"]["deliveries"] == 3
 
 
 @pytest.mark.slow

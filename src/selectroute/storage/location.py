@@ -193,7 +193,7 @@ class Location:
         self.storage.make_folder(self.key)
 
     def delete(self) -> None:
-        """Delete the file; none is no error."""
+        """Delete the file, if there is one."""
         self.storage.delete(self.key)
 
     def delete_folder(self) -> None:

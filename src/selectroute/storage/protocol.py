@@ -64,7 +64,7 @@ class Storage(Protocol):
         """Return the entry of a file; None if there is none."""
 
     def delete(self, key: str) -> None:
-        """Delete a file; none is no error."""
+        """Delete a file, if there is one."""
 
     def delete_folder(self, folder: str) -> None:
         """Delete all files in a folder and its sub-folders."""
