@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 
@@ -16,7 +17,7 @@ from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import DeniedError, Location, StorageError
 from selectroute.storage.errors import NoBucketError
 from tests.support.faulty_proxy import faulty_proxy, requests_in
-from tests.support.s3 import BUCKET, clients_of, s3_server
+from tests.support.s3 import BUCKET, clients_of, environment, s3_server
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -49,10 +50,21 @@ def job_of(base, **options):
     return Job.of(base / "in", base / "snapshots", base / "out", **options)
 
 
-def run(spark, job, warnings=None):
+def run(spark, job, on_batch=lambda _: None, on_warning=lambda _: None):
     reports = []
-    warn = [].append if warnings is None else warnings.append
-    start_fanout(spark, job, available_now=True, on_batch=reports.append, on_warning=warn).wait()
+
+    def noted(report):
+        reports.append(report)
+        on_batch(report)
+
+    # Workers get what the environment was when Spark started, and this.
+    names = environment("")
+    spark.sparkContext.environment.update({name: os.environ[name] for name in names})
+    try:
+        start_fanout(spark, job, available_now=True, on_batch=noted, on_warning=on_warning).wait()
+    finally:
+        for name in names:
+            del spark.sparkContext.environment[name]
     return reports
 
 
@@ -133,30 +145,29 @@ def test_credentials_that_expire_hold_the_stream_back_with_one_warning(spark, en
     publish(base, red="color = 'red'")
     for number in range(4):
         drop(base, f"{number}.jsonl", RED)
-    switch, warnings, reports = tmp_path / "switch", [], []
+    switch, warnings = tmp_path / "switch", []
 
     def warn(text):
         warnings.append(text)
         switch.write_text("ok")
 
     def one_more(report):
-        reports.append(report.batch)
         if report.batch == 1:
             switch.write_text("deny")
 
     with faulty_proxy(endpoint, tmp_path / "log", switch=switch) as proxy, clients_of(proxy):
-        job = job_of(base, max_files=1)
-        start_fanout(spark, job, available_now=True, on_batch=one_more, on_warning=warn).wait()
-    assert reports == [0, 1, 2, 3]
+        reports = run(spark, job_of(base, max_files=1), one_more, warn)
+    assert [report.batch for report in reports] == [0, 1, 2, 3]
     assert len(deliveries(base)) == 4
-    assert all("the credentials have expired" in text or "denied" in text for text in warnings), warnings
+    (warning,) = warnings
+    assert "the credentials have expired: the stream waits" in warning
 
 
 def test_what_can_not_be_used_is_one_sentence_before_the_start(spark, base, tmp_path, monkeypatch):
     publish(base, red="color = 'red'")
     with pytest.raises(NoBucketError, match="s3://nothing-here/in can't be read: the bucket does not exist"):
         run(spark, Job.of("s3://nothing-here/in", base / "snapshots", base / "out"))
-    with pytest.raises(NoBucketError, match="s3://nothing-here/.*the bucket does not exist"):
+    with pytest.raises(NoBucketError, match=r"s3://nothing-here/.*the bucket does not exist"):
         run(spark, Job.of(tmp_path, base / "snapshots", "s3://nothing-here/out"))
     with pytest.raises(StorageError, match=r"the scheme 'ftp' is not known"):
         Job.of(tmp_path, base / "snapshots", "ftp://host/out")

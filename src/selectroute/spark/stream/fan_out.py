@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -91,6 +92,8 @@ def sentence(error: BaseException) -> SelectRouteError:
 
 _POLL_SECONDS = 0.2
 _PAUSE_SECONDS = 0.5
+
+_WARN_SECONDS = 60.0
 
 _ANSWER_SECONDS = 20.0
 """Time for which a check before the start asks remote storage that does not answer."""
@@ -327,8 +330,25 @@ def _check_kinds(spark: object, job: object) -> None:
 
 def _patient(job: Job, warn: Callable[[str], None], pause: Callable[[], bool]) -> Job:
     """Return the job with folders that are waited for when remote storage does not answer."""
-    job = _with_folders(job, lambda folder: patient(folder, warn, pause))
+    say = _at_most_once_a_minute(warn)
+    job = _with_folders(job, lambda folder: patient(folder, say, pause))
     return replace(job, output=owned(job.output, "_commits", "pins"))
+
+
+def _at_most_once_a_minute(warn: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function that warns once of an outage, which concerns all that is read and written."""
+    guard = threading.Lock()
+    warned: list[float] = []
+
+    def say(text: str) -> None:
+        with guard:
+            now = time.monotonic()
+            if warned and now - warned[-1] < _WARN_SECONDS:
+                return
+            warned[:] = [now]
+        warn(text)
+
+    return say
 
 
 def _with_folders(job: Job, change: Callable[[Location], Location]) -> Job:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from selectroute.spark.batch.commits import Commits
+from selectroute.storage.patient import WAITED_FOR
 
 _FINISH_SECONDS = 60.0
 _PAUSE_SECONDS = 60.0
@@ -68,6 +69,8 @@ class TableUpkeep:
                 if is_last or time.monotonic() - written >= _ACCOUNT_SECONDS:
                     written = time.monotonic()
                     self._commits.write_accounting()
+            except WAITED_FOR:  # of remote storage, which the stream warns of
+                not_before = time.monotonic() + _PAUSE_SECONDS
             except Exception as error:  # of the disk, of Arrow, of the table: none of them concerns a batch
                 not_before = time.monotonic() + _PAUSE_SECONDS
                 text = next(iter(str(error).strip().splitlines()), repr(error))
