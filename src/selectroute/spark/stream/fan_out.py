@@ -55,6 +55,7 @@ from selectroute.spark.stream.side_thread import FairLock, RegistryClient, SideT
 from selectroute.spark.stream.table_upkeep import TableUpkeep
 from selectroute.spark.tables.open_tables import tables_of
 from selectroute.storage import Location
+from selectroute.storage.lease import LEASE_SECONDS
 from selectroute.storage.owned import owned
 from selectroute.storage.patient import patient, retried
 from selectroute.storage.probe import check_writable
@@ -139,7 +140,8 @@ class FanOut:
         self._stopping = threading.Event()
         waiting = self._on_warning, self._pause
         job = _patient(job, *waiting)
-        self._folder = OutputFolder(job, self._fail, lambda _: self._stopping.is_set() or self._should_stop())
+        self._folder = OutputFolder(job, self._fail, self._watched)
+        self._watches = False
         self._queues = None if job.queues is None else JobQueues(job.queues, *waiting, job.destination_wait)
         self._kafka = None if job.kafka is None else KafkaTopics(job, *waiting)
         self._source = source_of(spark, job)
@@ -304,6 +306,16 @@ class FanOut:
         kafka.bind(folder.identity(), is_begun, folder.note_tokens, folder.tokens_id())
         if is_begun or topics_of(Snapshot.open(folder.job.snapshots)):
             kafka.open_tokens()
+
+    def _watched(self, holder: str) -> bool:
+        """Say that the lease of another process is watched; return whether the job is to stop."""
+        if not self._watches:
+            self._watches = True
+            self._on_warning(
+                f"the output folder {self.job.output} was last used by {holder}: waiting for "
+                f"{LEASE_SECONDS:.0f} seconds to see whether it still runs"
+            )
+        return self._stopping.is_set() or self._should_stop()
 
     def _pause(self) -> bool:
         """Wait for a queue or its database; return whether the job is to stop."""
