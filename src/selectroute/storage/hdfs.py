@@ -26,6 +26,12 @@ from selectroute.storage.protocol import Entry
 
 _CHUNK: Final = 8 << 20
 
+_SETTINGS: Final = {
+    "dfs.client.failover.max.attempts": "3",
+    "dfs.client.failover.sleep.max.millis": "500",
+}
+"""Tries before an error: the client's own default takes three minutes, in which nobody is told."""
+
 
 @dataclass(frozen=True, slots=True)
 class HdfsStorage:
@@ -71,7 +77,14 @@ class HdfsStorage:
     def put(self, key: str, data: bytes) -> None:
         """Write a file under another name, and rename it."""
         with self._writing(key):
-            self._client.rename(self._written(key, data), f"/{key}", overwrite=True)
+            temporary = self._written(key, data)
+        try:
+            with self._writing(key):
+                self._client.rename(temporary, f"/{key}", overwrite=True)
+        except FileNotFoundError:
+            # The answer to an earlier try may have been lost, and what is to be renamed is gone.
+            if self.read(key) != data:
+                raise
 
     def put_new(self, key: str, data: bytes) -> None:
         """Write a file under another name, and rename it if there is none."""
@@ -80,7 +93,7 @@ class HdfsStorage:
         try:
             with self._writing(key):
                 self._client.rename(temporary, f"/{key}", overwrite=False)
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):  # or an answer was lost, as above
             self.delete(temporary[1:])
             if self.read(key) != data:
                 raise
@@ -210,7 +223,7 @@ def _opened(root: str, process: int) -> Any:
     except ImportError as error:
         raise StorageError(f"{root} needs the extra `storage`: pip install 'selectroute[storage]'") from error
     try:
-        return Client(root)
+        return Client(root, _SETTINGS)
     except Exception as error:
         raise StorageError(f"{root} can't be opened: {_line(error)}") from error
 
