@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(autouse=True)
@@ -13,12 +13,14 @@ def parts():
         pytest.importorskip(name, reason=f"{name} is not installed")
 
 
+@pytest.mark.nightly
 def test_of_two_drivers_the_one_that_stood_still_ends(tmp_path):
     from tests.crash.programs.object_store import run_two
 
     assert "0 lost, 0 twice" in run_two(tmp_path, seed=3)
 
 
+@pytest.mark.slow
 def test_a_job_that_is_killed_loses_nothing_in_a_store_that_fails(tmp_path):
     from tests.crash.programs.object_store import run
 

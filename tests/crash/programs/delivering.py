@@ -34,6 +34,7 @@ from selectroute.queues.sql import task_puts
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.plans import begun_batches
 from selectroute.spark.destinations.queue_writer import FULL
+from selectroute.storage import Location
 from selectroute.testing.world import World
 from tests.spark.queue_world import A, B, Queues, numbered
 
@@ -50,7 +51,7 @@ _fork = multiprocessing.get_context("fork")  # a child that need not import ever
 def deliver(queues: Queues, done: Any, resumed: Any, wait: float) -> None:
     """Route what is there, from wherever the last process left it."""
     task_puts._CHUNK = CHUNK  # type: ignore[misc]
-    resumed.value += len(begun_batches(queues.world.output / "pins"))
+    resumed.value += len(begun_batches(Location.of(queues.world.output / "pins")))
 
     def pause() -> bool:
         time.sleep(0.005)
