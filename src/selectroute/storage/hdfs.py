@@ -30,7 +30,7 @@ _SETTINGS: Final = {
     "dfs.client.failover.max.attempts": "3",
     "dfs.client.failover.sleep.max.millis": "500",
 }
-"""Tries before an error: the client's own default takes three minutes, in which nobody is told."""
+"""Tries before an error: with the client's own default it comes after three minutes, without a word."""
 
 
 @dataclass(frozen=True, slots=True)
