@@ -58,11 +58,16 @@ def read_json(path: Path) -> dict[str, Any] | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
-    damaged = DamagedFileError(f"{path} is damaged: its content has changed; restore it from a copy")
+    return checked_json(data, path)
+
+
+def checked_json(data: bytes, name: object) -> dict[str, Any]:
+    """Return the JSON object in the content of a file, as `read_json`. Raises DamagedFileError."""
     try:
         return unsealed(data)
     except ValueError:
-        raise damaged from None
+        pass
+    raise DamagedFileError(f"{name} is damaged: its content has changed; restore it from a copy")
 
 
 def append_line(path: Path, line: str) -> None:
@@ -117,14 +122,18 @@ def link_new(path: Path, data: bytes) -> None:
 
 def flush(path: Path) -> None:
     """Flush a file that another program wrote to the disk, and its name. Raises OSError."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    sync(path)
     sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
     """Flush a directory: only then does a rename or a new file in it survive a crash."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Flush a file or a directory to the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

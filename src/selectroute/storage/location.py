@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Final, TypeAlias
 from urllib.parse import unquote
 
-from selectroute.durable.disk import DamagedFileError
-from selectroute.durable.sealed_json import sealed, unsealed
+from selectroute.durable import disk
+from selectroute.durable.sealed_json import sealed
 from selectroute.storage.errors import StorageError, UnknownSchemeError
+from selectroute.storage.hdfs import HdfsStorage
 from selectroute.storage.local import LocalStorage
+from selectroute.storage.objects import ObjectStorage
 from selectroute.storage.protocol import Entry, Storage
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
@@ -94,6 +97,10 @@ class Location:
     def __fspath__(self) -> str:
         return str(self.path)
 
+    def resolved(self) -> Location:
+        """Return the one location of what several paths of this machine may lead to."""
+        return Location(self.storage, os.path.realpath(self.key)) if self.is_local else self
+
     def is_in(self, folder: Location) -> bool:
         """Return whether this location is a folder, or in it."""
         if self.storage != folder.storage:
@@ -140,11 +147,7 @@ class Location:
             data = self.read()
         except FileNotFoundError:
             return None
-        try:
-            return unsealed(data)
-        except ValueError:
-            pass
-        raise DamagedFileError(f"{self} is damaged: its content has changed; restore it from a copy")
+        return disk.checked_json(data, self)
 
     def put(self, data: bytes) -> None:
         """Write the file, or replace it: readers see the old content or the new one."""
@@ -187,6 +190,29 @@ class Location:
         if self.is_local:
             return self.path.is_dir()
         return next(iter(self.entries(deep=True)), None) is not None
+
+    def check_writable(self) -> None:
+        """Check that files can be listed, written and deleted in the folder, and that none is written twice.
+
+        Some stores that speak S3 ignore the condition of a write. Two processes would then overwrite each
+        other.
+
+        Raises:
+            StorageError: one sentence with the cause.
+        """
+        next(iter(self.entries()), None)
+        file = self / f".probe-{uuid.uuid4().hex}"
+        file.put_new(b"1")
+        try:
+            file.put_new(b"2")
+        except FileExistsError:
+            return
+        finally:
+            file.delete()
+        raise StorageError(
+            f"{self} can't be used: its storage overwrites a file that was to be written only if it did not "
+            "exist (If-None-Match)"
+        )
 
     def make_folder(self) -> None:
         """Make the folder, where storage has folders of its own."""
@@ -261,9 +287,5 @@ def _parsed(text: str) -> tuple[Storage, str]:
     if ".." in key.split("/"):
         raise UnknownSchemeError(f"{text}: a URL must not have '..'")
     if scheme == HDFS:
-        from selectroute.storage.hdfs import HdfsStorage  # needs the extra `storage`
-
         return HdfsStorage(f"{HDFS}://{root}"), key
-    from selectroute.storage.objects import ObjectStorage  # needs the extra `storage`
-
     return ObjectStorage(f"{scheme}://{root}"), key

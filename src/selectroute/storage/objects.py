@@ -221,12 +221,11 @@ def _opened(root: str, process: int) -> Any:
         "retry_config": {"max_retries": 5, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
         "client_options": {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=60)},
     }
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     if _S3.match(root):
-        if endpoint:
+        if endpoint := _endpoint():
             options["endpoint"] = endpoint
             options["client_options"]["allow_http"] = endpoint.startswith("http://")
-        if (provider := profile()) is not None:
+        if (provider := _profile()) is not None:
             options["credential_provider"] = provider
     try:
         return from_url(root.replace("s3a://", "s3://"), **options)
@@ -234,7 +233,37 @@ def _opened(root: str, process: int) -> Any:
         raise StorageError(f"{root} can't be opened: {_line(error)}") from error
 
 
-def profile() -> Any | None:
+def delta_options(url: str) -> dict[str, str]:
+    """Return what Delta's library, which reads the environment itself, does not find there.
+
+    Raises:
+        StorageError: there is a profile in ``~/.aws``, and its credentials can't be read.
+    """
+    if not _S3.match(url):
+        return {}
+    found: dict[str, str] = {"conditional_put": "etag"}
+    if _endpoint().startswith("http://"):
+        found["allow_http"] = "true"
+    if (provider := _profile()) is not None:
+        try:
+            given = provider()
+        except Exception as error:
+            raise StorageError(f"{url}: no credentials were found: {error}") from error
+        names = {
+            "access_key_id": "aws_access_key_id",
+            "secret_access_key": "aws_secret_access_key",
+            "token": "aws_session_token",
+        }
+        found |= {names[name]: str(given[name]) for name in names if given.get(name)}
+    return found
+
+
+def _endpoint() -> str:
+    """Return the URL of a store other than Amazon's; empty for that."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+
+
+def _profile() -> Any | None:
     """Return the credentials of a profile of ``~/.aws``; None without one, or if the environment has some."""
     if "AWS_ACCESS_KEY_ID" in os.environ or "AWS_WEB_IDENTITY_TOKEN_FILE" in os.environ:
         return None

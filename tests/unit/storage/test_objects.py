@@ -4,7 +4,6 @@ import pytest
 
 from selectroute.storage import ChangedError, DeniedError, Location, StorageError, UnreachableError
 from selectroute.storage.patient import patient
-from selectroute.storage.probe import check_writable
 from tests.support.s3 import BUCKET, clients_of, s3_server
 
 pytestmark = pytest.mark.slow
@@ -27,13 +26,13 @@ def test_a_bucket_that_is_not_there_is_named():
     with pytest.raises(StorageError, match="s3://nothing-here/x can't be read: the bucket does not exist"):
         Location.of("s3://nothing-here/x").read()
     with pytest.raises(StorageError, match="the bucket does not exist"):
-        check_writable(Location.of("s3://nothing-here/x"))
+        Location.of("s3://nothing-here/x").check_writable()
 
 
 @pytest.mark.usefixtures("client")
 def test_a_folder_that_can_be_written_is_left_as_it_was():
     folder = Location.of(f"s3://{BUCKET}/probed")
-    check_writable(folder)
+    folder.check_writable()
     assert [*folder.entries(deep=True)] == []
 
 

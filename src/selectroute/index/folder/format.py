@@ -147,7 +147,7 @@ def _publish(snapshot: SnapshotState, folder: Location, revision: int | None) ->
                     raise  # another process took this revision: try the next one
     except RevisionExistsError:
         for segment in written:
-            entry = _entries[segment].pop(_resolved(folder))
+            entry = _entries[segment].pop(folder.resolved())
             for file in (entry["file"], entry["ids"]["file"]):
                 (folder / file).delete()
         raise
@@ -159,11 +159,11 @@ def _entry(
     """Return the entry of a segment; write the segment if the folder does not have it yet."""
     segment = snapshot.segments[number]
     known = _entries.setdefault(segment, {})
-    entry = known.get(_resolved(folder))
+    entry = known.get(folder.resolved())
     if entry is None or not all((folder / file).exists() for file in (entry["file"], entry["ids"]["file"])):
         subscriptions = snapshot.subscriptions.slice(snapshot.firsts[number], segment.rows)
         entry = write_segment(segment, subscriptions, folder, revision, "delta" if number else "base")
-        known[_resolved(folder)] = entry
+        known[folder.resolved()] = entry
         written.append(segment)
     return entry | {"kind": "delta" if number else "base"}
 
@@ -262,7 +262,7 @@ def read_segment(folder: Location, entry: Entry) -> tuple[Segment, pa.Table]:
         ) from None
     except (InvariantError, pa.ArrowException) as error:
         raise _unsound(folder / name, error) from None
-    _entries[segment] = {_resolved(folder): entry}
+    _entries[segment] = {folder.resolved(): entry}
     _subscriptions[segment] = subscriptions
     _opened[key] = segment
     return segment, subscriptions
@@ -388,11 +388,6 @@ def _identity(folder: Location, name: str) -> tuple[object, ...]:
     except OSError:
         return (str(file),)  # reading raises the error
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _resolved(folder: Location) -> Location:
-    """Return the one location of a folder that can be reached by several paths."""
-    return Location(folder.storage, str(folder.path.resolve())) if folder.is_local else folder
 
 
 def _read(folder: Location, name: str, sha256: str) -> pa.Table:

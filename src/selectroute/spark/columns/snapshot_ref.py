@@ -94,7 +94,7 @@ def refer(snapshot: Snapshot) -> SnapshotRef:
     if ref is not None:
         return ref
     if snapshot.folder is not None and snapshot.revision is not None and snapshot.digest:
-        return SnapshotRef(str(_resolved(snapshot.folder)), snapshot.revision, snapshot.digest)
+        return SnapshotRef(str(snapshot.folder.resolved()), snapshot.revision, snapshot.digest)
     state = published(snapshot, temporary_folder())
     assert state.revision is not None
     ref = _published[snapshot] = SnapshotRef(str(state.folder), state.revision, state.digest)
@@ -149,7 +149,3 @@ def lease(snapshots: Location, query: str, revision: int) -> None:
             f"the lease {path} can't be written ({error.strerror or error}): let the job write there, so "
             "that no revision is removed while a batch needs it"
         ) from error
-
-
-def _resolved(folder: Location) -> Location:
-    return Location.of(folder.path.resolve()) if folder.is_local else folder

@@ -352,11 +352,9 @@ def _against(snapshot: object, df: DataFrame) -> _Against:
         raise TypeError(wrong_kind(snapshot, "snapshot", "the DataFrame first, then the snapshot"))
     check_argument(snapshot, (str, os.PathLike), "snapshot", SNAPSHOT)
     assert isinstance(snapshot, str | os.PathLike)
-    folder = Location.of(snapshot)
-    if folder.is_local:
-        folder = Location.of(folder.path.resolve())
-        if partitioned_revisions(folder.path):
-            return PartitionedSnapshot.open(folder.path)
+    folder = Location.of(snapshot).resolved()
+    if folder.is_local and partitioned_revisions(folder.path):
+        return PartitionedSnapshot.open(folder.path)
     newest = Snapshot.open(folder)
     return _Followed(str(folder), newest) if df.isStreaming else newest
 

@@ -22,7 +22,6 @@ from selectroute.storage import Location
 from selectroute.storage.lease import Lease, LeaseHeldError, LeaseLostError, is_held
 from selectroute.storage.location import Where
 from selectroute.storage.owned import begin
-from selectroute.storage.probe import check_writable
 
 _FORMATS = {PARQUET: 1, DELTA: 2}
 """Formats of the record: a release that knows no Delta tables refuses a folder that has them."""
@@ -92,7 +91,6 @@ class OutputFolder:
             if folder.is_local:
                 self._take_lock(folder.path, noun)
         if not self.job.output.is_local:
-            check_writable(self.job.output)
             self._take_lease()
             begin(self.job.output)
         restore(self.job.checkpoint, self._is_committed)

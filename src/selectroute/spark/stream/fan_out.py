@@ -58,7 +58,6 @@ from selectroute.storage import Location
 from selectroute.storage.lease import LEASE_SECONDS
 from selectroute.storage.owned import owned
 from selectroute.storage.patient import patient, retried
-from selectroute.storage.probe import check_writable
 
 _FULL = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)}
 
@@ -301,7 +300,7 @@ class FanOut:
         """
         folder = self._folder
         commits = self._router.commits
-        begun = begun_batches(self._folder.job.output / "pins")
+        begun = begun_batches(folder.job.output / "pins")
         is_begun = folder.has_tokens() and not all(map(commits.is_committed, begun))
         kafka.bind(folder.identity(), is_begun, folder.note_tokens, folder.tokens_id())
         if is_begun or topics_of(Snapshot.open(folder.job.snapshots)):
@@ -402,7 +401,7 @@ def check(job: Job, registry: RegistryClient | None = None) -> None:
         check_folder(job.input)
     for folder in (job.output, job.checkpoint, job.snapshots / "leases"):
         if not folder.is_local:
-            check_writable(folder)
+            folder.check_writable()
     try:
         latest_revision(job.snapshots)
     except SnapshotNotFoundError as error:

@@ -14,10 +14,8 @@ storage has files whole or not at all.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -62,7 +60,7 @@ class DeltaLog:
             return
         path = self.entry(version)
         while True:
-            _flush(path.path)
+            disk.sync(path.path)
             version += 1
             path = self.entry(version)
             if not path.exists():
@@ -73,8 +71,8 @@ class DeltaLog:
         """Flush the checkpoint of this version, and the pointer to it. Raises OSError."""
         if not self.folder.is_local:
             return
-        _flush(self._checkpoint(version).path)
-        _flush((self.folder / _LAST).path)
+        disk.sync(self._checkpoint(version).path)
+        disk.sync((self.folder / _LAST).path)
         disk.sync_folder(self.folder.path)
 
     def torn(self) -> list[Location]:
@@ -167,11 +165,3 @@ def _is_readable(path: Location) -> bool:
     except (pa.ArrowException, OSError):
         return False
     return True
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -28,7 +28,7 @@ from selectroute.spark.sinks.schemas import WITH_BATCH
 from selectroute.spark.tables.compaction import LARGE, LiveFile, merge, plan_merge
 from selectroute.spark.tables.delta_log import OURS, DeltaLog
 from selectroute.storage import DeniedError, Location, StorageError, UnreachableError
-from selectroute.storage.options import client_options
+from selectroute.storage.objects import delta_options
 from selectroute.storage.patient import waiting
 
 OWNER: Final = "selectroute.job"
@@ -155,7 +155,7 @@ class OutcomeTable:
         with self._errors("be opened"):
             if not self.log.entries() and not self.log.checkpoints():
                 DeltaTable.create(
-                    table_url(self.folder),
+                    str(self.folder),
                     self._schema,
                     name=self.sink,
                     description=f"{self.sink} of the selectroute job {id}",
@@ -353,7 +353,7 @@ class OutcomeTable:
 
     def _opened(self) -> DeltaTable:
         try:
-            return DeltaTable(table_url(self.folder), storage_options=table_options(self.folder))
+            return DeltaTable(str(self.folder), storage_options=table_options(self.folder))
         except TableNotFoundError:
             raise JobError(f"there is no Delta table {self.folder}: it was moved away") from None
         except (DeltaError, OSError) as error:
@@ -403,14 +403,9 @@ class OutcomeTable:
             raise CommitError(f"the Delta table {self.folder} cannot {action}: {_one_line(error)}") from error
 
 
-def table_url(folder: Location) -> str:
-    """Return the URL or path of a table for the library."""
-    return str(folder)
-
-
 def table_options(folder: Location) -> dict[str, str] | None:
     """Return what the library needs to be told of a storage; None for what it finds by itself."""
-    return None if folder.is_local else client_options(str(folder))
+    return None if folder.is_local else delta_options(str(folder))
 
 
 def schema_of(sink: str) -> Schema:
