@@ -68,11 +68,11 @@ def audit(
         _check_counts(commit, Counts(**commits.counts(commit)), files, found)
         _check_files(checker, commits, commit, files, found)
         if recount:
-            _recount(Location.of(record["input"]), commit, file_format, found)
+            _recount(record["input"], commit, file_format, found)
         advance(done + 1)
     for batch, sentence in checker.strays(commits.is_committed):
         found.find(batch, sentence)
-    _check_inputs(commits, Location.of(record["input"]), found)
+    _check_inputs(commits, record["input"], found)
     check_source(record, read_commits, found)
     _check_accounting(commits, read_commits, found)
     return found
@@ -101,10 +101,10 @@ def _read_commits(commits: Commits, found: Audit) -> Iterator[dict[str, Any]]:
         yield commit
 
 
-def _check_inputs(commits: Commits, folder: Location, found: Audit) -> None:
+def _check_inputs(commits: Commits, input: str, found: Audit) -> None:
     """Find the files that were changed after they were read: the new content is in no batch."""
     try:
-        for one in changed_files(commits, folder):
+        for one in changed_files(commits, input):
             found.find(one.batch, one.sentence)
     except SelectRouteError:  # a damaged commit, which is another finding
         return
@@ -189,11 +189,12 @@ def _check_accounting(commits: Commits, known: Iterable[Mapping[str, Any]], foun
         )
 
 
-def _recount(folder: Location, commit: Mapping[str, Any], file_format: str, found: Audit) -> None:
+def _recount(input: str, commit: Mapping[str, Any], file_format: str, found: Audit) -> None:
     """Read the inputs of a batch again, if none was changed, and count their messages."""
     batch, sizes = commit["batch"], commit["inputs"].get("sizes")
     if batch < 0 or sizes is None:
         return
+    folder = Location.of(input)
     files = {folder / name: size for name, size in sizes.items()}
     entries = {file: file.entry() for file in files}
     if any(

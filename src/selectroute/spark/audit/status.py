@@ -13,7 +13,6 @@ from selectroute.spark.job.output_folder import is_owned
 from selectroute.spark.job.working_copy import read_only_copy
 from selectroute.spark.sinks.counts import Counts
 from selectroute.spark.sources.files.stream import planned_batches
-from selectroute.storage import Location
 from selectroute.storage.location import Where
 
 
@@ -87,5 +86,5 @@ def status(output: Where) -> Status:
         published=max(revisions(record["snapshots"]), default=None),
         planned=tuple(batch for batch in planned if batch > (-1 if last is None else last)),
         counts=counts,
-        changed=tuple(one.source for one in changed_files(commits, Location.of(record["input"]), LOOKED_AT)),
+        changed=tuple(one.source for one in changed_files(commits, record["input"], LOOKED_AT)),
     )

@@ -56,12 +56,12 @@ def changed_files(commits: Commits, folder: Where, newest: int | None = None) ->
 
 def _looked_at(commits: Commits, folder: Where) -> Iterator[ChangedFile | None]:
     """Yield the change of each file that was read, None if it is unchanged."""
-    where = Location.of(folder)
     for batch in reversed(commits.batches()):
         commit = commits.read(batch) or {}
         sizes = commit.get("inputs", {}).get("sizes", {})  # Kafka records have none
         if not sizes:
             continue
+        where = Location.of(folder)  # the name of topics is not a location
         read_by = datetime.fromisoformat(commit["committed"]).timestamp() + _CLOCK_SECONDS
         for source, size in sizes.items():
             try:
