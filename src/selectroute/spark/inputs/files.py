@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +29,12 @@ from selectroute.spark.worker.task import TaskSettings, route_splits
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 
+Folder = TypeVar("Folder", bound=Where)
+File = TypeVar("File")
 
-class FileSource:
-    """Source of the files that arrive in a folder; see `Source`.
+
+class FolderSource(ABC, Generic[Folder, File]):
+    """Source of the files that arrive in a folder, on this machine or remote; see `Source`.
 
     Args:
         folder: the folder.
@@ -44,7 +48,7 @@ class FileSource:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Folder,
         file_format: str,
         max_files: int,
         run: Runner,
@@ -52,7 +56,8 @@ class FileSource:
         spark: SparkSession | None = None,
         binding: Binding = BY_NAME,
     ) -> None:
-        self.bound: Bound = bound_columns(binding)
+        names = binding.columns
+        self.bound: Bound = {name: BoundColumn(binding.column(name), binding.cast(name)) for name in names}
         self.folder = folder
         self.file_format = file_format
         self.limit = max_files
@@ -61,8 +66,68 @@ class FileSource:
         self._spark = spark
 
     def connect(self) -> None:
-        """Check that the folder exists."""
+        """Check that the folder exists, or can be listed."""
         check_folder(self.folder)
+
+    @abstractmethod
+    def stream(self, checkpoint: Path) -> DataFrame:
+        """Return the stream that plans the batches."""
+
+    @abstractmethod
+    def planned(self, checkpoint: Path, batch: int, frame: DataFrame | None = None) -> list[File]:
+        """Return the files of a batch from Spark's checkpoint."""
+
+    def batch_input(self, inputs: Sequence[File], again: bool = False) -> FileBatchInput:
+        """Return these files as the input of a batch."""
+        return FileBatchInput(inputs, self, self.tasks)
+
+    def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
+        """Return the unchanged files of each batch, and the names of the others."""
+        return [self._reread(commit, checkpoint) for commit in commits]
+
+    def _reread(self, commit: Mapping[str, Any], checkpoint: Path) -> ReplayableInput:
+        sizes = commit["inputs"]["sizes"]
+        now = dict(zip(sizes, self._sizes_now(sizes), strict=True))
+        same = {name: size for name, size in sizes.items() if size is not None and now[name] == size}
+        gone = tuple(name for name in sizes if name not in same)
+        return ReplayableInput(commit["batch"], tuple(self._file(*one) for one in same.items()), gone)
+
+    def narrow(self, inputs: Sequence[File], letters: pa.Table) -> tuple[list[File], npt.NDArray[np.bool_]]:
+        """Return the files of these letters, and which letters are in them."""
+        names = {as_written(self.name_of(one)): one for one in inputs}
+        mask: npt.NDArray[np.bool_] = pc.is_in(
+            letters["source"], pa.array(list(names), pa.string())
+        ).to_numpy()
+        wanted = set(letters["source"].filter(pa.array(mask)).unique().to_pylist())
+        return [one for name, one in names.items() if name in wanted], mask
+
+    def weight(self, letters: pa.Table) -> int:
+        """Return the number of files of these letters."""
+        return len(letters["source"].unique())
+
+    @abstractmethod
+    def name_of(self, file: File) -> str:
+        """Return the name of a file in deliveries."""
+
+    @abstractmethod
+    def size_of(self, file: File) -> int | None:
+        """Return the size of a file in bytes; None if it is gone."""
+
+    @abstractmethod
+    def cut(self, inputs: Sequence[File], tasks: int) -> list[list[Split]]:
+        """Return the splits of files, for so many tasks."""
+
+    @abstractmethod
+    def _file(self, name: str, size: int) -> File:
+        """Return the file of a name and a size in a commit."""
+
+    @abstractmethod
+    def _sizes_now(self, names: Iterable[str]) -> list[int | None]:
+        """Return the sizes that files of these names have now; None for those that are gone."""
+
+
+class FileSource(FolderSource[Path, Path]):
+    """Source of files of this machine; see `FolderSource`. Spark lists the folder."""
 
     def stream(self, checkpoint: Path) -> DataFrame:
         """Return the stream of the files' names."""
@@ -73,52 +138,31 @@ class FileSource:
         """Return the files of a batch from Spark's list."""
         return batch_files(checkpoint, batch)
 
-    def batch_input(self, inputs: Sequence[Path], again: bool = False) -> FileBatchInput:
-        """Return these files as the input of a batch."""
-        return FileBatchInput(inputs, self, self.tasks)
+    def name_of(self, file: Path) -> str:
+        """Return the path below the folder."""
+        return source_name(file, self.folder)
 
-    def reread(self, commits: Iterable[Mapping[str, Any]], checkpoint: Path) -> list[ReplayableInput]:
-        """Return the unchanged files of each batch, and the names of the others."""
-        return [self._reread(commit, checkpoint) for commit in commits]
-
-    def _reread(self, commit: Mapping[str, Any], checkpoint: Path) -> ReplayableInput:
-        batch, inputs = commit["batch"], commit["inputs"]
-        if "sizes" not in inputs:
-            return self._reread_without_sizes(batch, inputs["sha256"], checkpoint)
-        paths = {name: self.folder / name for name in inputs["sizes"]}
-        same = {
-            name
-            for name, size in inputs["sizes"].items()
-            if size is not None and file_size(paths[name]) == size
-        }
-        gone = tuple(name for name in paths if name not in same)
-        return ReplayableInput(batch, tuple(paths[name] for name in paths if name in same), gone)
-
-    @property
-    def name(self) -> str:
-        """Path of the folder."""
-        return str(self.folder)
-
-    def sizes(self, inputs: Sequence[Path]) -> dict[str, int | None]:
-        """Return the names of files, with their sizes in bytes."""
-        return {source_name(path, self.folder): file_size(path) for path in inputs}
+    def size_of(self, file: Path) -> int | None:
+        """Return the size of a file in bytes; None if it is gone or inaccessible."""
+        try:
+            return file.stat().st_size
+        except OSError:
+            return None
 
     def cut(self, inputs: Sequence[Path], tasks: int) -> list[list[Split]]:
         """Return the splits of files, for so many tasks."""
         return plan(inputs, self.folder, self.file_format, tasks)
 
-    def narrow(self, inputs: Sequence[Path], letters: pa.Table) -> tuple[list[Path], npt.NDArray[np.bool_]]:
-        """Return the files of these letters, and which letters are in them."""
-        names = {as_written(source_name(path, self.folder)): path for path in inputs}
-        mask: npt.NDArray[np.bool_] = pc.is_in(
-            letters["source"], pa.array(list(names), pa.string())
-        ).to_numpy()
-        wanted = set(letters["source"].filter(pa.array(mask)).unique().to_pylist())
-        return [path for name, path in names.items() if name in wanted], mask
+    def _file(self, name: str, size: int) -> Path:
+        return self.folder / name
 
-    def weight(self, letters: pa.Table) -> int:
-        """Return the number of files of these letters."""
-        return len(letters["source"].unique())
+    def _sizes_now(self, names: Iterable[str]) -> list[int | None]:
+        return [self.size_of(self.folder / name) for name in names]
+
+    def _reread(self, commit: Mapping[str, Any], checkpoint: Path) -> ReplayableInput:
+        if "sizes" in commit["inputs"]:
+            return super()._reread(commit, checkpoint)
+        return self._reread_without_sizes(commit["batch"], commit["inputs"]["sha256"], checkpoint)
 
     def _reread_without_sizes(self, batch: int, digest: str, checkpoint: Path) -> ReplayableInput:
         """Return the files of a batch that an earlier release committed, if Spark still has their names."""
@@ -133,36 +177,20 @@ class FileSource:
         return ReplayableInput(batch, tuple(path for path in paths if path.is_file()), gone)
 
 
-class FilesOf(Protocol):
-    """Source of a batch's files, on this machine or remote."""
-
-    bound: Bound
-    run: Runner
-
-    @property
-    def name(self) -> str:
-        """Name of the folder."""
-
-    def sizes(self, inputs: Sequence[Any]) -> dict[str, int | None]:
-        """Return the names of files, with their sizes in bytes."""
-
-    def cut(self, inputs: Sequence[Any], tasks: int) -> list[list[Split]]:
-        """Return the splits of files, for so many tasks."""
-
-
 class FileBatchInput:
     """Files of one batch; see `BatchInput`."""
 
     remedy = "restore the files as they were"
 
-    def __init__(self, paths: Sequence[Any], source: FilesOf, tasks: int) -> None:
+    def __init__(self, paths: Sequence[Any], source: FolderSource[Any, Any], tasks: int) -> None:
         self._paths = paths
         self._source = source
         self._tasks = tasks
 
     def record(self) -> dict[str, Any]:
         """Return the number of files, the digest of their names, and the size of each, for `reread`."""
-        sizes = self._source.sizes(self._paths)
+        source = self._source
+        sizes = {source.name_of(one): source.size_of(one) for one in self._paths}
         return {"count": len(sizes), "sha256": inputs_digest(sizes), "sizes": sizes}
 
     def plan(self, tasks: int) -> dict[str, Any]:
@@ -197,15 +225,10 @@ class FileBatchInput:
         links = [split.source for splits in tasks for split in splits if split.reason == OUTSIDE]
         if links:
             warnings[OUTSIDE] = (
-                f"{source.name} has a symbolic link that leads out of it: such a link is not read and is a "
+                f"{source.folder} has a symbolic link that leads out of it: such a link is not read and is a "
                 f"dead letter ({links[0]})"
             )
         return Outcome(counts, written, {}, unlike=unlike, warnings=warnings)
-
-
-def bound_columns(binding: Binding) -> Bound:
-    """Return the columns of Parquet that are bound to identifiers."""
-    return {name: BoundColumn(binding.column(name), binding.cast(name)) for name in binding.columns}
 
 
 def _work(tasks: list[list[Split]], bound: Bound, settings: TaskSettings) -> Work:
@@ -223,12 +246,9 @@ def _splits_digest(tasks: list[list[Split]]) -> str:
 def check_folder(folder: Where) -> None:
     """Check that an input folder exists; one in remote storage may be empty. Raises SourceNotFoundError."""
     where = Location.of(folder)
-    if where.is_local:
-        is_there = where.path.is_dir()
-    else:
+    if not where.is_local:
         next(iter(where.entries()), None)  # raises if the bucket is not there, or not readable
-        is_there = True
-    if not is_there:
+    elif not where.path.is_dir():
         raise SourceNotFoundError(f"the input folder {folder} does not exist")
 
 
@@ -240,14 +260,6 @@ def _check_rows(batch: int, splits: list[Split], rows: list[int]) -> None:
                 f"batch {batch}: {split.source} had {counted(split.rows, 'row')} when planned and {read} "
                 "when read: the file was changed; files must not change once they are in the input folder"
             )
-
-
-def file_size(path: Path) -> int | None:
-    """Return the size of a file in bytes; None if it is gone or inaccessible."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
 
 
 def inputs_digest(sources: Iterable[str]) -> str:

@@ -23,7 +23,5 @@ def source_of(spark: SparkSession, job: Job) -> Source:
     if isinstance(job.input, KafkaInput):
         return KafkaSource(job.input, run, tasks, spark)
     if not job.input.is_local:
-        return RemoteFileSource(
-            job.input, job.output, job.file_format, job.max_files, run, tasks, spark, job.binding
-        )
+        return RemoteFileSource(job, run, tasks, spark)
     return FileSource(job.input.path, job.file_format, job.max_files, run, tasks, spark, job.binding)

@@ -7,36 +7,27 @@ of each partition: ``{"topic": {"0": 23}}``, the form of Spark's own connector, 
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Mapping, MutableMapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from selectroute.kafka.client.errors import KafkaClientError, UnreachableError
 from selectroute.kafka.client.reading import LostRecordsError
 from selectroute.kafka.client.wire import EARLIEST, LATEST, Partition, Wire
 from selectroute.spark.sources.kafka.config import KafkaInput, StartingOffsets
 from selectroute.spark.sources.kafka.offsets import Offsets
+from selectroute.spark.sources.planner import PATIENCE_SECONDS, Planner, planning_source
 
 NAME: Final = "selectroute-kafka"
 _SCHEMA: Final = "offset long"
 
+_PAUSE_SECONDS: Final = 0.2
+
 _SECONDS: Final = 5.0
 """How long a stream waits for the cluster before it looks again, and can be stopped in between."""
-
-_PATIENCE_SECONDS: Final = 120.0
-"""How long a job that ends with the available input waits for the cluster."""
-
-_log = logging.getLogger(__name__)
 
 
 def offsets_source(input: KafkaInput, first: Offsets) -> type[DataSource]:
@@ -46,37 +37,19 @@ def offsets_source(input: KafkaInput, first: Offsets) -> type[DataSource]:
         input: the topics.
         first: the start of the first batch, which Spark asks for in a new checkpoint.
     """
-    return type("KafkaOffsets", (_OffsetSource,), {"input": input, "first": first})
+    return planning_source(NAME, _SCHEMA, partial(OffsetReader, input, first))
 
 
-class _OffsetSource(DataSource):
-    input: ClassVar[KafkaInput]
-    first: ClassVar[Offsets]
-
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-
-    @classmethod
-    def name(cls) -> str:
-        return NAME
-
-    def schema(self) -> str:
-        return _SCHEMA
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return OffsetReader(self.input, self.first)
-
-
-class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Planner of one stream. Spark calls it from one thread."""
+class OffsetReader(Planner):
+    """Planner of a stream of records."""
 
     def __init__(self, input: KafkaInput, first: Offsets) -> None:
+        super().__init__()
         self._input = input
         self._first = first
         self._opened: Wire | None = None
         self._target: Offsets | None = None
         self._ends: Offsets | None = None
-        self._answers = True
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of the first batch."""
@@ -106,7 +79,7 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Take the present end of each partition as that of the stream."""
-        found = self._patient_ends(_PATIENCE_SECONDS)
+        found = self._patient_ends(PATIENCE_SECONDS)
         if found is None:
             raise UnreachableError(f"Kafka at {self._input.cluster.servers} does not answer")
         self._target = found
@@ -115,14 +88,6 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the ends by which the newest batch was planned, for the number of waiting records."""
         return None if self._ends is None else _copy(self._ends)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return none: the tasks of a batch read its records."""
-        return []
-
-    def read(self, partition: InputPartition) -> Any:
-        """Return no rows."""
-        return iter(())
-
     def stop(self) -> None:
         """Close the connections."""
         if self._opened is not None:
@@ -130,24 +95,16 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened = None
 
     def _patient_ends(self, seconds: float) -> Offsets | None:
-        """Return the end of each partition, None after so many seconds; warn once of an outage."""
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                if self._opened is None:
-                    self._opened = self._input.cluster.wire(_SECONDS)
-                found = ends_of(self._opened, self._input)
-            except UnreachableError as error:
-                if self._answers:
-                    _log.warning("selectroute: %s: the stream waits", error)
-                self._answers = False
-                if time.monotonic() >= deadline:
-                    return None
-                time.sleep(0.2)
-            else:
-                self._answers = True
-                self._ends = found
-                return found
+        """Return the end of each partition, None after so many seconds."""
+        found = self.asked(self._ends_now, (UnreachableError,), seconds, _PAUSE_SECONDS)
+        if found is not None:
+            self._ends = found
+        return found
+
+    def _ends_now(self) -> Offsets:
+        if self._opened is None:
+            self._opened = self._input.cluster.wire(_SECONDS)
+        return ends_of(self._opened, self._input)
 
 
 def ends_of(wire: Wire, input: KafkaInput) -> dict[str, dict[str, int]]:
