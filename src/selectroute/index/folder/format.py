@@ -23,7 +23,7 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -136,8 +136,10 @@ def _publish(snapshot: SnapshotState, folder: Location, revision: int | None) ->
             if revision is None and newest == MAX_REVISION:
                 raise SnapshotError(f"{folder} has the last revision, {newest}: publish to another folder")
             number = newest + 1 if revision is None else revision
+            is_there = _presence(folder)
             entries = [
-                _entry(snapshot, index, folder, number, written) for index in range(len(snapshot.segments))
+                _entry(snapshot, index, folder, number, written, is_there)
+                for index in range(len(snapshot.segments))
             ]
             try:
                 digest = write_manifest(folder, number, entries)
@@ -153,14 +155,29 @@ def _publish(snapshot: SnapshotState, folder: Location, revision: int | None) ->
         raise
 
 
+def _presence(folder: Location) -> Callable[[str], bool]:
+    """Return a function that says whether a file of segments is in a folder. Remote storage is asked twice,
+    however many segments there are.
+    """
+    if folder.is_local:
+        return lambda file: (folder / file).exists()
+    keys = {one.key for part in ("segments", "ids") for one in (folder / part).entries()}
+    return lambda file: (folder / file).key in keys
+
+
 def _entry(
-    snapshot: SnapshotState, number: int, folder: Location, revision: int, written: list[Segment]
+    snapshot: SnapshotState,
+    number: int,
+    folder: Location,
+    revision: int,
+    written: list[Segment],
+    is_there: Callable[[str], bool],
 ) -> Entry:
     """Return the entry of a segment; write the segment if the folder does not have it yet."""
     segment = snapshot.segments[number]
     known = _entries.setdefault(segment, {})
     entry = known.get(folder.resolved())
-    if entry is None or not all((folder / file).exists() for file in (entry["file"], entry["ids"]["file"])):
+    if entry is None or not all(map(is_there, (entry["file"], entry["ids"]["file"]))):
         subscriptions = snapshot.subscriptions.slice(snapshot.firsts[number], segment.rows)
         entry = write_segment(segment, subscriptions, folder, revision, "delta" if number else "base")
         known[folder.resolved()] = entry

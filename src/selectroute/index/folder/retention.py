@@ -11,8 +11,9 @@ takes a lease reads it after writing: of a lease and a removal at the same time,
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -71,10 +72,11 @@ def collect(folder: Where, *, keep: int = 2, grace_seconds: float = GRACE_SECOND
 
 def _collect(folder: Location, keep: int, before: float) -> Collected:
     found = revisions(folder)
-    gone = _unused(folder, found, keep, before)
+    changed = {entry.key: entry.modified for entry in folder.entries()}
+    gone = _unused(folder, found, changed, keep, before)
     if gone and not folder.is_local:
         _floor(folder).put_json({"revision": found[len(gone)]})
-        gone = _unused(folder, found, keep, before)  # with the leases that were taken meanwhile
+        gone = _unused(folder, found, changed, keep, before)  # with the leases that were taken meanwhile
     named = {
         (folder / file).key
         for revision in found[len(gone) :]
@@ -94,15 +96,16 @@ def _collect(folder: Location, keep: int, before: float) -> Collected:
     return Collected(tuple(gone), files, size)
 
 
-def _unused(folder: Location, found: list[int], keep: int, before: float) -> list[int]:
-    """Return the oldest revisions that are not needed any more."""
+def _unused(
+    folder: Location, found: list[int], changed: Mapping[str, float], keep: int, before: float
+) -> list[int]:
+    """Return the oldest revisions that are not needed any more; ``changed`` is when each file was."""
     oldest_lease = min(leased(folder), default=None)
     gone = []
     for revision, newer in pairwise(found[: 1 - keep or None]):
         if oldest_lease is not None and revision >= oldest_lease:
             break
-        entry = manifest_of(folder, newer).entry()
-        if entry is None or entry.modified > before:
+        if changed.get(manifest_of(folder, newer).key, math.inf) > before:
             break  # it was the newest until recently
         gone.append(revision)
     return gone

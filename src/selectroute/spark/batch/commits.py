@@ -21,7 +21,7 @@ import json
 import re
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -237,13 +237,13 @@ class Commits:
     def _account(self, commit: Mapping[str, Any]) -> None:
         if self._accounting.is_local:
             disk.append_line(self._accounting.path, self.line(commit))
-        elif self._lines is not None and (line := self.line(commit)) not in self._lines[-2:]:
-            self._lines.append(line)
+        elif self._lines is not None:
+            self._lines.append(self.line(commit))
 
     def write_accounting(self) -> None:
         """Write the accounting, where lines can't be appended to a file."""
-        if self._lines is not None and not self._accounting.is_local:
-            data = "".join(f"{line}\n" for line in self._lines).encode()
+        if self._lines is not None:
+            data = _text(self._lines)
             entry = self._accounting.entry()
             if entry is None or entry.size != len(data):
                 self._accounting.put(data)
@@ -273,8 +273,7 @@ class Commits:
         return self._commits / f"{batch}.late.json"
 
     def _rebuild_accounting(self, commits: Sequence[Mapping[str, Any]]) -> None:
-        self._lines = [self.line(commit) for commit in sorted(commits, key=_order)]
-        data = "".join(f"{line}\n" for line in self._lines).encode()
+        data = _text(self.line(commit) for commit in sorted(commits, key=_order))
         try:
             same = self._accounting.read() == data  # bytes, because a damaged file may not be text
         except FileNotFoundError:
@@ -323,6 +322,10 @@ class Commits:
         """Return the published files of a batch: those of its commit, and dead letters written later."""
         late = self._late(commit["batch"]).read_json() or {}
         return [*commit["files"], *late.get("files", ())]
+
+
+def _text(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def kind_of(commit: Mapping[str, Any]) -> str:

@@ -115,8 +115,10 @@ def _newest(batch: int, pins: Location, snapshots: Location, query: str, newest:
             f"routed with revision {previous.revision}: revisions only increase; publish the older state "
             "again as a new revision"
         )
-    # The lease first: it keeps the files whose digest is read.
-    lease(snapshots, query, revision)
+    # The lease first: it keeps the files whose digest is read. In remote storage to look at it is a round
+    # trip, and the batch before has it.
+    if snapshots.is_local or previous is None or previous.revision != revision:
+        lease(snapshots, query, revision)
     return Pin(batch, revision, newest.digest)
 
 

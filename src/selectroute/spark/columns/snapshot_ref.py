@@ -42,9 +42,6 @@ _KEPT = 2
 
 _opened: dict[SnapshotRef, Snapshot] = {}
 _is_frozen = False
-
-_leased: dict[str, int] = {}
-"""Leases that this process has written, whose revisions so need not be read."""
 _published: weakref.WeakKeyDictionary[Snapshot, SnapshotRef] = weakref.WeakKeyDictionary()
 
 
@@ -134,8 +131,6 @@ def lease(snapshots: Location, query: str, revision: int) -> None:
         SnapshotError: it can't be written, or the revision is just being removed.
     """
     path = snapshots / "leases" / f"{query}.json"
-    if not snapshots.is_local and _leased.get(str(path)) == revision:
-        return
     try:
         current = path.read_json()
         if current is None or current.get("revision") != revision:
@@ -143,7 +138,6 @@ def lease(snapshots: Location, query: str, revision: int) -> None:
             path.put_json({"query": query, "revision": revision})
             if not snapshots.is_local and floor(snapshots) > revision:
                 raise SnapshotError(f"revision {revision} in {snapshots} is being removed")
-        _leased[str(path)] = revision
     except OSError as error:
         raise SnapshotError(
             f"the lease {path} can't be written ({error.strerror or error}): let the job write there, so "

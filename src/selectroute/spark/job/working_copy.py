@@ -18,12 +18,13 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from selectroute.spark.job.job import JobError
+from selectroute.spark.sources.files.stream import planned_batches
 from selectroute.storage import Location
 from selectroute.storage.location import Where
 
@@ -61,7 +62,7 @@ def restore(checkpoint: Location, is_committed: Callable[[int], bool]) -> None:
         return
     copy = working_copy(checkpoint)
     kept = _fetch(checkpoint, copy)
-    planned = sorted(int(name) for name in _names(copy / "offsets"))
+    planned = planned_batches(copy)
     commits = copy / "commits"
     if planned and is_committed(planned[-1]) and not (commits / str(planned[-1])).exists():
         # The process ended between our commit and the plan of the next batch.
@@ -109,10 +110,9 @@ def keep(checkpoint: Location) -> None:
     def put(name: str) -> None:
         (checkpoint / name).put((copy / name).read_bytes())
 
-    with ThreadPoolExecutor(_THREADS) as threads:
-        done = [*threads.map(put, new)]
-        # A plan is removed long after its batch; what is left of it does no harm.
-        done += threads.map(lambda name: (checkpoint / name).delete(), gone)
+    _for_each(put, new)
+    # A plan is removed long after its batch; what is left of it does no harm.
+    _for_each(lambda name: (checkpoint / name).delete(), gone)
     kept |= set(new)
     kept -= set(gone)
 
@@ -130,11 +130,12 @@ def _fetch(checkpoint: Location, copy: Path) -> set[str]:
     def fetch(name: str) -> None:
         (copy / name).write_bytes((checkpoint / name).read())
 
-    with ThreadPoolExecutor(_THREADS) as threads:
-        for _ in threads.map(fetch, sorted(kept)):
-            pass
+    _for_each(fetch, sorted(kept))
     return kept
 
 
-def _names(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir() if path.name.isdecimal()] if folder.is_dir() else []
+def _for_each(work: Callable[[str], None], names: Iterable[str]) -> None:
+    """Do some work for each name, side by side. Raises the error of the first that fails."""
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for _ in threads.map(work, names):
+            pass

@@ -144,9 +144,12 @@ class Sinks:
         """Write the remaining rows, flush the files and return the reports of `ParquetFile.close`."""
         for sink in SINKS:
             self._write(sink)
-        # Side by side: in remote storage each file takes a round trip.
-        with ThreadPoolExecutor(len(SINKS)) as threads:
-            files = [*threads.map(lambda sink: self._writers[sink].close(), SINKS)]
+        writers = [self._writers[sink] for sink in SINKS]
+        if writers[0].target.is_local:
+            files = [writer.close() for writer in writers]
+        else:  # side by side: each file takes a round trip
+            with ThreadPoolExecutor(len(SINKS)) as threads:
+                files = [*threads.map(ParquetFile.close, writers)]
         for outgoing in self._outgoing:
             outgoing.close()
             self.counts.count_sent(outgoing.kind, outgoing.deliveries)
