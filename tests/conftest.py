@@ -119,3 +119,21 @@ def postgres() -> Iterator[Any]:
         except Exception as error:
             missing(f"PostgreSQL cannot be started here: {error}")
         yield made
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """The URL of a server that speaks S3, with the bucket of ``tests/support/s3.py``. A test has a folder."""
+    from tests.support.s3 import s3_server
+
+    with s3_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """HDFS with one node. Who stops one of its daemons starts it again."""
+    from tests.support.hadoop import hadoop
+
+    with hadoop(tmp_path_factory) as found:
+        yield found

@@ -14,6 +14,7 @@ from selectroute.durable import disk
 from selectroute.index.jsonl import build_from_lines
 from selectroute.kafka import KafkaBinding
 from selectroute.spark import Job, start_fanout
+from selectroute.spark.batch import router
 from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
 from selectroute.testing.broker import Broker
@@ -67,6 +68,17 @@ class Pipe:
         return Counter(
             (row["partition"], row["offset"], row["subscription"]) for row in self.world.rows("deliveries")
         )
+
+
+def refuse_after_plan(monkeypatch: pytest.MonkeyPatch, broker: Broker, topic: str, length: int) -> None:
+    """Let a topic refuse longer records, from between the plan of a batch and its first record on."""
+    write = router.write_plan
+
+    def changed(*given: Any) -> None:
+        write(*given)
+        broker.refuse_longer(topic, length)
+
+    monkeypatch.setattr(router, "write_plan", changed)
 
 
 def cars(count: int, first: int = 0) -> list[Any]:

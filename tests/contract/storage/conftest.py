@@ -5,26 +5,8 @@ import uuid
 
 import pytest
 
-from selectroute.selector.errors import SelectRouteError
 from selectroute.storage import Location
-from selectroute.testing.hadoop import running
-from tests.support.components import missing
-from tests.support.s3 import BUCKET, clients_of, s3_server
-
-
-@pytest.fixture(scope="session")
-def endpoint():
-    with s3_server() as url:
-        yield url
-
-
-@pytest.fixture(scope="session")
-def hadoop(tmp_path_factory):
-    try:
-        with running(tmp_path_factory.mktemp("hadoop") / "hdfs") as found:
-            yield found
-    except SelectRouteError as error:
-        missing(str(error))
+from tests.support.s3 import BUCKET, clients_of
 
 
 @pytest.fixture(
@@ -39,10 +21,10 @@ def folder(request, tmp_path, monkeypatch):
         (tmp_path / "a folder").mkdir()
         yield Location.of(tmp_path / "a folder")
     elif request.param == "s3":
-        with clients_of(request.getfixturevalue("endpoint")):
+        with clients_of(request.getfixturevalue("s3")):
             yield Location.of(f"s3://{BUCKET}/{uuid.uuid4().hex}/a folder")
     else:
-        hdfs = request.getfixturevalue("hadoop")
+        hdfs = request.getfixturevalue("hdfs")
         monkeypatch.setitem(os.environ, "HADOOP_CONF_DIR", str(hdfs.conf))
         yield Location.of(f"{hdfs.url}/{uuid.uuid4().hex}/a folder")
 

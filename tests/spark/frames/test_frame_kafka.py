@@ -8,9 +8,8 @@ import pytest
 
 from selectroute.spark import FrameInput, Job, Position, start_fanout
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.batch import router
 from selectroute.spark.stream.fan_out import StreamError
-from tests.spark.kafka_world import cars, headers_of
+from tests.spark.kafka_world import cars, headers_of, refuse_after_plan
 from tests.support.components import KAFKA
 
 pytestmark = [pytest.mark.spark, *KAFKA]
@@ -70,13 +69,7 @@ def test_a_topic_that_refuses_holds_back_only_its_own(spark, pipe, frame, monkey
     out, short = (pipe.broker.create(f"{pipe.name}-{one}") for one in ("out", "short"))
     pipe.publish(1, good=("", out), short=("", short))
     pipe.broker.produce(pipe.name, cars(60))
-    write = router.write_plan
-
-    def changed(*given):  # between the plan and the first record
-        write(*given)
-        pipe.broker.refuse_longer(short, 100)
-
-    monkeypatch.setattr(router, "write_plan", changed)
+    refuse_after_plan(monkeypatch, pipe.broker, short, 100)
     seen = []
 
     def warned(sentence):

@@ -19,11 +19,9 @@ import pyspark
 import pytest
 
 import selectroute as sr
-from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.audit.audit import audit
-from selectroute.testing.hadoop import running
 from tests.support.cluster import ROOT, submit_command
-from tests.support.components import missing
+from tests.support.hadoop import hadoop
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 SELECTORS = {
@@ -40,11 +38,8 @@ DRIVERS = ["java", "python"]
 
 @pytest.fixture(scope="module")
 def yarn(tmp_path_factory):
-    try:
-        with running(tmp_path_factory.mktemp("hadoop") / "yarn", yarn=True) as hadoop:
-            yield hadoop
-    except SelectRouteError as error:
-        missing(str(error))
+    with hadoop(tmp_path_factory, yarn=True) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

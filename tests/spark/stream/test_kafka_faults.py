@@ -11,12 +11,11 @@ from selectroute.durable import disk
 from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.batch import router
 from selectroute.spark.sources.files.stream import SourceError
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
 from selectroute.testing.broker import CLUSTER
-from tests.spark.kafka_world import cars, headers_of
+from tests.spark.kafka_world import cars, headers_of, refuse_after_plan
 from tests.support.components import KAFKA
 
 pytestmark = [pytest.mark.spark, *KAFKA]
@@ -76,13 +75,7 @@ def test_a_topic_that_takes_less_after_the_batch_is_planned_costs_its_own_delive
     out, short = (pipe.broker.create(f"{pipe.name}-{one}") for one in ("out", "short"))
     pipe.publish(1, good=("", out), short=("", short))
     pipe.broker.produce(pipe.name, cars(60))
-    write = router.write_plan
-
-    def changed(*given):  # between the plan and the first record
-        write(*given)
-        pipe.broker.refuse_longer(short, 100)
-
-    monkeypatch.setattr(router, "write_plan", changed)
+    refuse_after_plan(monkeypatch, pipe.broker, short, 100)
     warnings = []
     (report,) = pipe.run(destination_wait=0.0, on_warning=warnings.append)
     assert (report.counts.sent, report.counts.refused) == (60, 60)
@@ -101,13 +94,7 @@ def test_a_topic_that_refuses_for_a_while_is_waited_for_and_gets_each_delivery_o
     out, short = (pipe.broker.create(f"{pipe.name}-{one}") for one in ("out", "short"))
     pipe.publish(1, good=("", out), short=("", short))
     pipe.broker.produce(pipe.name, cars(60))
-    write = router.write_plan
-
-    def changed(*given):
-        write(*given)
-        pipe.broker.refuse_longer(short, 100)
-
-    monkeypatch.setattr(router, "write_plan", changed)
+    refuse_after_plan(monkeypatch, pipe.broker, short, 100)
     warnings = []
 
     def warned(sentence):

@@ -17,23 +17,17 @@ from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import DeniedError, Location, StorageError
 from selectroute.storage.errors import NoBucketError
 from tests.support.faulty_proxy import faulty_proxy, requests_in
-from tests.support.s3 import BUCKET, clients_of, environment, s3_server
+from tests.support.s3 import BUCKET, clients_of, environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 RED, BLUE = ({"color": {"type": "string", "value": color}} for color in ("red", "blue"))
 
 
-@pytest.fixture(scope="module")
-def endpoint():
-    with s3_server() as url:
-        yield url
-
-
 @pytest.fixture
-def base(endpoint, tmp_path, monkeypatch):
+def base(s3, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with clients_of(endpoint):
+    with clients_of(s3):
         yield Location.of(f"s3://{BUCKET}/{tmp_path.name}")
 
 
@@ -106,12 +100,12 @@ def test_a_job_goes_on_where_it_ended_and_names_are_read_once(spark, base):
     assert [json.loads(line)["batch"] for line in lines] == [0, 1, 2]
 
 
-def test_a_batch_waits_for_three_round_trips(spark, endpoint, base, tmp_path):
+def test_a_batch_waits_for_three_round_trips(spark, s3, base, tmp_path):
     publish(base, red="color = 'red'")
     for number in range(5):
         drop(base, f"{number}.jsonl", RED, BLUE)
     log = tmp_path / "log"
-    with faulty_proxy(endpoint, log, delay=0.2) as slow, clients_of(slow):
+    with faulty_proxy(s3, log, delay=0.2) as slow, clients_of(slow):
         assert len(run(spark, job_of(base, max_files=1))) == 5
     requests = requests_in(log)
     assert all(isinstance(what, int) for _, _, _, what, _, _ in requests)
@@ -141,7 +135,7 @@ def waited_for(requests):
     return count
 
 
-def test_credentials_that_expire_hold_the_stream_back_with_one_warning(spark, endpoint, base, tmp_path):
+def test_credentials_that_expire_hold_the_stream_back_with_one_warning(spark, s3, base, tmp_path):
     publish(base, red="color = 'red'")
     for number in range(4):
         drop(base, f"{number}.jsonl", RED)
@@ -155,7 +149,7 @@ def test_credentials_that_expire_hold_the_stream_back_with_one_warning(spark, en
         if report.batch == 1:
             switch.write_text("deny")
 
-    with faulty_proxy(endpoint, tmp_path / "log", switch=switch) as proxy, clients_of(proxy):
+    with faulty_proxy(s3, tmp_path / "log", switch=switch) as proxy, clients_of(proxy):
         reports = run(spark, job_of(base, max_files=1), one_more, warn)
     assert [report.batch for report in reports] == [0, 1, 2, 3]
     assert len(deliveries(base)) == 4
@@ -182,12 +176,12 @@ def test_what_can_not_be_used_is_one_sentence_before_the_start(spark, base, tmp_
     assert [one.key for one in (base / "out").entries(deep=True)] == []
 
 
-def test_denied_credentials_are_one_sentence_before_the_start(spark, endpoint, base, tmp_path):
+def test_denied_credentials_are_one_sentence_before_the_start(spark, s3, base, tmp_path):
     publish(base, red="color = 'red'")
     switch = tmp_path / "switch"
     switch.write_text("deny")
     with (
-        faulty_proxy(endpoint, tmp_path / "log", switch=switch) as proxy,
+        faulty_proxy(s3, tmp_path / "log", switch=switch) as proxy,
         clients_of(proxy),
         pytest.raises(DeniedError, match="can't be read: the credentials have expired"),
     ):

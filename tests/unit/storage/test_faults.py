@@ -8,15 +8,9 @@ import pytest
 from selectroute.storage import DeniedError, Location, UnreachableError
 from selectroute.storage.patient import patient
 from tests.support.faulty_proxy import faulty_proxy, requests_in
-from tests.support.s3 import BUCKET, clients_of, s3_server
+from tests.support.s3 import BUCKET, clients_of
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    with s3_server() as url:
-        yield url
 
 
 def waited_for(folder):
@@ -24,10 +18,10 @@ def waited_for(folder):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_of_two_writers_of_many_files_each_wins_its_own(endpoint, tmp_path, seed):
+def test_of_two_writers_of_many_files_each_wins_its_own(s3, tmp_path, seed):
     won = {"a": set(), "b": set()}
     with (
-        faulty_proxy(endpoint, tmp_path / "log", rate=0.3, seed=seed) as proxy,
+        faulty_proxy(s3, tmp_path / "log", rate=0.3, seed=seed) as proxy,
         clients_of(proxy),
     ):
         folder = waited_for(Location.of(f"s3://{BUCKET}/{uuid.uuid4().hex}"))
@@ -52,10 +46,10 @@ def test_of_two_writers_of_many_files_each_wins_its_own(endpoint, tmp_path, seed
     assert all(found[number] == f"{name} {number}" for name in won for number in won[name])
 
 
-def test_credentials_that_expire_are_waited_for(endpoint, tmp_path):
+def test_credentials_that_expire_are_waited_for(s3, tmp_path):
     switch, warnings = tmp_path / "switch", []
     switch.write_text("deny")
-    with faulty_proxy(endpoint, tmp_path / "log", switch=switch) as proxy, clients_of(proxy):
+    with faulty_proxy(s3, tmp_path / "log", switch=switch) as proxy, clients_of(proxy):
         plain = Location.of(f"s3://{BUCKET}/{uuid.uuid4().hex}/x")
         with pytest.raises(DeniedError, match="can't be written: the credentials have expired"):
             plain.put(b"1")
@@ -69,10 +63,10 @@ def test_credentials_that_expire_are_waited_for(endpoint, tmp_path):
         assert file.read() == b"1" and len(warnings) == 1 and "have expired" in warnings[0]
 
 
-def test_a_store_that_is_down_is_named(endpoint, tmp_path):
+def test_a_store_that_is_down_is_named(s3, tmp_path):
     switch = tmp_path / "switch"
     switch.write_text("down")
     said = pytest.raises(UnreachableError, match="does not answer")
     log = tmp_path / "log"
-    with faulty_proxy(endpoint, log, switch=switch) as proxy, clients_of(proxy), said:
+    with faulty_proxy(s3, log, switch=switch) as proxy, clients_of(proxy), said:
         Location.of(f"s3://{BUCKET}/x").read()

@@ -4,20 +4,14 @@ import pytest
 
 from selectroute.storage import ChangedError, DeniedError, Location, StorageError, UnreachableError
 from selectroute.storage.patient import patient
-from tests.support.s3 import BUCKET, clients_of, s3_server
+from tests.support.s3 import BUCKET, clients_of
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def endpoint():
-    with s3_server() as url:
-        yield url
-
-
 @pytest.fixture
-def client(endpoint):
-    with clients_of(endpoint):
+def client(s3):
+    with clients_of(s3):
         yield
 
 

@@ -11,25 +11,14 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from selectroute.selector.errors import SelectRouteError
 from selectroute.testing import hadoop
-from selectroute.testing.hadoop import Hadoop, running
+from selectroute.testing.hadoop import Hadoop
 from selectroute.testing.jars import JarError
-from tests.support.components import missing
 
 
 def on_hdfs(test):
     """Mark a test that needs it: one HDFS for all of them."""
     return pytest.mark.slow(pytest.mark.xdist_group("hadoop")(test))
-
-
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory):
-    try:
-        with running(tmp_path_factory.mktemp("hadoop") / "hdfs") as found:
-            yield found
-    except SelectRouteError as error:
-        missing(str(error))
 
 
 def call(hdfs, method, path, **query):

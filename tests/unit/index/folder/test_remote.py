@@ -13,21 +13,15 @@ from selectroute.index.folder.manifest import revisions
 from selectroute.index.folder.retention import collect
 from selectroute.storage import Location
 from selectroute.storage.objects import ObjectStorage
-from tests.support.s3 import BUCKET, clients_of, s3_server
+from tests.support.s3 import BUCKET, clients_of
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def endpoint():
-    with s3_server() as url:
-        yield url
-
-
 @pytest.fixture
-def folder(endpoint, tmp_path, monkeypatch):
+def folder(s3, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with clients_of(endpoint):
+    with clients_of(s3):
         yield f"s3://{BUCKET}/{uuid.uuid4().hex}/snapshots"
 
 
