@@ -12,9 +12,11 @@ standard library; `Index`, `Snapshot` and `publish` need NumPy and Arrow.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as in `typing`, which takes long to import: until then Ctrl-C prints a traceback
 if TYPE_CHECKING:
+    from typing import Any
+
     from selectroute.clauses.analysis import Analysis, check
     from selectroute.client.connect import Registry, connect
     from selectroute.client.queues import RemoteQueue

@@ -27,7 +27,7 @@ def test_a_stream_to_queues_that_is_killed_delivers_each_message_once(tmp_path, 
 def test_what_a_full_queue_does_not_take_is_got_or_a_dead_letter_and_never_both(tmp_path):
     counts = delivering.run(6, seed=2, root=tmp_path, made=delivering.in_sqlite, waits=(0.02,))
     assert counts["kills"] == 6
-    assert counts["deliveries"] > 500 and counts["dead letters of a full queue"] > 100
+    assert counts["deliveries"] > 100 and counts["dead letters of a full queue"] > 100
 
 
 @pytest.mark.parametrize("fault", ["twice", "lost"])

@@ -45,11 +45,12 @@ SHORT = 40
 
 CHUNK = 25
 
-_fork = multiprocessing.get_context("fork")  # a child that need not import everything first
+_clean = multiprocessing.get_context("forkserver")  # forked off a process that has the modules and no threads
 
 
-def deliver(queues: Queues, done: Any, resumed: Any, wait: float) -> None:
+def deliver(queues: Queues, begun: Any, done: Any, resumed: Any, wait: float) -> None:
     """Route what is there, from wherever the last process left it."""
+    begun.set()
     task_puts._CHUNK = CHUNK  # type: ignore[misc]
     resumed.value += len(begun_batches(Location.of(queues.world.output / "pins")))
 
@@ -149,10 +150,12 @@ def until_done(
     and how often that was between the plan of a batch and its end.
     """
     killed = 0
-    done, resumed = _fork.Event(), _fork.Value("i")
+    done, resumed = _clean.Event(), _clean.Value("i")
     while True:
-        job = _fork.Process(target=deliver, args=(queues, done, resumed, wait))
+        begun = _clean.Event()
+        job = _clean.Process(target=deliver, args=(queues, begun, done, resumed, wait))
         job.start()
+        begun.wait(60)
         if killed < kills:
             job.join(chance.random() * longest)
         else:
@@ -176,6 +179,7 @@ def run(
     table_format: str = "parquet",
 ) -> Counter[str]:
     """At least so many kills; returns what was counted. Raises AssertionError if a check failed."""
+    _clean.set_forkserver_preload([__name__, "selectroute.spark.tables.delta"])
     chance = random.Random(seed)
     counts: Counter[str] = Counter()
     for number in itertools.count():
@@ -184,10 +188,10 @@ def run(
         home = root / f"delivering-{number}"
         home.mkdir()
         queues = prepare(home, made(home), chance, table_format)
-        ending = _fork.Event()
+        ending = _clean.Event()
         journals = [home / f"{name}.journal" for name in "AB"]
         consumers = [
-            _fork.Process(target=consume, args=(queues.url, name, journal, ending))
+            _clean.Process(target=consume, args=(queues.url, name, journal, ending))
             for name, journal in zip("AB", journals, strict=True)
         ]
         for consumer in consumers:
@@ -198,9 +202,7 @@ def run(
         for consumer in consumers:
             consumer.join()
             assert consumer.exitcode == 0, "a consumer failed: see above"
-        # In a child: a process that has opened a Delta table has threads, and must not fork the next job.
-        with _fork.Pool(1) as pool:
-            counts += pool.apply(check, (queues, journals, for_short_queue()))
+        counts += check(queues, journals, for_short_queue())
     raise AssertionError
 
 

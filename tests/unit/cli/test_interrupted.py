@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 
@@ -48,12 +49,14 @@ def free_port():
         return server.getsockname()[1]
 
 
-@pytest.mark.parametrize("seconds", [0.05, 0.1, 0.2, 0.3, 0.5])
+@pytest.mark.parametrize("seconds", [0, 0.05, 0.1, 0.2, 0.4])
 def test_a_command_is_interrupted_while_it_loads(started, seconds):
-    command = started("index", "stats", "snapshots")
+    command = started("index", "stats", "snapshots", PYTHONPROFILEIMPORTTIME="1")
+    # Python lists what it has imported: something of ours, so its own start is over.
+    command.until(lambda: re.search(r"\| +signal\n.*\|.*\n", command.shown) is not None)
     time.sleep(seconds)
     command.type_ctrl_c()
-    assert command.ended() in (INTERRUPTED, -2, 3), command.shown  # 3: it was done before
+    assert command.ended() in (INTERRUPTED, 3), command.shown  # 3: it was done before
 
 
 def test_building_and_importing_are_interrupted_with_one_line(started, many, tmp_path):

@@ -232,6 +232,14 @@ RECORDS = [
 ]
 
 
+def compressions(batches):
+    """The compression in the attributes of each record batch."""
+    at = 0
+    while at < len(batches):
+        yield batches[at + 22] & 7
+        at += 12 + int.from_bytes(batches[at + 8 : at + 12])
+
+
 @pytest.mark.parametrize("compression", NAMES[1:])
 def test_what_the_brokers_java_code_compresses(kafka, wire, compression):
     topic = fresh(kafka, compression_type=compression)
@@ -249,7 +257,8 @@ def test_what_librdkafka_writes(kafka, wire, compression):
     for partition, key, value, headers in RECORDS:
         client.produce(topic, value, key, partition, headers=headers)
     assert client.flush(60) == 0
-    assert wire.fetch(topic, 0)[0][22] & 7 == NAMES.index(compression)
+    # What does not get shorter, as a batch of the first records alone, is left uncompressed by the client.
+    assert NAMES.index(compression) in compressions(wire.fetch(topic, 0)[0])
     found = fetched(wire, topic, len(RECORDS))
     assert found == consumed(kafka, topic) and len(found) == len(RECORDS)
 
