@@ -33,6 +33,8 @@ NAMES: Final = (
     "kafka-rates",
     "kafka-latency",
     "kafka-memory",
+    "tables-files",
+    "tables-kafka",
     "single",
     "churn",
     "change",

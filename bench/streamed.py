@@ -92,12 +92,20 @@ class Streamed(Opened):
     @cached_property
     def snapshots(self) -> Path:
         """The folder in which the subscriptions are published; their ids are ``r`` and the rule's number."""
+        return self._published("snapshots", f"kafka:{DELIVERED}")
+
+    @cached_property
+    def recorded(self) -> Path:
+        """The same subscriptions with no destination: deliveries are recorded and not sent."""
+        return self._published("recorded", None)
+
+    def _published(self, name: str, destination: str | None) -> Path:
         selectors = pa.array(list(WORKLOADS[self.size.workload].texts(self.size.rules)), pa.string())
         ids = pc.binary_join_element_wise("r", pa.array(range(len(selectors))).cast(pa.string()), "")
-        to = pa.repeat(pa.scalar(f"kafka:{DELIVERED}"), len(selectors))
+        to = pa.repeat(pa.scalar(destination, pa.string()), len(selectors))
         table = pa.table({"id": ids, "selector": selectors, "destination": to})
-        sr.publish(sr.build_snapshot(table), self.folder / "snapshots")
-        return self.folder / "snapshots"
+        sr.publish(sr.build_snapshot(table), self.folder / name)
+        return self.folder / name
 
     @cached_property
     def snapshot(self) -> sr.Snapshot:

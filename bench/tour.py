@@ -204,7 +204,7 @@ class Tour:
 
     def _kafka(self, benchmark: Benchmark, size: Size, streamed: Streamed) -> None:
         """What is measured of jobs from Kafka to Kafka."""
-        from bench import kafka_engines, kafka_latency, kafka_memory, kafka_relay
+        from bench import kafka_engines, kafka_latency, kafka_memory, kafka_relay, table_engines
 
         try:
             _ = streamed.broker
@@ -213,6 +213,9 @@ class Tour:
             say(f"  {benchmark.name:8} skipped: {error}")
             return
         spark = self._session()
+        if benchmark.name in table_engines.GIVEN:
+            self._measure(benchmark, size, table_engines.makers(benchmark.name, spark, streamed))
+            return
         make = {**kafka_engines.makers(spark, streamed), **kafka_relay.makers(streamed)}
         seconds = benchmark.messages(benchmark.engines[0], size, self._quick)
         if benchmark.name == kafka_latency.NAME:
