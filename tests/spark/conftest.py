@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,20 @@ pytest.importorskip("pyspark", reason="PySpark is not installed (the extra `spar
 
 from selectroute.testing.world import World
 from tests.support.components import POSTGRES
+from tests.support.remote_world import RemoteWorld, remote_folder
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
-    made.input.mkdir()
-    return made
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """Folders on this machine, or with ``storages`` in the storage that a test names."""
+    storage = getattr(request, "param", "parquet")
+    if storage in ("s3", "hdfs"):
+        with remote_folder(request, storage) as root:
+            yield RemoteWorld(root)
+        return
+    made = request.getfixturevalue("delta") if storage == "delta" else World(tmp_path)
+    made.input.mkdir(exist_ok=True)
+    yield made
 
 
 @pytest.fixture
@@ -30,11 +38,11 @@ def delta(tmp_path: Path) -> World:
 
 
 @pytest.fixture
-def sqlite(world: World) -> Any:
+def sqlite(world: World, tmp_path: Path) -> Any:
     """The world, with queues in SQLite."""
     from tests.spark.queue_world import Queues
 
-    return Queues(world, f"sqlite:///{world.root}/queues.db")
+    return Queues(world, f"sqlite:///{tmp_path}/queues.db")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=POSTGRES)])

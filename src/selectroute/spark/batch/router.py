@@ -183,6 +183,12 @@ class Router:
         """
         return self._route(pinned, batch_input, clock, query, side_batch)
 
+    def newest_revision(self) -> int:
+        """Return the newest published revision that is known; later batches have it or a newer one. Raises
+        SnapshotError.
+        """
+        return self._newest.number()
+
     def close(self) -> None:
         """Wait until the last batch is published, and end the threads. Raises as `Commits.publish`."""
         self._newest.close()

@@ -38,7 +38,7 @@ class RemoteFileSource(FolderSource[Location, PlannedFile]):
         spark: for `stream`.
     """
 
-    def __init__(self, job: Job, run: Runner, tasks: int, spark: SparkSession) -> None:
+    def __init__(self, job: Job, run: Runner, tasks: int, spark: SparkSession | None = None) -> None:
         assert isinstance(job.input, Location), "files are in a folder"
         super().__init__(job.input, job.file_format, job.max_files, run, tasks, spark, job.binding)
         self._output = job.output
