@@ -46,12 +46,11 @@ def sqlite(world: World, tmp_path: Path) -> Any:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=POSTGRES)])
-def queues(request: pytest.FixtureRequest) -> Any:
+def queues(request: pytest.FixtureRequest, sqlite: Any) -> Any:
     """The world, with queues in either database."""
-    made = request.getfixturevalue("sqlite")
     if request.param == "postgresql":
-        made.url = request.getfixturevalue("postgres")()
-    return made
+        sqlite.url = request.getfixturevalue("postgres")()
+    return sqlite
 
 
 @pytest.fixture

@@ -46,16 +46,26 @@ def remote_folder(request: pytest.FixtureRequest, storage: str) -> Iterator[Loca
 
 
 class LocatedFiles(RemoteFileSource):
-    """Files of remote storage that a test names by their locations."""
+    """Files of remote storage that a test names by their locations.
+
+    ``offsets`` is what Spark's would be: the size that each file had when a batch was planned with it.
+    """
+
+    def __init__(self, job: Job, tasks: int, offsets: dict[str, int]) -> None:
+        super().__init__(job, run_here, tasks)
+        self._offsets = offsets
 
     def batch_input(self, inputs: Sequence[Any], again: bool = False) -> FileBatchInput:
-        """Return these files as the input of a batch, with the sizes that they have now."""
+        """Return these files as the input of a batch."""
         return super().batch_input(list(map(self._planned, inputs)), again)
 
     def _planned(self, one: Any) -> PlannedFile:
         if isinstance(one, PlannedFile):
             return one
-        return PlannedFile(one.relative_to(self.folder), one.entry().size)
+        name = one.relative_to(self.folder)
+        if name not in self._offsets:
+            self._offsets[name] = one.entry().size
+        return PlannedFile(name, self._offsets[name])
 
 
 @dataclass
@@ -67,6 +77,7 @@ class RemoteWorld(World):
 
     root: Any
     _routers: list[Router] = field(default_factory=list, init=False)
+    _offsets: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.table_format = DELTA
@@ -88,7 +99,7 @@ class RemoteWorld(World):
 
     def source(self, job: Job, tasks: int) -> RemoteFileSource:
         """Return the source of a job."""
-        return LocatedFiles(job, run_here, tasks)
+        return LocatedFiles(job, tasks, self._offsets)
 
     def note(self, router: Router) -> Router:
         """Keep a router, whose batches `output` waits for. Earlier ones are dead by now."""

@@ -67,6 +67,10 @@ class RemoteFileSource(FolderSource[Location, PlannedFile]):
         files = ((self.folder / one.name, one.size) for one in inputs)
         return whole_files(files, self.folder, self.file_format, tasks)
 
+    def is_unchanged(self, inputs: Sequence[PlannedFile]) -> bool:
+        """Return whether the files have the sizes with which they were planned, by which they are cut."""
+        return self._sizes_now([one.name for one in inputs]) == [one.size for one in inputs]
+
     def _file(self, name: str, size: int) -> PlannedFile:
         return PlannedFile(name, size)
 
