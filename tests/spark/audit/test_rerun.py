@@ -157,12 +157,12 @@ def test_deliveries_that_a_queue_did_not_take_are_made_again(sqlite, world):
     assert one.verdict == "other rows"
 
 
-@ON_EVERY_STORAGE
 def test_files_of_parquet_are_not_made_in_remote_storage(routed):
     with pytest.raises(JobError, match="in remote storage, where outcomes are Delta tables"):
         Reruns(routed.job(), routed.source(routed.job(), 1), "s3://bucket/again")
 
 
+@ON_EVERY_STORAGE
 @pytest.mark.parametrize("into", ["out/again", "in put é%20/again", "snapshots/again"])
 def test_folders_of_the_job_are_refused(routed, into):
     with pytest.raises(JobError, match=r"is in the (output|input|snapshots) folder"):

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from selectroute.index.destination import KAFKA, QUEUE
@@ -309,7 +310,7 @@ class Router:
             raise self._taken(batch) from error
         clock.lap("commit")
         self.commits.publish(commit)
-        remove_plan(self._pins, batch)
+        self._write_ahead(partial(remove_plan, self._pins, batch))
         clock.lap("publish")
         return replace(
             self._report(commit), seconds=clock.seconds, topics=dict(outcome.topics), kind=kind_of(commit)
