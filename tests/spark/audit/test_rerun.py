@@ -12,7 +12,7 @@ from selectroute.spark.job.job import DELTA, JobError
 from selectroute.storage import Location
 from tests.spark.published import republished
 from tests.spark.queue_world import A, numbered
-from tests.spark.storages import ON_EVERY_STORAGE
+from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 
 RED, BLUE = {"properties": {"color": "red"}}, {"properties": {"color": "blue"}}
 
@@ -55,7 +55,7 @@ def verdicts(found):
     return [(one.batch, one.revision, one.verdict) for one in found]
 
 
-@ON_EVERY_STORAGE
+@ON_HDFS_TOO
 def test_batches_are_routed_again_at_their_revisions_and_give_the_same_files(routed):
     before = contents(routed.output)
     again = reruns(routed)
@@ -141,7 +141,7 @@ def test_what_is_not_there_any_more_is_said(routed):
     assert first.verdict == "gone" and "revision 1" in first.why
 
 
-@ON_EVERY_STORAGE
+@ON_HDFS_TOO
 def test_deliveries_that_a_queue_did_not_take_are_made_again(sqlite, world):
     sqlite.create("A", max_message_length=100)
     sqlite.publish(1, small=("n >= 0", A), files=("n = 1", None))

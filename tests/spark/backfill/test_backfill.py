@@ -16,7 +16,7 @@ from selectroute.spark.inputs.files import FileBatchInput
 from selectroute.storage import Location
 from tests.spark.batch.test_router import crash
 from tests.spark.registry_log import Log, Run, committed, delivered, side_leases
-from tests.spark.storages import ON_EVERY_STORAGE
+from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 
 RED = {"properties": {"color": "red"}}
 BLUE = {"properties": {"color": "blue"}}
@@ -30,7 +30,7 @@ def log(world):
     return made
 
 
-@ON_EVERY_STORAGE
+@ON_HDFS_TOO
 def test_who_is_resumed_from_last_processed_gets_what_it_missed_as_a_batch_below_zero(world, log):
     run = Run(world, log)
     run.route(0, RED)

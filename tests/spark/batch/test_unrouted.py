@@ -10,7 +10,7 @@ from selectroute.spark.job.job import CommitError, JobError
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.job.unrouted import Unrouted
 from selectroute.storage import Location
-from tests.spark.storages import ON_EVERY_STORAGE
+from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 
 RULES = ("audit/#=keep", "audit/debug=drop", "#/debug=drop", "orders/+=fail")
 
@@ -90,7 +90,7 @@ def test_a_topic_that_nobody_may_leave_unrouted_stops_the_job_and_others_do_not(
     assert router.commits.batches() == [0]
 
 
-@ON_EVERY_STORAGE
+@ON_HDFS_TOO
 def test_an_audit_holds_the_list_against_the_policies(world):
     world.publish(1, wanted="n = 4")
     OutputFolder(world.job()).claim()

@@ -23,7 +23,7 @@ from selectroute.testing.world import World
 from tests.spark.destinations.test_queue_writer import Crash, crash_at
 from tests.spark.queue_world import FILES, A, B, Queues, delivery_ids, numbered
 from tests.spark.replay.test_replay import ask, begin, replay
-from tests.spark.storages import ON_EVERY_STORAGE
+from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 
 WAIT = 0.1
 
@@ -97,7 +97,7 @@ def test_a_full_queue_costs_its_own_deliveries_only_and_the_stream_its_wait_once
     assert audited(queues.world) == []
 
 
-@ON_EVERY_STORAGE
+@ON_HDFS_TOO
 def test_what_a_full_queue_did_not_take_is_replayed_once_when_there_is_room(one_full):
     queues = one_full
     path = queues.world.drop_json("0.jsonl", *numbered(5))

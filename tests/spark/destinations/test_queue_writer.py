@@ -31,7 +31,7 @@ from selectroute.testing.world import World, files_of
 from tests.crash.programs.stream_faults import TOPIC, Topics
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run
-from tests.spark.storages import ON_EVERY_STORAGE
+from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 
 WAITS = (
     "the queue A is full: it holds {}: its deliveries wait, and so does the stream, without a limit; all "
@@ -286,7 +286,7 @@ def put_by(queues, job, batch):
         database.close()
 
 
-@ON_EVERY_STORAGE
+@ON_HDFS_TOO
 def test_a_batch_that_was_put_in_part_is_put_by_its_plan_or_not_at_all(sqlite, monkeypatch):
     sqlite.create("A")
     sqlite.publish(1, all=("", A))

@@ -17,7 +17,7 @@ from selectroute.storage import Location
 from tests.spark.batch.test_router import crash
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run, committed, delivered, side_leases
-from tests.spark.storages import ON_EVERY_STORAGE
+from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 
 RED = {"properties": {"color": "red"}}
 LONG = {"properties": {"color": "red", "text": "x" * 300}}
@@ -60,7 +60,7 @@ def too_long(world, *files):
     return world.router()
 
 
-@ON_EVERY_STORAGE
+@ON_HDFS_TOO
 def test_what_was_a_dead_letter_is_judged_by_what_was_mended_and_accounted_for_on_its_own(world):
     router = too_long(world, [RED, LONG, RED, LONG_BLUE, "{"])
     before = world.deliveries()
@@ -168,7 +168,7 @@ def test_messages_that_nobody_wants_never_end_the_job_in_a_replay(world):
     assert [row["batch"] for row in world.rows("unrouted")] == [-1]
 
 
-@ON_EVERY_STORAGE
+@ON_HDFS_TOO
 def test_refused_deliveries_are_judged_for_their_subscription_alone(sqlite):
     world = sqlite.world
     sqlite.create("A")
