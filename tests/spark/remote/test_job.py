@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -25,24 +24,9 @@ from selectroute.spark import JobError, rerun, start_fanout
 from selectroute.storage import Location
 from selectroute.store.engine import Store
 from tests.spark.queue_world import Queues, delivery_ids, numbered
-from tests.support.remote_world import RemoteWorld, remote_folder
+from tests.spark.remote.conftest import SECRET
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-SECRET = "q8Zx-never-to-be-seen"
-"""The secret key of the object store, and the password of the queues' database."""
-
-
-@pytest.fixture
-def world(request, monkeypatch, spark):
-    with remote_folder(request, "s3") as root:
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        # Workers get what the environment was when Spark started, and this.
-        names = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-        spark.sparkContext.environment.update(names)
-        yield RemoteWorld(root)
-        for name in names:
-            del spark.sparkContext.environment[name]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)])
