@@ -58,6 +58,6 @@ def pipe(spark: Any, kafka: Any, world: World, request: pytest.FixtureRequest) -
     """The world, with a topic of three partitions to read."""
     from tests.spark.kafka_world import Pipe
 
-    name = "in-" + "".join(c if c.isalnum() else "-" for c in request.node.name)[-60:]
+    name = "in-" + "".join(c if c.isalnum() else "-" for c in request.node.name)[-60:].strip("-")
     kafka.create(name, 3)
     return Pipe(spark, kafka, world, name)

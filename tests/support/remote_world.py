@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,12 +26,12 @@ from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
 from selectroute.storage.owned import begin, owned
 from selectroute.testing.world import World, run_here
-from tests.support.s3 import BUCKET, clients_of
+from tests.support.s3 import BUCKET, clients_of, environment
 
 
 @contextmanager
 def remote_folder(request: pytest.FixtureRequest, storage: str) -> Iterator[Location]:
-    """A folder of this test's own on S3 or HDFS; this process is a client of it meanwhile."""
+    """A folder of this test's own on S3 or HDFS; this process and Spark's workers are clients of it meanwhile."""
     with ExitStack() as opened, pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(request.getfixturevalue("tmp_path") / "cache"))
         # What a test publishes is the newest revision at once, and not within a second or two.
@@ -38,11 +39,17 @@ def remote_folder(request: pytest.FixtureRequest, storage: str) -> Iterator[Loca
         name = uuid.uuid4().hex
         if storage == "s3":
             opened.enter_context(clients_of(request.getfixturevalue("s3")))
-            yield Location.of(f"s3://{BUCKET}/{name}")
+            root, names = f"s3://{BUCKET}/{name}", list(environment(""))
         else:
             hdfs = request.getfixturevalue("hdfs")
             patched.setenv("HADOOP_CONF_DIR", str(hdfs.conf))
-            yield Location.of(f"{hdfs.url}/{name}")
+            root, names = f"{hdfs.url}/{name}", ["HADOOP_CONF_DIR"]
+        if request.node.get_closest_marker("spark"):
+            # Workers get what the environment was when Spark started, and this.
+            workers = request.getfixturevalue("spark").sparkContext.environment
+            for one in [*names, "XDG_CACHE_HOME"]:
+                patched.setitem(workers, one, os.environ[one])
+        yield Location.of(root)
 
 
 class LocatedFiles(RemoteFileSource):

@@ -24,7 +24,7 @@ from selectroute.spark import JobError, rerun, start_fanout
 from selectroute.storage import Location
 from selectroute.store.engine import Store
 from tests.spark.queue_world import Queues, delivery_ids, numbered
-from tests.spark.remote.conftest import SECRET
+from tests.support.s3 import SECRET
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
