@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from selectroute.match.compiled import cache_folder
 from selectroute.spark import Job
 from selectroute.spark.batch import revisions
 from selectroute.spark.batch.router import Router
@@ -29,11 +30,20 @@ from selectroute.testing.world import World, run_here
 from tests.support.s3 import BUCKET, clients_of, environment
 
 
+def numba_cache() -> str:
+    """Where compiled code is kept, for processes with another cache of files: each would compile for long."""
+    folder = cache_folder()
+    return os.environ.get("NUMBA_CACHE_DIR", "" if folder is None else str(folder.parent))
+
+
 @contextmanager
 def remote_folder(request: pytest.FixtureRequest, storage: str) -> Iterator[Location]:
     """A folder of this test's own on S3 or HDFS; this process and Spark's workers are clients of it meanwhile."""
     with ExitStack() as opened, pytest.MonkeyPatch.context() as patched:
-        patched.setenv("XDG_CACHE_HOME", str(request.getfixturevalue("tmp_path") / "cache"))
+        # One cache of files for all tests: with another environment Spark starts other workers.
+        cache = request.getfixturevalue("tmp_path_factory").getbasetemp() / "remote-cache"
+        patched.setenv("NUMBA_CACHE_DIR", numba_cache())
+        patched.setenv("XDG_CACHE_HOME", str(cache))
         # What a test publishes is the newest revision at once, and not within a second or two.
         patched.setattr(revisions, "_OLD_SECONDS", -1.0)
         name = uuid.uuid4().hex
@@ -47,7 +57,7 @@ def remote_folder(request: pytest.FixtureRequest, storage: str) -> Iterator[Loca
         if request.node.get_closest_marker("spark"):
             # Workers get what the environment was when Spark started, and this.
             workers = request.getfixturevalue("spark").sparkContext.environment
-            for one in [*names, "XDG_CACHE_HOME"]:
+            for one in [*names, "NUMBA_CACHE_DIR", "XDG_CACHE_HOME"]:
                 patched.setitem(workers, one, os.environ[one])
         yield Location.of(root)
 

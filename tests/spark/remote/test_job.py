@@ -1,4 +1,4 @@
-"""A job with all folders in an object store: queues, backfill, replay, rerun, and the commands that look at it."""
+"""A job with all folders in remote storage: queues, backfill, replay, rerun, and the commands that look at it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ def places_of(secret, root):
     return found
 
 
-def test_what_a_job_does_besides_tables_it_does_in_an_object_store(
+@pytest.mark.parametrize(
+    "world", ["s3", pytest.param("hdfs", marks=pytest.mark.nightly)], indirect=True
+)
+def test_what_a_job_does_besides_tables_it_does_in_remote_storage(
     spark, world, queues, tmp_path, monkeypatch, capsys
 ):
     command = Commands(monkeypatch, capsys)
