@@ -21,7 +21,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     storage = getattr(request, "param", "parquet")
     if storage in ("s3", "hdfs"):
         with remote_folder(request, storage) as root:
-            yield RemoteWorld(root)
+            remote = RemoteWorld(root)
+            yield remote
+            remote.close()
         return
     made = request.getfixturevalue("delta") if storage == "delta" else World(tmp_path)
     made.input.mkdir(exist_ok=True)

@@ -38,7 +38,7 @@ def numba_cache() -> str:
 
 @contextmanager
 def remote_folder(request: pytest.FixtureRequest, storage: str) -> Iterator[Location]:
-    """A folder of this test's own on S3 or HDFS; this process and Spark's workers are clients of it meanwhile."""
+    """A folder of this test's own on S3 or HDFS, of which this process and Spark's workers are clients."""
     with ExitStack() as opened, pytest.MonkeyPatch.context() as patched:
         # One cache of files for all tests: with another environment Spark starts other workers.
         cache = request.getfixturevalue("tmp_path_factory").getbasetemp() / "remote-cache"
@@ -120,8 +120,14 @@ class RemoteWorld(World):
 
     def note(self, router: Router) -> Router:
         """Keep a router, whose batches `output` waits for. Earlier ones are dead by now."""
+        self.close()
         self._routers[:] = [router]
         return router
+
+    def close(self) -> None:
+        """End the thread of the router."""
+        for router in self._routers:
+            router._newest.close()
 
     def claim(self, job: Job) -> None:
         """Write the record of a job, as a start does."""

@@ -195,7 +195,7 @@ def owned(folder: Location, *names: str) -> Location:
 
 
 def shared(folder: Location) -> Location:
-    """Return the same location, in which other processes write, too: nothing is known of it without asking."""
+    """Return the same location, in which other processes write, too: it is asked for what is in it."""
     storage = folder.storage
     return Location(storage.storage, folder.key) if isinstance(storage, OwnedStorage) else folder
 

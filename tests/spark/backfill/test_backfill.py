@@ -421,7 +421,9 @@ def test_a_crash_at_any_step_of_a_backfill_gives_each_message_once(tmp_path_fact
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", ["s3"], indirect=True)
-def test_a_stream_that_learns_of_a_resume_later_than_its_backfill_leaves_no_batch_out(world, log, monkeypatch):
+def test_a_stream_that_learns_of_a_resume_later_than_its_backfill_leaves_no_batch_out(
+    world, log, monkeypatch
+):
     run = Run(world, log)
     run.route(0, RED)
     log.pause("red")

@@ -1,4 +1,4 @@
-"""A job with all folders in remote storage: queues, backfill, replay, rerun, and the commands that look at it."""
+"""A job with all folders in remote storage: queues, backfill, replay, rerun, and commands that look at it."""
 
 from __future__ import annotations
 
@@ -70,9 +70,7 @@ def places_of(secret, root):
     return found
 
 
-@pytest.mark.parametrize(
-    "world", ["s3", pytest.param("hdfs", marks=pytest.mark.nightly)], indirect=True
-)
+@pytest.mark.parametrize("world", ["s3", pytest.param("hdfs", marks=pytest.mark.nightly)], indirect=True)
 def test_what_a_job_does_besides_tables_it_does_in_remote_storage(
     spark, world, queues, tmp_path, monkeypatch, capsys
 ):
@@ -145,7 +143,10 @@ def test_what_a_job_does_besides_tables_it_does_in_remote_storage(
     (status,) = command("stream", "status", job.output, "--top", 2)
     assert (status["running"], status["batches"], status["backfills"], status["replays"]) == (False, 3, 1, 1)
     assert (status["planned"], status["changed"], status["published"]) == ([], [], resumed)
-    assert status["top"] == [{"subscription": "a", "deliveries": 8}, {"subscription": "gone", "deliveries": 2}]
+    assert status["top"] == [
+        {"subscription": "a", "deliveries": 8},
+        {"subscription": "gone", "deliveries": 2},
+    ]
     (audit,) = command("stream", "audit", job.output, "--recount")
     assert (audit["findings"], audit["pending"], audit["recounted"]) == ([], [], 3)
     # Two of the messages for nobody are those that the full queue refused.
@@ -156,7 +157,11 @@ def test_what_a_job_does_besides_tables_it_does_in_remote_storage(
         ("1.jsonl", "body 1"): 1,
     }
     again = rerun(spark, job, world.root / "again")
-    assert [(one.batch, one.verdict) for one in again] == [(0, "same rows"), (1, "same files"), (2, "same files")]
+    assert [(one.batch, one.verdict) for one in again] == [
+        (0, "same rows"),
+        (1, "same files"),
+        (2, "same files"),
+    ]
     lines = (world.root / "again" / "accounting.jsonl").read().decode().splitlines()
     assert [json.loads(line)["batch"] for line in lines] == [0, 1, 2]
     assert not queues.get_all("A"), "nothing is put by a rerun"

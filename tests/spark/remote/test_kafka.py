@@ -71,7 +71,8 @@ def test_a_job_that_is_killed_goes_on_on_another_machine_and_sends_each_record_o
     pipe.publish(1, all=("weight >= 0", out))
     log, sent = tmp_path / "log", 0
     folders = [
-        f"--{name}={pipe.world.root / place}" for name, place in (("snapshots", "snapshots"), ("output", "out"))
+        f"--{name}={pipe.world.root / place}"
+        for name, place in (("snapshots", "snapshots"), ("output", "out"))
     ]
     more = ["--kafka-servers", pipe.broker.address, "--kafka-topics", pipe.name, "--bind", "weight:int"]
     more += ["--max-offsets-per-trigger", "3", "--trigger-seconds", "0", "--cores", "2"]
@@ -88,8 +89,10 @@ def test_a_job_that_is_killed_goes_on_on_another_machine_and_sends_each_record_o
         sent += 30
         job, wanted = start(), (committed() if (pipe.world.root / "out" / LEASE).exists() else 0) + 2 + number
         wait_until(
-            lambda job=job, wanted=wanted: job.poll() is not None
-            or ((pipe.world.root / "out" / "_job.json").exists() and committed() >= wanted),
+            lambda job=job, wanted=wanted: (
+                job.poll() is not None
+                or ((pipe.world.root / "out" / "_job.json").exists() and committed() >= wanted)
+            ),
             300,
             "batches",
         )

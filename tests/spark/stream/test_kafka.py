@@ -398,7 +398,7 @@ def test_records_that_were_dead_letters_are_replayed_with_their_bytes_and_no_oth
     }
     assert all(record.key() == b"key" and headers_of_bytes(record)["other"] == b"\xff" for record in got)
     assert all(
-        headers_of_bytes(record)["selectroute-batch"].startswith(f"{report_query(pipe)}/-1/".encode())
+        headers_of_bytes(record)["selectroute-batch"].startswith(f"{pipe.query}/-1/".encode())
         for record in got
     )
     assert audit(pipe.world.output).findings == []
@@ -424,7 +424,3 @@ def test_dead_letters_that_kafka_no_longer_has_are_named_and_the_others_replayed
 
 def headers_of_bytes(record):
     return dict(record.headers())
-
-
-def report_query(pipe):
-    return json.loads((pipe.world.output / "_job.json").read_text())["query"]

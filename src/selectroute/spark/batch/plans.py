@@ -95,13 +95,13 @@ def remove_plan(pins: Location, batch: int) -> None:
 
 
 def decisions_of(pins: Location, batch: int) -> Location:
-    """Return the folder of a batch's decisions on schemas, which are part of its plan. Its tasks write there."""
+    """Return the folder of a batch's decisions on schemas, which its tasks write. They belong to its plan."""
     return shared(pins) / f"{batch}.schemas"
 
 
 def digests_of(pins: Location, batch: int) -> Location:
-    """Return the folder of a batch's digests of the rows of a DataFrame, which are part of its plan. Its tasks
-    write there.
+    """Return the folder of a batch's digests of the rows of a DataFrame, which its tasks write. They are a
+    part of its plan.
     """
     return shared(pins) / f"{batch}.rows"
 

@@ -12,6 +12,7 @@ from selectroute.storage import Location
 
 _LOOK_SECONDS: Final = 1.0
 _OLD_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 5.0
 
 
 class Revision(NamedTuple):
@@ -58,8 +59,14 @@ class NewestRevision:
         return latest_revision(self._snapshots) if self._snapshots.is_local else self.get().number
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, and wait some seconds for its last answer: a client of HDFS aborts a process that
+        ends in a call.
+        """
         self._ending.set()
+        with self._guard:
+            thread = self._thread
+        if thread is not None:
+            thread.join(_CLOSE_SECONDS)
 
     def _fresh(self) -> Revision | None:
         """Return the known revision; None if it is too old."""

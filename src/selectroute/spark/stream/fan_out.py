@@ -326,8 +326,8 @@ class FanOut:
         return self._stopping.wait(_PAUSE_SECONDS) or self._should_stop()
 
     def _close(self) -> None:
-        """Close the router, then what it needs, and release the folder at last, whichever of them fails: other
-        processes wait for it. Idempotent, because another process may own the folder from then on.
+        """Close the router, then what it needs, and release the folder at last, whichever of them fails:
+        another process may wait for it. Idempotent, because the folder may be another's from then on.
         """
         if self._closed:
             return
