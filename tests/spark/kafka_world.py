@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import selectroute as sr
-from selectroute.durable import disk
 from selectroute.index.jsonl import build_from_lines
 from selectroute.kafka import KafkaBinding
 from selectroute.spark import Job, start_fanout
 from selectroute.spark.batch import router
 from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
+from selectroute.storage import Location
 from selectroute.testing.broker import Broker
 from selectroute.testing.world import World
 
@@ -61,7 +61,7 @@ class Pipe:
 
     @property
     def query(self) -> str:
-        return str((disk.read_json(self.world.output / "_job.json") or {})["query"])
+        return str((Location.of(self.world.output / "_job.json").read_json() or {})["query"])
 
     def delivered(self) -> Counter[tuple[int, int, str]]:
         """(partition, offset, subscription) of each delivery, with how often it was published."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from selectroute.durable import disk
+from selectroute.storage import Location
 
 DELIVERY_LIST = pa.list_(
     pa.struct([("destination", pa.string()), ("subscription", pa.string()), ("partition", pa.int32())])
@@ -15,9 +15,11 @@ DELIVERY_LIST = pa.list_(
 
 def republished(world, sink, change):
     """Change what batch 0 has published in a sink by a function of its table, and forget the digests."""
-    path = world.output / "_commits" / "0.json"
-    commit = disk.read_json(path)
+    path = Location.of(world.output / "_commits" / "0.json")
+    commit = path.read_json()
     file = next(file for file in commit["files"] if file["path"].startswith(sink))
-    published = world.output / file["path"]
-    pq.write_table(change(pq.ParquetFile(published).read()), published)
-    disk.write_json(path, commit | {"files": [one | {"sha256": "0" * 64} for one in commit["files"]]})
+    published = Location.of(world.output / file["path"])
+    changed = pa.BufferOutputStream()
+    pq.write_table(change(pq.ParquetFile(pa.BufferReader(published.read())).read()), changed)
+    published.put(changed.getvalue().to_pybytes())
+    path.put_json(commit | {"files": [one | {"sha256": "0" * 64} for one in commit["files"]]})

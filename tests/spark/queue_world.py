@@ -16,7 +16,7 @@ from selectroute.queues.message.message import QueuedMessage
 from selectroute.queues.sql.queue import SqlQueue
 from selectroute.spark.batch.router import Router
 from selectroute.spark.senders.queues import JobQueues
-from selectroute.testing.world import World, files_of
+from selectroute.testing.world import World
 
 A, B, FILES = {"kind": "queue", "name": "A"}, {"kind": "queue", "name": "B"}, {"kind": "files", "name": "A"}
 
@@ -52,10 +52,10 @@ class Queues:
         **options: Any,
     ) -> Router:
         """A router as a start of the job makes it; ``wait`` seconds for what is full."""
-        job = self.world.job(**options)
-        self.world.claim(job)
+        job = self.world.started(self.world.job(**options))
         queues, warn = self.sender(pause, wait), self.warnings.append
-        router = Router(job, files_of(job, tasks), queues, warn=warn, pause=pause)
+        source = self.world.source(job, tasks)
+        router = self.world.note(Router(job, source, queues, warn=warn, pause=pause))
         router.commits.prepare()
         return router
 

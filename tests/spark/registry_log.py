@@ -7,10 +7,10 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from selectroute.durable import disk
 from selectroute.selector.errors import SelectRouteError
 from selectroute.spark.backfill.backfill import Backfills
 from selectroute.spark.stream.side_thread import EffectiveFromReporter
+from selectroute.storage import Location
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Run:
     def route(self, batch: int, *messages: Any) -> None:
         """Route a file of these messages, named after the batch, and then what the registry asks for."""
         path = self.world.input / f"{batch}.jsonl"
-        if not path.exists():
+        if not Location.of(path).exists():
             path = self.world.drop_json(path.name, *messages)
         self.router.route(batch, [path], "q")
 
@@ -123,7 +123,13 @@ def delivered(world: Any) -> Counter[tuple[int, str, int, str, int]]:
     )
 
 
+def side_leases(world: Any) -> list[str]:
+    """The names of the leases of side batches."""
+    leases = Location.of(world.snapshots / "leases").files()
+    return [one.name for one in leases if one.name.endswith("-backfill.json")]
+
+
 def committed(world: Any, batch: int) -> dict[str, Any]:
-    found = disk.read_json(world.output / "_commits" / f"{batch}.json")
+    found = Location.of(world.output / "_commits" / f"{batch}.json").read_json()
     assert found is not None, batch
     return found

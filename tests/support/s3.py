@@ -16,13 +16,16 @@ import pytest
 
 BUCKET = "bucket"
 
+SECRET = "q8Zx-never-to-be-seen"
+"""The secret key, which is found wherever it is written."""
+
 
 def environment(endpoint: str) -> dict[str, str]:
     """The environment of a client of the server."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_REGION": "us-east-1",
     }
 

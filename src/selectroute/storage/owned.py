@@ -194,6 +194,12 @@ def owned(folder: Location, *names: str) -> Location:
     return Location(OwnedStorage(folder.storage, tuple((folder / name).key for name in names)), folder.key)
 
 
+def shared(folder: Location) -> Location:
+    """Return the same location, in which other processes write, too: it is asked for what is in it."""
+    storage = folder.storage
+    return Location(storage.storage, folder.key) if isinstance(storage, OwnedStorage) else folder
+
+
 def begin(folder: Location) -> None:
     """List the folders of a location that `owned` returned: from now on this process is their only writer."""
     if isinstance(folder.storage, OwnedStorage):

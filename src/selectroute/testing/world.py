@@ -27,6 +27,7 @@ from selectroute.index.index import Index
 from selectroute.spark import BatchReport, Job
 from selectroute.spark.batch.router import Router
 from selectroute.spark.inputs.files import FileSource
+from selectroute.spark.inputs.source import Source
 from selectroute.spark.job.job import DELTA, PARQUET
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.runtime.tasks import Work
@@ -77,10 +78,22 @@ class World:
 
     def router(self, tasks: int = 2, **options: Any) -> Router:
         """Return a router in the state after a start of the job; its tasks run in this process."""
-        job = self.job(**options)
-        self.claim(job)
-        router = Router(job, files_of(job, tasks))
+        job = self.started(self.job(**options))
+        router = self.note(Router(job, self.source(job, tasks)))
         router.commits.prepare()
+        return router
+
+    def started(self, job: Job) -> Job:
+        """Return the job in the state after a start."""
+        self.claim(job)
+        return job
+
+    def source(self, job: Job, tasks: int) -> Source:
+        """Return the source of a job, whose tasks run in this process."""
+        return files_of(job, tasks)
+
+    def note(self, router: Router) -> Router:
+        """Note the router that routes from now on, and return it."""
         return router
 
     def claim(self, job: Job) -> None:

@@ -30,6 +30,7 @@ from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
 from tests.crash.programs.command import ROOT, wait_until
 from tests.support.faulty_proxy import faulty_proxy, requests_in
+from tests.support.remote_world import numba_cache
 from tests.support.s3 import BUCKET, clients_of, environment, s3_server
 
 COLORS = ("red", "blue", "green", "grey")
@@ -121,7 +122,7 @@ class StoreJob:
                     **environment(self.endpoint),
                     "PYTHONPATH": modules,
                     "XDG_CACHE_HOME": str(self.folder / "cache"),
-                    "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", numba_cache()),
+                    "NUMBA_CACHE_DIR": numba_cache(),
                 },
                 start_new_session=True,
             )
@@ -173,13 +174,6 @@ class StoreJob:
         used = {commit["revision"] for commit in commits}
         made = f"{sum(found.values()):,} deliveries: 0 lost, 0 twice"
         return f"{len(commits)} batches under {len(used)} revisions, {made}"
-
-
-def numba_cache() -> str:
-    """Where compiled code is kept, so that each start need not compile."""
-    from selectroute.match.compiled import cache_folder
-
-    return str(cache_folder() or "")
 
 
 def kill(job: subprocess.Popen[bytes]) -> None:

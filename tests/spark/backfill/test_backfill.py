@@ -7,13 +7,16 @@ from collections import Counter
 
 import pytest
 
-from selectroute.durable import disk
 from selectroute.index.folder.manifest import revisions
 from selectroute.index.folder.retention import collect
 from selectroute.spark.backfill.backfill import BackfillError
+from selectroute.spark.batch import revisions as revisions_of_stream
 from selectroute.spark.batch.pins import PinError
+from selectroute.spark.inputs.files import FileBatchInput
+from selectroute.storage import Location
 from tests.spark.batch.test_router import crash
-from tests.spark.registry_log import Log, Run, committed, delivered
+from tests.spark.registry_log import Log, Run, committed, delivered, side_leases
+from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 
 RED = {"properties": {"color": "red"}}
 BLUE = {"properties": {"color": "blue"}}
@@ -27,6 +30,7 @@ def log(world):
     return made
 
 
+@ON_HDFS_TOO
 def test_who_is_resumed_from_last_processed_gets_what_it_missed_as_a_batch_below_zero(world, log):
     run = Run(world, log)
     run.route(0, RED)
@@ -48,12 +52,13 @@ def test_who_is_resumed_from_last_processed_gets_what_it_missed_as_a_batch_below
     assert set(delivered(world).values()) == {1}
     commit = committed(world, -1)
     assert commit["backfill"]["subscriptions"] == ["red"] and commit["backfill"]["batches"] == [1]
-    pin = disk.read_json(world.output / "pins" / "-1.json")
+    pin = Location.of(world.output / "pins" / "-1.json").read_json()
     assert (pin["revision"], pin["digest"]) == (resumed, commit["digest"])
     assert not world.rows("unrouted"), "what matches none of its subscriptions is listed nowhere"
     assert run.backfill() == []
 
 
+@ON_EVERY_STORAGE
 def test_who_is_resumed_from_latest_or_removed_gets_nothing(world, log):
     run = Run(world, log)
     run.route(0, RED)
@@ -73,6 +78,7 @@ def test_who_is_resumed_from_latest_or_removed_gets_nothing(world, log):
     }
 
 
+@ON_EVERY_STORAGE
 def test_several_pauses_are_made_good_one_by_one_and_overlapping_ones_together(world, log):
     run = Run(world, log)
     run.route(0, RED)
@@ -98,6 +104,7 @@ def test_several_pauses_are_made_good_one_by_one_and_overlapping_ones_together(w
     assert everything == Counter((f"{n}.jsonl", id) for n in range(5) for id in ("red", "all"))
 
 
+@ON_EVERY_STORAGE
 def test_a_backfill_takes_consecutive_batches_up_to_the_files_of_a_batch(world, log):
     run = Run(world, log, max_files=3)
     run.route(0, RED)
@@ -110,6 +117,7 @@ def test_a_backfill_takes_consecutive_batches_up_to_the_files_of_a_batch(world, 
     assert [r.batch for r in reports] == [-1, -2, -3]
 
 
+@ON_EVERY_STORAGE
 def test_who_is_paused_again_before_the_backfill_gets_it_after_being_resumed_from_wherever(world, log):
     run = Run(world, log)
     run.route(0, RED)
@@ -127,6 +135,7 @@ def test_who_is_paused_again_before_the_backfill_gets_it_after_being_resumed_fro
     assert got == {(0, "0.jsonl", 0, "red", 2), (-1, "1.jsonl", 0, "red", last)}
 
 
+@ON_EVERY_STORAGE
 def test_a_selector_that_was_replaced_meanwhile_judges_the_backfill(world, log):
     run = Run(world, log)
     run.route(0, RED)
@@ -138,6 +147,7 @@ def test_a_selector_that_was_replaced_meanwhile_judges_the_backfill(world, log):
     assert {place[1:4] for place in delivered(world) if place[0] == -1} == {("1.jsonl", 1, "red")}
 
 
+@ON_EVERY_STORAGE
 def test_subscriptions_that_are_more_than_one_backfill_names_get_several(world, log, monkeypatch):
     monkeypatch.setattr("selectroute.spark.backfill.backfill.MOST_SUBSCRIPTIONS", 2)
     ids = [f"s{number}" for number in range(5)]
@@ -154,14 +164,15 @@ def test_subscriptions_that_are_more_than_one_backfill_names_get_several(world, 
     assert made_good == Counter((f"{n}.jsonl", id) for n in (1, 2) for id in ids)
 
 
+@ON_EVERY_STORAGE
 def test_files_that_are_gone_or_changed_are_named_and_the_rest_is_delivered(world, log):
     run = Run(world, log)
     run.route(0, RED)
     log.pause("red")
     for batch in range(1, 4):
         run.route(batch, RED)
-    (world.input / "1.jsonl").unlink()
-    (world.input / "2.jsonl").write_text("others")
+    Location.of(world.input / "1.jsonl").delete()
+    Location.of(world.input / "2.jsonl").put(b"others")
     log.resume("red")
     (report,) = run.backfill()
     assert report.missing == (
@@ -190,6 +201,7 @@ def test_files_of_a_batch_of_an_earlier_release_are_asked_of_the_checkpoint(worl
     assert report.missing[0].startswith("the inputs of batch 1 are no longer known: Spark's checkpoint")
 
 
+@ON_EVERY_STORAGE
 def test_what_a_backfill_can_not_judge_is_a_dead_letter_of_its_own(world, log):
     run = Run(world, log)
     run.route(0, RED)
@@ -202,6 +214,7 @@ def test_what_a_backfill_can_not_judge_is_a_dead_letter_of_its_own(world, log):
     assert dead == {(1, 1, "not-json"), (-1, 1, "not-json")}
 
 
+@ON_EVERY_STORAGE
 def test_the_accounting_has_backfills_as_lines_of_their_own_where_they_were_made(world, log):
     run = Run(world, log)
     run.route(0, RED)
@@ -219,18 +232,19 @@ def test_the_accounting_has_backfills_as_lines_of_their_own_where_they_were_made
         (-1, True),
         (3, False),
     ]
-    written = (world.output / "accounting.jsonl").read_text()
-    (world.output / "accounting.jsonl").unlink()
+    written = Location.of(world.output / "accounting.jsonl").read()
+    Location.of(world.output / "accounting.jsonl").delete()
     Run(world, log)
-    assert (world.output / "accounting.jsonl").read_text() == written
+    assert Location.of(world.output / "accounting.jsonl").read() == written
 
 
+@ON_EVERY_STORAGE
 def test_nothing_is_given_before_the_batch_that_was_pinned_before_the_resume_is_committed(world, log):
     run = Run(world, log)
     run.route(0, RED)
     log.pause("red")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("selectroute.spark.inputs.files.plan", crash_now)
+        monkeypatch.setattr(FileBatchInput, "route", crash_now)
         with pytest.raises(KeyboardInterrupt):
             run.route(1, RED)
     log.resume("red")
@@ -245,6 +259,7 @@ def crash_now(*_):
     raise KeyboardInterrupt
 
 
+@ON_EVERY_STORAGE
 def test_nothing_is_given_before_the_resume_is_published(world, log):
     run = Run(world, log)
     run.route(0, RED)
@@ -257,6 +272,7 @@ def test_nothing_is_given_before_the_resume_is_published(world, log):
     assert len(run.backfill()) == 1
 
 
+@ON_EVERY_STORAGE
 def test_without_its_record_the_log_is_read_again_and_nothing_is_given_twice(world, log):
     run = Run(world, log)
     run.route(0, RED)
@@ -265,19 +281,20 @@ def test_without_its_record_the_log_is_read_again_and_nothing_is_given_twice(wor
     log.resume("red")
     run.backfill()
     before = delivered(world)
-    (world.output / "_backfill.json").unlink()
+    Location.of(world.output / "_backfill.json").delete()
     assert Run(world, log).backfill() == []
     log.add("more", "color = 'red'")
     log.pause("red")
     run = Run(world, log)
     run.route(2, RED)
     log.resume("red")
-    (world.output / "_backfill.json").unlink()
+    Location.of(world.output / "_backfill.json").delete()
     (report,) = run.backfill()
     assert committed(world, report.batch)["backfill"]["batches"] == [2]
     assert all(delivered(world)[place] == 1 for place in before)
 
 
+@ON_EVERY_STORAGE
 def test_of_a_long_log_only_what_says_what_is_owed_is_read(world, log, monkeypatch):
     read, whole = [], Log.follow_changes
 
@@ -295,10 +312,11 @@ def test_of_a_long_log_only_what_says_what_is_owed_is_read(world, log, monkeypat
         log.add(f"s{number}", "color = 'green'")
     log.resume("red", "all")
     assert len(run.backfill()) == 1
-    assert disk.read_json(world.output / "_backfill.json")["revision"] == log.revision
+    assert Location.of(world.output / "_backfill.json").read_json()["revision"] == log.revision
     assert read == ["resume", "resume"]
 
 
+@ON_EVERY_STORAGE
 def test_snapshots_of_another_registry_are_one_sentence(world, log):
     run = Run(world, log)
     run.route(0, RED)
@@ -316,7 +334,7 @@ def test_an_interrupted_backfill_keeps_its_revision_from_being_collected(world, 
     run.route(1, RED)
     resumed = log.resume("red")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("selectroute.spark.inputs.files.plan", crash_now)
+        monkeypatch.setattr(FileBatchInput, "route", crash_now)
         with pytest.raises(KeyboardInterrupt):
             run.backfill()
     log.remove("red")
@@ -334,6 +352,7 @@ def test_an_interrupted_backfill_keeps_its_revision_from_being_collected(world, 
     assert resumed not in revisions(world.snapshots)
 
 
+@ON_EVERY_STORAGE
 def test_a_pinned_revision_that_is_gone_is_one_sentence(world, log):
     run = Run(world, log)
     run.route(0, RED)
@@ -341,11 +360,11 @@ def test_a_pinned_revision_that_is_gone_is_one_sentence(world, log):
     run.route(1, RED)
     resumed = log.resume("red")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("selectroute.spark.inputs.files.plan", crash_now)
+        monkeypatch.setattr(FileBatchInput, "route", crash_now)
         with pytest.raises(KeyboardInterrupt):
             run.backfill()
     log.add("more", "")
-    (world.snapshots / f"manifest-{resumed}.json").unlink()
+    Location.of(world.snapshots / f"manifest-{resumed}.json").delete()
     with pytest.raises(PinError, match=f"batch -1 is pinned to revision {resumed}"):
         Run(world, log).backfill()
 
@@ -377,7 +396,7 @@ def test_a_crash_at_any_step_of_a_backfill_gives_each_message_once(tmp_path_fact
         if not crashed and steps() < at:
             assert at > 40
             return
-        pinned = disk.read_json(world.output / "pins" / "-1.json")
+        pinned = Location.of(world.output / "pins" / "-1.json").read_json()
         # The registry goes on before the job starts again, and so does the stream.
         second = log.replace("red", "color IN ('red', 'blue')")
         again = Run(world, log)
@@ -395,6 +414,27 @@ def test_a_crash_at_any_step_of_a_backfill_gives_each_message_once(tmp_path_fact
         Run(world, log).backfill()
         lines = [line["batch"] for line in world.accounting()]
         assert sorted(lines) == sorted(set(lines)) and set(lines) >= {-1, 0, 1, 2, 3}, at
-        assert list((world.output / "_staging").iterdir()) == [], at
-        assert not list((world.snapshots / "leases").glob("*-backfill.json")), at
+        assert Location.of(world.output / "_staging").folders() == [], at
+        assert side_leases(world) == [], at
     pytest.fail("the steps never ended")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", ["s3"], indirect=True)
+def test_a_stream_that_learns_of_a_resume_later_than_its_backfill_leaves_no_batch_out(
+    world, log, monkeypatch
+):
+    run = Run(world, log)
+    run.route(0, RED)
+    log.pause("red")
+    run.route(1, RED)
+    # From now on what the stream knows is some seconds old.
+    monkeypatch.setattr(revisions_of_stream, "_OLD_SECONDS", 600.0)
+    log.resume("red")
+    run.backfill()
+    run.route(2, RED)
+    monkeypatch.setattr(revisions_of_stream, "_OLD_SECONDS", -1.0)
+    run.route(3, RED)
+    run.backfill()
+    got = Counter(place[1] for place in delivered(world).elements() if place[3] == "red")
+    assert got == Counter(f"{batch}.jsonl" for batch in range(4))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from selectroute.durable import disk
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.job.job import CommitError, JobError
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.job.unrouted import Unrouted
+from selectroute.storage import Location
+from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 
 RULES = ("audit/#=keep", "audit/debug=drop", "#/debug=drop", "orders/+=fail")
 
@@ -45,6 +46,7 @@ TOPICS = ("audit/debug", "x/debug", None, "audit", "x", "audit")
 LISTED = [0, 3, 5]
 
 
+@ON_EVERY_STORAGE
 def test_only_what_is_kept_is_listed_and_the_commit_counts_the_rest(world):
     world.publish(1, wanted="n = 4")
     router = world.router(unrouted="drop", unrouted_topics=RULES)
@@ -54,6 +56,7 @@ def test_only_what_is_kept_is_listed_and_the_commit_counts_the_rest(world):
     assert [row["offset"] for row in world.rows("unrouted")] == LISTED
 
 
+@ON_EVERY_STORAGE
 @pytest.mark.parametrize("kind", ["plain", "dictionary", "large"])
 def test_topics_in_columns_are_looked_at_in_any_form_of_text(world, kind):
     world.publish(1, wanted="n = 4")
@@ -69,6 +72,7 @@ def test_topics_in_columns_are_looked_at_in_any_form_of_text(world, kind):
     assert [row["offset"] for row in world.rows("unrouted")] == LISTED
 
 
+@ON_EVERY_STORAGE
 def test_messages_without_topics_have_the_default_of_all(world):
     world.publish(1, wanted="n = 4")
     router = world.router(unrouted="keep", unrouted_topics=("#=drop",))
@@ -76,6 +80,7 @@ def test_messages_without_topics_have_the_default_of_all(world):
     assert [row["offset"] for row in world.rows("unrouted")] == [0, 1, 2, 3, 5]
 
 
+@ON_EVERY_STORAGE
 def test_a_topic_that_nobody_may_leave_unrouted_stops_the_job_and_others_do_not(world):
     world.publish(1, wanted="n = 0")
     router = world.router(unrouted="drop", unrouted_topics=("orders/#=fail",))
@@ -85,17 +90,18 @@ def test_a_topic_that_nobody_may_leave_unrouted_stops_the_job_and_others_do_not(
     assert router.commits.batches() == [0]
 
 
+@ON_HDFS_TOO
 def test_an_audit_holds_the_list_against_the_policies(world):
     world.publish(1, wanted="n = 4")
     OutputFolder(world.job()).claim()
     router = world.router(unrouted="drop", unrouted_topics=RULES)
     router.route(0, [world.drop_json("a.jsonl", *messages(*TOPICS))], "q")
-    commit = world.output / "_commits" / "0.json"
-    content = disk.read_json(commit)
+    commit = Location.of(world.output / "_commits" / "0.json")
+    content = commit.read_json()
 
     def found(**policies):
         content["counts"]["policies"] = policies
-        disk.write_json(commit, content)
+        commit.put_json(content)
         return [one.sentence for one in audit(world.output).findings if "unrouted" in one.sentence]
 
     assert found(keep=3, drop=2) == []

@@ -17,11 +17,13 @@ from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.job.job import JobError
 from selectroute.spark.senders.patience import Waiting
+from selectroute.storage import Location
 from selectroute.store.engine import Store
 from selectroute.testing.world import World
 from tests.spark.destinations.test_queue_writer import Crash, crash_at
 from tests.spark.queue_world import FILES, A, B, Queues, delivery_ids, numbered
 from tests.spark.replay.test_replay import ask, begin, replay
+from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 
 WAIT = 0.1
 
@@ -62,6 +64,7 @@ def one_full(queues):
     return queues
 
 
+@ON_EVERY_STORAGE
 def test_a_full_queue_costs_its_own_deliveries_only_and_the_stream_its_wait_once(one_full):
     queues, pause = one_full, Pause()
     router = queues.router(pause, wait=WAIT)
@@ -94,6 +97,7 @@ def test_a_full_queue_costs_its_own_deliveries_only_and_the_stream_its_wait_once
     assert audited(queues.world) == []
 
 
+@ON_HDFS_TOO
 def test_what_a_full_queue_did_not_take_is_replayed_once_when_there_is_room(one_full):
     queues = one_full
     path = queues.world.drop_json("0.jsonl", *numbered(5))
@@ -110,6 +114,7 @@ def test_what_a_full_queue_did_not_take_is_replayed_once_when_there_is_room(one_
     assert audited(queues.world) == []
 
 
+@ON_EVERY_STORAGE
 @pytest.mark.parametrize("at", [1, 2, 3, None])
 def test_a_replay_of_messages_and_deliveries_that_crashes_puts_each_once(sqlite, monkeypatch, at):
     begin(sqlite.world)
@@ -124,7 +129,8 @@ def test_a_replay_of_messages_and_deliveries_that_crashes_puts_each_once(sqlite,
     assert sum(got.values()) == 2
     dead = Counter(row["offset"] for row in sqlite.world.rows("dead-letters"))
     assert dead == Counter([1, 3, 4, 5])
-    path.write_text(path.read_text().replace(bad, mended))
+    file = Location.of(path)
+    file.put(file.read().replace(bad.encode(), mended.encode()))
     store = Store(sqlite.url, metadata)
     with store.writing() as connection:
         connection.execute(update(queue).values(max_depth=None))
@@ -141,6 +147,7 @@ def test_a_replay_of_messages_and_deliveries_that_crashes_puts_each_once(sqlite,
     assert got + sqlite.ids("A") == delivery_ids("0.jsonl", "a", range(6))
 
 
+@ON_EVERY_STORAGE
 def test_a_consumer_that_takes_in_time_gets_everything_in_order(sqlite, monkeypatch):
     monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 4)
     sqlite.create("A", max_depth=3)
@@ -209,6 +216,7 @@ def test_a_crash_at_any_step_of_a_batch_for_a_full_queue_loses_and_doubles_nothi
     pytest.fail("the steps never ended")
 
 
+@ON_EVERY_STORAGE
 def test_what_is_missing_is_named_once_and_its_deliveries_are_dead_letters(sqlite):
     world = begin(sqlite.world)
     sqlite.create("A")

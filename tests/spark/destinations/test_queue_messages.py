@@ -11,9 +11,12 @@ import selectroute as sr
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed (the extra `service`)")
 
+from selectroute.storage import Location
 from tests.spark.queue_world import FILES, A, B, delivery_ids, numbered
+from tests.spark.storages import ON_EVERY_STORAGE
 
 
+@ON_EVERY_STORAGE
 def test_deliveries_go_to_the_queues_that_subscriptions_name(queues):
     queues.create("A", "B")
     queues.publish(
@@ -26,9 +29,10 @@ def test_deliveries_go_to_the_queues_that_subscriptions_name(queues):
     assert len(queues.world.deliveries()) == 10, "every delivery is recorded, whatever its destination"
     (line,) = queues.world.accounting()
     assert line["queued"] == 8
-    assert list((queues.world.output / "_staging").iterdir()) == []
+    assert Location.of(queues.world.output / "_staging").folders() == []
 
 
+@ON_EVERY_STORAGE
 def test_a_message_is_on_the_queue_with_all_that_it_had(queues):
     queues.create("A")
     queues.publish(7, all=("", A))
@@ -72,6 +76,7 @@ def test_a_message_is_on_the_queue_with_all_that_it_had(queues):
     }
 
 
+@ON_EVERY_STORAGE
 def test_parquet_goes_to_queues_with_every_column(sqlite):
     sqlite.create("A")
     sqlite.publish(1, heavy=("weight > 5", A))
@@ -100,6 +105,7 @@ def test_parquet_goes_to_queues_with_every_column(sqlite):
     }  # fmt: skip
 
 
+@ON_EVERY_STORAGE
 def test_a_queue_that_is_not_there_is_a_dead_letter_of_the_delivery(sqlite):
     sqlite.create("A")
     sqlite.publish(1, a=("", A), b=("n = 0", B))
@@ -111,6 +117,7 @@ def test_a_queue_that_is_not_there_is_a_dead_letter_of_the_delivery(sqlite):
     assert "there is no queue B" in dead["message"]
 
 
+@ON_EVERY_STORAGE
 def test_a_message_of_which_every_delivery_is_refused_is_unrouted(sqlite):
     sqlite.create("B")
     sqlite.publish(1, a=("", A))
@@ -119,6 +126,7 @@ def test_a_message_of_which_every_delivery_is_refused_is_unrouted(sqlite):
     assert len(sqlite.world.rows("unrouted")) == 2 and not sqlite.world.deliveries()
 
 
+@ON_EVERY_STORAGE
 def test_a_subscription_that_is_delivered_to_a_queue_and_a_job_without_queues(sqlite):
     sqlite.publish(1, a=("", A))
     report = sqlite.world.router().route(0, [sqlite.world.drop_json("a.jsonl", *numbered(1))], "q")
@@ -126,6 +134,7 @@ def test_a_subscription_that_is_delivered_to_a_queue_and_a_job_without_queues(sq
     assert report.counts.refused == 1 and "--queues" in dead["message"]
 
 
+@ON_EVERY_STORAGE
 def test_what_no_queue_can_hold_is_a_dead_letter_of_the_delivery_alone(sqlite):
     sqlite.create("A", max_message_length=10)
     sqlite.create("B")
@@ -152,6 +161,7 @@ def test_what_no_queue_can_hold_is_a_dead_letter_of_the_delivery_alone(sqlite):
     assert sqlite.ids("B") == {"a.jsonl/0/0/b": 1, "a.jsonl/0/4/b": 1}
 
 
+@ON_EVERY_STORAGE
 def test_a_column_that_is_no_property_is_a_dead_letter_of_deliveries_to_queues(sqlite):
     sqlite.create("A")
     sqlite.publish(1, a=("x = 1", A), files=("x = 1", None))
@@ -162,6 +172,7 @@ def test_a_column_that_is_no_property_is_a_dead_letter_of_deliveries_to_queues(s
     assert (dead["reason"], dead["subscription"]) == ("not-for-queues", "a") and "when" in dead["message"]
 
 
+@ON_EVERY_STORAGE
 def test_what_expires_has_its_time_on_the_queue_and_what_has_expired_is_never_got(sqlite):
     sqlite.create("A")
     sqlite.publish(1, all=("", A))
@@ -172,6 +183,7 @@ def test_what_expires_has_its_time_on_the_queue_and_what_has_expired_is_never_go
     assert [one.descriptor.expiration for one in sqlite.get_all("A")] == [4_000_000_000_000, 0]
 
 
+@ON_EVERY_STORAGE
 def test_messages_of_many_blocks_and_tasks_keep_their_own_bodies(sqlite, monkeypatch):
     monkeypatch.setattr("selectroute.spark.destinations.queue_messages.QueueMessages.block", lambda *_: 7)
     monkeypatch.setattr("selectroute.spark.sources.files.splits._SMALLEST_SPLIT", 1_000)

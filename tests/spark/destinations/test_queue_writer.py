@@ -18,18 +18,20 @@ from selectroute.queues.sql.deliveries import QueueDeliveries, TaskKey
 from selectroute.queues.sql.tables import message, metadata, queue
 from selectroute.spark import JobError, check, start_fanout
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.batch.plans import Plan
+from selectroute.spark.batch.plans import Plan, begun_batches
 from selectroute.spark.batch.router import Router
 from selectroute.spark.job.job import CommitError
 from selectroute.spark.senders.sender import StoppingError
 from selectroute.spark.worker import task
 from selectroute.spark.worker.task import SplitReader
+from selectroute.storage import Location
 from selectroute.store.engine import Store
 from selectroute.store.errors import OvertakenError, StoreError, UnavailableError
 from selectroute.testing.world import World, files_of
 from tests.crash.programs.stream_faults import TOPIC, Topics
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
 from tests.spark.registry_log import Log, Run
+from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 
 WAITS = (
     "the queue A is full: it holds {}: its deliveries wait, and so does the stream, without a limit; all "
@@ -37,6 +39,7 @@ WAITS = (
 )
 
 
+@ON_EVERY_STORAGE
 def test_a_repeated_batch_puts_nothing_again_though_a_consumer_took_it(queues):
     queues.create("A")
     queues.publish(1, all=("", A))
@@ -48,10 +51,13 @@ def test_a_repeated_batch_puts_nothing_again_though_a_consumer_took_it(queues):
 
 
 @dataclass
-class _Delivering(World):
+class _Delivering:
     """A world whose routers deliver to queues."""
 
     queues: Queues
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.queues.world, name)
 
     def router(self, tasks: int = 2, **options: Any) -> Router:
         return self.queues.router(tasks=tasks, **options)
@@ -66,11 +72,12 @@ class _Log(Log):
         return self.revision
 
 
+@ON_EVERY_STORAGE
 @pytest.mark.parametrize("crashes", [False, True])
 def test_a_backfill_is_delivered_to_queues_once(sqlite, monkeypatch, crashes):
     monkeypatch.setattr("selectroute.queues.sql.task_puts._CHUNK", 2)
     sqlite.create("A")
-    log = _Log(_Delivering(sqlite.world.root, sqlite))
+    log = _Log(_Delivering(sqlite))
     log.add("some", "n > 0")
     run = Run(log.world, log)
     run.route(0, *numbered(2))
@@ -188,6 +195,7 @@ def test_a_crash_at_any_step_puts_each_delivery_once_while_consumers_take(tmp_pa
     pytest.fail("the steps never ended")
 
 
+@ON_EVERY_STORAGE
 def test_a_full_queue_holds_the_batch_back_and_there_is_one_warning(queues):
     queues.create("A", max_depth=3)
     queues.create("B")
@@ -208,6 +216,7 @@ def test_a_full_queue_holds_the_batch_back_and_there_is_one_warning(queues):
     assert queues.warnings == [WAITS.format(3), "the queue A accepts messages again"]
 
 
+@ON_EVERY_STORAGE
 def test_told_to_stop_while_a_queue_is_full_the_next_start_goes_on(sqlite):
     sqlite.create("A", max_depth=3)
     sqlite.publish(1, all=("", A))
@@ -223,6 +232,7 @@ def test_told_to_stop_while_a_queue_is_full_the_next_start_goes_on(sqlite):
     assert len(sqlite.world.deliveries()) == 5 and len(sqlite.world.accounting()) == 1
 
 
+@ON_EVERY_STORAGE
 def test_an_output_folder_older_than_the_queues_is_refused_before_anything_is_lost(sqlite):
     sqlite.create("A")
     sqlite.publish(1, all=("", A))
@@ -231,7 +241,7 @@ def test_an_output_folder_older_than_the_queues_is_refused_before_anything_is_lo
     for batch in range(2):
         router.route(batch, [path], "q")
     for batch in (0, 1):
-        (sqlite.world.output / "_commits" / f"{batch}.json").unlink()
+        Location.of(sqlite.world.output / "_commits" / f"{batch}.json").delete()
     other = sqlite.world.drop_json("b.jsonl", *numbered(4))
     for batch in (0, 1):
         with pytest.raises(JobError, match=rf"batch {batch} is not committed, but the queues in .* already"):
@@ -239,6 +249,7 @@ def test_an_output_folder_older_than_the_queues_is_refused_before_anything_is_lo
     assert sqlite.router().route(2, [other], "q").counts.queued == 4
 
 
+@ON_EVERY_STORAGE
 def test_tasks_have_a_progress_each_and_a_repeat_reads_their_plan(queues, monkeypatch):
     queues.create("A")
     queues.publish(1, all=("", A))
@@ -248,7 +259,7 @@ def test_tasks_have_a_progress_each_and_a_repeat_reads_their_plan(queues, monkey
         with pytest.raises(Crash):
             queues.router().route(0, paths, "q")
     (digest,) = put_by(queues, "q", 0)
-    plan = disk.read_json(queues.world.output / "pins" / "0.plan.json")
+    plan = Location.of(queues.world.output / "pins" / "0.plan.json").read_json()
     assert plan["queues"] == {"A": 4_194_304} and plan["topics"] == {}
     database = QueueDeliveries(queues.url)
     assert [database.progress(TaskKey("q", 0, task, digest)).done for task in (0, 1)] == [4, 2]
@@ -264,7 +275,7 @@ def test_tasks_have_a_progress_each_and_a_repeat_reads_their_plan(queues, monkey
     assert queues.ids("A") == delivery_ids("a.jsonl", "all", range(4)) + delivery_ids(
         "b.jsonl", "all", range(4)
     )
-    assert not list((queues.world.output / "pins").glob("*.plan.json"))
+    assert begun_batches(Location.of(queues.world.output / "pins")) == []
 
 
 def put_by(queues, job, batch):
@@ -275,6 +286,7 @@ def put_by(queues, job, batch):
         database.close()
 
 
+@ON_HDFS_TOO
 def test_a_batch_that_was_put_in_part_is_put_by_its_plan_or_not_at_all(sqlite, monkeypatch):
     sqlite.create("A")
     sqlite.publish(1, all=("", A))
@@ -283,21 +295,20 @@ def test_a_batch_that_was_put_in_part_is_put_by_its_plan_or_not_at_all(sqlite, m
         crash_at(patch, 1, after=True, only_puts=True)
         with pytest.raises(Crash):
             sqlite.router().route(0, [path], "q")
-    before = path.read_bytes()
-    path.write_bytes(before + b"{}\n")
+    before = Location.of(path).read()
+    Location.of(path).put(before + b"{}\n")
     with pytest.raises(CommitError, match="its input has changed since: restore the files"):
         sqlite.router().route(0, [path], "q")
-    path.write_bytes(before)
-    plan = sqlite.world.output / "pins" / "0.plan.json"
-    written = plan.read_bytes()
-    content = disk.read_json(plan)
-    disk.write_json(plan, content | {"topics": {"other": [9, 1, False]}})
+    Location.of(path).put(before)
+    plan = Location.of(sqlite.world.output / "pins" / "0.plan.json")
+    written = plan.read()
+    plan.put_json((plan.read_json() or {}) | {"topics": {"other": [9, 1, False]}})
     with pytest.raises(JobError, match="the output folder is older than the queues"):
         sqlite.router().route(0, [path], "q")
-    plan.unlink()
+    plan.delete()
     with pytest.raises(JobError, match="the output folder is older than the queues"):
         sqlite.router().route(0, [path], "q")
-    plan.write_bytes(written)
+    plan.put(written)
     sqlite.router().route(0, [path], "q")
     assert sqlite.ids("A") == delivery_ids("a.jsonl", "all", range(4))
 
@@ -317,6 +328,7 @@ def test_a_plan_of_an_earlier_release_gets_the_queues_and_keeps_its_digest():
     assert Plan.from_json(with_queues.to_json()) == with_queues
 
 
+@ON_EVERY_STORAGE
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -409,6 +421,7 @@ def test_records_are_not_sent_again_while_only_a_full_queue_is_left(sqlite, monk
     assert held == [[], [TOPIC], [TOPIC]]
 
 
+@ON_EVERY_STORAGE
 def test_a_batch_that_is_to_fail_is_judged_before_anything_is_put(sqlite):
     sqlite.create("A")
     sqlite.publish(1, some=("n > 0", A))
@@ -420,12 +433,13 @@ def test_a_batch_that_is_to_fail_is_judged_before_anything_is_put(sqlite):
 
 def audited(world):
     """What an audit of the output finds; the folder was filled without a stream, which it says, too."""
-    disk.write_json(
-        world.output / "_job.json", {"input": str(world.input), "checkpoint": str(world.job().checkpoint)}
-    )
+    record = Location.of(world.output / "_job.json")
+    own = {"input": str(world.input), "checkpoint": str(world.job().checkpoint)}
+    record.put_json((record.read_json() or {}) | own)
     return [one.sentence for one in audit(world.output).findings]
 
 
+@ON_EVERY_STORAGE
 def test_a_queue_that_goes_away_while_a_batch_is_put_leaves_dead_letters(queues, monkeypatch):
     queues.create("A", "B")
     queues.publish(3, a=("", A), b=("", B))

@@ -7,16 +7,17 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from selectroute.durable import disk
 from selectroute.spark import start_fanout
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.audit.status import status
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.replay.replay import Replays
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request, replays_of, waiting
+from selectroute.storage import Location
 from tests.spark.batch.test_router import crash
 from tests.spark.queue_world import A, B, Queues, delivery_ids, numbered
-from tests.spark.registry_log import Log, Run, committed, delivered
+from tests.spark.registry_log import Log, Run, committed, delivered, side_leases
+from tests.spark.storages import ON_EVERY_STORAGE, ON_HDFS_TOO
 
 RED = {"properties": {"color": "red"}}
 LONG = {"properties": {"color": "red", "text": "x" * 300}}
@@ -59,6 +60,7 @@ def too_long(world, *files):
     return world.router()
 
 
+@ON_HDFS_TOO
 def test_what_was_a_dead_letter_is_judged_by_what_was_mended_and_accounted_for_on_its_own(world):
     router = too_long(world, [RED, LONG, RED, LONG_BLUE, "{"])
     before = world.deliveries()
@@ -76,11 +78,12 @@ def test_what_was_a_dead_letter_is_judged_by_what_was_mended_and_accounted_for_o
     assert (line["batch"], line["replay"], live["messages"]) == (-1, True, 5)
     assert line["messages"] == line["routed"] + line["unrouted"] + line["dead_lettered"]
     assert replays_of(world.output, request.id) == [-1] and waiting(world.output) == []
-    assert not list((world.snapshots / "leases").glob("*-backfill.json"))
+    assert side_leases(world) == []
     world.router()
     assert world.accounting() == [live, line], "the same when it is made anew"
 
 
+@ON_EVERY_STORAGE
 def test_a_dead_letter_is_replayed_once_and_what_fails_again_is_one_of_the_replay(world):
     router = too_long(world, [RED, LONG, "{"], ["{", LONG])
     for _ in range(2):
@@ -104,6 +107,7 @@ def test_a_dead_letter_is_replayed_once_and_what_fails_again_is_one_of_the_repla
     assert set(world.deliveries().values()) == {1} and len(world.deliveries()) == 3
 
 
+@ON_EVERY_STORAGE
 def test_a_replay_takes_what_is_wanted_and_a_later_one_the_rest(world):
     router = too_long(world, [LONG, "{"], [LONG])
     ask(world, batches=(1,))
@@ -117,6 +121,7 @@ def test_a_replay_takes_what_is_wanted_and_a_later_one_the_rest(world):
     assert committed(world, report.batch)["replay"]["batches"] == [-2], "what could not be parsed once more"
 
 
+@ON_EVERY_STORAGE
 def test_a_request_is_for_the_dead_letters_that_there_are_when_it_is_made(world):
     router = too_long(world, [LONG])
     request = ask(world)
@@ -126,6 +131,7 @@ def test_a_request_is_for_the_dead_letters_that_there_are_when_it_is_made(world)
     assert replays_of(world.output, request.id) == [-1]
 
 
+@ON_EVERY_STORAGE
 def test_a_file_as_a_whole_is_replayed_with_all_its_messages(world):
     text = b'{"properties": {"color": "red"}}\n{\n{"properties": {}}\n'
     paths = [world.drop_bytes("a.log", text), world.drop_json("b.jsonl", RED)]
@@ -138,6 +144,7 @@ def test_a_file_as_a_whole_is_replayed_with_all_its_messages(world):
     assert [report.counts.messages for report in replay(world.router(file_format="json"))] == [1]
 
 
+@ON_EVERY_STORAGE
 def test_parquet_whose_column_nobody_reads_any_more_is_judged(world):
     world.publish(2, red="color = 'red'", when="at = 1")
     table = pa.Table.from_arrays(
@@ -151,6 +158,7 @@ def test_parquet_whose_column_nobody_reads_any_more_is_judged(world):
     assert world.deliveries() == Counter([("a.parquet", 0, "red", 3)])
 
 
+@ON_EVERY_STORAGE
 def test_messages_that_nobody_wants_never_end_the_job_in_a_replay(world):
     router = too_long(world, [LONG_BLUE])
     ask(world)
@@ -160,6 +168,7 @@ def test_messages_that_nobody_wants_never_end_the_job_in_a_replay(world):
     assert [row["batch"] for row in world.rows("unrouted")] == [-1]
 
 
+@ON_HDFS_TOO
 def test_refused_deliveries_are_judged_for_their_subscription_alone(sqlite):
     world = sqlite.world
     sqlite.create("A")
@@ -180,6 +189,7 @@ def test_refused_deliveries_are_judged_for_their_subscription_alone(sqlite):
     assert replay(sqlite.router()) == []
 
 
+@ON_EVERY_STORAGE
 def test_a_refused_delivery_whose_message_can_no_longer_be_judged_stays_one(sqlite):
     world = sqlite.world
     sqlite.create("A")
@@ -201,16 +211,19 @@ def test_a_refused_delivery_whose_message_can_no_longer_be_judged_stays_one(sqli
     assert sqlite.ids("B") == delivery_ids("m.jsonl", "b", [0, 1])
 
 
+@ON_EVERY_STORAGE
 def test_inputs_that_are_gone_are_named_and_are_replayed_when_they_are_back(world):
     router = too_long(world, [LONG], [LONG])
-    aside = (world.input / "0.jsonl").rename(world.root / "aside")
+    taken = Location.of(world.input / "0.jsonl")
+    content = taken.read()
+    taken.delete()
     ask(world)
     (report,) = replay(router)
     assert report.missing == ("of batch 0, removed or changed since it was routed: 0.jsonl",)
     assert world.deliveries() == Counter([("1.jsonl", 0, "red", 1)])
     assert committed(world, -1)["replay"]["missing"][0]["files"] == ["0.jsonl"]
     assert waiting(world.output) == []
-    aside.rename(world.input / "0.jsonl")
+    taken.put(content)
     ask(world)
     replay(router)
     assert world.deliveries() == Counter([("0.jsonl", 0, "red", 1), ("1.jsonl", 0, "red", 1)])
@@ -230,6 +243,7 @@ def test_a_file_whose_name_is_no_text_is_replayed_too(world):
     assert world.deliveries() == Counter([("odd-?.jsonl", row, "red", 1) for row in (0, 1)])
 
 
+@ON_EVERY_STORAGE
 def test_a_replay_takes_no_more_inputs_than_a_batch_and_several_are_made_of_one_request(world):
     too_long(world, *[[LONG]] * 5)
     request = ask(world)
@@ -238,17 +252,19 @@ def test_a_replay_takes_no_more_inputs_than_a_batch_and_several_are_made_of_one_
     assert replays_of(world.output, request.id) == [-1, -2, -3]
 
 
+@ON_EVERY_STORAGE
 def test_a_damaged_request_is_left_alone_with_a_warning_and_others_are_done(world):
     router = too_long(world, [LONG])
-    bad = world.output / "_requests" / f"{ask(world).id}.json"
-    bad.write_text(bad.read_text()[:-9])
-    disk.write_json(bad.with_name("20000101T000000000000-00000000.json"), {"request": "other"})
+    bad = Location.of(world.output / "_requests" / f"{ask(world).id}.json")
+    bad.put(bad.read()[:-9])
+    (bad.parent / "20000101T000000000000-00000000.json").put_json({"request": "other"})
     ask(world)
     warnings = []
     assert len(replay(router, warnings.append)) == 1
     assert len(warnings) == 2 and all("a request for a replay is ignored" in text for text in warnings)
 
 
+@ON_EVERY_STORAGE
 def test_an_audit_and_the_status_count_replays_on_their_own(world):
     router = too_long(world, [LONG, "{"])
     ask(world)
@@ -272,6 +288,7 @@ def log(world):
     return made
 
 
+@ON_EVERY_STORAGE
 def test_who_was_given_a_batch_by_a_backfill_gets_its_letters_from_there_and_nowhere_else(world, log):
     run = Run(world, log, max_message_bytes=SHORT)
     run.route(0, RED)
@@ -288,6 +305,7 @@ def test_who_was_given_a_batch_by_a_backfill_gets_its_letters_from_there_and_now
     assert got == {(-2, "all"): 1, (-3, "red"): 1}
 
 
+@ON_EVERY_STORAGE
 def test_what_fails_twice_goes_to_the_same_subscriptions_at_last(world, log):
     run = Run(world, log, max_message_bytes=SHORT)
     run.route(0, LONG)
@@ -307,6 +325,7 @@ def test_what_fails_twice_goes_to_the_same_subscriptions_at_last(world, log):
     assert got == Counter((f"{n}.jsonl", name) for n in (0, 1) for name in ("red", "all"))
 
 
+@ON_EVERY_STORAGE
 def test_a_backfill_of_a_batch_whose_letters_were_replayed_gives_each_message_once(world, log):
     run = Run(world, log, max_message_bytes=SHORT)
     run.route(0, RED)
@@ -350,7 +369,7 @@ def test_a_crash_at_any_step_of_a_replay_gives_each_message_once(tmp_path_factor
         if not crashed and steps() < at:
             assert at > 40
             return
-        pinned = disk.read_json(world.output / "pins" / "-1.json")
+        pinned = Location.of(world.output / "pins" / "-1.json").read_json()
         # The registry goes on before the job starts again.
         queues.publish(2, red=("color IN ('red', 'blue')", A))
         again = queues.router(max_files=1)
@@ -369,8 +388,8 @@ def test_a_crash_at_any_step_of_a_replay_gives_each_message_once(tmp_path_factor
         queues.router()
         assert [line["batch"] for line in world.accounting()] == [0, 1, -1, -2], at
         assert waiting(world.output) == [], at
-        assert list((world.output / "_staging").iterdir()) == [], at
-        assert not list((world.snapshots / "leases").glob("*-backfill.json")), at
+        assert Location.of(world.output / "_staging").folders() == [], at
+        assert side_leases(world) == [], at
     pytest.fail("the steps never ended")
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from selectroute.cli import main
-from selectroute.durable import disk
 from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.selector.values.values import Int
 from selectroute.spark import JobError
@@ -19,8 +18,10 @@ from selectroute.spark.batch.commits import Commits
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
+from selectroute.storage import Location
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.queue_world import A
+from tests.spark.storages import ON_EVERY_STORAGE
 from tests.support.components import KAFKA
 
 pytestmark = [pytest.mark.spark, *KAFKA]
@@ -40,10 +41,11 @@ def test_records_are_routed_by_offset_and_accounted_for(pipe):
     )
     assert audit(pipe.world.output).findings == []
     names = {name for name in pipe.broker.topics() if name.startswith("selectroute-")}
-    record = disk.read_json(pipe.world.output / "_job.json")
+    record = Location.of(pipe.world.output / "_job.json").read_json()
     assert "tokens" not in record and not any(record["id"] in name for name in names)
 
 
+@ON_EVERY_STORAGE
 def test_a_topic_of_tokens_is_made_when_it_is_needed_and_must_stay_while_a_batch_is_sent(pipe, monkeypatch):
     out = pipe.broker.create(pipe.name + "-out", 2)
     pipe.publish(1, all="weight >= 0")
@@ -59,7 +61,7 @@ def test_a_topic_of_tokens_is_made_when_it_is_needed_and_must_stay_while_a_batch
         patch.setattr(Commits, "commit", crashing)
         with pytest.raises(StreamError):
             pipe.run()
-    tokens = disk.read_json(pipe.world.output / "_job.json")["tokens"]
+    tokens = Location.of(pipe.world.output / "_job.json").read_json()["tokens"]
     assert len(pipe.broker.records(out)) == 6 and tokens in pipe.broker.topics()
     pipe.broker.delete(tokens)
     with pytest.raises(KafkaClientError, match=f"the topic {tokens} with the job's commit tokens is gone"):
@@ -72,6 +74,7 @@ def test_a_topic_of_tokens_is_made_when_it_is_needed_and_must_stay_while_a_batch
     assert len(pipe.broker.records(out)) == 15
 
 
+@ON_EVERY_STORAGE
 def test_batches_go_on_where_the_one_before_ended(pipe):
     pipe.publish(1, all="weight >= 0")
     pipe.broker.produce(pipe.name, cars(9))
@@ -85,6 +88,7 @@ def test_batches_go_on_where_the_one_before_ended(pipe):
     assert (found.findings, found.inputs, found.counts.messages) == ([], 15, 15)
 
 
+@ON_EVERY_STORAGE
 def test_deliveries_go_to_the_topics_of_their_subscriptions_with_key_body_and_headers(pipe):
     one, two = pipe.broker.create(pipe.name + "-1", 4), pipe.broker.create(pipe.name + "-2", 1)
     pipe.publish(
@@ -214,6 +218,7 @@ def test_settings_without_an_effect_are_named_once_when_the_job_starts(pipe):
     assert warnings == ["these settings of Kafka's client have no effect here: fetch.max.wait.ms, linger.ms"]
 
 
+@ON_EVERY_STORAGE
 def test_deliveries_that_a_topic_does_not_take_are_dead_letters_of_their_own(pipe):
     small = pipe.broker.create(pipe.name + "-small", 1, max_message_bytes="3000")
     there = pipe.broker.create(pipe.name + "-there", 1)
@@ -262,6 +267,7 @@ def shown(pipe, monkeypatch, capsys, *more):
     return exit_.value.code, captured.out, captured.err
 
 
+@ON_EVERY_STORAGE
 def test_what_a_subscription_got_is_read_from_kafka_where_it_still_is(pipe, monkeypatch, capsys):
     pipe.publish(1, heavy="weight > 5")
     bare = (0, None, None, [("weight", b"9"), ("a", b"\xff"), ("a", None)])
@@ -296,8 +302,8 @@ def test_records_of_another_cluster_are_not_shown(pipe, monkeypatch, capsys):
     pipe.publish(1, heavy="weight > 5")
     pipe.broker.produce(pipe.name, cars(9))
     pipe.run()
-    record = disk.read_json(pipe.world.output / "_job.json")
-    disk.write_json(pipe.world.output / "_job.json", record | {"system": "another"})
+    record = Location.of(pipe.world.output / "_job.json").read_json()
+    Location.of(pipe.world.output / "_job.json").put_json(record | {"system": "another"})
     code, out, err = shown(pipe, monkeypatch, capsys, "--kafka-servers", pipe.broker.address)
     assert (code, out) == (4, ""), err
     assert "the job reads the Kafka cluster another" in err
@@ -328,6 +334,7 @@ def test_a_topic_that_the_job_reads_and_that_is_named_while_it_runs_costs_its_su
     assert audit(pipe.world.output).findings == []
 
 
+@ON_EVERY_STORAGE
 def test_messages_of_files_become_records_with_their_properties_as_headers(pipe):
     out = pipe.broker.create(pipe.name + "-out", 3)
     pipe.publish(3, red=("color = 'red'", out), heavy=("weight > 5", out))
@@ -352,6 +359,7 @@ def test_messages_of_files_become_records_with_their_properties_as_headers(pipe)
     )
 
 
+@ON_EVERY_STORAGE
 def test_records_go_to_a_queue_once_with_the_properties_that_are_bound(pipe, sqlite):
     sqlite.create("A")
     pipe.publish(1, heavy=("weight > 7", A), light="weight < 3")
@@ -365,6 +373,7 @@ def test_records_go_to_a_queue_once_with_the_properties_that_are_bound(pipe, sql
     assert pipe.run(queues=sqlite.url) == [] and not sqlite.get_all("A")
 
 
+@ON_EVERY_STORAGE
 def test_records_that_were_dead_letters_are_replayed_with_their_bytes_and_no_others_are_read(pipe):
     to = pipe.broker.create(pipe.name + "-to", 2)
     pipe.publish(1, long=("weight >= 0", to))
@@ -389,13 +398,14 @@ def test_records_that_were_dead_letters_are_replayed_with_their_bytes_and_no_oth
     }
     assert all(record.key() == b"key" and headers_of_bytes(record)["other"] == b"\xff" for record in got)
     assert all(
-        headers_of_bytes(record)["selectroute-batch"].startswith(f"{report_query(pipe)}/-1/".encode())
+        headers_of_bytes(record)["selectroute-batch"].startswith(f"{pipe.query}/-1/".encode())
         for record in got
     )
     assert audit(pipe.world.output).findings == []
     assert pipe.run() == []
 
 
+@ON_EVERY_STORAGE
 def test_dead_letters_that_kafka_no_longer_has_are_named_and_the_others_replayed(pipe):
     pipe.publish(1, all="weight >= 0")
     long = [(n, b"key", b"x" * 500, [("weight", b"7")]) for n in range(2)]
@@ -414,7 +424,3 @@ def test_dead_letters_that_kafka_no_longer_has_are_named_and_the_others_replayed
 
 def headers_of_bytes(record):
     return dict(record.headers())
-
-
-def report_query(pipe):
-    return json.loads((pipe.world.output / "_job.json").read_text())["query"]

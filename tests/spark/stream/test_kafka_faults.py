@@ -7,15 +7,16 @@ from collections import Counter
 
 import pytest
 
-from selectroute.durable import disk
 from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
 from selectroute.spark.sources.files.stream import SourceError
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
+from selectroute.storage import Location
 from selectroute.testing.broker import CLUSTER
 from tests.spark.kafka_world import cars, headers_of, refuse_after_plan
+from tests.spark.storages import ON_EVERY_STORAGE
 from tests.support.components import KAFKA
 
 pytestmark = [pytest.mark.spark, *KAFKA]
@@ -49,6 +50,7 @@ def test_topics_to_which_nothing_can_be_delivered_are_named_before_the_stream_st
     one_sentence(error)
 
 
+@ON_EVERY_STORAGE
 def test_topics_to_which_nothing_can_be_delivered_cost_their_own_deliveries_only(pipe):
     out = pipe.broker.create(pipe.name + "-out")
     own = {"own": ("weight < 2", pipe.name), "listed": ("weight < 2", f"{pipe.name}?grouping=message")}
@@ -90,6 +92,7 @@ def test_a_topic_that_takes_less_after_the_batch_is_planned_costs_its_own_delive
     assert short in warning and "become dead letters" in warning
 
 
+@ON_EVERY_STORAGE
 def test_a_topic_that_refuses_for_a_while_is_waited_for_and_gets_each_delivery_once(pipe, monkeypatch):
     out, short = (pipe.broker.create(f"{pipe.name}-{one}") for one in ("out", "short"))
     pipe.publish(1, good=("", out), short=("", short))
@@ -127,14 +130,15 @@ def test_a_setting_that_no_producer_takes_is_one_sentence():
     one_sentence(error)
 
 
+@ON_EVERY_STORAGE
 def test_another_cluster_is_refused_because_its_offsets_are_of_other_records(pipe):
     pipe.publish(1, all="")
     pipe.broker.produce(pipe.name, cars(3))
     pipe.run()
-    record = pipe.world.output / "_job.json"
-    written = disk.read_json(record)
+    record = Location.of(pipe.world.output / "_job.json")
+    written = record.read_json()
     assert written["system"] == CLUSTER
-    disk.write_json(record, written | {"system": "another"})
+    record.put_json(written | {"system": "another"})
     with pytest.raises(JobError, match=f"cluster another, and this cluster is {CLUSTER}") as error:
         pipe.run()
     one_sentence(error)
@@ -187,6 +191,7 @@ def test_a_topic_whose_beginning_was_dropped_before_it_was_met_ends_the_job(pipe
     assert sum(pipe.delivered().values()) == 3
 
 
+@ON_EVERY_STORAGE
 def test_a_broker_that_is_stopped_and_started_while_batches_run_loses_and_repeats_nothing(pipe):
     out = pipe.broker.create(pipe.name + "-out", 2)
     pipe.publish(1, all=("weight >= 0", out))

@@ -26,7 +26,7 @@ from selectroute.spark.batch.pins import Pin, PinError
 from selectroute.spark.batch.router import Router
 from selectroute.spark.inputs.open_source import source_of
 from selectroute.spark.inputs.source import Source
-from selectroute.spark.job.job import Job, JobError, job_record
+from selectroute.spark.job.job import PARQUET, Job, JobError, job_record
 from selectroute.spark.job.output_folder import OutputFolder
 from selectroute.spark.job.working_copy import working_copy
 from selectroute.spark.sinks.schemas import DEAD_LETTERS, DELIVERIES, SCHEMAS, SINKS, UNROUTED
@@ -82,9 +82,11 @@ def rerun(
         should_stop: called before each batch.
 
     Raises:
-        JobError: ``into`` is not empty, or in another folder of the job; the output folder is not this job's;
-            or none of these batches is committed.
-        SourceError: a folder is not on a mounted file system, or Kafka does not answer.
+        JobError: ``into`` is not empty, or in another folder of the job, or in remote storage and the job's
+            tables are not Delta tables; the output folder is not this job's; or none of these batches is
+            committed.
+        SourceError: Kafka does not answer.
+        StorageError: remote storage does not answer.
         CommitError: a commit is damaged.
     """
     check_argument(spark, SparkSession, "spark", "the SparkSession")
@@ -122,7 +124,14 @@ class Reruns:
         ]
         if not batches:
             raise JobError(f"no batch of {self._job.output} from {first} on is committed")
-        return (self._one(batch) for batch in takewhile(lambda _: not should_stop(), batches))
+        return self._each(batches, should_stop)
+
+    def _each(self, batches: Sequence[int], should_stop: Callable[[], bool]) -> Iterator[Rerun]:
+        try:
+            for batch in takewhile(lambda _: not should_stop(), batches):
+                yield self._one(batch)
+        finally:
+            self._router.close()
 
     def _one(self, batch: int) -> Rerun:
         commit = self._done.read(batch) or {}
@@ -154,6 +163,11 @@ class Reruns:
         for name, folder in (("output", job.output), ("input", job.input), ("snapshots", job.snapshots)):
             if isinstance(folder, Location) and into.is_in(folder):
                 raise JobError(f"{into} is in the {name} folder {folder} of the job: choose another")
+        if job.table_format == PARQUET and not into.is_local:
+            raise JobError(
+                f"{into} is in remote storage, where outcomes are Delta tables, and those of the job are "
+                "Parquet files: choose a folder on a mounted file system"
+            )
         if into.exists() or any(True for _ in into.entries(deep=True)):
             raise JobError(f"{into} is not an empty folder: choose another")
 

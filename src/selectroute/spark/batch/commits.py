@@ -220,15 +220,16 @@ class Commits:
             shutil.rmtree(done, ignore_errors=True)
 
     def is_pending(self, commit: Mapping[str, Any]) -> bool:
-        """Return whether a committed batch is not yet published and accounted. Of remote storage a reader
-        knows this only of the newest batch, and takes it for not published.
+        """Return whether a committed batch is not yet published and accounted. In remote storage a reader
+        cannot see this: it takes the newest batch for not published until the accounting has it.
         """
         if self.output.is_local:
             return self.staging(commit).is_folder()
         if self._lines is not None:
             return commit["staging"] in self._pending
         batch = commit["batch"]
-        return bool(batch == (max(self.batches()) if batch >= 0 else min(self.side_batches())))
+        is_newest = batch == (max(self.batches()) if batch >= 0 else min(self.side_batches()))
+        return is_newest and batch not in self._accounted()[1]
 
     def staging(self, commit: Mapping[str, Any]) -> Location:
         """Return the staging folder of a commit, which exists until the batch is published and accounted."""
@@ -283,16 +284,20 @@ class Commits:
 
     def _complete_accounting(self) -> None:
         """Add the lines of batches that are committed and not accounted for; reads no other commits."""
-        try:
-            lines = self._accounting.read().decode().splitlines()
-            known = {int(json.loads(line)["batch"]) for line in lines}
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            lines, known = [], set()
+        lines, known = self._accounted()
         missing = [batch for batch in (*self.batches(), *self.side_batches()) if batch not in known]
         with ThreadPoolExecutor(_THREADS) as threads:
             commits = [commit for commit in threads.map(self.read, missing) if commit is not None]
         self._lines = lines + [self.line(commit) for commit in sorted(commits, key=_order)]
         self.write_accounting()
+
+    def _accounted(self) -> tuple[list[str], set[int]]:
+        """Return the lines of the accounting, and their batches; none if the file is damaged or missing."""
+        try:
+            lines = self._accounting.read().decode().splitlines()
+            return lines, {int(json.loads(line)["batch"]) for line in lines}
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return [], set()
 
     def line(self, commit: Mapping[str, Any]) -> str:
         """Return a commit's line in ``accounting.jsonl``."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 from selectroute.spark.batch.pins import Pin
 from selectroute.spark.destinations.kafka_records import Topic
 from selectroute.storage import Location
+from selectroute.storage.owned import shared
 
 _OF_BATCH: Final = ("batch", "revision", "digest", "input")
 
@@ -79,24 +80,30 @@ def written_plan(pins: Location, pinned: Pin) -> Plan | None:
 def write_plan(pins: Location, plan: Plan) -> None:
     """Write a new plan durably; decisions and digests that followed another one go."""
     pins.make_folder()
-    _forget(pins, plan.batch)
-    _path(pins, plan.batch).put_json(plan.to_json())
+    path = _path(pins, plan.batch)
+    if path.exists():
+        _forget(pins, plan.batch)
+    path.put_json(plan.to_json())
 
 
 def remove_plan(pins: Location, batch: int) -> None:
     """Remove the plan of a batch that is published, with decisions on schemas and digests of rows."""
-    _forget(pins, batch)
-    _path(pins, batch).delete()
+    path = _path(pins, batch)
+    if path.exists():  # as long as there is anything to forget
+        _forget(pins, batch)
+        path.delete()
 
 
 def decisions_of(pins: Location, batch: int) -> Location:
-    """Return the folder of a batch's decisions on schemas, which are part of its plan."""
-    return pins / f"{batch}.schemas"
+    """Return the folder of a batch's decisions on schemas, which its tasks write. They belong to its plan."""
+    return shared(pins) / f"{batch}.schemas"
 
 
 def digests_of(pins: Location, batch: int) -> Location:
-    """Return the folder of a batch's digests of the rows of a DataFrame, which are part of its plan."""
-    return pins / f"{batch}.rows"
+    """Return the folder of a batch's digests of the rows of a DataFrame, which its tasks write. They are a
+    part of its plan.
+    """
+    return shared(pins) / f"{batch}.rows"
 
 
 def begun_batches(pins: Location) -> list[int]:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from selectroute.index.destination import KAFKA, QUEUE
@@ -183,6 +184,12 @@ class Router:
         """
         return self._route(pinned, batch_input, clock, query, side_batch)
 
+    def newest_revision(self) -> int:
+        """Return the newest published revision that is known; later batches have it or a newer one. Raises
+        SnapshotError.
+        """
+        return self._newest.number()
+
     def close(self) -> None:
         """Wait until the last batch is published, and end the threads. Raises as `Commits.publish`."""
         self._newest.close()
@@ -303,7 +310,7 @@ class Router:
             raise self._taken(batch) from error
         clock.lap("commit")
         self.commits.publish(commit)
-        remove_plan(self._pins, batch)
+        self._write_ahead(partial(remove_plan, self._pins, batch))
         clock.lap("publish")
         return replace(
             self._report(commit), seconds=clock.seconds, topics=dict(outcome.topics), kind=kind_of(commit)

@@ -117,6 +117,12 @@ class FolderSource(ABC, Generic[Folder, File]):
     def cut(self, inputs: Sequence[File], tasks: int) -> list[list[Split]]:
         """Return the splits of files, for so many tasks."""
 
+    def is_unchanged(self, inputs: Sequence[File]) -> bool:
+        """Return whether files of which the splits are the same are the same: those of this machine, whose
+        splits are made by what is in them.
+        """
+        return True
+
     @abstractmethod
     def _file(self, name: str, size: int) -> File:
         """Return the file of a name and a size in a commit."""
@@ -199,7 +205,8 @@ class FileBatchInput:
 
     def follows(self, plan: Mapping[str, Any]) -> bool:
         """Return whether the files are still cut as in this plan."""
-        return bool(self.plan(plan["tasks"])["sha256"] == plan["sha256"])
+        same = self.plan(plan["tasks"])["sha256"] == plan["sha256"]
+        return bool(same and self._source.is_unchanged(self._paths))
 
     def by(self, plan: Mapping[str, Any]) -> FileBatchInput:
         """Return the input in the tasks of this plan."""

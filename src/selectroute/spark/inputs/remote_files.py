@@ -38,7 +38,7 @@ class RemoteFileSource(FolderSource[Location, PlannedFile]):
         spark: for `stream`.
     """
 
-    def __init__(self, job: Job, run: Runner, tasks: int, spark: SparkSession) -> None:
+    def __init__(self, job: Job, run: Runner, tasks: int, spark: SparkSession | None = None) -> None:
         assert isinstance(job.input, Location), "files are in a folder"
         super().__init__(job.input, job.file_format, job.max_files, run, tasks, spark, job.binding)
         self._output = job.output
@@ -66,6 +66,10 @@ class RemoteFileSource(FolderSource[Location, PlannedFile]):
         """Return the splits of files, for so many tasks: each file is one."""
         files = ((self.folder / one.name, one.size) for one in inputs)
         return whole_files(files, self.folder, self.file_format, tasks)
+
+    def is_unchanged(self, inputs: Sequence[PlannedFile]) -> bool:
+        """Return whether the files have the sizes with which they were planned, by which they are cut."""
+        return self._sizes_now([one.name for one in inputs]) == [one.size for one in inputs]
 
     def _file(self, name: str, size: int) -> PlannedFile:
         return PlannedFile(name, size)

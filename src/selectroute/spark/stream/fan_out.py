@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, overload
@@ -159,6 +159,7 @@ class FanOut:
             else None
         )
         self._failure: BaseException | None = None
+        self._closed = False
         self._idle = threading.Event()
         self._idle.set()
 
@@ -203,9 +204,14 @@ class FanOut:
                 self.query.stop()
             self._side_thread.start(self._folder.query())
         except BaseException as error:
+            with suppress(PySparkException, Py4JError, OSError):  # the JVM is gone
+                self.stop()
+            if self._side_thread is not None:
+                self._side_thread.finish(lambda: True)
             if self._upkeep is not None:
                 self._upkeep.finish(at_once=True)
-            self._release()
+            with suppress(SelectRouteError, OSError):  # what has failed first is what is raised
+                self._close()
             if isinstance(error, StoppingError):
                 self._failure = error
                 return
@@ -246,10 +252,9 @@ class FanOut:
             if self._upkeep is not None:
                 self._upkeep.finish(at_once=not ended or self._stopping.is_set())
             try:
-                self._router.close()
+                self._close()
             except SelectRouteError as error:
                 self._failure = self._failure or error
-            self._release()
         if self._failure is not None and not isinstance(self._failure, StoppingError):
             raise sentence(self._failure) from self._failure
 
@@ -320,12 +325,20 @@ class FanOut:
         """Wait for a queue or its database; return whether the job is to stop."""
         return self._stopping.wait(_PAUSE_SECONDS) or self._should_stop()
 
-    def _release(self) -> None:
-        if self._kafka is not None:
-            self._kafka.close()
-        if self._queues is not None:
-            self._queues.close()
-        self._folder.release()
+    def _close(self) -> None:
+        """Close the router, then what it needs, and release the folder at last, whichever of them fails:
+        another process may wait for it. Idempotent, because the folder may be another's from then on.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        with ExitStack() as last:
+            last.callback(self._folder.release)
+            if self._queues is not None:
+                last.callback(self._queues.close)
+            if self._kafka is not None:
+                last.callback(self._kafka.close)
+            self._router.close()
 
     def _fail(self, error: BaseException) -> None:
         """Stop after a failure in another thread: the job ends as after a failed batch."""

@@ -1,0 +1,14 @@
+"""A world in an object store, of which Spark's workers are clients, too."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.remote_world import RemoteWorld, remote_folder
+
+
+@pytest.fixture
+def world(request):
+    """The world, in an object store, or on HDFS if the test says so."""
+    with remote_folder(request, getattr(request, "param", "s3")) as root:
+        yield RemoteWorld(root)

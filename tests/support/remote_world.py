@@ -1,0 +1,158 @@
+"""A world whose folders are in remote storage, for tests that are the same on every storage."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from selectroute.match.compiled import cache_folder
+from selectroute.spark import Job
+from selectroute.spark.batch import revisions
+from selectroute.spark.batch.router import Router
+from selectroute.spark.inputs.files import FileBatchInput
+from selectroute.spark.inputs.remote_files import RemoteFileSource
+from selectroute.spark.job.job import DELTA
+from selectroute.spark.job.output_folder import OutputFolder
+from selectroute.spark.sources.files.remote_stream import PlannedFile
+from selectroute.spark.tables.delta_table import table_options
+from selectroute.storage import Location
+from selectroute.storage.owned import begin, owned
+from selectroute.testing.world import World, run_here
+from tests.support.s3 import BUCKET, clients_of, environment
+
+
+def numba_cache() -> str:
+    """Where compiled code is kept, for processes with another cache of files: each would compile for long."""
+    folder = cache_folder()
+    return os.environ.get("NUMBA_CACHE_DIR", "" if folder is None else str(folder.parent))
+
+
+@contextmanager
+def remote_folder(request: pytest.FixtureRequest, storage: str) -> Iterator[Location]:
+    """A folder of this test's own on S3 or HDFS, of which this process and Spark's workers are clients."""
+    with ExitStack() as opened, pytest.MonkeyPatch.context() as patched:
+        # One cache of files for all tests: with another environment Spark starts other workers.
+        cache = request.getfixturevalue("tmp_path_factory").getbasetemp() / "remote-cache"
+        patched.setenv("NUMBA_CACHE_DIR", numba_cache())
+        patched.setenv("XDG_CACHE_HOME", str(cache))
+        # What a test publishes is the newest revision at once, and not within a second or two.
+        patched.setattr(revisions, "_OLD_SECONDS", -1.0)
+        name = uuid.uuid4().hex
+        if storage == "s3":
+            opened.enter_context(clients_of(request.getfixturevalue("s3")))
+            root, names = f"s3://{BUCKET}/{name}", list(environment(""))
+        else:
+            hdfs = request.getfixturevalue("hdfs")
+            patched.setenv("HADOOP_CONF_DIR", str(hdfs.conf))
+            root, names = f"{hdfs.url}/{name}", ["HADOOP_CONF_DIR"]
+        if request.node.get_closest_marker("spark"):
+            # Workers get what the environment was when Spark started, and this.
+            workers = request.getfixturevalue("spark").sparkContext.environment
+            for one in [*names, "NUMBA_CACHE_DIR", "XDG_CACHE_HOME"]:
+                patched.setitem(workers, one, os.environ[one])
+        yield Location.of(root)
+
+
+class LocatedFiles(RemoteFileSource):
+    """Files of remote storage that a test names by their locations.
+
+    ``offsets`` is what Spark's would be: the size that each file had when a batch was planned with it.
+    """
+
+    def __init__(self, job: Job, tasks: int, offsets: dict[str, int]) -> None:
+        super().__init__(job, run_here, tasks)
+        self._offsets = offsets
+
+    def batch_input(self, inputs: Sequence[Any], again: bool = False) -> FileBatchInput:
+        """Return these files as the input of a batch."""
+        return super().batch_input(list(map(self._planned, inputs)), again)
+
+    def _planned(self, one: Any) -> PlannedFile:
+        if isinstance(one, PlannedFile):
+            return one
+        name = one.relative_to(self.folder)
+        if name not in self._offsets:
+            self._offsets[name] = one.entry().size
+        return PlannedFile(name, self._offsets[name])
+
+
+@dataclass
+class RemoteWorld(World):
+    """World whose root is a location in remote storage. Tasks run in this process.
+
+    What is committed is shown in the tables behind the stream. Who looks at the output here waits for it.
+    """
+
+    root: Any
+    _routers: list[Router] = field(default_factory=list, init=False)
+    _offsets: dict[str, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.table_format = DELTA
+
+    @property
+    def output(self) -> Any:
+        """Output folder, in which all that is committed is published."""
+        for router in self._routers:
+            router.commits.finish()
+            router.commits.write_accounting()
+        return super().output
+
+    def started(self, job: Job) -> Job:
+        """Return the job as a start has it: its commits and pins are known without asking."""
+        self.claim(job)
+        job = replace(job, output=owned(job.output, "_commits", "pins"))
+        begin(job.output)
+        return job
+
+    def source(self, job: Job, tasks: int) -> RemoteFileSource:
+        """Return the source of a job."""
+        return LocatedFiles(job, tasks, self._offsets)
+
+    def note(self, router: Router) -> Router:
+        """Keep a router, whose batches `output` waits for. Earlier ones are dead by now."""
+        self.close()
+        self._routers[:] = [router]
+        return router
+
+    def close(self) -> None:
+        """End the thread of the router."""
+        for router in self._routers:
+            router._newest.close()
+
+    def claim(self, job: Job) -> None:
+        """Write the record of a job, as a start does."""
+        if not (super().output / "_job.json").exists():
+            folder = OutputFolder(job)
+            try:
+                folder.claim()
+            finally:
+                folder.release()
+
+    def drop_bytes(self, name: str, data: bytes) -> Any:
+        """Put a file into the input folder."""
+        (self.input / name).put(data)
+        return self.input / name
+
+    def rows(self, sink: str) -> list[dict[str, Any]]:
+        """Return all rows of a table."""
+        from deltalake import DeltaTable
+
+        folder = self.output / sink
+        table = DeltaTable(str(folder), storage_options=table_options(folder))
+        paths = pa.table(table.get_add_actions())["path"].to_pylist()
+        files = [pq.ParquetFile(pa.BufferReader((folder / path).read())) for path in paths]
+        return [row for file in files for row in file.read().to_pylist()]
+
+    def accounting(self) -> list[dict[str, Any]]:
+        """Return the rows of the accounting, one per batch."""
+        return [json.loads(one) for one in (self.output / "accounting.jsonl").read().decode().splitlines()]
