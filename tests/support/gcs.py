@@ -296,4 +296,5 @@ def _contents(item: Mapping[str, Any]) -> str:
         "Size": item["size"],
         "Generation": item["generation"],
     }
-    return f"<Contents>{''.join(f'<{name}>{escape(str(value))}</{name}>' for name, value in fields.items())}</Contents>"
+    text = "".join(f"<{name}>{escape(str(value))}</{name}>" for name, value in fields.items())
+    return f"<Contents>{text}</Contents>"
