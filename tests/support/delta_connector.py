@@ -1,9 +1,9 @@
 """Spark with its Delta connector, for tests: a release of Spark that has one, in a process of its own.
 
 The connector of Delta 4.4.0, the newest, is built for Spark 4.2 and earlier. On Spark 4.3 each read of a
-table fails, because it calls a constructor of ``LogicalRDD`` that 4.3 no longer has (``NoSuchMethodError``). So
-PySpark 4.2.0 is installed beside the one that all other tests use, and comes before it on the path of the
-process.
+table fails, because it calls a constructor of ``LogicalRDD`` that 4.3 no longer has
+(``NoSuchMethodError``). So PySpark 4.2.0 is installed beside the one that all other tests use, and comes
+before it on the path of the process.
 
 ``python -m tests.support.delta_connector STEP FOLDER`` is that process; what it saw is a line of JSON.
 """

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.support.object_stores import BUCKET, in_environment
+from tests.support.object_stores import BUCKET, ObjectStore, in_environment
 
-__all__ = ["BUCKET", "clients_of", "environment", "make_bucket", "s3_server"]
+__all__ = ["BUCKET", "clients_of", "environment", "make_bucket", "s3_server", "s3_store"]
 
 
 def environment(endpoint: str) -> dict[str, str]:
@@ -47,6 +47,13 @@ def s3_server() -> Iterator[str]:
     finally:
         server.kill()
         server.wait()
+
+
+@contextmanager
+def s3_store() -> Iterator[ObjectStore]:
+    """The same server, as a store for tests of all."""
+    with s3_server() as url:
+        yield ObjectStore(f"s3://{BUCKET}", url, environment)
 
 
 def make_bucket(url: str, bucket: str = BUCKET, seconds: float = 30) -> None:
