@@ -131,6 +131,24 @@ def s3() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def azure() -> Iterator[Any]:
+    """Azurite, with a container. A test has a folder."""
+    from tests.support.azure import azure_server
+
+    with azure_server() as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[Any]:
+    """A server that speaks Google Cloud Storage's XML API, with a bucket. A test has a folder."""
+    from tests.support.gcs import gcs_server
+
+    with gcs_server() as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """HDFS with one node. Who stops one of its daemons starts it again."""
     from tests.support.hadoop import hadoop

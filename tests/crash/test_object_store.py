@@ -14,10 +14,19 @@ def parts():
 
 
 @pytest.mark.nightly
-def test_of_two_drivers_the_one_that_stood_still_ends(tmp_path):
+@pytest.mark.parametrize("kind", ["s3", "azure", "gcs"])
+def test_of_two_drivers_the_one_that_stood_still_ends(tmp_path, kind):
     from tests.crash.programs.object_store import run_two
 
-    assert "0 lost, 0 twice" in run_two(tmp_path, seed=3)
+    assert "0 lost, 0 twice" in run_two(tmp_path, 3, kind)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["azure", "gcs"])
+def test_a_job_that_is_killed_loses_nothing_in_the_store_of_another_vendor(tmp_path, kind):
+    from tests.crash.programs.object_store import run
+
+    assert "0 lost, 0 twice" in run(tmp_path, kills=2, seed=5, rate=0.03, kind=kind)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A proxy before a server that speaks S3, which fails as networks and stores do.
+"""A proxy before the server of an object store, which fails as networks and stores do.
 
 ``python -m tests.support.faulty_proxy TARGET --rate 0.1 --seed 1`` prints its port, then a line for each
 request: its number, the verb, the path, the status or the fault, and the seconds of its beginning and end.
@@ -12,8 +12,9 @@ The faults:
 
 With ``--delay`` each answer takes so many seconds more.
 
-A file named by ``--switch`` holds the proxy back as long as its first word is ``deny`` (403, as with
-credentials that have expired) or ``down`` (no connection is answered); ``ok`` passes everything on.
+A file named by ``--switch`` holds the proxy back as long as its first word is ``deny`` (400, as with
+credentials that have expired at Amazon's), ``forbid`` (403, as at others) or ``down`` (no connection is
+answered); ``ok`` passes everything on.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ _EXPIRED = (
     b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ExpiredToken</Code>'
     b"<Message>The provided token has expired.</Message></Error>"
 )
+_FORBIDDEN = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>AuthenticationFailed</Code>'
+    b"<Message>The request is not authorized.</Message></Error>"
+)
+_REFUSALS = {"slow down": (503, _SLOW_DOWN), "denied": (400, _EXPIRED), "forbidden": (403, _FORBIDDEN)}
 
 
 class Proxy(ThreadingHTTPServer):
@@ -95,19 +101,20 @@ class Passing(BaseHTTPRequestHandler):
     def _pass(self) -> None:
         began = time.monotonic()
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        is_listing = self.command == "GET" and "list-type" in self.path
+        is_listing = self.command == "GET" and ("list-type" in self.path or "comp=list" in self.path)
         held = self.server.held()
-        fault = {"deny": "denied", "down": "refused"}.get(held) or self.server.fault(is_listing)
+        fault = {"deny": "denied", "forbid": "forbidden", "down": "refused"}.get(held) or self.server.fault(
+            is_listing
+        )
         if fault is not None:
             self.server.say(self.command, self.path, fault, began)
         if fault == "refused":
             self.close_connection = True
             self.connection.close()
             return
-        if fault in ("slow down", "denied"):
-            self._answer(
-                503 if fault == "slow down" else 400, {}, _SLOW_DOWN if fault == "slow down" else _EXPIRED
-            )
+        if fault in _REFUSALS:
+            status, text = _REFUSALS[fault]
+            self._answer(status, {}, text)
             return
         time.sleep(self.server.delay + (2 if fault == "late" else 0))
         upstream = http.client.HTTPConnection(self.server.target, timeout=60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -14,7 +13,9 @@ from contextlib import contextmanager
 
 import pytest
 
-BUCKET = "bucket"
+from tests.support.object_stores import BUCKET, ObjectStore, in_environment
+
+__all__ = ["BUCKET", "clients_of", "environment", "make_bucket", "s3_server", "s3_store"]
 
 SECRET = "q8Zx-never-to-be-seen"
 """The secret key, which is found wherever it is written."""
@@ -51,6 +52,13 @@ def s3_server() -> Iterator[str]:
         server.wait()
 
 
+@contextmanager
+def s3_store() -> Iterator[ObjectStore]:
+    """The same server, as a store for tests of all."""
+    with s3_server() as url:
+        yield ObjectStore(f"s3://{BUCKET}", url, environment)
+
+
 def make_bucket(url: str, bucket: str = BUCKET, seconds: float = 30) -> None:
     """Make a bucket, as soon as the server answers."""
     request = urllib.request.Request(f"{url}/{bucket}", method="PUT")
@@ -69,18 +77,5 @@ def make_bucket(url: str, bucket: str = BUCKET, seconds: float = 30) -> None:
 @contextmanager
 def clients_of(endpoint: str) -> Iterator[None]:
     """Make this process a client of the server."""
-    wanted = environment(endpoint)
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    from selectroute.storage import objects
-
-    objects._opened.cache_clear()
-    try:
+    with in_environment(environment(endpoint)):
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-        objects._opened.cache_clear()

@@ -42,8 +42,16 @@ _PAUSE_SECONDS: Final = 0.2
 Result = TypeVar("Result")
 
 _S3: Final = re.compile(r"s3a?:")
+_GCS: Final = re.compile(r"gs:")
+_ENDPOINTS: Final = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "azure": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+"""Variables with the URL of a server other than the vendor's."""
+
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+_NO_CREDENTIALS: Final = re.compile(r"(?i)169\.254\.169\.254|credential|token request")
 
 _CAUSES: Final = {
     "NoSuchBucket": (NoBucketError, "the bucket does not exist"),
@@ -221,16 +229,19 @@ def _opened(root: str, process: int) -> Any:
         "retry_config": {"max_retries": 5, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
         "client_options": {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=60)},
     }
+    options["client_options"]["allow_http"] = _may_lack_tls(root)
     if _S3.match(root):
-        if endpoint := _endpoint():
+        if endpoint := _endpoint(root):
             options["endpoint"] = endpoint
-            options["client_options"]["allow_http"] = endpoint.startswith("http://")
         if (provider := _profile()) is not None:
             options["credential_provider"] = provider
     try:
         return from_url(root.replace("s3a://", "s3://"), **options)
     except Exception as error:
-        raise StorageError(f"{root} can't be opened: {_line(error)}") from error
+        cause = _line(error)
+        if cause == "Account must be specified":
+            cause = "no storage account is named: set AZURE_STORAGE_ACCOUNT_NAME"
+        raise StorageError(f"{root} can't be opened: {cause}") from error
 
 
 def delta_options(url: str) -> dict[str, str]:
@@ -239,11 +250,10 @@ def delta_options(url: str) -> dict[str, str]:
     Raises:
         StorageError: there is a profile in ``~/.aws``, and its credentials can't be read.
     """
+    found: dict[str, str] = {"allow_http": "true"} if _may_lack_tls(url) else {}
     if not _S3.match(url):
-        return {}
-    found: dict[str, str] = {"conditional_put": "etag"}
-    if _endpoint().startswith("http://"):
-        found["allow_http"] = "true"
+        return found
+    found["conditional_put"] = "etag"
     if (provider := _profile()) is not None:
         try:
             given = provider()
@@ -258,9 +268,18 @@ def delta_options(url: str) -> dict[str, str]:
     return found
 
 
-def _endpoint() -> str:
-    """Return the URL of a store other than Amazon's; empty for that."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+def _endpoint(url: str) -> str:
+    """Return the URL of a server other than Amazon's or Microsoft's; empty for theirs."""
+    names = _ENDPOINTS["s3" if _S3.match(url) else "azure"]
+    return next(filter(None, map(os.environ.get, names)), "")
+
+
+def _may_lack_tls(url: str) -> bool:
+    """Return whether requests may go to a server without TLS: one that the user has named so.
+
+    The URL of another server than Google's is in a file of credentials; the client uses none but that.
+    """
+    return bool(_GCS.match(url)) or _endpoint(url).startswith("http://")
 
 
 def _profile() -> Any | None:
@@ -308,9 +327,10 @@ def _named(error: Exception, what: str, url: str) -> StorageError:
     code, status = _CODE.search(text), _STATUS.search(text)
     if code is not None and code[1] in _CAUSES:
         return _error(code[1], what, url)
-    if isinstance(error, they.PermissionDeniedError | they.UnauthenticatedError):
+    refused = status is not None and status[1] in ("401", "403")  # of a listing, and of many at once
+    if refused or isinstance(error, they.PermissionDeniedError | they.UnauthenticatedError):
         return DeniedError(f"{url} can't be {what}: the credentials do not allow it")
-    if "169.254.169.254" in text or "credential" in text.lower():
+    if _NO_CREDENTIALS.search(text):
         return DeniedError(f"{url} can't be {what}: no credentials were found")
     if status is not None and status[1].startswith("4") and status[1] not in ("408", "429"):
         return StorageError(f"{url} can't be {what}: {_line(error)}")

@@ -1,4 +1,4 @@
-"""A folder on every storage: this machine, a store that speaks S3, HDFS."""
+"""A folder on every storage: this machine, stores that speak S3, Azure and Google Cloud Storage, HDFS."""
 
 import os
 import uuid
@@ -13,6 +13,8 @@ from tests.support.s3 import BUCKET, clients_of
     params=[
         "local",
         pytest.param("s3", marks=pytest.mark.slow),
+        pytest.param("azure", marks=pytest.mark.nightly),
+        pytest.param("gcs", marks=pytest.mark.nightly),
         pytest.param("hdfs", marks=(pytest.mark.slow, pytest.mark.xdist_group("hadoop"))),
     ]
 )
@@ -23,6 +25,10 @@ def folder(request, tmp_path, monkeypatch):
     elif request.param == "s3":
         with clients_of(request.getfixturevalue("s3")):
             yield Location.of(f"s3://{BUCKET}/{uuid.uuid4().hex}/a folder")
+    elif request.param in ("azure", "gcs"):
+        store = request.getfixturevalue(request.param)
+        with store.client():
+            yield Location.of(f"{store.root}/{uuid.uuid4().hex}/a folder")
     else:
         hdfs = request.getfixturevalue("hdfs")
         monkeypatch.setitem(os.environ, "HADOOP_CONF_DIR", str(hdfs.conf))

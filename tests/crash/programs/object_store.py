@@ -4,7 +4,8 @@
 answers 503, loses answers after the write, cuts connections and delays listings; ``selectroute stream run``
 as a user runs it, its whole session killed (SIGKILL) at random instants, while selectors change and files
 arrive. Afterwards every delivery in the Delta table is held against the reference evaluator under the
-revision of its batch: nothing is lost, nothing is there twice.
+revision of its batch: nothing is lost, nothing is there twice. ``--store azure`` and ``--store gcs`` do the
+same with servers that speak the protocols of Azure and Google.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ from selectroute.spark.audit.audit import audit
 from selectroute.spark.tables.delta_table import table_options
 from selectroute.storage import Location
 from tests.crash.programs.command import ROOT, wait_until
+from tests.support.azure import azure_server
 from tests.support.faulty_proxy import faulty_proxy, requests_in
+from tests.support.gcs import gcs_server
+from tests.support.object_stores import ObjectStore
 from tests.support.remote_world import numba_cache
-from tests.support.s3 import BUCKET, clients_of, environment, s3_server
+from tests.support.s3 import s3_store
 
+STORES = {"s3": s3_store, "azure": azure_server, "gcs": gcs_server}
 COLORS = ("red", "blue", "green", "grey")
 _WAIT_SECONDS = 600.0
 
@@ -42,14 +47,14 @@ class StoreJob:
     """One job in a bucket, with what it should deliver."""
 
     folder: Path
-    endpoint: str
+    store: ObjectStore
     """Where the job's requests go; those of this process go to the server itself."""
     chance: Random
     messages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     revisions: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.base = Location.of(f"s3://{BUCKET}/{self.folder.name}")
+        self.base = Location.of(f"{self.store.root}/{self.folder.name}")
         self.publisher = sr.Publisher(self.base / "snapshots")
         self.state: dict[str, str] = {}
         for _ in range(8):
@@ -119,7 +124,7 @@ class StoreJob:
                 stdout=log,
                 env={
                     **os.environ,
-                    **environment(self.endpoint),
+                    **self.store.environment,
                     "PYTHONPATH": modules,
                     "XDG_CACHE_HOME": str(self.folder / "cache"),
                     "NUMBA_CACHE_DIR": numba_cache(),
@@ -182,15 +187,15 @@ def kill(job: subprocess.Popen[bytes]) -> None:
     job.wait()
 
 
-def run(folder: Path, kills: int, seed: int, rate: float) -> str:
+def run(folder: Path, kills: int, seed: int, rate: float, kind: str = "s3") -> str:
     """Kill a job so often, and return what was seen. Raises AssertionError."""
     chance = Random(seed)
     with ExitStack() as held:
-        server = held.enter_context(s3_server())
+        server = held.enter_context(STORES[kind]())
         log = folder / "proxy.log"
-        proxy = held.enter_context(faulty_proxy(server, log, rate=rate, seed=seed))
-        held.enter_context(clients_of(server))
-        store = StoreJob(folder, proxy, chance)
+        proxy = held.enter_context(faulty_proxy(server.endpoint, log, rate=rate, seed=seed))
+        held.enter_context(server.client())
+        store = StoreJob(folder, server.behind(proxy), chance)
         for _ in range(3):
             store.drop()
         for number in range(kills):
@@ -213,17 +218,17 @@ def run(folder: Path, kills: int, seed: int, rate: float) -> str:
         return f"{kills} kills; {store.check()}; {dict(faults)}"
 
 
-def run_two(folder: Path, seed: int) -> str:
+def run_two(folder: Path, seed: int, kind: str = "s3") -> str:
     """Let a second driver start while the first stands still in a batch, and wake the first again.
 
     Returns what was seen. Raises AssertionError.
     """
     chance = Random(seed)
     with ExitStack() as held:
-        server = held.enter_context(s3_server())
-        slow = held.enter_context(faulty_proxy(server, folder / "proxy.log", delay=0.1))
-        held.enter_context(clients_of(server))
-        store = StoreJob(folder, slow, chance)
+        server = held.enter_context(STORES[kind]())
+        slow = held.enter_context(faulty_proxy(server.endpoint, folder / "proxy.log", delay=0.1))
+        held.enter_context(server.client())
+        store = StoreJob(folder, server.behind(slow), chance)
         for _ in range(4):
             store.drop()
         first = store.start("--trigger-seconds=0")
@@ -262,11 +267,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=0.05, help="the share of requests that fail")
     parser.add_argument("--two", action="store_true", help="two drivers, one of which stands still, instead")
+    parser.add_argument("--store", choices=[*STORES], default="s3")
     given = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="object-store-") as folder:
         place = Path(folder)
-        seen = run_two(place, given.seed) if given.two else run(place, given.kills, given.seed, given.rate)
+        if given.two:
+            seen = run_two(place, given.seed, given.store)
+        else:
+            seen = run(place, given.kills, given.seed, given.rate, given.store)
     print(f"{seen}; {time.monotonic() - started:,.0f} s")
     return 0
 

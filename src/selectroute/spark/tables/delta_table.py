@@ -47,8 +47,13 @@ _KEPT_VERSIONS: Final = 1_000
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _STORAGE_ERROR = re.compile(
     r"Generic (S3|GCS|MicrosoftAzure|HdfsObjectStore|URL)|HTTP error|error sending request|ObjectStore|denied"
+    r"|operation lacked"
 )
-_DENIED = re.compile(r"ExpiredToken|AccessDenied|Permission|Unauth|InvalidToken|status code: 40[13]")
+_REFUSED = re.compile(r"operation lacked|40[13] (Forbidden|Unauthorized)")
+_DENIED = re.compile(
+    r"ExpiredToken|AccessDenied|Permission|Unauth|InvalidToken|status code: 40[13]|token request|"
+    + _REFUSED.pattern
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _FRAME = re.compile(r"\d+: ")
 
@@ -381,7 +386,8 @@ class OutcomeTable:
         if self.folder.is_local or not _STORAGE_ERROR.search(text):
             return None
         kind = DeniedError if _DENIED.search(text) else UnreachableError
-        return kind(f"the Delta table {self.folder} cannot {action}: {_one_line(error)[:200]}")
+        cause = "the credentials do not allow it" if _REFUSED.search(text) else _one_line(error)[:200]
+        return kind(f"the Delta table {self.folder} cannot {action}: {cause}")
 
     @contextmanager
     def _errors(self, action: str) -> Iterator[None]:

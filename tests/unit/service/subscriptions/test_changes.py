@@ -70,8 +70,10 @@ def test_what_is_no_cursor_is_refused(client):
 
 def test_a_request_waits_for_a_change_and_gets_it_at_once(client, add):
     started = time.monotonic()
-    threading.Timer(0.3, add, args=["a = 1"]).start()
+    later = threading.Timer(0.3, add, args=["a = 1"])
+    later.start()
     found = client.get(PATH, params={"after": 0, "wait": 30}).json()
+    later.join()  # it has its answer before the client is closed
     assert [one["op"] for one in found["changes"]] == ["add"]
     assert 0.2 < time.monotonic() - started < 28
 
