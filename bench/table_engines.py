@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-import selectroute as sr
 from bench.catalogue import WORKLOADS
 from bench.cores import processor_seconds
 from bench.engine import Engine, Timed
@@ -109,7 +108,7 @@ class TableEngine(Engine):
         self,
         spark: SparkSession,
         streamed: Streamed,
-        given: type[Given],
+        given: Callable[[Streamed], Given],
         table_format: str,
         age: str,
         count: int,
@@ -166,7 +165,10 @@ class TableEngine(Engine):
         return SparkQuery(fan.query, fan.wait, fan.stop, done)
 
 
-GIVEN: Final = {"tables-files": GivenFiles, "tables-kafka": GivenRecords}
+GIVEN: Final[dict[str, Callable[[Streamed], Given]]] = {
+    "tables-files": GivenFiles,
+    "tables-kafka": GivenRecords,
+}
 """Where the messages of each benchmark come from."""
 
 

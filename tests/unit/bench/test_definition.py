@@ -17,6 +17,7 @@ ENGINES = {
     "import", "start-anew", "start", *(name for engines in REGISTRY.values() for name in engines),
     "no-op", "fan-out",
     "fan-out-at-least-once", "fan-out-by-message", "relay", "relay-transactional",
+    "parquet-minute", "delta-minute", "parquet-hour", "delta-hour",
     "queue", "queue-of-properties", *(name for engines in QUEUES.values() for name in engines),
 }  # fmt: skip
 
