@@ -14,8 +14,10 @@ from selectroute.index.jsonl import build_from_lines
 from selectroute.kafka import KafkaBinding
 from selectroute.spark import Job, start_fanout
 from selectroute.spark.batch import router
+from selectroute.spark.batch.commits import Commits
 from selectroute.spark.batch.router import BatchReport
 from selectroute.spark.sources.kafka.config import KafkaCluster, KafkaInput
+from selectroute.spark.stream.fan_out import StreamError
 from selectroute.storage import Location
 from selectroute.testing.broker import Broker
 from selectroute.testing.world import World
@@ -23,6 +25,10 @@ from selectroute.testing.world import World
 _OF_INPUT = ("starting", "max_offsets", "min_partitions", "pattern", "topics")
 
 Given = str | tuple[str, Any]
+
+
+class Killed(BaseException):
+    """End of a job in this process, of which it takes no notice, as of a kill."""
 
 
 class Pipe:
@@ -58,6 +64,17 @@ class Pipe:
         reports: list[BatchReport] = []
         self.start(reports.append, **options).wait()
         return reports
+
+    def run_killed(self, **options: Any) -> None:
+        """Route what is there until a batch is about to be committed: it ends there, as if it were killed."""
+
+        def killed(_commits: Commits, _commit: Any) -> None:
+            raise Killed("killed before the commit")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Commits, "commit", killed)
+            with pytest.raises(StreamError, match="killed before the commit"):
+                self.run(**options)
 
     @property
     def query(self) -> str:

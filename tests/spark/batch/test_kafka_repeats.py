@@ -10,17 +10,12 @@ import pytest
 from selectroute.durable import disk
 from selectroute.kafka import deduplicate
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.batch.commits import Commits
 from selectroute.spark.sinks.schemas import SINKS
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.registry_log import Log, committed, delivered
 from tests.support.components import KAFKA
 
 pytestmark = [pytest.mark.spark, *KAFKA]
-
-
-class Crash(BaseException):
-    """The job is killed here."""
 
 
 def tree(folder):
@@ -38,19 +33,12 @@ def forget(folder, batch):
 
 
 @pytest.mark.parametrize("widened", [False, True])
-def test_what_was_sent_and_not_committed_is_not_sent_again(pipe, monkeypatch, widened):
+def test_what_was_sent_and_not_committed_is_not_sent_again(pipe, widened):
     out = pipe.broker.create(pipe.name + "-out", 3)
     pipe.publish(1, all=("weight >= 0", out), some=("weight > 5", f"{out}?grouping=message"))
     keyless = [(partition, None, value, headers) for partition, _, value, headers in cars(12)]
     pipe.broker.produce(pipe.name, [*cars(12), *keyless])
-
-    def crashing(self, commit):
-        raise Crash
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Commits, "commit", crashing)
-        with pytest.raises(Exception, match="Crash"):
-            pipe.run()
+    pipe.run_killed()
     before = sent(pipe, out)
     assert len(before) == 24 + 12 and not pipe.world.rows("deliveries")
     if widened:
@@ -64,19 +52,12 @@ def test_what_was_sent_and_not_committed_is_not_sent_again(pipe, monkeypatch, wi
     assert not list((pipe.world.output / "pins").glob("*.plan.json"))
 
 
-def test_grouped_records_that_are_too_large_are_refused_by_a_repeat_too(pipe, monkeypatch):
+def test_grouped_records_that_are_too_large_are_refused_by_a_repeat_too(pipe):
     small = pipe.broker.create(pipe.name + "-small", 1, max_message_bytes="1500")
     many = {f"{'long-name-' * 10}{n}": ("weight = 5", small) for n in range(9)}
     pipe.publish(1, all=("weight < 5", small), **many)
     pipe.broker.produce(pipe.name, cars(9))
-
-    def crashing(self, commit):
-        raise Crash
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Commits, "commit", crashing)
-        with pytest.raises(Exception, match="Crash"):
-            pipe.run(kafka_grouping="message")
+    pipe.run_killed(kafka_grouping="message")
     assert len(pipe.broker.records(small)) == 5
     (report,) = pipe.run(kafka_grouping="message")
     assert (report.counts.sent, report.counts.refused) == (5, 9)
@@ -84,18 +65,11 @@ def test_grouped_records_that_are_too_large_are_refused_by_a_repeat_too(pipe, mo
     assert audit(pipe.world.output).findings == []
 
 
-def test_at_least_once_what_is_sent_again_goes_to_the_same_partitions_with_the_same_ids(pipe, monkeypatch):
+def test_at_least_once_what_is_sent_again_goes_to_the_same_partitions_with_the_same_ids(pipe):
     out = pipe.broker.create(pipe.name + "-out", 3)
     pipe.publish(1, all=("weight >= 0", out))
     pipe.broker.produce(pipe.name, cars(12))
-
-    def crashing(self, commit):
-        raise Crash
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Commits, "commit", crashing)
-        with pytest.raises(Exception, match="Crash"):
-            pipe.run(kafka_delivery="at-least-once")
+    pipe.run_killed(kafka_delivery="at-least-once")
     pipe.broker.widen(out, 7)
     pipe.run(kafka_delivery="at-least-once")
     copies: dict[str, list[tuple[int, object]]] = {}

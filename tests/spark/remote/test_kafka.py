@@ -15,7 +15,6 @@ from selectroute.spark.audit.status import status
 from selectroute.spark.batch.commits import Commits
 from selectroute.spark.job.output_folder import LEASE
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request
-from selectroute.spark.stream.fan_out import StreamError
 from selectroute.storage import Location
 from tests.crash.programs.command import wait_until
 from tests.crash.programs.object_store import kill
@@ -31,18 +30,11 @@ def ids(broker, topic):
     return Counter(headers_of(one)["selectroute-delivery-id"] for one in broker.records(topic))
 
 
-def test_what_was_sent_before_a_crash_is_not_sent_again_and_batches_can_be_repeated(pipe, monkeypatch):
+def test_what_was_sent_before_a_crash_is_not_sent_again_and_batches_can_be_repeated(pipe):
     out = pipe.broker.create(pipe.name + "-out", 2)
     pipe.publish(1, all=("weight >= 0", out), gone=("weight = 1", "no-such-topic"))
     pipe.broker.produce(pipe.name, cars(9))
-
-    def crashing(self, commit):
-        raise OSError("the driver is killed here")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Commits, "commit", crashing)
-        with pytest.raises(StreamError):
-            pipe.run()
+    pipe.run_killed()
     assert len(ids(pipe.broker, out)) == 9
     record = (pipe.world.output / "_job.json").read_json()
     assert record["tokens"] in pipe.broker.topics() and record["tokens_id"]

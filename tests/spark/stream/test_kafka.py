@@ -14,10 +14,8 @@ from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.selector.values.values import Int
 from selectroute.spark import JobError
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.batch.commits import Commits
 from selectroute.spark.replay.request import ReplayFilterSpec, make_request
 from selectroute.spark.sources.kafka.config import KafkaCluster
-from selectroute.spark.stream.fan_out import StreamError
 from selectroute.storage import Location
 from tests.spark.kafka_world import cars, headers_of
 from tests.spark.queue_world import A
@@ -46,21 +44,14 @@ def test_records_are_routed_by_offset_and_accounted_for(pipe):
 
 
 @ON_EVERY_STORAGE
-def test_a_topic_of_tokens_is_made_when_it_is_needed_and_must_stay_while_a_batch_is_sent(pipe, monkeypatch):
+def test_a_topic_of_tokens_is_made_when_it_is_needed_and_must_stay_while_a_batch_is_sent(pipe):
     out = pipe.broker.create(pipe.name + "-out", 2)
     pipe.publish(1, all="weight >= 0")
     pipe.broker.produce(pipe.name, cars(6))
     pipe.run()
     pipe.publish(2, all=("weight >= 0", out))
     pipe.broker.produce(pipe.name, cars(6))
-
-    def crashing(self, commit):
-        raise OSError("the driver is killed here")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Commits, "commit", crashing)
-        with pytest.raises(StreamError):
-            pipe.run()
+    pipe.run_killed()
     tokens = Location.of(pipe.world.output / "_job.json").read_json()["tokens"]
     assert len(pipe.broker.records(out)) == 6 and tokens in pipe.broker.topics()
     pipe.broker.delete(tokens)

@@ -20,7 +20,6 @@ from selectroute.kafka.client.errors import KafkaClientError
 from selectroute.kafka.client.transactions import Transactions
 from selectroute.spark import JavaError
 from selectroute.spark.audit.audit import audit
-from selectroute.spark.batch.commits import Commits
 from selectroute.spark.inputs import open_source
 from selectroute.spark.sources.kafka.config import KafkaCluster
 from selectroute.spark.stream.fan_out import StreamError
@@ -252,9 +251,7 @@ def test_a_topic_of_tokens_that_is_deleted_in_the_middle_of_a_batch_ends_the_job
 
 @NIGHTLY
 @pytest.mark.parametrize("batches", [0, 1], ids=["first batch", "later batch"])
-def test_a_topic_of_tokens_that_was_created_again_while_a_job_was_down_is_refused(
-    own, in_process, monkeypatch, batches
-):
+def test_a_topic_of_tokens_that_was_created_again_while_a_job_was_down_is_refused(own, in_process, batches):
     out = own.broker.create(own.name + "-out", 2)
     own.publish(1, all=("weight >= 0", out))
     for number in range(batches):
@@ -262,13 +259,7 @@ def test_a_topic_of_tokens_that_was_created_again_while_a_job_was_down_is_refuse
         own.run()
     own.broker.produce(own.name, cars(6, first=6 * batches))
 
-    def crashing(self, commit):
-        raise RuntimeError("crash")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Commits, "commit", crashing)
-        with pytest.raises(StreamError):
-            own.run()
+    own.run_killed()
     count = len(own.broker.records(out))
     assert count == 6 * (batches + 1)
     tokens = token_topic(own)
